@@ -1,0 +1,1 @@
+//! What is known of KVM, QEMU and libvirt: tables and pure parsers. No I/O.
