@@ -1,0 +1,173 @@
+//! Ports, addresses and MSRs touched, each with the device that owns it.
+
+use super::exits::share;
+use super::{Span, Window, since};
+use crate::kvm::{Space, device_map, msr};
+use crate::sample::{
+    AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, Origin, ThreadSample,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// The owner of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceName {
+    /// The name as `info mtree` has it, or the MSR's name.
+    pub name: String,
+    /// The name in plain words, where there is one.
+    pub friendly: Option<String>,
+    /// Which way the name came.
+    pub from: Origin,
+    /// Whether KVM serves it inside the kernel.
+    pub in_kernel: bool,
+    /// First address of the region; for an MSR the MSR itself.
+    pub base: u64,
+}
+
+/// Accesses to one address in one direction within an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AccessRow {
+    /// Port, memory or MSR.
+    pub space: Space,
+    /// The address; `None`: all that did not fit the engine's table.
+    pub address: Option<u64>,
+    /// Read or write.
+    pub direction: Direction,
+    /// Who owns it.
+    pub device: Option<DeviceName>,
+    /// The vCPU; `None` for the domain's sum.
+    pub vcpu: Option<u32>,
+    /// The exits that held the accesses.
+    pub span: Span,
+    /// Per second.
+    pub rate: Option<f64>,
+    /// Percent of the time in all exits of the domain; from a file of perf's, percent of the file's table.
+    pub time_percent: Option<f64>,
+    /// Accesses that faulted in the guest.
+    pub faults: u64,
+    /// The longest run with gaps below 1 ms.
+    pub burst: Option<Burst>,
+}
+
+impl AccessRow {
+    /// The region's name, if it is known.
+    pub fn device_name(&self) -> Option<&str> {
+        self.device.as_ref().map(|d| d.name.as_str())
+    }
+
+    /// The address as an admin writes it: `0x608`; `other` for the overflow cell.
+    pub fn address_text(&self) -> String {
+        self.address.map_or_else(|| "other".to_string(), |a| format!("{a:#x}"))
+    }
+}
+
+/// The domain's rows, most costly first, and the rows per vCPU.
+pub(crate) fn rows(
+    now: &DomainSample,
+    before: &HashMap<(i32, u64), &ThreadSample>,
+    unattributed_before: Option<&[AccessCell]>,
+    exit_ns: Option<u64>,
+    kind: EngineKind,
+    window: &Window,
+) -> (Vec<AccessRow>, Vec<AccessRow>) {
+    type Key = (Space, Option<u64>, Direction);
+    if !window.started {
+        return (Vec::new(), Vec::new());
+    }
+    let mut sum: BTreeMap<Key, AccessRow> = BTreeMap::new();
+    let mut by_vcpu: BTreeMap<(u32, Key), AccessRow> = BTreeMap::new();
+    let scopes = now
+        .threads
+        .iter()
+        .map(|t| {
+            let old = before.get(&(t.tid, t.start_ticks)).map(|b| b.events.accesses.as_slice());
+            (t.index.filter(|_| t.role == crate::kvm::thread_name::Role::Vcpu), t.events.accesses.as_slice(), old)
+        })
+        .chain([(None, now.unattributed.accesses.as_slice(), unattributed_before)]);
+    for (vcpu, cells, old) in scopes {
+        let old: HashMap<Key, &AccessCell> = old
+            .filter(|_| window.engine_continues)
+            .unwrap_or_default()
+            .iter()
+            .map(|c| ((c.space, c.address, c.direction), c))
+            .collect();
+        for cell in cells {
+            let key = (cell.space, cell.address, cell.direction);
+            let before = old.get(&key).copied();
+            let row = AccessRow {
+                space: cell.space,
+                address: cell.address,
+                direction: cell.direction,
+                span: Span::between(&cell.time, before.map(|b| &b.time)),
+                faults: since(cell.faults, before.map(|b| b.faults)),
+                burst: cell.burst,
+                ..AccessRow::default()
+            };
+            if row.span.count == 0 {
+                continue;
+            }
+            if let Some(v) = vcpu {
+                merge(by_vcpu.entry((v, key)).or_insert_with(|| AccessRow { vcpu: Some(v), ..empty(&row) }), &row);
+            }
+            merge(sum.entry(key).or_insert_with(|| empty(&row)), &row);
+        }
+    }
+    let mut table_ns: BTreeMap<Space, u64> = BTreeMap::new();
+    for r in sum.values() {
+        *table_ns.entry(r.space).or_default() += r.span.total_ns.unwrap_or(0);
+    }
+    let finish = |mut r: AccessRow| {
+        let base = if kind == EngineKind::File { table_ns.get(&r.space).copied() } else { exit_ns };
+        r.rate = window.rate(r.span.count);
+        r.time_percent = r.span.total_ns.zip(base).and_then(|(t, all)| share(t, all));
+        r.device = r.address.and_then(|a| device(&now.facts, r.space, a));
+        r
+    };
+    let order = |rows: &mut Vec<AccessRow>| {
+        rows.sort_by(|a, b| {
+            (b.span.total_ns, b.span.count, a.space, a.address, a.direction)
+                .cmp(&(a.span.total_ns, a.span.count, b.space, b.address, b.direction))
+        });
+    };
+    let mut sum: Vec<_> = sum.into_values().map(finish).collect();
+    order(&mut sum);
+    let mut by_vcpu: Vec<_> = by_vcpu.into_values().map(finish).collect();
+    order(&mut by_vcpu);
+    (sum, by_vcpu)
+}
+
+fn empty(like: &AccessRow) -> AccessRow {
+    AccessRow { space: like.space, address: like.address, direction: like.direction, ..AccessRow::default() }
+}
+
+fn merge(sum: &mut AccessRow, row: &AccessRow) {
+    sum.span.merge(&row.span);
+    sum.faults += row.faults;
+    sum.burst = match (sum.burst, row.burst) {
+        (Some(a), Some(b)) => Some(if b.count > a.count { b } else { a }),
+        (a, b) => a.or(b),
+    };
+}
+
+/// Who owns an address of this guest: its own memory tree, else the table of its machine type.
+fn device(facts: &DomainFacts, space: Space, address: u64) -> Option<DeviceName> {
+    if space == Space::Msr {
+        let number = u32::try_from(address).ok()?;
+        let name = msr::name(number)?.into_owned();
+        return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });
+    }
+    let (region, from) = match &facts.devices {
+        Some(map) => (map.value.lookup(space, address)?, map.from),
+        None => {
+            let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
+            let machine = facts.machine.as_ref().map(|m| m.value.as_str());
+            (device_map::builtin(machine, arch).lookup(space, address)?, Origin::BuiltIn)
+        }
+    };
+    Some(DeviceName {
+        name: region.name.to_string(),
+        friendly: Some(device_map::friendly(&region.name).to_string()).filter(|f| *f != region.name),
+        from,
+        in_kernel: device_map::is_in_kernel(&region.name),
+        base: region.start,
+    })
+}

@@ -1,0 +1,170 @@
+//! CPU time of threads as percent of one host CPU.
+
+use super::{Span, Window, since};
+use crate::kvm::thread_name::Role;
+use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes};
+use std::collections::BTreeMap;
+
+/// Where CPU time went, percent of one host CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuShare {
+    /// User time outside the guest.
+    pub usr: f64,
+    /// Kernel time.
+    pub sys: f64,
+    /// Time in the guest.
+    pub guest: f64,
+    /// Runnable but not running; `None` where no source tells.
+    pub wait: Option<f64>,
+}
+
+impl CpuShare {
+    /// Time on a CPU.
+    pub fn busy(&self) -> f64 {
+        self.usr + self.sys + self.guest
+    }
+
+    /// Adds another thread's.
+    pub fn add(&mut self, other: &Self) {
+        self.usr += other.usr;
+        self.sys += other.sys;
+        self.guest += other.guest;
+        self.wait = match (self.wait, other.wait) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn between(now: &ThreadTimes, before: &ThreadTimes, window: &Window) -> Option<Self> {
+        let percent = |n: u64, b: u64| window.percent(n.saturating_sub(b));
+        let guest = percent(now.guest_ns, before.guest_ns)?;
+        Some(Self {
+            // The kernel rounds the two down on their own: a tick of guest time may show before its tick of user time.
+            usr: (percent(now.user_ns, before.user_ns)? - guest).max(0.0),
+            sys: percent(now.system_ns, before.system_ns)?,
+            guest,
+            wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)),
+        })
+    }
+}
+
+/// A thread of a guest within an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ThreadModel {
+    /// Thread id.
+    pub tid: i32,
+    /// Name.
+    pub comm: String,
+    /// What it does.
+    pub role: Role,
+    /// vCPU number, or the IOThread's.
+    pub index: Option<u32>,
+    /// CPU time; `None` before a second reading.
+    pub cpu: Option<CpuShare>,
+    /// Where it runs.
+    pub place: Placement,
+    /// Moves within the interval.
+    pub migrations: Migrations,
+    /// Voluntary and involuntary switches within the interval.
+    pub voluntary: Option<u64>,
+    /// See `voluntary`.
+    pub involuntary: Option<u64>,
+    /// From woken to running.
+    pub wakeups: Option<Span>,
+    /// Who woke it within the interval, most often first.
+    pub woken_by: Vec<OtherTask>,
+    /// Who held its pCPU meanwhile, longest first.
+    pub preempted_by: Vec<OtherTask>,
+    /// Exits per second.
+    pub exit_rate: Option<f64>,
+    /// KVM's statistics of the vCPU, per second.
+    pub counters: BTreeMap<String, f64>,
+}
+
+impl ThreadModel {
+    /// The name an admin uses: `vcpu 3`, `emulator`, `iothread 1`, else the thread's own.
+    pub fn label(&self) -> String {
+        match (self.role, self.index) {
+            (Role::Vcpu, Some(n)) => format!("vcpu {n}"),
+            (Role::Emulator, _) => "emulator".into(),
+            (Role::Iothread, Some(n)) => format!("iothread {n}"),
+            (Role::Vhost, _) => format!("vhost {}", self.tid),
+            _ => self.comm.clone(),
+        }
+    }
+
+    /// The one CPU it is pinned to.
+    pub fn pinned_cpu(&self) -> Option<u32> {
+        let set = self.place.affinity.as_ref()?;
+        (set.len() == 1).then(|| set.iter().next()).flatten()
+    }
+
+    /// Moves per second.
+    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, window: &Window) -> Self {
+        let born = ThreadTimes { wait_ns: Some(0), ..ThreadTimes::default() };
+        let older = match before {
+            Some(b) => b.cpu,
+            None => window.born_within(now.start_ticks).then_some(born),
+        };
+        let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, window));
+        let count = |f: fn(&ThreadTimes) -> Option<u64>| {
+            Some(since(now.cpu.as_ref().and_then(f)?, Some(older.as_ref().and_then(f)?)))
+        };
+        let events = before.filter(|_| window.engine_continues).map(|b| &b.events);
+        Self {
+            tid: now.tid,
+            comm: now.comm.clone(),
+            role: now.role,
+            index: now.index,
+            cpu,
+            place: now.place.clone(),
+            migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), window),
+            voluntary: count(|c| c.voluntary),
+            involuntary: count(|c| c.involuntary),
+            wakeups: now
+                .events
+                .wakeups
+                .as_ref()
+                .filter(|_| window.started)
+                .map(|w| Span::between(w, events.and_then(|e| e.wakeups.as_ref()))),
+            woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), window),
+            preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), window),
+            exit_rate: None,
+            counters: super::domain::counter_rates(&now.counters, before.map(|b| &b.counters), window),
+        }
+    }
+}
+
+fn moves(now: &Migrations, before: Option<&Migrations>, window: &Window) -> Migrations {
+    if !window.started {
+        return Migrations::default();
+    }
+    let diff = |f: fn(&Migrations) -> u64| since(f(now), before.map(f));
+    Migrations {
+        total: now.total.map(|n| since(n, before.and_then(|b| b.total))),
+        cross_core: diff(|m| m.cross_core),
+        cross_llc: diff(|m| m.cross_llc),
+        cross_node: diff(|m| m.cross_node),
+        from: now.from,
+    }
+}
+
+fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> Vec<OtherTask> {
+    if !window.started {
+        return Vec::new();
+    }
+    let mut grown: Vec<_> = now
+        .iter()
+        .map(|o| {
+            let old = before.and_then(|b| b.iter().find(|x| x.tid == o.tid && x.comm == o.comm));
+            OtherTask {
+                count: since(o.count, old.map(|x| x.count)),
+                ns: since(o.ns, old.map(|x| x.ns)),
+                ..o.clone()
+            }
+        })
+        .filter(|o| o.count > 0)
+        .collect();
+    grown.sort_by(|a, b| (b.ns, b.count, &a.comm).cmp(&(a.ns, a.count, &b.comm)));
+    grown
+}

@@ -1,0 +1,305 @@
+//! A guest within an interval: threads, exits, accesses and devices joined.
+
+use super::{AccessRow, CpuShare, ExitTable, ThreadModel, Window, accesses, exits, since};
+use crate::kvm::thread_name::Role;
+use crate::sample::{
+    DiskSample, DomainFacts, DomainSample, DomainState, NicSample, Sample, ThreadSample, Throttling, UserspaceCell,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Where a domain's exit rate comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExitRateSource {
+    /// Counted `kvm_exit` events.
+    Traced,
+    /// KVM's own statistics.
+    Counters,
+    /// Returns to the VMM: all there is where the kernel fires no `kvm_exit`.
+    Userspace,
+    /// Nothing tells.
+    #[default]
+    Nothing,
+}
+
+/// Counters by name, per second.
+pub type Rates = BTreeMap<String, f64>;
+
+/// One guest within an interval.
+#[derive(Debug, Clone, Default)]
+pub struct DomainModel {
+    /// What it is.
+    pub facts: Arc<DomainFacts>,
+    /// Whether it runs.
+    pub state: DomainState,
+    /// All threads together; `None` before a second reading.
+    pub cpu: Option<CpuShare>,
+    /// Its threads: vCPUs in order, then emulator, IOThreads, vhost, the rest.
+    pub threads: Vec<ThreadModel>,
+    /// Exits of the whole domain.
+    pub exits: ExitTable,
+    /// Exits per vCPU.
+    pub vcpu_exits: Vec<(u32, ExitTable)>,
+    /// Accesses of the whole domain.
+    pub accesses: Vec<AccessRow>,
+    /// Accesses per vCPU.
+    pub vcpu_accesses: Vec<AccessRow>,
+    /// Exits to the VMM by `KVM_EXIT_*` number: the vCPU (`None`: all), the number, the count.
+    pub userspace: Vec<(Option<u32>, i32, u64)>,
+    /// Exits per second and where the figure comes from.
+    pub exit_rate: (Option<f64>, ExitRateSource),
+    /// Further kvm tracepoints within the interval, counts.
+    pub kvm_events: BTreeMap<String, u64>,
+    /// KVM's own statistics of VM and vCPUs together, per second.
+    pub counters: Rates,
+    /// Block devices, growth within the interval.
+    pub disks: Vec<DiskSample>,
+    /// Network interfaces, growth within the interval.
+    pub nics: Vec<NicSample>,
+    /// Bandwidth control, growth within the interval.
+    pub throttling: Vec<Throttling>,
+    /// Memory per NUMA node, bytes.
+    pub node_memory: BTreeMap<u32, u64>,
+    /// Memory in swap and its growth within the interval, bytes.
+    pub swap: Option<(u64, i64)>,
+}
+
+impl DomainModel {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.facts.name.value
+    }
+
+    /// How many vCPUs it has: as configured, else as many as threads were seen.
+    pub fn vcpu_count(&self) -> u32 {
+        let seen = self.vcpus().count() as u32;
+        self.facts.vcpus.as_ref().map_or(seen, |k| k.value)
+    }
+
+    /// The vCPU threads.
+    pub fn vcpus(&self) -> impl Iterator<Item = &ThreadModel> {
+        self.threads.iter().filter(|t| t.role == Role::Vcpu)
+    }
+
+    /// The thread of a vCPU.
+    pub fn vcpu(&self, index: u32) -> Option<&ThreadModel> {
+        self.vcpus().find(|t| t.index == Some(index))
+    }
+
+    /// The emulator's (the VMM's main) thread.
+    pub fn emulator(&self) -> Option<&ThreadModel> {
+        self.threads.iter().find(|t| t.role == Role::Emulator)
+    }
+
+    /// Moves of vCPUs between pCPUs within the interval; `None` where nothing counts them.
+    pub fn vcpu_migrations(&self) -> Option<u64> {
+        self.vcpus().filter_map(|t| t.migrations.total).reduce(|a, b| a + b)
+    }
+
+    /// Wait of the vCPUs as percent of the time that they were running or wanted to.
+    pub fn vcpu_wait_percent(&self) -> Option<f64> {
+        let (mut wait, mut busy) = (None, 0.0);
+        for c in self.vcpus().filter_map(|t| t.cpu) {
+            if let Some(w) = c.wait {
+                *wait.get_or_insert(0.0) += w;
+                busy += c.busy();
+            }
+        }
+        wait.map(|w: f64| if w + busy > 0.0 { 100.0 * w / (w + busy) } else { 0.0 })
+    }
+
+    /// The access with the greatest cost, else the greatest count.
+    pub fn hot_access(&self) -> Option<&AccessRow> {
+        self.accesses.iter().max_by_key(|a| (a.span.total_ns, a.span.count))
+    }
+
+    pub(crate) fn new(now: &DomainSample, before: Option<&DomainSample>, window: &Window, sample: &Sample) -> Self {
+        let old: HashMap<(i32, u64), &ThreadSample> =
+            before.map(|b| b.threads.iter().map(|t| ((t.tid, t.start_ticks), t)).collect()).unwrap_or_default();
+        let (exits, vcpu_exits) =
+            exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), window);
+        let (accesses, vcpu_accesses) = accesses::rows(
+            now,
+            &old,
+            before.map(|b| b.unattributed.accesses.as_slice()),
+            exits.total_ns,
+            sample.engine.kind,
+            window,
+        );
+        let userspace = userspace(now, &old, before, window);
+        let mut counters = counter_rates(&now.counters, before.map(|b| &b.counters), window);
+        let mut threads: Vec<_> = now
+            .threads
+            .iter()
+            .map(|t| {
+                let model = ThreadModel::new(t, old.get(&(t.tid, t.start_ticks)).copied(), window);
+                for (name, rate) in &model.counters {
+                    *counters.entry(name.clone()).or_default() += rate;
+                }
+                model
+            })
+            .collect();
+        let all_exits = exits.count;
+        for t in &mut threads {
+            let mine = t.index.and_then(|i| vcpu_exits.iter().find(|(v, _)| *v == i)).map(|(_, e)| e.count);
+            t.exit_rate = if t.role != Role::Vcpu {
+                None
+            } else if all_exits > 0 {
+                window.rate(mine.unwrap_or(0))
+            } else if let Some(rate) = t.counters.get("exits") {
+                Some(*rate)
+            } else {
+                let of_vcpu = userspace.iter().filter(|(v, ..)| v.is_some() && *v == t.index).map(|u| u.2).sum::<u64>();
+                window.rate(of_vcpu).filter(|_| !userspace.is_empty())
+            };
+        }
+        threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
+        let exit_rate = if all_exits > 0 {
+            (window.rate(all_exits), ExitRateSource::Traced)
+        } else if let Some(rate) = counters.get("exits") {
+            (Some(*rate), ExitRateSource::Counters)
+        } else if sample.engine.fires_kvm_exit != Some(false) && sample.engine.level != crate::sample::EngineLevel::None
+            && sample.engine.kind != crate::sample::EngineKind::None
+        {
+            (window.rate(0), ExitRateSource::Traced)
+        } else {
+            let all: u64 = userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2).sum();
+            if all > 0 { (window.rate(all), ExitRateSource::Userspace) } else { (None, ExitRateSource::Nothing) }
+        };
+        let kvm_events = if window.started {
+            let old = before.filter(|_| window.engine_continues).map(|b| &b.kvm_events);
+            now.kvm_events
+                .iter()
+                .map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied())))
+                .collect()
+        } else {
+            BTreeMap::new()
+        };
+        Self {
+            facts: now.facts.clone(),
+            state: now.state,
+            cpu: threads.iter().filter_map(|t| t.cpu).reduce(|mut a, b| {
+                a.add(&b);
+                a
+            }),
+            threads,
+            exits,
+            vcpu_exits,
+            accesses,
+            vcpu_accesses,
+            userspace,
+            exit_rate,
+            kvm_events,
+            counters,
+            disks: before.map(|b| disks(&now.disks, &b.disks)).unwrap_or_default(),
+            nics: before.map(|b| nics(&now.nics, &b.nics)).unwrap_or_default(),
+            throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
+            node_memory: now.node_memory.clone(),
+            swap: now.swap_bytes.map(|s| {
+                (s, before.and_then(|b| b.swap_bytes).map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)))
+            }),
+        }
+    }
+}
+
+/// The same guest in another sample: same process, else (without one) same name.
+pub(crate) fn find<'a>(sample: &'a Sample, d: &DomainSample) -> Option<&'a DomainSample> {
+    sample.domains.iter().find(|b| match (d.facts.pid, b.facts.pid) {
+        (Some(a), Some(b_pid)) => a == b_pid && d.facts.start_ticks == b.facts.start_ticks,
+        (None, None) => d.facts.name.value == b.facts.name.value,
+        _ => false,
+    })
+}
+
+/// Growth of named counters, per second. A counter that was not there before has no rate.
+pub(crate) fn counter_rates(
+    now: &BTreeMap<String, u64>,
+    before: Option<&BTreeMap<String, u64>>,
+    window: &Window,
+) -> Rates {
+    let Some(before) = before else { return Rates::new() };
+    now.iter()
+        .filter_map(|(k, n)| Some((k.clone(), window.rate(n.checked_sub(*before.get(k)?)?)?)))
+        .collect()
+}
+
+fn userspace(
+    now: &DomainSample,
+    old: &HashMap<(i32, u64), &ThreadSample>,
+    before: Option<&DomainSample>,
+    window: &Window,
+) -> Vec<(Option<u32>, i32, u64)> {
+    if !window.started {
+        return Vec::new();
+    }
+    let mut counts: BTreeMap<(Option<u32>, i32), u64> = BTreeMap::new();
+    let mut add = |vcpu: Option<u32>, cells: &[UserspaceCell], before: Option<&[UserspaceCell]>| {
+        for c in cells {
+            let old = before
+                .filter(|_| window.engine_continues)
+                .and_then(|b| b.iter().find(|o| o.reason == c.reason))
+                .map(|o| o.count);
+            let grown = since(c.count, old);
+            *counts.entry((None, c.reason)).or_default() += grown;
+            if vcpu.is_some() {
+                *counts.entry((vcpu, c.reason)).or_default() += grown;
+            }
+        }
+    };
+    for t in &now.threads {
+        let before = old.get(&(t.tid, t.start_ticks)).map(|b| b.events.userspace.as_slice());
+        add(t.index.filter(|_| t.role == Role::Vcpu), &t.events.userspace, before);
+    }
+    add(None, &now.unattributed.userspace, before.map(|b| b.unattributed.userspace.as_slice()));
+    let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
+    rows.sort_by_key(|&(v, r, n)| (v, std::cmp::Reverse(n), r));
+    rows
+}
+
+fn disks(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
+    now.iter()
+        .filter_map(|n| {
+            let b = before.iter().find(|b| b.name == n.name)?;
+            let time = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
+            Some(DiskSample {
+                name: n.name.clone(),
+                read_ops: n.read_ops.saturating_sub(b.read_ops),
+                write_ops: n.write_ops.saturating_sub(b.write_ops),
+                read_bytes: n.read_bytes.saturating_sub(b.read_bytes),
+                write_bytes: n.write_bytes.saturating_sub(b.write_bytes),
+                read_ns: time(n.read_ns, b.read_ns),
+                write_ns: time(n.write_ns, b.write_ns),
+            })
+        })
+        .collect()
+}
+
+fn nics(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
+    now.iter()
+        .filter_map(|n| {
+            let b = before.iter().find(|b| b.name == n.name)?;
+            Some(NicSample {
+                name: n.name.clone(),
+                rx_bytes: n.rx_bytes.saturating_sub(b.rx_bytes),
+                tx_bytes: n.tx_bytes.saturating_sub(b.tx_bytes),
+                rx_packets: n.rx_packets.saturating_sub(b.rx_packets),
+                tx_packets: n.tx_packets.saturating_sub(b.tx_packets),
+                drops: n.drops.saturating_sub(b.drops),
+            })
+        })
+        .collect()
+}
+
+fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
+    now.iter()
+        .filter_map(|n| {
+            let b = before.iter().find(|b| b.group == n.group)?;
+            Some(Throttling {
+                group: n.group.clone(),
+                periods: n.periods.saturating_sub(b.periods),
+                throttled: n.throttled.saturating_sub(b.throttled),
+                throttled_ns: n.throttled_ns.saturating_sub(b.throttled_ns),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,155 @@
+//! Exits by reason, per vCPU and summed over the domain.
+
+use super::{Span, Window, since};
+use crate::kvm::exit_reason;
+use crate::kvm::isa::Isa;
+use crate::sample::{DomainSample, ExitCell, ThreadSample};
+use std::collections::{BTreeMap, HashMap};
+
+/// Exits of one reason within an interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExitRow {
+    /// The reason's name; a number where nobody names it.
+    pub reason: String,
+    /// Instruction set and code, flag bits cut off, where the source knows them.
+    pub id: Option<(Isa, u32)>,
+    /// The vCPU; `None` for the domain's sum.
+    pub vcpu: Option<u32>,
+    /// Whether the guest sleeps in it (HLT, WFx and their kin).
+    pub idle: bool,
+    /// Exit to entry.
+    pub span: Span,
+    /// Per second.
+    pub rate: Option<f64>,
+    /// Percent of the exits of the same scope (domain or vCPU).
+    pub count_percent: Option<f64>,
+    /// Percent of the time in all exits of the scope.
+    pub time_percent: Option<f64>,
+    /// Percent of that time without idle reasons; `None` for an idle reason.
+    pub work_percent: Option<f64>,
+    /// Of its time: in the VMM, nanoseconds.
+    pub userspace_ns: Option<u64>,
+    /// Of its time: halted.
+    pub halted_ns: Option<u64>,
+    /// Of its time: runnable while another task had the pCPU.
+    pub preempted_ns: Option<u64>,
+}
+
+/// The exits of one scope, most costly work first, idle reasons last.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ExitTable {
+    /// One row a reason.
+    pub rows: Vec<ExitRow>,
+    /// All exits.
+    pub count: u64,
+    /// Time in all of them, nanoseconds, where measured.
+    pub total_ns: Option<u64>,
+    /// The same without idle reasons.
+    pub work_ns: Option<u64>,
+}
+
+impl ExitTable {
+    /// The row of a reason.
+    pub fn row(&self, reason: &str) -> Option<&ExitRow> {
+        self.rows.iter().find(|r| r.reason == reason)
+    }
+
+    /// The most frequent reason that is not idle.
+    pub fn top(&self) -> Option<&ExitRow> {
+        self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
+    }
+
+    fn build(mut rows: Vec<ExitRow>, window: &Window) -> Self {
+        rows.retain(|r| r.span.count > 0);
+        let count = rows.iter().map(|r| r.span.count).sum();
+        let sum = |rows: &[ExitRow], idle_too: bool| {
+            let mut timed = rows.iter().filter(|r| idle_too || !r.idle).map(|r| r.span.total_ns).peekable();
+            timed.peek()?;
+            timed.try_fold(0, |sum: u64, t| Some(sum.saturating_add(t?)))
+        };
+        let (total_ns, work_ns) = (sum(&rows, true), sum(&rows, false));
+        for r in &mut rows {
+            r.rate = window.rate(r.span.count);
+            r.count_percent = share(r.span.count, count);
+            r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
+            r.work_percent =
+                r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
+        }
+        rows.sort_by(|a, b| {
+            (a.idle, b.span.total_ns, b.span.count, &a.reason).cmp(&(b.idle, a.span.total_ns, a.span.count, &b.reason))
+        });
+        Self { rows, count, total_ns, work_ns }
+    }
+}
+
+/// `part` of `all` in percent.
+pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| 100.0 * part as f64 / all as f64)
+}
+
+/// The domain's table, and one table a vCPU.
+pub(crate) fn tables(
+    now: &DomainSample,
+    before: &HashMap<(i32, u64), &ThreadSample>,
+    unattributed_before: Option<&[ExitCell]>,
+    window: &Window,
+) -> (ExitTable, Vec<(u32, ExitTable)>) {
+    if !window.started {
+        return (ExitTable::default(), Vec::new());
+    }
+    let mut sum: BTreeMap<String, ExitRow> = BTreeMap::new();
+    let mut by_vcpu: BTreeMap<u32, BTreeMap<String, ExitRow>> = BTreeMap::new();
+    let scopes = now
+        .threads
+        .iter()
+        .map(|t| {
+            let old = before.get(&(t.tid, t.start_ticks)).map(|b| b.events.exits.as_slice());
+            (t.index.filter(|_| t.role == crate::kvm::thread_name::Role::Vcpu), t.events.exits.as_slice(), old)
+        })
+        .chain([(None, now.unattributed.exits.as_slice(), unattributed_before)]);
+    for (vcpu, cells, old) in scopes {
+        for cell in cells {
+            let old = old
+                .filter(|_| window.engine_continues)
+                .and_then(|o| o.iter().find(|b| b.isa == cell.isa && b.code == cell.code && b.name == cell.name));
+            let row = row(cell, old);
+            if let Some(v) = vcpu {
+                merge(by_vcpu.entry(v).or_default(), ExitRow { vcpu: Some(v), ..row.clone() });
+            }
+            merge(&mut sum, row);
+        }
+    }
+    let by_vcpu = by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), window)));
+    (ExitTable::build(sum.into_values().collect(), window), by_vcpu.collect())
+}
+
+fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
+    let reason = cell.name.clone().unwrap_or_else(|| exit_reason::display(cell.isa, cell.code));
+    let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
+    let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| since(n, old.and_then(f)));
+    ExitRow {
+        reason,
+        id: Some((cell.isa, exit_reason::base_code(cell.isa, cell.code))),
+        idle,
+        span: Span::between(&cell.time, old.map(|o| &o.time)),
+        userspace_ns: part(|c| c.userspace_ns),
+        halted_ns: part(|c| c.halted_ns),
+        preempted_ns: part(|c| c.preempted_ns),
+        ..ExitRow::default()
+    }
+}
+
+fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
+    let add = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
+    match rows.get_mut(&row.reason) {
+        Some(sum) => {
+            sum.span.merge(&row.span);
+            sum.userspace_ns = add(sum.userspace_ns, row.userspace_ns);
+            sum.halted_ns = add(sum.halted_ns, row.halted_ns);
+            sum.preempted_ns = add(sum.preempted_ns, row.preempted_ns);
+        }
+        None => {
+            rows.insert(row.reason.clone(), row);
+        }
+    }
+}

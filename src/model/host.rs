@@ -1,0 +1,238 @@
+//! The host within an interval: its CPUs, who sits on them, what else runs.
+
+use super::{DomainModel, Window};
+use crate::sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The host.
+#[derive(Debug, Clone, Default)]
+pub struct HostModel {
+    /// What does not change.
+    pub facts: Arc<HostFacts>,
+    /// Per CPU, in order of number.
+    pub cpus: Vec<CpuModel>,
+    /// Tasks outside of guests, busiest first.
+    pub tasks: Vec<HostTaskModel>,
+    /// Memory.
+    pub memory: Option<HostMemory>,
+    /// Pages swapped out within the interval.
+    pub swapped_out_pages: Option<u64>,
+    /// Lines of the kernel log that concern KVM.
+    pub kernel_log: Vec<crate::kvm::kernel_log::LogLine>,
+}
+
+impl HostModel {
+    /// A CPU by number.
+    pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
+        self.cpus.iter().find(|c| c.cpu == number)
+    }
+
+    /// All CPUs together, percent of the whole host; `None` before a second reading.
+    pub fn total(&self) -> Option<CpuTimesPercent> {
+        let mut sum = CpuTimesPercent::default();
+        let mut n = 0;
+        for t in self.cpus.iter().filter_map(|c| c.time.as_ref()) {
+            sum.add(t);
+            n += 1;
+        }
+        (n > 0).then(|| sum.scale(1.0 / f64::from(n)))
+    }
+}
+
+/// Percent of one CPU's time; the parts add up to 100.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuTimesPercent {
+    /// User time outside of guests, niced included.
+    pub usr: f64,
+    /// Kernel.
+    pub sys: f64,
+    /// Guests, niced included.
+    pub guest: f64,
+    /// Hard interrupts.
+    pub irq: f64,
+    /// Soft interrupts.
+    pub softirq: f64,
+    /// Taken by the hypervisor beneath.
+    pub steal: f64,
+    /// Idle while I/O was outstanding.
+    pub iowait: f64,
+    /// Idle.
+    pub idle: f64,
+}
+
+impl CpuTimesPercent {
+    fn parts(&mut self) -> [&mut f64; 8] {
+        [
+            &mut self.usr,
+            &mut self.sys,
+            &mut self.guest,
+            &mut self.irq,
+            &mut self.softirq,
+            &mut self.steal,
+            &mut self.iowait,
+            &mut self.idle,
+        ]
+    }
+
+    fn add(&mut self, other: &Self) {
+        let mut other = *other;
+        for (a, b) in self.parts().into_iter().zip(other.parts()) {
+            *a += *b;
+        }
+    }
+
+    fn scale(mut self, by: f64) -> Self {
+        for part in self.parts() {
+            *part *= by;
+        }
+        self
+    }
+
+    /// All but idle and iowait.
+    pub fn busy(&self) -> f64 {
+        self.usr + self.sys + self.guest + self.irq + self.softirq + self.steal
+    }
+
+    fn between(now: &CpuTimes, before: &CpuTimes) -> Option<Self> {
+        let d = |f: fn(&CpuTimes) -> u64| f(now).saturating_sub(f(before)) as f64;
+        let guest = d(|c| c.guest_ns) + d(|c| c.guest_nice_ns);
+        let parts = Self {
+            usr: (d(|c| c.user_ns) + d(|c| c.nice_ns) - guest).max(0.0),
+            sys: d(|c| c.system_ns),
+            guest,
+            irq: d(|c| c.irq_ns),
+            softirq: d(|c| c.softirq_ns),
+            steal: d(|c| c.steal_ns),
+            iowait: d(|c| c.iowait_ns),
+            idle: d(|c| c.idle_ns),
+        };
+        let all = parts.busy() + parts.iowait + parts.idle;
+        (all > 0.0).then(|| parts.scale(100.0 / all))
+    }
+}
+
+/// A CPU of the host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CpuModel {
+    /// Number.
+    pub cpu: u32,
+    /// Where its time went; `None` before a second reading.
+    pub time: Option<CpuTimesPercent>,
+    /// Device interrupts per second.
+    pub device_irq_rate: Option<f64>,
+    /// Local timer interrupts per second.
+    pub timer_irq_rate: Option<f64>,
+    /// Guests' threads that ran here last or are pinned here, busiest first.
+    pub tenants: Vec<Tenant>,
+}
+
+/// A guest's thread on a CPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tenant {
+    /// Index into [`super::Model::domains`].
+    pub domain: usize,
+    /// Index into that domain's threads.
+    pub thread: usize,
+    /// Whether it may run here only.
+    pub pinned: bool,
+    /// Whether it ran here last (else it is only pinned here).
+    pub here: bool,
+    /// The thread's CPU time, percent of one CPU.
+    pub cpu: f64,
+}
+
+/// A task outside of every guest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostTaskModel {
+    /// Thread id.
+    pub tid: i32,
+    /// Process id.
+    pub pid: i32,
+    /// Name.
+    pub comm: String,
+    /// Whether it is a kernel thread.
+    pub kernel: bool,
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
+    /// The CPU it ran on last.
+    pub last_cpu: u32,
+}
+
+impl HostModel {
+    pub(crate) fn new(
+        now: &HostSample,
+        before: Option<&HostSample>,
+        domains: &[DomainModel],
+        window: &Window,
+    ) -> Self {
+        let old: HashMap<u32, &CpuTimes> =
+            before.map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect()).unwrap_or_default();
+        let mut cpus: Vec<_> = now
+            .cpus
+            .iter()
+            .map(|c| {
+                let old = old.get(&c.cpu).copied();
+                let rate = |f: fn(&CpuTimes) -> Option<u64>| {
+                    window.rate(f(c)?.saturating_sub(old.and_then(f)?))
+                };
+                CpuModel {
+                    cpu: c.cpu,
+                    time: old.and_then(|o| CpuTimesPercent::between(c, o)),
+                    device_irq_rate: rate(|c| c.device_irqs),
+                    timer_irq_rate: rate(|c| c.timer_irqs),
+                    tenants: Vec::new(),
+                }
+            })
+            .collect();
+        seat(&mut cpus, domains);
+        let swapped = now.memory.zip(before.and_then(|b| b.memory));
+        Self {
+            facts: now.facts.clone(),
+            cpus,
+            tasks: tasks(&now.tasks),
+            memory: now.memory,
+            swapped_out_pages: swapped.map(|(n, b)| n.swapped_out_pages.saturating_sub(b.swapped_out_pages)),
+            kernel_log: now.kernel_log.clone(),
+        }
+    }
+}
+
+fn seat(cpus: &mut [CpuModel], domains: &[DomainModel]) {
+    let index: HashMap<u32, usize> = cpus.iter().enumerate().map(|(i, c)| (c.cpu, i)).collect();
+    for (d, domain) in domains.iter().enumerate() {
+        for (t, thread) in domain.threads.iter().enumerate() {
+            let (pinned, last) = (thread.pinned_cpu(), thread.place.cpu);
+            let cpu = thread.cpu.map_or(0.0, |c| c.busy());
+            let mut seats = vec![];
+            seats.extend(last.map(|c| (c, true)));
+            seats.extend(pinned.filter(|p| last != Some(*p)).map(|c| (c, false)));
+            for (number, here) in seats {
+                if let Some(&i) = index.get(&number) {
+                    let pinned = pinned == Some(number);
+                    cpus[i].tenants.push(Tenant { domain: d, thread: t, pinned, here, cpu });
+                }
+            }
+        }
+    }
+    for c in cpus {
+        c.tenants.sort_by(|a, b| b.cpu.total_cmp(&a.cpu).then((a.domain, a.thread).cmp(&(b.domain, b.thread))));
+    }
+}
+
+fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
+    let mut tasks: Vec<_> = now
+        .iter()
+        .filter(|t| t.over_ns > 0 && t.used_ns > 0)
+        .map(|t| HostTaskModel {
+            tid: t.tid,
+            pid: t.pid,
+            comm: t.comm.clone(),
+            kernel: t.kernel,
+            cpu_percent: 100.0 * t.used_ns as f64 / t.over_ns as f64,
+            last_cpu: t.last_cpu,
+        })
+        .collect();
+    tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
+    tasks
+}

@@ -1,0 +1,146 @@
+//! Rates, shares and joins: what two neighbouring samples say. Pure: no I/O, no clock, no thread.
+
+mod accesses;
+mod cpu;
+mod domain;
+mod exits;
+mod history;
+mod host;
+mod timing;
+
+pub use accesses::{AccessRow, DeviceName};
+pub use cpu::{CpuShare, ThreadModel};
+pub use domain::{DomainModel, ExitRateSource, Rates};
+pub use exits::{ExitRow, ExitTable};
+pub use history::{History, Key, Point};
+pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
+pub use timing::Span;
+
+use crate::sample::{EngineStatus, Sample, SourceStatus};
+
+/// What a sample is compared with.
+#[derive(Debug, Clone, Copy)]
+pub enum Base<'a> {
+    /// Nothing came before: facts and states only, no rate.
+    Start,
+    /// The sample before.
+    Previous(&'a Sample),
+    /// The sample's counters cover an interval of their own (a table in a file), of this many seconds where that is known.
+    Whole(Option<f64>),
+}
+
+/// One interval of a host, ready to be shown and judged.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// End of the interval, milliseconds since the Unix epoch.
+    pub time_ms: i64,
+    /// Length of the interval in seconds; `None` when there is none or it is not known.
+    pub interval_s: Option<f64>,
+    /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and [`Model::overflow`].
+    pub engine: EngineStatus,
+    /// Events lost within the interval.
+    pub lost: u64,
+    /// Events that fell into `other` cells within the interval.
+    pub overflow: u64,
+    /// The sources.
+    pub sources: Vec<SourceStatus>,
+    /// kvmtop's own CPU, percent of one CPU.
+    pub own_cpu: Option<f64>,
+    /// kvmtop's resident memory, bytes.
+    pub own_rss: u64,
+    /// The host.
+    pub host: HostModel,
+    /// The guests, in the sample's order.
+    pub domains: Vec<DomainModel>,
+}
+
+impl Model {
+    /// Joins a sample with the one before it.
+    pub fn new(sample: &Sample, base: Base<'_>) -> Self {
+        let previous = match base {
+            Base::Previous(p) => Some(p),
+            Base::Start | Base::Whole(_) => None,
+        };
+        let interval_s = match base {
+            Base::Start => None,
+            Base::Previous(p) => {
+                Some(sample.mono_ns.saturating_sub(p.mono_ns)).filter(|&ns| ns > 0).map(|ns| ns as f64 / 1e9)
+            }
+            Base::Whole(s) => s.filter(|s| *s > 0.0),
+        };
+        let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
+        let window = Window {
+            seconds: interval_s,
+            started: !matches!(base, Base::Start),
+            engine_continues: same_engine.is_some(),
+            previous_boot_ns: previous.map(|p| p.boot_ns),
+        };
+        let domains = sample
+            .domains
+            .iter()
+            .map(|d| DomainModel::new(d, previous.and_then(|p| domain::find(p, d)), &window, sample))
+            .collect::<Vec<_>>();
+        Self {
+            time_ms: sample.time_ms,
+            interval_s,
+            engine: sample.engine.clone(),
+            lost: since(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
+            overflow: since(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),
+            sources: sample.sources.clone(),
+            own_cpu: previous.and_then(|p| window.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
+            own_rss: sample.own.rss_bytes,
+            host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &window),
+            domains,
+        }
+    }
+
+    /// The domain of this name, if there is one.
+    pub fn domain(&self, name: &str) -> Option<&DomainModel> {
+        self.domains.iter().find(|d| d.facts.name.value == name)
+    }
+
+    /// Whether this kernel is known to fire no `kvm_exit`.
+    pub fn no_kvm_exit(&self) -> bool {
+        self.engine.fires_kvm_exit == Some(false)
+    }
+}
+
+/// The interval between two samples, as every join needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    /// Its length, where known.
+    pub seconds: Option<f64>,
+    /// False for a first sample, whose counters say nothing about an interval.
+    pub started: bool,
+    /// Whether event counters go on from the sample before.
+    pub engine_continues: bool,
+    /// `boot_ns` of the sample before.
+    pub previous_boot_ns: Option<u64>,
+}
+
+impl Window {
+    /// A count as a rate per second.
+    pub fn rate(&self, count: u64) -> Option<f64> {
+        self.seconds.map(|s| count as f64 / s)
+    }
+
+    /// CPU nanoseconds as percent of one CPU.
+    pub fn percent(&self, ns: u64) -> Option<f64> {
+        self.seconds.map(|s| ns as f64 / (s * 1e7))
+    }
+
+    /// Whether something that started at `start_ticks` (1/100 s after boot) was born within the interval.
+    /// USER_HZ is 100 on every architecture that runs KVM (include/asm-generic/param.h).
+    pub fn born_within(&self, start_ticks: u64) -> bool {
+        const TICK_NS: u64 = 10_000_000;
+        self.previous_boot_ns.is_some_and(|boot| start_ticks.saturating_mul(TICK_NS) + 2 * TICK_NS >= boot)
+    }
+}
+
+/// The growth of a counter; one that fell began again from zero.
+pub(crate) fn since(now: u64, before: Option<u64>) -> u64 {
+    match before {
+        Some(b) if b <= now => now - b,
+        _ => now,
+    }
+}

@@ -1,0 +1,136 @@
+//! How well the sources did: what was read, what could not be, what was lost, what it cost.
+
+use serde::{Deserialize, Serialize};
+
+/// The way exits are counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EngineKind {
+    /// Aggregated in the kernel by BPF programs.
+    Bpf,
+    /// Tracepoints copied through perf rings and aggregated in user space.
+    Perf,
+    /// No tracing: KVM's own counters and /proc.
+    #[default]
+    None,
+    /// A file made elsewhere.
+    File,
+}
+
+impl EngineKind {
+    /// The word used on screen, in JSON and by `--engine`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bpf => "bpf",
+            Self::Perf => "perf",
+            Self::None => "none",
+            Self::File => "file",
+        }
+    }
+}
+
+/// How much the engine watches; `e` steps through them on the live screen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum EngineLevel {
+    /// No tracing.
+    None,
+    /// Counts of exits, accesses and userspace exits, without times and without the scheduler's events.
+    Counts,
+    /// Everything.
+    #[default]
+    Full,
+}
+
+impl EngineLevel {
+    /// The word used on screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Counts => "counts",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The engine and the holes in what it saw. Counters are cumulative since the engine started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// Which engine.
+    pub kind: EngineKind,
+    /// How much it watches.
+    pub level: EngineLevel,
+    /// Grows by one whenever the counters begin again from zero (another engine, another level).
+    pub generation: u32,
+    /// Events the kernel dropped before kvmtop saw them.
+    pub lost: u64,
+    /// Events counted in an `other` cell because a bounded map was full.
+    pub overflow: u64,
+    /// Whether this kernel fires `kvm_exit`: `Some(false)` once guests ran and exited to user space without one
+    /// (as `kvm_pvm` does); `None` while nothing tells.
+    pub fires_kvm_exit: Option<bool>,
+    /// Events handled and the nanoseconds the BPF programs spent on them, where the kernel measures it.
+    pub events: u64,
+    /// See `events`.
+    pub program_ns: Option<u64>,
+}
+
+/// The state of a source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SourceState {
+    /// At work.
+    #[default]
+    Ok,
+    /// At work, but not with all it could give.
+    Degraded,
+    /// Not to be had.
+    Missing,
+}
+
+impl SourceState {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// One source of data and, where it is not whole, the cause and the cure in a sentence each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// A short fixed name: `tracepoints`, `libvirt`, `kvm-stats`, `monitor`, …
+    pub name: String,
+    /// The state.
+    pub state: SourceState,
+    /// What failed, on what, why.
+    pub cause: Option<String>,
+    /// What to run or to change.
+    pub fix: Option<String>,
+}
+
+impl SourceStatus {
+    /// A source at work.
+    pub fn ok(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// A source that cannot be had.
+    pub fn missing(name: &str, cause: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name: name.into(), state: SourceState::Missing, cause: Some(cause.into()), fix: Some(fix.into()) }
+    }
+
+    /// A source that gives less than it could.
+    pub fn degraded(name: &str, cause: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { state: SourceState::Degraded, ..Self::missing(name, cause, fix) }
+    }
+}
+
+/// What kvmtop has used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnCost {
+    /// CPU time of the process, all threads, nanoseconds.
+    pub cpu_ns: u64,
+    /// Resident memory, bytes.
+    pub rss_bytes: u64,
+}

@@ -1,0 +1,3 @@
+//! The running host: a collector that ticks.
+
+pub mod events;

@@ -1,0 +1,14 @@
+//! All input. Everything here yields [`Sample`]s and keeps its opinions to itself.
+
+pub mod live;
+
+use crate::sample::Sample;
+
+/// Something that yields samples in order of time.
+pub trait Feed {
+    /// The next sample; `None` at the end.
+    ///
+    /// # Errors
+    /// Only what ends the feed as a whole. A source that fails on the way is a `SourceStatus` inside the sample.
+    fn next(&mut self) -> anyhow::Result<Option<Sample>>;
+}
