@@ -1,3 +1,35 @@
 //! The running host: a collector that ticks.
 
 pub mod events;
+
+mod collector;
+mod discovery;
+mod ended;
+mod facts;
+mod fds;
+mod file;
+mod filter;
+mod guest;
+mod host;
+mod informant;
+mod interrupts;
+mod kmsg;
+mod own;
+mod places;
+mod retired;
+mod roles;
+mod sources;
+mod stat;
+mod status_xml;
+mod tasks;
+mod threads;
+mod topology;
+
+#[cfg(test)]
+mod fake;
+
+pub use collector::{Collector, CollectorOptions, Command};
+pub use filter::{BadPattern, DomainFilter};
+pub use informant::{Informant, Told, Watched};
+pub use own::Instant;
+pub use places::Places;
