@@ -51,7 +51,13 @@ impl Devices {
     }
 
     /// The map of a guest as last heard; asks where it is time to. `unnamed`: an address turned up that the map lacks.
-    pub fn map(&mut self, facts: &DomainFacts, unnamed: bool, libvirt: &Libvirt, now: Instant) -> Option<Known<Arc<DeviceMap>>> {
+    pub fn map(
+        &mut self,
+        facts: &DomainFacts,
+        unnamed: bool,
+        libvirt: &Libvirt,
+        now: Instant,
+    ) -> Option<Known<Arc<DeviceMap>>> {
         let key = (facts.pid?, facts.start_ticks);
         if !self.allowed || (self.guests.len() >= MOST && !self.guests.contains_key(&key)) {
             return None;
@@ -89,7 +95,8 @@ impl Devices {
                 "leave --no-monitor out",
             );
         }
-        let failures: Vec<_> = self.guests.values().filter(|a| a.map.is_none()).filter_map(|a| a.failure.as_deref()).collect();
+        let failures: Vec<_> =
+            self.guests.values().filter(|a| a.map.is_none()).filter_map(|a| a.failure.as_deref()).collect();
         match failures.first() {
             Some(first) => SourceStatus::degraded(
                 NAME,

@@ -250,4 +250,3 @@ fn nics_since(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
         })
         .collect()
 }
-

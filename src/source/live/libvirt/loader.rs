@@ -83,14 +83,13 @@ pub fn load() -> &'static Loaded {
         };
         let qemu = open("libvirt-qemu.so.0").ok();
         // SAFETY: the table is defined above with this length; its entries are only ever written here, before any use.
-        let table = unsafe { &*(&raw const kvmtop_libvirt_table) };
+        let table = unsafe { &kvmtop_libvirt_table };
         let mut whole = Loaded::Whole;
         for (name, entry) in NAMES.iter().zip(table) {
             let library = if *name == MONITOR { qemu } else { Some(main) };
             // SAFETY: the symbol is only kept as an address; `virt_sys` declares its type as libvirt's headers do.
             let symbol = library.and_then(|l| unsafe { l.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok());
-            // SAFETY: the raw address is a function of a library that is never closed.
-            match symbol.map(|s| unsafe { s.into_raw() }.into_raw()) {
+            match symbol.map(libloading::os::unix::Symbol::into_raw).filter(|a| !a.is_null()) {
                 Some(address) => entry.store(address, Ordering::Release),
                 None if *name == MONITOR => whole = Loaded::WithoutMonitor,
                 None => return Loaded::Not(format!("libvirt.so.0 has no function {}", name.to_string_lossy())),

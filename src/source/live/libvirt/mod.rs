@@ -1,7 +1,7 @@
 //! What libvirt knows of its domains, asked on a thread of its own: a daemon that hangs costs kvmtop nothing but the answer.
 //!
 //! Read-only and with the no-wait flags: a domain under migration would otherwise hold the answer for 30 s
-//! (`VIR_JOB_WAIT_TIME` in libvirt's src/hypervisor/domain_job.c). Only the monitor needs a connection that may write.
+//! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only the monitor needs a connection that may write.
 
 mod connection;
 mod loader;
@@ -9,7 +9,7 @@ mod stats;
 
 pub use loader::{Loaded, load};
 
-use crate::kvm::domain_xml::DomainXml;
+use crate::kvm::domain_xml::{self, DomainXml};
 use crate::sample::{DiskSample, DomainState, NicSample, SourceStatus};
 use connection::{Answer, Connection};
 use std::collections::{BTreeMap, HashMap};
@@ -103,7 +103,8 @@ impl Libvirt {
         if this.absent.is_none() {
             let (send, receive) = sync_channel(64);
             let shared = this.shared.clone();
-            let spawned = std::thread::Builder::new().name("libvirt".into()).spawn(move || run(&shared, &receive, &options));
+            let spawned =
+                std::thread::Builder::new().name("libvirt".into()).spawn(move || run(&shared, &receive, &options));
             match spawned {
                 Ok(_) => this.requests = Some(send),
                 Err(e) => this.absent = Some(format!("no thread for it: {e}")),
@@ -170,7 +171,9 @@ impl Libvirt {
     fn send(&self, request: Request) -> bool {
         match &self.requests {
             // A full queue is a daemon that hangs: the question is dropped, the screen goes on.
-            Some(queue) => !matches!(queue.try_send(request), Err(TrySendError::Full(_) | TrySendError::Disconnected(_))),
+            Some(queue) => {
+                !matches!(queue.try_send(request), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+            }
             None => false,
         }
     }
@@ -194,12 +197,12 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
         if next_counters.is_some_and(|at| now >= at) && connection.is_open() {
-            asking(shared, || connection.counters()).unwrap_or_default().into_iter().for_each(|(uuid, c)| {
+            for (uuid, read) in asking(shared, || connection.counters()) {
                 if let Some(d) = lock(shared).domains.get_mut(&uuid) {
                     let d = Arc::make_mut(d);
-                    (d.vcpu_counters, d.vm_counters) = c;
+                    (d.vcpu_counters, d.vm_counters) = read;
                 }
-            });
+            }
         }
         next_counters = counters.map(|every| Instant::now() + every);
         let until = next_counters.map_or(next, |c| c.min(next));
@@ -260,7 +263,7 @@ fn merge(answer: Answer, before: Option<&LibvirtDomain>) -> LibvirtDomain {
     };
     let xml = match same_xml {
         Some(b) => b.xml.clone(),
-        None => xml_text.as_deref().and_then(|t| DomainXml::parse(t).ok()).map(Arc::new),
+        None => xml_text.as_deref().and_then(|t| domain_xml::parse(t).ok()).map(Arc::new),
     };
     LibvirtDomain {
         uuid: answer.uuid,
