@@ -1,10 +1,9 @@
 //! A guest within an interval: threads, exits, accesses and devices joined.
 
+use super::devices::{self, DiskRates, NicRates};
 use super::{AccessRow, CpuShare, ExitTable, ThreadModel, Window, accesses, exits, since};
 use crate::kvm::thread_name::Role;
-use crate::sample::{
-    DiskSample, DomainFacts, DomainSample, DomainState, NicSample, Sample, ThreadSample, Throttling, UserspaceCell,
-};
+use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -52,10 +51,10 @@ pub struct DomainModel {
     pub kvm_events: BTreeMap<String, u64>,
     /// KVM's own statistics of VM and vCPUs together, per second.
     pub counters: Rates,
-    /// Block devices, growth within the interval.
-    pub disks: Vec<DiskSample>,
-    /// Network interfaces, growth within the interval.
-    pub nics: Vec<NicSample>,
+    /// Block devices.
+    pub disks: Vec<DiskRates>,
+    /// Network interfaces.
+    pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
     pub throttling: Vec<Throttling>,
     /// Memory per NUMA node, bytes.
@@ -116,8 +115,7 @@ impl DomainModel {
     pub(crate) fn new(now: &DomainSample, before: Option<&DomainSample>, window: &Window, sample: &Sample) -> Self {
         let old: HashMap<(i32, u64), &ThreadSample> =
             before.map(|b| b.threads.iter().map(|t| ((t.tid, t.start_ticks), t)).collect()).unwrap_or_default();
-        let (exits, vcpu_exits) =
-            exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), window);
+        let (exits, vcpu_exits) = exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), window);
         let (accesses, vcpu_accesses) = accesses::rows(
             now,
             &old,
@@ -158,7 +156,8 @@ impl DomainModel {
             (window.rate(all_exits), ExitRateSource::Traced)
         } else if let Some(rate) = counters.get("exits") {
             (Some(*rate), ExitRateSource::Counters)
-        } else if sample.engine.fires_kvm_exit != Some(false) && sample.engine.level != crate::sample::EngineLevel::None
+        } else if sample.engine.fires_kvm_exit != Some(false)
+            && sample.engine.level != crate::sample::EngineLevel::None
             && sample.engine.kind != crate::sample::EngineKind::None
         {
             (window.rate(0), ExitRateSource::Traced)
@@ -168,10 +167,7 @@ impl DomainModel {
         };
         let kvm_events = if window.started {
             let old = before.filter(|_| window.engine_continues).map(|b| &b.kvm_events);
-            now.kvm_events
-                .iter()
-                .map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied())))
-                .collect()
+            now.kvm_events.iter().map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied()))).collect()
         } else {
             BTreeMap::new()
         };
@@ -191,12 +187,17 @@ impl DomainModel {
             exit_rate,
             kvm_events,
             counters,
-            disks: before.map(|b| disks(&now.disks, &b.disks)).unwrap_or_default(),
-            nics: before.map(|b| nics(&now.nics, &b.nics)).unwrap_or_default(),
+            disks: devices::disks(now),
+            nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),
             swap: now.swap_bytes.map(|s| {
-                (s, before.and_then(|b| b.swap_bytes).map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)))
+                (
+                    s,
+                    before
+                        .and_then(|b| b.swap_bytes)
+                        .map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)),
+                )
             }),
         }
     }
@@ -218,9 +219,7 @@ pub(crate) fn counter_rates(
     window: &Window,
 ) -> Rates {
     let Some(before) = before else { return Rates::new() };
-    now.iter()
-        .filter_map(|(k, n)| Some((k.clone(), window.rate(n.checked_sub(*before.get(k)?)?)?)))
-        .collect()
+    now.iter().filter_map(|(k, n)| Some((k.clone(), window.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
 }
 
 fn userspace(
@@ -254,40 +253,6 @@ fn userspace(
     let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
     rows.sort_by_key(|&(v, r, n)| (v, std::cmp::Reverse(n), r));
     rows
-}
-
-fn disks(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            let time = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
-            Some(DiskSample {
-                name: n.name.clone(),
-                read_ops: n.read_ops.saturating_sub(b.read_ops),
-                write_ops: n.write_ops.saturating_sub(b.write_ops),
-                read_bytes: n.read_bytes.saturating_sub(b.read_bytes),
-                write_bytes: n.write_bytes.saturating_sub(b.write_bytes),
-                read_ns: time(n.read_ns, b.read_ns),
-                write_ns: time(n.write_ns, b.write_ns),
-            })
-        })
-        .collect()
-}
-
-fn nics(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            Some(NicSample {
-                name: n.name.clone(),
-                rx_bytes: n.rx_bytes.saturating_sub(b.rx_bytes),
-                tx_bytes: n.tx_bytes.saturating_sub(b.tx_bytes),
-                rx_packets: n.rx_packets.saturating_sub(b.rx_packets),
-                tx_packets: n.tx_packets.saturating_sub(b.tx_packets),
-                drops: n.drops.saturating_sub(b.drops),
-            })
-        })
-        .collect()
 }
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
