@@ -3,6 +3,7 @@
 mod accesses;
 mod config;
 mod cpu;
+mod devices;
 mod domain;
 mod exits;
 mod guest;
@@ -13,6 +14,7 @@ mod timing;
 pub use accesses::{AccessRow, DeviceName};
 pub use config::{Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
+pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
