@@ -1,0 +1,31 @@
+#!/bin/sh
+# All that must hold. Real-guest tests write a line each into $KVMTOP_TEST_LOG: "RAN name" or "SKIPPED name: reason".
+set -eu
+cd "$(dirname "$0")/.."
+KVMTOP_TEST_LOG=$PWD/target/real-guests.log
+export KVMTOP_TEST_LOG INSTA_UPDATE=no INSTA_FORCE_PASS=0
+mkdir -p target
+: > "$KVMTOP_TEST_LOG"
+step() { printf '\n== %s\n' "$*"; }
+
+step "format"
+cargo fmt --all --check
+step "lints"
+cargo clippy --locked --all-targets --quiet -- -D warnings
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
+step "build"
+cargo build --locked --release --quiet
+step "no link to libvirt"
+if readelf -d target/release/kvmtop | grep -i 'NEEDED.*libvir'; then
+    echo "the binary is linked to libvirt: it would not start on a host without it" >&2
+    exit 1
+fi
+echo "readelf -d names no libvirt"
+step "tests"
+cargo test --locked --release --no-fail-fast
+
+step "real-guest tests"
+sort -u -o "$KVMTOP_TEST_LOG" "$KVMTOP_TEST_LOG"
+cat "$KVMTOP_TEST_LOG"
+echo "real-guest tests: $(grep -c '^RAN ' "$KVMTOP_TEST_LOG" || true) ran, $(grep -c '^SKIPPED ' "$KVMTOP_TEST_LOG" || true) skipped"
