@@ -17,6 +17,7 @@
 //! ```
 
 pub mod kvm;
+pub mod lint;
 pub mod model;
 pub mod sample;
 pub mod source;
