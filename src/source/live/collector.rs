@@ -179,7 +179,9 @@ impl Collector {
             self.open(pid, now);
         }
         let watched: Vec<Watched> = self.guests.values().map(Guest::watched).collect();
+        let untraced = self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None);
         for informant in &mut self.options.informants {
+            informant.want_counters(untraced);
             informant.watch(&watched);
         }
         for guest in self.guests.values_mut() {

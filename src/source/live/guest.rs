@@ -9,7 +9,8 @@ use super::retired;
 use super::roles::Learnt;
 use super::status_xml::{Status, StatusFiles};
 use super::threads::{Life, Reader, Thread, Threads};
-use crate::sample::{DomainFacts, DomainSample, DomainState, ThreadEvents, ThreadSample};
+use crate::kvm::Space;
+use crate::sample::{AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample};
 use crate::source::live::events::Reading;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) struct Guest {
     told: Vec<Arc<Told>>,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
     state: DomainState,
+    unnamed: bool,
     /// Events of its threads that are gone.
     retired: ThreadEvents,
 }
@@ -60,13 +62,14 @@ impl Guest {
             told: Vec::new(),
             status_seen: None,
             state: DomainState::Running,
+            unnamed: false,
             retired: ThreadEvents::default(),
         })
     }
 
     /// How an informant knows it.
     pub(crate) fn watched(&self) -> Watched {
-        Watched { pid: self.origins.pid, start_ticks: self.origins.start_ticks, facts: self.facts.clone() }
+        Watched { pid: self.origins.pid, start_ticks: self.origins.start_ticks, facts: self.facts.clone(), unnamed: self.unnamed }
     }
 
     /// Start of the process, ticks after boot.
@@ -164,6 +167,7 @@ impl Guest {
             }
         }
         threads.sort_unstable_by_key(|t| t.tid);
+        self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         let sample = DomainSample {
             facts: self.facts.clone(),
             state: self.state,
@@ -200,6 +204,13 @@ impl Guest {
             kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
             ..DomainSample::default()
         }
+    }
+
+    /// Whether an access went to an address that the monitor's answer does not name.
+    fn touched_unnamed(&self, events: &ThreadEvents) -> bool {
+        let Some(map) = self.facts.devices.as_ref().filter(|m| m.from == Origin::Monitor) else { return false };
+        let known = |c: &AccessCell| c.space == Space::Msr || c.address.is_none_or(|a| map.value.lookup(c.space, a).is_some());
+        !events.accesses.iter().all(known)
     }
 
     /// What the informants read of devices and counters.

@@ -15,6 +15,8 @@ pub struct Watched {
     pub start_ticks: u64,
     /// What is known of it so far; name, UUID and the monitor's socket are what to ask with.
     pub facts: Arc<DomainFacts>,
+    /// Whether it touched a port or an address that the monitor's last answer does not name.
+    pub unnamed: bool,
 }
 
 /// What an informant knows of one guest. `None` and empty mean that it was not told.
@@ -56,6 +58,11 @@ pub struct Told {
 pub trait Informant: Send {
     /// Which guests live, told once a tick. Returns at once.
     fn watch(&mut self, guests: &[Watched]);
+
+    /// Whether KVM's statistics are wanted: they cost the guests' monitors, and tracing tells more.
+    fn want_counters(&mut self, wanted: bool) {
+        let _ = wanted;
+    }
 
     /// What is known of a guest by now. Returns at once. The same `Arc` as before means that nothing is new.
     fn told(&mut self, guest: &Watched) -> Option<Arc<Told>>;

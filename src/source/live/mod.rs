@@ -1,6 +1,9 @@
 //! The running host: a collector that ticks.
 
+pub mod devices;
 pub mod events;
+pub mod libvirt;
+pub mod qmp;
 
 mod collector;
 mod discovery;
@@ -14,6 +17,7 @@ mod host;
 mod informant;
 mod interrupts;
 mod kmsg;
+mod outside;
 mod own;
 mod places;
 mod retired;
@@ -31,5 +35,6 @@ mod fake;
 pub use collector::{Collector, CollectorOptions, Command};
 pub use filter::{BadPattern, DomainFilter};
 pub use informant::{Informant, Told, Watched};
+pub use outside::Outside;
 pub use own::Instant;
 pub use places::Places;
