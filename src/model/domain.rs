@@ -1,9 +1,10 @@
 //! A guest within an interval: threads, exits, accesses and devices joined.
 
+use super::devices::{self, DiskRates, NicRates};
 use super::{AccessRow, CpuShare, ExitTable, ThreadModel, Window, accesses, exits, since};
 use crate::kvm::thread_name::Role;
 use crate::sample::{
-    DiskSample, DomainFacts, DomainSample, DomainState, NicSample, Sample, ThreadSample, Throttling, UserspaceCell,
+    DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -52,10 +53,10 @@ pub struct DomainModel {
     pub kvm_events: BTreeMap<String, u64>,
     /// KVM's own statistics of VM and vCPUs together, per second.
     pub counters: Rates,
-    /// Block devices, growth within the interval.
-    pub disks: Vec<DiskSample>,
-    /// Network interfaces, growth within the interval.
-    pub nics: Vec<NicSample>,
+    /// Block devices.
+    pub disks: Vec<DiskRates>,
+    /// Network interfaces.
+    pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
     pub throttling: Vec<Throttling>,
     /// Memory per NUMA node, bytes.
@@ -191,8 +192,8 @@ impl DomainModel {
             exit_rate,
             kvm_events,
             counters,
-            disks: before.map(|b| disks(&now.disks, &b.disks)).unwrap_or_default(),
-            nics: before.map(|b| nics(&now.nics, &b.nics)).unwrap_or_default(),
+            disks: devices::disks(now),
+            nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),
             swap: now.swap_bytes.map(|s| {
@@ -254,40 +255,6 @@ fn userspace(
     let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
     rows.sort_by_key(|&(v, r, n)| (v, std::cmp::Reverse(n), r));
     rows
-}
-
-fn disks(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            let time = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
-            Some(DiskSample {
-                name: n.name.clone(),
-                read_ops: n.read_ops.saturating_sub(b.read_ops),
-                write_ops: n.write_ops.saturating_sub(b.write_ops),
-                read_bytes: n.read_bytes.saturating_sub(b.read_bytes),
-                write_bytes: n.write_bytes.saturating_sub(b.write_bytes),
-                read_ns: time(n.read_ns, b.read_ns),
-                write_ns: time(n.write_ns, b.write_ns),
-            })
-        })
-        .collect()
-}
-
-fn nics(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            Some(NicSample {
-                name: n.name.clone(),
-                rx_bytes: n.rx_bytes.saturating_sub(b.rx_bytes),
-                tx_bytes: n.tx_bytes.saturating_sub(b.tx_bytes),
-                rx_packets: n.rx_packets.saturating_sub(b.rx_packets),
-                tx_packets: n.tx_packets.saturating_sub(b.tx_packets),
-                drops: n.drops.saturating_sub(b.drops),
-            })
-        })
-        .collect()
 }
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {

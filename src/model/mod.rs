@@ -2,6 +2,7 @@
 
 mod accesses;
 mod cpu;
+mod devices;
 mod domain;
 mod exits;
 mod history;
@@ -10,6 +11,7 @@ mod timing;
 
 pub use accesses::{AccessRow, DeviceName};
 pub use cpu::{CpuShare, ThreadModel};
+pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use history::{History, Key, Point};

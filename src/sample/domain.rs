@@ -150,10 +150,13 @@ pub struct DomainSample {
     pub counters: BTreeMap<String, u64>,
     /// Further `kvm:*` tracepoints, cumulative, when they were asked for.
     pub kvm_events: BTreeMap<String, u64>,
-    /// Block devices.
+    /// Block devices: what they did within the last reading of the VMM's statistics, which covers `devices_ns`.
     pub disks: Vec<DiskSample>,
-    /// Network interfaces.
+    /// Network interfaces, within the same time.
     pub nics: Vec<NicSample>,
+    /// The time that `disks` and `nics` cover, nanoseconds. They are read more rarely than samples are taken: each reading
+    /// costs the guest's monitor.
+    pub devices_ns: u64,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
     /// Bytes of the guest's memory per NUMA node, where read.
@@ -217,12 +220,12 @@ pub struct Placement {
     pub rt_priority: Option<u32>,
 }
 
-/// A block device of a guest, cumulative.
+/// What a block device of a guest did within `DomainSample::devices_ns`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskSample {
     /// Target name, as `vda`.
     pub name: String,
-    /// Requests, bytes and total time of reads and writes.
+    /// Reads completed.
     pub read_ops: u64,
     /// Writes completed.
     pub write_ops: u64,
@@ -236,7 +239,7 @@ pub struct DiskSample {
     pub write_ns: Option<u64>,
 }
 
-/// A network interface of a guest, cumulative, seen from the host's side.
+/// What a network interface of a guest did within `DomainSample::devices_ns`, seen from the host's side.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicSample {
     /// Host-side name, as `vnet0`.

@@ -1,0 +1,280 @@
+//! A KVM guest of a few bytes of real-mode code, in a process of its own.
+//!
+//! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is the guest when the
+//! environment says so, and an empty test otherwise. The parent says over a pipe when to go on, so that a watcher can be in
+//! place before the first access.
+
+use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+const ENV: &str = "KVMTOP_TEST_GUEST";
+const LOAD: u64 = 0x8000;
+
+/// What a vCPU does, once it is told to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Reads a port this often.
+    PortReads(u16, u32),
+    /// Writes a port this often.
+    PortWrites(u16, u32),
+    /// Reads four bytes at a guest-physical address (16-byte aligned) this often.
+    MmioReads(u32, u32),
+    /// Reads an MSR this often.
+    MsrReads(u32, u32),
+    /// Reads a port for ever.
+    PortLoop(u16),
+    /// Halts for ever, a millisecond a time.
+    Idle,
+}
+
+impl Work {
+    fn word(self) -> String {
+        match self {
+            Self::PortReads(p, n) => format!("in:{p}:{n}"),
+            Self::PortWrites(p, n) => format!("out:{p}:{n}"),
+            Self::MmioReads(a, n) => format!("mmio:{a}:{n}"),
+            Self::MsrReads(m, n) => format!("msr:{m}:{n}"),
+            Self::PortLoop(p) => format!("loop:{p}:0"),
+            Self::Idle => "idle:0:0".into(),
+        }
+    }
+
+    fn parse(word: &str) -> Self {
+        let mut parts = word.split(':');
+        let kind = parts.next().expect("kind");
+        let mut number = || parts.next().expect("number").parse::<u32>().expect("number");
+        let (a, n) = (number(), number());
+        match kind {
+            "in" => Self::PortReads(a as u16, n),
+            "out" => Self::PortWrites(a as u16, n),
+            "mmio" => Self::MmioReads(a, n),
+            "msr" => Self::MsrReads(a, n),
+            "loop" => Self::PortLoop(a as u16),
+            _ => Self::Idle,
+        }
+    }
+
+    /// The code, ending in HLT where it ends.
+    fn code(self) -> Vec<u8> {
+        let mut c = Vec::new();
+        let counted = |c: &mut Vec<u8>, n: u32, body: &[u8]| {
+            c.extend([0x66, 0xbe]); // mov esi, n
+            c.extend(n.to_le_bytes());
+            c.extend(body);
+            c.extend([0x66, 0x4e, 0x75]); // dec esi; jnz body
+            c.push((-(body.len() as i8) - 4) as u8);
+            c.push(0xf4); // hlt
+        };
+        match self {
+            Self::PortReads(p, n) => {
+                c.push(0xba); // mov dx, p
+                c.extend(p.to_le_bytes());
+                counted(&mut c, n, &[0xec]); // in al, dx
+            }
+            Self::PortWrites(p, n) => {
+                c.push(0xba);
+                c.extend(p.to_le_bytes());
+                counted(&mut c, n, &[0xee]); // out dx, al
+            }
+            Self::MmioReads(a, n) => counted(&mut c, n, &[0x66, 0xa1, (a & 0xf) as u8, 0]), // mov eax, [a & 15]; ds has the rest
+            Self::MsrReads(m, n) => {
+                c.extend([0x66, 0xb9]); // mov ecx, m
+                c.extend(m.to_le_bytes());
+                counted(&mut c, n, &[0x0f, 0x32]); // rdmsr
+            }
+            Self::PortLoop(p) => {
+                c.push(0xba);
+                c.extend(p.to_le_bytes());
+                c.extend([0xec, 0xeb, 0xfd]); // again: in al, dx; jmp again
+            }
+            Self::Idle => c.extend([0xf4, 0xeb, 0xfd]), // again: hlt; jmp again
+        }
+        c
+    }
+
+    fn data_base(self) -> u64 {
+        if let Self::MmioReads(a, _) = self { u64::from(a & !0xf) } else { 0 }
+    }
+}
+
+/// Makes the test binary able to be a guest.
+#[macro_export]
+macro_rules! guest_process {
+    () => {
+        #[test]
+        fn guest_process() {
+            $crate::common::guest::main();
+        }
+    };
+}
+
+/// A running guest process; killed when dropped.
+pub struct Guest {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Guest {
+    /// Starts a guest with one vCPU for each piece of work; none works before [`Guest::go`].
+    pub fn start(work: &[Work], vcpu_names: bool) -> Self {
+        let words: Vec<_> = work.iter().map(|w| w.word()).collect();
+        let mut child = Command::new(std::env::current_exe().expect("own path"))
+            .args(["guest_process", "--exact", "--nocapture", "--test-threads=1"])
+            .env(ENV, words.join(","))
+            .env("KVMTOP_TEST_GUEST_NAMES", if vcpu_names { "1" } else { "0" })
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test binary starts itself");
+        let to = child.stdin.take().expect("stdin");
+        let from = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut guest = Self { child, to, from };
+        guest.wait_for("guest ready");
+        guest
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets the vCPUs work.
+    pub fn go(&mut self) {
+        self.to.write_all(b"go\n").expect("the guest listens");
+    }
+
+    /// Waits until every counted piece of work is done. The process lives on.
+    pub fn wait_done(&mut self) {
+        self.wait_for("guest done");
+    }
+
+    /// Lets the process end by itself.
+    pub fn end(mut self) {
+        let _ = self.to.write_all(b"end\n");
+        let _ = self.child.wait();
+    }
+
+    fn wait_for(&mut self, what: &str) {
+        let mut line = String::new();
+        while self.from.read_line(&mut line).expect("the guest speaks") > 0 {
+            // The test harness writes a line of its own in front of the first.
+            if line.trim_end().ends_with(what) {
+                return;
+            }
+            line.clear();
+        }
+        panic!("the guest ended before it said '{what}'");
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The guest process itself; returns at once where this is an ordinary test run.
+pub fn main() {
+    let Ok(words) = std::env::var(ENV) else { return };
+    let names = std::env::var("KVMTOP_TEST_GUEST_NAMES").is_ok_and(|v| v == "1");
+    let kvm = Kvm::new().expect("/dev/kvm");
+    let vm = kvm.create_vm().expect("a VM");
+    let work: Vec<Work> = words.split(',').map(Work::parse).collect();
+    let size = 0x10000;
+    // SAFETY: a fresh private mapping, never unmapped while the process lives; KVM and this function are its only users.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(memory, libc::MAP_FAILED);
+    for (i, w) in work.iter().enumerate() {
+        let code = w.code();
+        // SAFETY: each vCPU's code has 256 bytes of its own within the mapping.
+        unsafe {
+            let to = memory.cast::<u8>().add(LOAD as usize + i * 256);
+            std::ptr::copy_nonoverlapping(code.as_ptr(), to, code.len());
+        }
+    }
+    let region = kvm_userspace_memory_region {
+        slot: 0,
+        flags: 0,
+        guest_phys_addr: 0,
+        memory_size: size as u64,
+        userspace_addr: memory as u64,
+    };
+    // SAFETY: the mapping outlives the VM.
+    unsafe { vm.set_user_memory_region(region).expect("memory") };
+    let go = std::sync::Barrier::new(work.len() + 1);
+    let done = std::sync::Barrier::new(work.len() + 1);
+    std::thread::scope(|scope| {
+        for (i, w) in work.iter().copied().enumerate() {
+            let vcpu = vm.create_vcpu(i as u64).expect("a vCPU");
+            let (go, done) = (&go, &done);
+            let name = if names { format!("CPU {i}/KVM") } else { "worker".into() };
+            std::thread::Builder::new()
+                .name(name)
+                .spawn_scoped(scope, move || {
+                    go.wait();
+                    run(vcpu, i, w, done);
+                })
+                .expect("a thread");
+        }
+        say("guest ready");
+        expect("go");
+        go.wait();
+        done.wait();
+        say("guest done");
+        expect("end");
+        std::process::exit(0);
+    });
+}
+
+fn say(what: &str) {
+    println!("{what}");
+    std::io::stdout().flush().expect("the parent reads");
+}
+
+fn expect(what: &str) {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("the parent speaks");
+    if line.trim() != what {
+        std::process::exit(0); // the parent is gone
+    }
+}
+
+fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
+    let mut s = vcpu.get_sregs().expect("sregs");
+    (s.cs.base, s.cs.selector) = (0, 0);
+    s.ds.base = work.data_base();
+    vcpu.set_sregs(&s).expect("sregs");
+    let rip = LOAD + index as u64 * 256;
+    vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
+    let endless = matches!(work, Work::PortLoop(_) | Work::Idle);
+    if endless {
+        done.wait();
+    }
+    loop {
+        match vcpu.run().expect("KVM_RUN") {
+            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => data.fill(0),
+            VcpuExit::IoOut(..) | VcpuExit::MmioWrite(..) => {}
+            VcpuExit::Hlt if work == Work::Idle => std::thread::sleep(Duration::from_millis(1)),
+            VcpuExit::Hlt => break,
+            other => panic!("unexpected exit {other:?}"),
+        }
+    }
+    done.wait();
+    // The thread must live on for its counters to be read.
+    loop {
+        std::thread::park();
+    }
+}

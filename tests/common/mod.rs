@@ -1,0 +1,71 @@
+//! What the real-guest tests share: a guest of a few bytes that does exactly what it is told, and the log of what ran.
+#![allow(dead_code, missing_docs)]
+
+pub mod guest;
+
+use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// The binary under test.
+pub fn kvmtop() -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_kvmtop"));
+    c.stdin(Stdio::null());
+    c
+}
+
+/// Notes that a real-guest test ran.
+pub fn ran(test: &str) {
+    log(&format!("RAN {test}"));
+}
+
+/// Notes that a real-guest test could not run here, and why.
+pub fn skipped(test: &str, why: &str) {
+    log(&format!("SKIPPED {test}: {why}"));
+}
+
+fn log(line: &str) {
+    eprintln!("{line}");
+    let Some(path) = std::env::var_os("KVMTOP_TEST_LOG") else { return };
+    if let Ok(mut f) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
+        // One write a line: tests of several processes append at once.
+        let _ = f.write_all(format!("{line}\n").as_bytes());
+    }
+}
+
+/// What a test that traces a guest needs and this machine lacks.
+pub fn cannot_trace() -> Option<String> {
+    if let Some(why) = cannot_run_guests() {
+        return Some(why);
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root".into());
+    }
+    let events = ["/sys/kernel/tracing/events/kvm", "/sys/kernel/debug/tracing/events/kvm"];
+    if !events.iter().any(|p| std::path::Path::new(p).is_dir()) {
+        return Some("tracefs shows no kvm events".into());
+    }
+    None
+}
+
+/// What a test that starts a guest needs and this machine lacks.
+pub fn cannot_run_guests() -> Option<String> {
+    match std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        Ok(_) => None,
+        Err(e) => Some(format!("/dev/kvm: {e}")),
+    }
+}
+
+/// One JSON object per interval of a finished `--batch --json` run.
+pub fn intervals(stdout: &[u8]) -> Vec<Value> {
+    String::from_utf8_lossy(stdout).lines().map(|l| serde_json::from_str(l).expect("a JSON object a line")).collect()
+}
+
+/// The domains of all intervals that belong to this process.
+pub fn of_pid(intervals: &[Value], pid: u32) -> Vec<&Value> {
+    intervals
+        .iter()
+        .flat_map(|i| i["domains"].as_array().expect("domains"))
+        .filter(|d| d["pid"] == pid)
+        .collect()
+}

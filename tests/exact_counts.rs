@@ -1,0 +1,170 @@
+//! A guest that does exactly N accesses, and kvmtop, which must count exactly N: on the right port, direction, thread and device.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::guest::{Guest, Work};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+guest_process!();
+
+/// kvmtop running in batch mode, an interval behind the guest.
+struct Watch {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    seen: Vec<Value>,
+}
+
+impl Watch {
+    /// Starts it and waits for its first interval: the engine is in place from then on.
+    fn start(engine: &str) -> Self {
+        let mut child = common::kvmtop()
+            .args(["--batch", "--json", "-d", "0.5", "-n", "60", "--engine", engine])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kvmtop starts");
+        let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        let mut watch = Self { child, lines, seen: Vec::new() };
+        watch.next();
+        watch
+    }
+
+    fn next(&mut self) {
+        let line = self.lines.next().expect("an interval").expect("text");
+        self.seen.push(serde_json::from_str(&line).expect("JSON"));
+    }
+
+    /// Two more intervals, so that everything up to now is in.
+    fn finish(mut self) -> Vec<Value> {
+        self.next();
+        self.next();
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("kvmtop lives");
+        self.lines.by_ref().for_each(drop);
+        let status = self.child.wait().expect("kvmtop ends");
+        assert!(status.success(), "SIGINT ends kvmtop with {status}");
+        self.seen
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The summed count of the access rows that fit, over all intervals; `vcpu` null rows are the domain's sums.
+fn count(domains: &[&Value], space: &str, address: &str, access: &str, vcpu: &Value) -> u64 {
+    domains
+        .iter()
+        .flat_map(|d| d["accesses"].as_array().expect("accesses"))
+        .filter(|a| a["space"] == space && a["address"] == address && a["access"] == access && a["vcpu"] == *vcpu)
+        .map(|a| a["count"].as_u64().expect("count"))
+        .sum()
+}
+
+fn engines(test: &str) -> Vec<&'static str> {
+    if let Some(why) = common::cannot_trace() {
+        common::skipped(test, &why);
+        return Vec::new();
+    }
+    vec!["bpf", "perf"]
+}
+
+#[test]
+fn port_reads_and_writes_are_counted_exactly() {
+    const N: u32 = 30_011;
+    const M: u32 = 20_003;
+    for engine in engines("port_reads_and_writes_are_counted_exactly") {
+        let mut guest = Guest::start(&[Work::PortReads(0x608, N), Work::PortWrites(0x70, M)], true);
+        let watch = Watch::start(engine);
+        guest.go();
+        guest.wait_done();
+        let seen = watch.finish();
+        let mine = common::of_pid(&seen, guest.pid());
+        let lost: u64 = seen.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum();
+        assert_eq!(lost, 0, "{engine}: events lost");
+        assert_eq!(seen[0]["engine"], engine);
+        for vcpu in [Value::Null, 0.into()] {
+            assert_eq!(count(&mine, "pio", "0x608", "read", &vcpu), u64::from(N), "{engine} reads, vcpu {vcpu}");
+        }
+        for vcpu in [Value::Null, 1.into()] {
+            assert_eq!(count(&mine, "pio", "0x70", "write", &vcpu), u64::from(M), "{engine} writes, vcpu {vcpu}");
+        }
+        assert_eq!(count(&mine, "pio", "0x608", "read", &1.into()), 0, "{engine}: the other vCPU read nothing");
+        assert_eq!(count(&mine, "pio", "0x608", "write", &Value::Null), 0, "{engine}: nobody wrote it");
+        let names: Vec<_> = mine
+            .iter()
+            .flat_map(|d| d["accesses"].as_array().expect("accesses"))
+            .filter(|a| a["address"] == "0x608")
+            .map(|a| a["device"].clone())
+            .collect();
+        assert!(names.iter().all(|n| n == "acpi-tmr"), "{names:?}");
+        let userspace: u64 = mine
+            .iter()
+            .flat_map(|d| d["userspace_exits"].as_array().expect("userspace_exits"))
+            .filter(|u| u["reason"] == "KVM_EXIT_IO" && u["vcpu"].is_null())
+            .map(|u| u["count"].as_u64().expect("count"))
+            .sum();
+        assert_eq!(userspace, u64::from(N + M), "{engine}: each access went to the VMM");
+        common::ran(&format!("port_reads_and_writes_are_counted_exactly ({engine})"));
+    }
+}
+
+#[test]
+fn mmio_and_msr_reads_are_counted_exactly() {
+    const N: u32 = 10_007;
+    for engine in engines("mmio_and_msr_reads_are_counted_exactly") {
+        let mut guest = Guest::start(&[Work::MmioReads(0xfed0_00f0, N), Work::MsrReads(0x1b, N)], true);
+        let watch = Watch::start(engine);
+        guest.go();
+        guest.wait_done();
+        let seen = watch.finish();
+        let mine = common::of_pid(&seen, guest.pid());
+        assert_eq!(count(&mine, "mmio", "0xfed000f0", "read", &Value::Null), u64::from(N), "{engine}");
+        assert_eq!(count(&mine, "msr", "0x1b", "read", &Value::Null), u64::from(N), "{engine}");
+        common::ran(&format!("mmio_and_msr_reads_are_counted_exactly ({engine})"));
+    }
+}
+
+/// A guest that is born, works and ends between two readings is shown once, as ended, with all that it did.
+#[test]
+fn a_guest_that_ended_is_shown_with_all_it_did() {
+    const N: u32 = 5_003;
+    for engine in engines("a_guest_that_ended_is_shown_with_all_it_did") {
+        let mut watch = Watch::start(engine);
+        let mut guest = Guest::start(&[Work::PortReads(0x71, N)], true);
+        let pid = guest.pid();
+        guest.go();
+        guest.wait_done();
+        guest.end();
+        watch.next();
+        let seen = watch.finish();
+        let mine = common::of_pid(&seen, pid);
+        assert_eq!(count(&mine, "pio", "0x71", "read", &Value::Null), u64::from(N), "{engine}");
+        assert_eq!(mine.last().expect("seen")["state"], "ended", "{engine}");
+        assert_eq!(mine.iter().filter(|d| d["state"] == "ended").count(), 1, "{engine}: once");
+        common::ran(&format!("a_guest_that_ended_is_shown_with_all_it_did ({engine})"));
+    }
+}
+
+/// Without thread names (`debug-threads=off`) the vCPUs are found by what they do.
+#[test]
+fn vcpus_are_found_without_thread_names() {
+    const N: u32 = 4_001;
+    for engine in engines("vcpus_are_found_without_thread_names") {
+        let mut guest = Guest::start(&[Work::PortReads(0x608, N)], false);
+        let watch = Watch::start(engine);
+        guest.go();
+        guest.wait_done();
+        let seen = watch.finish();
+        let mine = common::of_pid(&seen, guest.pid());
+        let last = mine.last().expect("the guest is shown");
+        let vcpus = last["threads"].as_array().expect("threads").iter().filter(|t| t["role"] == "vcpu").count();
+        assert_eq!(vcpus, 1, "{engine}");
+        common::ran(&format!("vcpus_are_found_without_thread_names ({engine})"));
+    }
+}

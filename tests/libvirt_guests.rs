@@ -1,0 +1,207 @@
+//! Two QEMU guests under libvirt, one pinned: names, roles, affinity, CPU figures and device names as an oracle has them.
+#![allow(missing_docs)]
+
+mod common;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A boot sector that switches to protected mode and then, for ever, reads the PM timer (port 0x608), writes 0x0c to the
+/// RTC's index (0x70), reads its data (0x71) and reads the HPET's counter (0xfed000f0).
+const BUSY: [u8; 77] = [
+    0xfa, 0x31, 0xc0, 0x8e, 0xd8, 0x0f, 0x01, 0x16, 0x47, 0x7c, 0x0f, 0x20, 0xc0, 0x0c, 0x01, 0x0f, 0x22, 0xc0, 0xea,
+    0x17, 0x7c, 0x08, 0x00, 0x66, 0xb8, 0x10, 0x00, 0x8e, 0xd8, 0x66, 0xba, 0x08, 0x06, 0xed, 0xb0, 0x0c, 0xe6, 0x70,
+    0xe4, 0x71, 0xa1, 0xf0, 0x00, 0xd0, 0xfe, 0xeb, 0xee, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff,
+    0x00, 0x00, 0x00, 0x9a, 0xcf, 0x00, 0xff, 0xff, 0x00, 0x00, 0x00, 0x92, 0xcf, 0x00, 0x17, 0x00, 0x2f, 0x7c, 0x00,
+    0x00,
+];
+/// A boot sector that halts with interrupts off.
+const IDLE: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
+
+const URI: &str = "qemu:///system";
+
+fn virsh(args: &[&str]) -> Output {
+    Command::new("virsh").args(["-c", URI, "-q"]).args(args).stdin(Stdio::null()).output().expect("virsh")
+}
+
+/// Starts libvirt's daemons where none answers; only what was started here is ended.
+fn libvirt() -> Result<Vec<PathBuf>, String> {
+    if let Some(why) = common::cannot_trace() {
+        return Err(why);
+    }
+    for tool in ["virsh", "libvirtd", "virtlogd", "qemu-system-x86_64"] {
+        let found = ["/usr/bin", "/usr/sbin"].iter().any(|d| Path::new(d).join(tool).exists());
+        if !found {
+            return Err(format!("{tool} is not installed"));
+        }
+    }
+    let mut started = Vec::new();
+    if !virsh(&["version"]).status.success() {
+        for daemon in ["virtlogd", "libvirtd"] {
+            let pid_file = PathBuf::from(format!("/run/{daemon}.pid"));
+            if Command::new(daemon).arg("-d").status().is_ok_and(|s| s.success()) {
+                started.push(pid_file);
+            }
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        while !virsh(&["version"]).status.success() {
+            if Instant::now() > until {
+                return Err("libvirtd does not answer".into());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    Ok(started)
+}
+
+struct Domain {
+    name: String,
+    image: PathBuf,
+}
+
+impl Domain {
+    fn start(name: &str, sector: &[u8], tune: &str) -> Result<Self, String> {
+        let image = PathBuf::from(format!("/var/lib/libvirt/images/{name}.img"));
+        let mut disk = sector.to_vec();
+        disk.resize(510, 0);
+        disk.extend([0x55, 0xaa]);
+        disk.resize(1 << 20, 0); // SeaBIOS boots no disk of one sector
+        std::fs::write(&image, disk).map_err(|e| format!("{}: {e}", image.display()))?;
+        let xml = format!(
+            "<domain type='kvm'><name>{name}</name><memory unit='MiB'>64</memory><vcpu placement='static'>2</vcpu>{tune}
+             <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os><features><acpi/><apic/></features>
+             <cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu><clock offset='utc'/>
+             <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+             <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/><target dev='sda' bus='sata'/></disk>
+             <memballoon model='none'/></devices></domain>",
+            image.display()
+        );
+        let file = std::env::temp_dir().join(format!("{name}.xml"));
+        std::fs::write(&file, xml).map_err(|e| e.to_string())?;
+        let made = virsh(&["create", &file.to_string_lossy()]);
+        let _ = std::fs::remove_file(file);
+        if !made.status.success() {
+            return Err(format!("virsh create: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        }
+        Ok(Self { name: name.into(), image })
+    }
+
+    fn pid(&self) -> u32 {
+        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name)).expect("pid file");
+        text.trim().parse().expect("a PID")
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        let _ = virsh(&["destroy", &self.name]);
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
+
+fn batch(args: &[&str]) -> Vec<Value> {
+    let out = common::kvmtop().args(["--batch", "--json"]).args(args).output().expect("kvmtop runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    common::intervals(&out.stdout)
+}
+
+/// `pidstat -t` over the same seconds: percent usr, system, guest, wait by TID.
+fn pidstat(pid: u32, seconds: u32) -> std::process::Child {
+    Command::new("pidstat")
+        .args(["-t", "-p", &pid.to_string(), &seconds.to_string(), "1"])
+        .env("LC_ALL", "C")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("pidstat")
+}
+
+fn pidstat_rows(text: &str) -> Vec<(i64, [f64; 4])> {
+    text.lines()
+        .filter(|l| l.starts_with("Average:"))
+        .filter_map(|l| {
+            let f: Vec<_> = l.split_whitespace().collect();
+            let tid = f.get(3)?.parse().ok()?;
+            let n = |i: usize| f.get(i)?.parse::<f64>().ok();
+            Some((tid, [n(4)?, n(5)?, n(6)?, n(7)?]))
+        })
+        .collect()
+}
+
+#[test]
+fn two_guests_under_libvirt() {
+    const TEST: &str = "two_guests_under_libvirt";
+    let started = match libvirt() {
+        Ok(started) => started,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let pins = "<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>";
+    let (busy, idle) = match (Domain::start("kvmtop-busy", &BUSY, pins), Domain::start("kvmtop-idle", &IDLE, "")) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
+    };
+    // The firmware is emulated here and takes seconds; the guest's own loop follows.
+    let until = Instant::now() + Duration::from_secs(60);
+    let hpet = |all: &[Value]| {
+        all.iter().flat_map(|i| i["domains"].as_array().unwrap()).any(|d| {
+            d["name"] == "kvmtop-busy" && d["accesses"].as_array().unwrap().iter().any(|a| a["device"] == "hpet")
+        })
+    };
+    while !hpet(&batch(&["-n", "1"])) {
+        assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
+    }
+
+    let oracle = pidstat(busy.pid(), 5);
+    let seen = batch(&["-n", "1", "-d", "5"]);
+    let oracle = oracle.wait_with_output().expect("pidstat ends");
+    let domains = seen[0]["domains"].as_array().expect("domains");
+    let find = |name: &str| domains.iter().find(|d| d["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    let (b, i) = (find("kvmtop-busy"), find("kvmtop-idle"));
+    assert_eq!((b["pid"].as_u64(), i["pid"].as_u64()), (Some(busy.pid().into()), Some(idle.pid().into())));
+    assert_eq!(b["vcpus"], 2);
+    assert_eq!(b["state"], "running");
+    assert!(b["machine"].as_str().expect("machine").contains("q35"), "{}", b["machine"]);
+    assert_eq!(b["uuid"].as_str().expect("uuid").len(), 36);
+
+    let threads = b["threads"].as_array().expect("threads");
+    let vcpu = |n: u64| threads.iter().find(|t| t["role"] == "vcpu" && t["vcpu"] == n).expect("the vCPU's thread");
+    for n in [0, 1] {
+        let comm = std::fs::read_to_string(format!("/proc/{}/task/{}/comm", busy.pid(), vcpu(n)["tid"])).expect("comm");
+        assert_eq!(comm.trim(), format!("CPU {n}/KVM"), "vCPU to TID");
+        assert_eq!(vcpu(n)["affinity"], n.to_string());
+        assert_eq!(vcpu(n)["cpu"], n);
+    }
+    let main = threads.iter().find(|t| t["role"] == "emulator").expect("the emulator's thread");
+    assert_eq!(main["tid"], busy.pid());
+
+    let text = String::from_utf8_lossy(&oracle.stdout);
+    let rows = pidstat_rows(&text);
+    assert!(rows.len() > 2, "pidstat said: {text}");
+    for (tid, want) in rows {
+        let Some(t) = threads.iter().find(|t| t["tid"] == tid) else { continue };
+        for (name, want) in ["usr", "sys", "guest", "wait"].into_iter().zip(want) {
+            let got = t[name].as_f64().unwrap_or_else(|| panic!("{name} of {tid} is {}", t[name]));
+            assert!((got - want).abs() <= 2.0, "{name} of {} ({tid}): kvmtop {got}, pidstat {want}", t["comm"]);
+        }
+    }
+
+    let owner = |address: &str| {
+        let row = b["accesses"].as_array().unwrap().iter().find(|a| a["address"] == address);
+        row.map(|a| (a["device"].clone(), a["device_source"].clone())).unwrap_or_else(|| panic!("{address} is not hot"))
+    };
+    for (address, device) in [("0x608", "acpi-tmr"), ("0x71", "rtc"), ("0xfed000f0", "hpet")] {
+        assert_eq!(owner(address), (device.into(), "mtree".into()));
+    }
+
+    let only = batch(&["-n", "1", "--domain", "kvmtop-id*"]);
+    let names: Vec<_> = only[0]["domains"].as_array().unwrap().iter().map(|d| d["name"].clone()).collect();
+    assert_eq!(names, ["kvmtop-idle"]);
+    common::ran(TEST);
+    drop((busy, idle));
+    for pid_file in started.iter().rev() {
+        if let Ok(pid) = std::fs::read_to_string(pid_file) {
+            let _ = Command::new("kill").arg(pid.trim()).status();
+        }
+    }
+}
