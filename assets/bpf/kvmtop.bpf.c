@@ -154,10 +154,9 @@ static always_inline struct slot *my_slot(void)
 
 /* ---- durations ---- */
 
-static always_inline u32 log2_bucket(u64 ns)
+static always_inline u64 log2_bucket(u64 ns)
 {
-	u64 v = ns >> 6;
-	u32 r = 0;
+	u64 v = ns >> 6, r = 0;
 
 	if (v >> 32)
 		return BUCKETS - 1;
@@ -198,7 +197,7 @@ static always_inline void fresh(struct timing *t, u32 *cell_epoch)
 /* ---- exits ---- */
 
 /* A byte that stands for a reason: VMX and SVM reasons that occur get one of their own, the rest share 0xff. */
-static always_inline u32 short_code(u32 code)
+static always_inline u64 short_code(u32 code)
 {
 	if (code < 0xc0)
 		return code;
@@ -209,12 +208,13 @@ static always_inline u32 short_code(u32 code)
 	return 0xff;
 }
 
-static noinline u32 new_exit(struct slot *s, u32 code, u32 isa)
+static noinline u64 new_exit(struct slot *s, u32 code, u32 isa)
 {
-	u32 now = epoch, found = EXITS;
+	u64 found = EXITS;
+	u32 now = epoch;
 	struct exit_cell *c;
 
-	for (u32 i = 0; i < EXITS - 1; i++) {
+	for (u64 i = 0; i < EXITS - 1; i++) {
 		c = &s->exits[i];
 		if (c->used && c->code == code && c->isa == isa) {
 			s->exit_index[0xff] = i + 1;
@@ -241,13 +241,14 @@ static noinline u32 new_exit(struct slot *s, u32 code, u32 isa)
 	return found;
 }
 
-static always_inline u32 exit_cell(struct slot *s, u32 code, u32 isa)
+static always_inline u64 exit_cell(struct slot *s, u32 code, u32 isa)
 {
-	u32 key = short_code(code);
-	u32 i = s->exit_index[key & 0xff];
+	u64 key = short_code(code);
+	u64 i = s->exit_index[key & 0xff] - 1ull;
 
-	if (i && i < EXITS && (key != 0xff || s->exits[i - 1].code == code))
-		return i - 1;
+	opaque(i);
+	if (i < EXITS - 1 && (key != 0xff || s->exits[i].code == code))
+		return i;
 	return new_exit(s, code, isa);
 }
 
@@ -265,7 +266,8 @@ SEC("tracepoint/kvm/kvm_exit")
 int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 {
 	struct slot *s = my_slot();
-	u32 code = 0, isa = 0, i;
+	u32 code = 0, isa = 0;
+	u64 i;
 
 	if (!s)
 		return 0;
@@ -283,6 +285,7 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 		s->vcpu = ctx->vcpu_id + 1;
 	s->exits_seen = 1;
 	i = exit_cell(s, code, isa);
+	opaque(i);
 	if (i >= EXITS)
 		return 0;
 	if (level < 2) {
@@ -300,9 +303,9 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	return 0;
 }
 
-static always_inline void charge(struct slot *s, u32 touch, u64 ns, u64 times)
+static always_inline void charge(struct slot *s, u64 touch, u64 ns, u64 times)
 {
-	u32 i = s->touches[touch];
+	u64 i = s->touches[touch];
 
 	if (i > ACCESSES)
 		return;
@@ -315,13 +318,13 @@ static noinline int share(struct slot *s, u64 ns)
 {
 	u32 all = 0;
 
-	for (u32 i = 0; i < TOUCHES; i++)
+	for (u64 i = 0; i < TOUCHES; i++)
 		if (i < s->touched)
 			all += s->shares[i];
 	if (!all)
 		return 0;
 	ns /= all;
-	for (u32 i = 0; i < TOUCHES; i++)
+	for (u64 i = 0; i < TOUCHES; i++)
 		if (i < s->touched)
 			charge(s, i, ns, s->shares[i]);
 	return 0;
@@ -332,8 +335,7 @@ int kvm_entry(struct raw_args *ctx)
 {
 	struct slot *s = slot_of(bpf_get_current_task());
 	struct exit_cell *c;
-	u64 now, ns;
-	u32 i;
+	u64 now, ns, i;
 
 	if (!s || !s->exit_at)
 		return 0;
@@ -363,7 +365,7 @@ SEC("raw_tracepoint/kvm_userspace_exit")
 int kvm_userspace_exit(struct raw_args *ctx)
 {
 	struct slot *s = my_slot();
-	u32 reason = ctx->arg[0];
+	u64 reason = (u32)ctx->arg[0];
 	s32 error = ctx->arg[1];
 
 	if (!s)
@@ -398,19 +400,20 @@ int kvm_vcpu_wakeup(struct raw_args *ctx)
 
 enum { PIO = 1, MMIO = 2, MSR = 3 };
 
-static always_inline u32 probe(u64 key)
+static always_inline u64 probe(u64 key)
 {
 	return (key * 0x9e3779b97f4a7c15ull) >> 58;
 }
 
 /* Not at its first place: at one of the next, or not there yet. */
-static noinline u32 find_access(struct slot *s, u64 key)
+static noinline u64 find_access(struct slot *s, u64 key)
 {
-	u32 first = probe(key), now = epoch, found = ACCESSES;
+	u64 first = probe(key), found = ACCESSES;
+	u32 now = epoch;
 	struct access_cell *c;
 
-	for (u32 i = 0; i < PROBES; i++) {
-		u32 at = (first + i) & (ACCESSES - 1);
+	for (u64 i = 0; i < PROBES; i++) {
+		u64 at = (first + i) & (ACCESSES - 1);
 
 		c = &s->accesses[at];
 		if (c->key == key)
@@ -432,17 +435,17 @@ static noinline u32 find_access(struct slot *s, u64 key)
 }
 
 /* Notes that the exit under way holds this access. */
-static always_inline void touch(struct slot *s, u32 cell)
+static always_inline void touch(struct slot *s, u64 cell)
 {
-	u32 last = s->touched - 1;
+	u64 n = s->touched, last = n - 1;
 
 	if (last < TOUCHES && s->touches[last] == cell) {
 		if (s->shares[last] < 0xffff)
 			s->shares[last]++;
-	} else if (s->touched < TOUCHES) {
-		s->touches[s->touched] = cell;
-		s->shares[s->touched] = 1;
-		s->touched++;
+	} else if (n < TOUCHES) {
+		s->touches[n] = cell;
+		s->shares[n] = 1;
+		s->touched = n + 1;
 	}
 }
 
@@ -451,7 +454,7 @@ static always_inline void access(u64 address, u64 space, u64 write, u64 fault)
 	struct slot *s = my_slot();
 	u64 key = address << 3 | space << 1 | write;
 	struct access_cell *c;
-	u32 i;
+	u64 i;
 
 	if (!s)
 		return;
@@ -528,10 +531,10 @@ int kvm_msr(struct raw_args *ctx)
 /* Takes the place of the least if all are taken. */
 static noinline void add_other(struct other_task *others, u32 tid, u64 ns, const char *comm)
 {
-	u32 least = 0, count = ~0u;
+	u64 least = 0, count = ~0ull;
 
 #pragma unroll
-	for (u32 i = 0; i < OTHERS; i++) {
+	for (u64 i = 0; i < OTHERS; i++) {
 		struct other_task *o = &others[i];
 
 		if (o->count && o->tid == tid) {
@@ -575,8 +578,9 @@ static noinline void moved(struct slot *s, u32 from, u32 to)
 
 enum { ASLEEP, RUNNABLE, UNTOLD };
 
-static always_inline void switched_in(struct slot *s, u64 now)
+static noinline int switched_in(struct slot *s)
 {
+	u64 now = bpf_ktime_get_ns();
 	u32 cpu = bpf_get_smp_processor_id() + 1, tid, slept;
 	u64 out = s->out_at, wait;
 
@@ -586,14 +590,14 @@ static always_inline void switched_in(struct slot *s, u64 now)
 		s->cpu = cpu;
 	}
 	if (!out)
-		return;
+		return 0;
 	s->out_at = 0;
 	slept = s->runnable == UNTOLD ? s->waking_at > out : s->runnable == ASLEEP;
 	if (slept) {
 		u64 woken = s->waking_at;
 
 		if (!woken)
-			return;
+			return 0;
 		/* Woken between its decision to sleep and the switch: then it waited from the switch on. */
 		wait = now - (woken > out ? woken : out);
 		fresh(&s->wakeup, &s->wakeup_epoch);
@@ -612,22 +616,20 @@ static always_inline void switched_in(struct slot *s, u64 now)
 	tid = bpf_get_current_pid_tgid();
 	if (tid)
 		add_other(s->held_by, tid, wait, 0);
+	return 0;
 }
 
 static always_inline void switched(u64 prev, u64 next, u32 runnable)
 {
 	struct slot *p = slot_of(prev), *n = slot_of(next);
-	u64 now;
 
-	if (!p && !n)
-		return;
-	now = bpf_ktime_get_ns();
 	if (p) {
-		p->out_at = now;
+		p->out_at = bpf_ktime_get_ns();
 		p->runnable = runnable;
 	}
+	opaque(n); /* else the two checks become one of `p | n`, which the verifier refuses of pointers */
 	if (n)
-		switched_in(n, now);
+		switched_in(n);
 }
 
 /* 5.18 and later: preempt, prev, next, prev_state. */
