@@ -96,7 +96,7 @@ pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
     Ok(format)
 }
 
-/// `unsigned int vcpu_id;	offset:8;	size:4;	signed:0;`
+/// `unsigned int vcpu_id; offset:8; size:4; signed:0;`
 fn parse_field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declaration = parts.next()?;
@@ -122,8 +122,7 @@ fn parse_field(text: &str) -> Option<Field> {
     let ty = ty.trim();
     let is_data_loc = ty.starts_with("__data_loc");
     // Kernels before 2.6.33 do not say whether a field is signed.
-    let signed =
-        signed.unwrap_or_else(|| matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long"));
+    let signed = signed.unwrap_or(matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long"));
     Some(Field {
         name: sanitize(name.trim(), MAX_NAME),
         offset: offset? as usize,

@@ -77,7 +77,7 @@ fn stamp(line: &str) -> Option<f64> {
 
 fn parse_line(raw: &str) -> Option<LogLine> {
     // A cheap look first: most lines of a log are about something else.
-    let lower = raw.get(..raw.len().min(1024)).unwrap_or_default().to_ascii_lowercase();
+    let lower: String = raw.chars().take(1024).map(|c| c.to_ascii_lowercase()).collect();
     let is_lock = lower.contains("split lock") || lower.contains("split_lock") || lower.contains("bus_lock");
     if !is_lock && !lower.contains("kvm") {
         return None;

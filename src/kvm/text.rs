@@ -57,9 +57,8 @@ pub(crate) fn number(text: &str) -> Option<u64> {
     let (text, negative) = text.strip_prefix('-').map_or((text, false), |rest| (rest, true));
     let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok()?,
-        Some(_) => return None,
         None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok()?,
-        None => return None,
+        _ => return None,
     };
     Some(if negative { value.wrapping_neg() } else { value })
 }

@@ -42,7 +42,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Role of a thread, and the number of its vCPU or IOThread where the name holds one.
+/// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one.
 /// `is_main` says that the thread id is the process id.
 pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
     if is_main {

@@ -3,6 +3,12 @@
 use super::QemuCommand;
 use std::collections::BTreeMap;
 
+/// A key and its value, if it has one.
+type Pair = (String, Option<String>);
+type Pairs = Vec<Pair>;
+/// Kind, id and all parts of a device, object or character device.
+type Spec = (String, String, Pairs);
+
 /// Character devices by id, which monitors and serial ports refer to.
 #[derive(Default)]
 pub(super) struct Chardevs {
@@ -28,7 +34,7 @@ impl Chardevs {
 }
 
 /// `key=value,flag,key2=a,,b`: a doubled comma stands for one. A word without `=` has no value.
-fn pairs(text: &str) -> Vec<(String, Option<String>)> {
+fn pairs(text: &str) -> Pairs {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -49,7 +55,7 @@ fn pairs(text: &str) -> Vec<(String, Option<String>)> {
 }
 
 /// The value of a key; the first part without a value serves for `implied`.
-fn get(pairs: &[(String, Option<String>)], key: &str, implied: bool) -> Option<String> {
+fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
     let named =
         pairs.iter().rev().find(|(known, value)| known == key && value.is_some()).and_then(|(_, value)| value.clone());
     named.or_else(|| pairs.first().filter(|(_, value)| implied && value.is_none()).map(|(first, _)| first.clone()))
@@ -60,7 +66,7 @@ fn is_on(value: &str) -> bool {
 }
 
 /// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`) and id.
-fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<(String, Option<String>)>)> {
+fn kind_and_id(value: &str, kind: &str) -> Option<Spec> {
     if value.trim_start().starts_with('{') {
         let json: serde_json::Value = serde_json::from_str(value).ok()?;
         let map = json.as_object()?;
@@ -151,10 +157,10 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
                     "iothread" => command.iothreads.push(id),
                     "memory-backend-file" => {
                         command.hugepages |=
-                            get(&pairs, "mem-path", false).is_some_and(|path| path.contains("hugepage"))
+                            get(&pairs, "mem-path", false).is_some_and(|path| path.contains("hugepage"));
                     }
                     "memory-backend-memfd" => {
-                        command.hugepages |= get(&pairs, "hugetlb", false).is_some_and(|on| is_on(&on))
+                        command.hugepages |= get(&pairs, "hugetlb", false).is_some_and(|on| is_on(&on));
                     }
                     _ => {}
                 }
@@ -170,10 +176,10 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
         }
         "netdev" => {
             command.vhost |=
-                value.contains("\"vhost\":true") || get(&pairs(value), "vhost", false).is_some_and(|on| is_on(&on))
+                value.contains("\"vhost\":true") || get(&pairs(value), "vhost", false).is_some_and(|on| is_on(&on));
         }
         "bios" | "drive" | "blockdev" | "pflash" => {
-            command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark))
+            command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark));
         }
         _ => {}
     }
@@ -222,14 +228,14 @@ fn bytes(text: &str) -> Option<u64> {
 /// `kvm-pit.lost_tick_policy=delay`, or the same in three parts.
 fn global(command: &mut QemuCommand, value: &str) {
     let long = pairs(value);
+    let part = |key: &str| get(&long, key, false);
     let (driver, property, value) =
-        match (get(&long, "driver", false), get(&long, "property", false), get(&long, "value", false)) {
-            (Some(driver), Some(property), Some(value)) => (driver, property, value),
-            _ => {
-                let Some((name, value)) = value.split_once('=') else { return };
-                let Some((driver, property)) = name.split_once('.') else { return };
-                (driver.to_owned(), property.to_owned(), value.to_owned())
-            }
+        if let (Some(driver), Some(property), Some(value)) = (part("driver"), part("property"), part("value")) {
+            (driver, property, value)
+        } else {
+            let Some((name, value)) = value.split_once('=') else { return };
+            let Some((driver, property)) = name.split_once('.') else { return };
+            (driver.to_owned(), property.to_owned(), value.to_owned())
         };
     if driver == "kvm-pit" && property.replace('-', "_") == "lost_tick_policy" {
         command.pit_policy = Some(value);

@@ -28,6 +28,7 @@ pub struct Smp {
 }
 
 /// What a QEMU command line says. `None` means that it says nothing and QEMU's default holds.
+#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuCommand {
     /// Path of the program.
@@ -85,7 +86,7 @@ pub struct QemuCommand {
     pub vhost: bool,
     /// The firmware is UEFI (OVMF, AAVMF).
     pub uefi: bool,
-    /// Ids of the IOThreads.
+    /// Ids of the `IOThread`s.
     pub iothreads: Vec<String>,
     /// `-device` in order: driver and id (empty when it has none).
     pub devices: Vec<(String, String)>,
@@ -158,7 +159,7 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
         let words = shell::split(&line);
         if let Some(at) = words.iter().position(|word| is_program(word))
             && let Some(argv) = words.get(at..)
-            && argv.iter().skip(1).any(|word| word.starts_with('-'))
+            && argv.iter().skip(1).any(|word| is_option(word))
         {
             found = Some(parse_argv(argv));
         }
@@ -173,6 +174,39 @@ pub fn looks_like(text: &str) -> bool {
         && text.len() <= MAX_TEXT
         && text.contains("qemu") | text.contains("kvm")
         && parse_text(text).is_ok()
+}
+
+/// Whether a word is an option that QEMU has and that a line of another kind of text is unlikely to hold.
+fn is_option(word: &str) -> bool {
+    const KNOWN: [&str; 26] = [
+        "name",
+        "machine",
+        "M",
+        "m",
+        "smp",
+        "cpu",
+        "device",
+        "drive",
+        "enable-kvm",
+        "accel",
+        "uuid",
+        "S",
+        "nodefaults",
+        "hda",
+        "cdrom",
+        "kernel",
+        "display",
+        "nographic",
+        "id",
+        "blockdev",
+        "netdev",
+        "bios",
+        "boot",
+        "vnc",
+        "serial",
+        "daemonize",
+    ];
+    word.strip_prefix('-').is_some_and(|option| KNOWN.contains(&option.strip_prefix('-').unwrap_or(option)))
 }
 
 /// Whether a path or name is that of a QEMU system emulator.

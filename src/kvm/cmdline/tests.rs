@@ -142,7 +142,7 @@ fn other_text_is_none() {
         "hello",
         "<domain><emulator>/usr/bin/qemu-system-x86_64 -x</emulator></domain>",
         "kvm [21715]: vcpu1 unhandled rdmsr: 0x611",
-        "kvm:kvm_exit -1",
+        "kvm 1311 [001] 2254.5: kvm:kvm_eoi: apicid 0 vector -1",
     ] {
         assert!(!looks_like(text), "{text}");
     }

@@ -22,7 +22,7 @@ const PC_MMIO: &[Row] = &[
     (0xa0000, 0xbffff, "vga-lowmem"), (0xfec0_0000, 0xfec0_0fff, "kvm-ioapic"), (0xfed0_0000, 0xfed0_03ff, "hpet"),
     (0xfed4_0000, 0xfed4_4fff, "tpm-tis"), (0xfee0_0000, 0xfeef_ffff, "kvm-apic-msi"),
 ];
-/// Power management at 0x600 (SeaBIOS on `pc`, every firmware on q35).
+/// Power management at 0x600 (`SeaBIOS` on `pc`, every firmware on q35).
 const ACPI_600: &[Row] =
     &[(0x600, 0x603, "acpi-evt"), (0x604, 0x605, "acpi-cnt"), (0x608, 0x60b, "acpi-tmr"), (0x700, 0x73f, "pm-smbus")];
 #[rustfmt::skip]

@@ -13,7 +13,7 @@ use super::Space;
 use serde::{Deserialize, Serialize};
 
 /// No guest has as many; a bound for hostile input.
-pub const MAX_REGIONS: usize = 20_000;
+pub const MAX_REGIONS: usize = 8192;
 
 /// Where a map's names come from, in the words of JSON's `device_source`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

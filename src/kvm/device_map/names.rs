@@ -103,8 +103,7 @@ pub fn friendly_at(name: &str, offset: u64) -> &str {
     match (name, offset) {
         ("virtio-pci", 0x10 | 0x11) => "virtio kick",
         ("virtio-pci", 0x13) => "virtio INTx status",
-        ("virtio-pci", 0x12) => "virtio setup",
-        ("virtio-pci", 0..=0xf) => "virtio setup",
+        ("virtio-pci", 0..=0xf | 0x12) => "virtio setup",
         ("serial", 5) => "serial port (line status)",
         ("pl011", 0x18) => "serial port (PL011, flags)",
         ("hpet", 0xf0..=0xf7) => "HPET counter",

@@ -45,7 +45,7 @@ pub struct GuestTopology {
 pub struct SchedXml {
     /// What it is for: `vcpu`, `iothread` or `emulator`.
     pub target: String,
-    /// vCPUs or IOThreads; empty for the emulator.
+    /// vCPUs or `IOThread`s; empty for the emulator.
     pub ids: CpuSet,
     /// `fifo`, `rr`, `batch`, `idle`.
     pub scheduler: String,
@@ -195,6 +195,7 @@ pub struct InterfaceXml {
 }
 
 /// What a domain XML says. `None` and empty mean that it says nothing.
+#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainXml {
     /// Domain name.
@@ -221,9 +222,9 @@ pub struct DomainXml {
     pub vcpu_pins: BTreeMap<u32, CpuSet>,
     /// `<emulatorpin>`.
     pub emulator_pin: Option<CpuSet>,
-    /// `<iothreadpin>` by IOThread.
+    /// `<iothreadpin>` by `IOThread`.
     pub iothread_pins: BTreeMap<u32, CpuSet>,
-    /// Number of IOThreads.
+    /// Number of `IOThread`s.
     pub iothreads: u32,
     /// `<vcpu cpuset=>`: where vCPUs without a pin of their own may run.
     pub vcpu_cpuset: Option<CpuSet>,
@@ -277,7 +278,7 @@ pub struct DomainXml {
     pub state: Option<String>,
     /// Status XML: thread of each vCPU.
     pub vcpu_threads: BTreeMap<u32, i32>,
-    /// Status XML: thread of each IOThread, where written.
+    /// Status XML: thread of each `IOThread`, where written.
     pub iothread_threads: BTreeMap<u32, i32>,
     /// Status XML: path of the monitor's unix socket.
     pub monitor_path: Option<String>,

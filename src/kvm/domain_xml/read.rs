@@ -200,6 +200,11 @@ fn numatune(node: Node, out: &mut DomainXml) {
     }
 }
 
+/// The number in a child element.
+fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
+    child(node, name)?.text()?.trim().parse().ok()
+}
+
 fn cputune(node: Node, out: &mut DomainXml) {
     let pins = |element: &'static str, id: &'static str| -> BTreeMap<u32, CpuSet> {
         children(node, element)
@@ -219,9 +224,6 @@ fn cputune(node: Node, out: &mut DomainXml) {
             scheduler: attribute(sched, "scheduler").unwrap_or_default(),
             priority: number(sched, "priority"),
         }));
-    }
-    fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
-        child(node, name)?.text()?.trim().parse().ok()
     }
     out.bandwidth = BandwidthXml {
         period: value(node, "period"),

@@ -41,7 +41,9 @@ pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node
         return Err(malformed(&"it has a DTD"));
     }
     let mut body = slice(text, name).ok_or(XmlError::Missing(name))?.to_owned();
-    too_deep(&body).then(|| Err(malformed(&"too deeply nested"))).unwrap_or(Ok(()))?;
+    if too_deep(&body) {
+        return Err(malformed(&"too deeply nested"));
+    }
     for _ in 0..8 {
         let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
         match Document::parse_with_options(&body, options) {
@@ -55,19 +57,37 @@ pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node
     Err(malformed(&"too many undeclared prefixes"))
 }
 
-/// Whether elements nest deeper than libvirt's ever do, by counting tags; the reader is recursive.
+/// Whether elements nest deeper than libvirt's ever do; a parser may recurse. One pass over the bytes.
 fn too_deep(text: &str) -> bool {
-    let mut depth = 0usize;
-    for (at, _) in text.match_indices('<') {
-        match text.as_bytes().get(at + 1) {
-            Some(b'/') => depth = depth.saturating_sub(1),
-            Some(b'!' | b'?') | None => {}
-            Some(_) => {
-                let end = text.get(at..).and_then(|rest| rest.find('>')).map_or(text.len(), |end| at + end);
-                if text.as_bytes().get(end.saturating_sub(1)) != Some(&b'/') {
+    #[derive(PartialEq)]
+    enum In {
+        Text,
+        /// A tag: whether it closes, the quote it is inside of.
+        Tag(bool, Option<u8>),
+        /// A comment, declaration or instruction.
+        Other(&'static [u8]),
+    }
+    let bytes = text.as_bytes();
+    let (mut depth, mut state) = (0usize, In::Text);
+    for (at, byte) in bytes.iter().enumerate() {
+        let rest = bytes.get(at..).unwrap_or_default();
+        match (&state, byte) {
+            (In::Text, b'<') if rest.starts_with(b"<!--") => state = In::Other(b"--"),
+            (In::Text, b'<') if rest.starts_with(b"<![") => state = In::Other(b"]]"),
+            (In::Text, b'<') if rest.starts_with(b"<?") => state = In::Other(b"?"),
+            (In::Text, b'<') => state = In::Tag(rest.starts_with(b"</"), None),
+            (In::Tag(closing, None), b'"' | b'\'') => state = In::Tag(*closing, Some(*byte)),
+            (In::Tag(closing, Some(quote)), byte) if byte == quote => state = In::Tag(*closing, None),
+            (In::Tag(closing, None), b'>') => {
+                if *closing {
+                    depth = depth.saturating_sub(1);
+                } else if at == 0 || bytes.get(at - 1) != Some(&b'/') {
                     depth += 1;
                 }
+                state = In::Text;
             }
+            (In::Other(end), b'>') if bytes.get(..at).is_some_and(|before| before.ends_with(end)) => state = In::Text,
+            _ => {}
         }
         if depth > MAX_DEPTH {
             return true;

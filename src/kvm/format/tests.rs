@@ -85,10 +85,8 @@ proptest! {
 
     #[test]
     fn a_broken_file_is_survived(cut in 0usize..KVM_EXIT.len(), junk in any::<String>()) {
-        if KVM_EXIT.is_char_boundary(cut) {
-            if let Ok(format) = parse(&format!("{}{junk}{}", &KVM_EXIT[..cut], &KVM_EXIT[cut..])) {
-                let _ = format.reason_names();
-            }
+        if let Ok(format) = parse(&format!("{}{junk}{}", &KVM_EXIT[..cut], &KVM_EXIT[cut..])) {
+            let _ = format.reason_names();
         }
     }
 

@@ -8,7 +8,7 @@ mod line;
 mod tree;
 
 use super::Space;
-use super::device_map::{DeviceMap, MapSource, Region, is_in_kernel};
+use super::device_map::{DeviceMap, MAX_REGIONS, MapSource, Region, is_in_kernel};
 use line::{Line, RegionLine};
 
 /// The dump of a large guest has a few thousand lines.
@@ -60,7 +60,6 @@ impl Block {
     fn space(&self) -> Option<Space> {
         let named = |name: &str| self.names.iter().any(|known| known == name);
         match self.kind {
-            Kind::MemoryRegion => None,
             Kind::Bare => {
                 self.regions.first().map(|region| if region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
             }
@@ -68,7 +67,7 @@ impl Block {
             Kind::Flat | Kind::AddressSpace if named("memory") || self.root.as_deref() == Some("system") => {
                 Some(Space::Mmio)
             }
-            Kind::Flat | Kind::AddressSpace => None,
+            Kind::Flat | Kind::AddressSpace | Kind::MemoryRegion => None,
         }
     }
 }
@@ -104,7 +103,7 @@ pub fn parse(text: &str) -> Result<DeviceMap, MtreeError> {
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut bare = [Block::default(), Block::default()];
-    let mut aliases = false;
+    let (mut old, mut aliases) = (false, false);
     for line in text.lines().take(MAX_LINES).filter_map(line::parse) {
         let new = |kind, names| Block { kind, names, ..Block::default() };
         match line {
@@ -123,10 +122,13 @@ fn blocks(text: &str) -> Vec<Block> {
             },
             Line::MemoryRegion(name) => blocks.push(new(Kind::MemoryRegion, vec![name])),
             Line::Aliases => aliases = true,
-            Line::Heading(name) => {
+            // Any other word at the margin is a heading only once it is clear that the dump is an old one.
+            Line::Heading(name) if old || name == "memory" || name == "I/O" => {
+                old = true;
                 let kind = if aliases { Kind::MemoryRegion } else { Kind::AddressSpace };
                 blocks.push(new(kind, vec![name]));
             }
+            Line::Heading(_) => {}
             Line::Region(region) => match (blocks.last_mut(), &mut bare) {
                 (Some(block), _) => block.regions.push(region),
                 (None, [ports, memory]) => if region.end <= LAST_PORT { ports } else { memory }.regions.push(region),
@@ -145,7 +147,7 @@ fn is_container(name: &str) -> bool {
 }
 
 fn paint_flat(map: &mut DeviceMap, space: Space, block: &Block) {
-    for region in &block.regions {
+    for region in block.regions.iter().take(4 * MAX_REGIONS) {
         if is_container(&region.name) || Some(&region.name) == block.root.as_ref() {
             continue;
         }

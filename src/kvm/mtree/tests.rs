@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::fmt::Write as _;
 
 const Q35_FLAT: &str = include_str!("../../../tests/fixtures/kvm/q35-kvm.mtree-f.txt");
 const Q35_TREE: &str = include_str!("../../../tests/fixtures/kvm/q35-kvm.mtree.txt");
@@ -87,7 +88,7 @@ fn disabled_regions_are_not_there() {
 fn line_ends_escapes_and_quotes_do_no_harm() {
     let noisy = format!("(qemu) i\u{1b}[K\u{1b}[Din\u{1b}[Kfo mtree -f\r\n{}(qemu) ", Q35_FLAT.replace('\n', "\r\n"));
     assert_eq!(parse(&noisy).unwrap(), parse(Q35_FLAT).unwrap());
-    let quoted: String = Q35_TREE.lines().map(|line| format!("> {line}\n")).collect();
+    let quoted = format!("> {}", Q35_TREE.replace('\n', "\n> "));
     assert_eq!(parse(&quoted).unwrap(), parse(Q35_TREE).unwrap());
 }
 
@@ -96,6 +97,50 @@ fn the_order_of_blocks_does_not_matter() {
     let mut blocks: Vec<&str> = Q35_TREE.split("\n\n").collect();
     blocks.reverse();
     assert_eq!(parse(&blocks.join("\n\n")).unwrap(), parse(Q35_TREE).unwrap());
+}
+
+#[test]
+fn the_built_in_maps_agree_with_real_guests() {
+    for (dump, machine) in [(Q35_FLAT, "pc-q35-7.2"), (PC_FLAT, "pc-i440fx-7.2")] {
+        let builtin = crate::kvm::device_map::builtin(Some(machine), Some("x86_64"));
+        let real = parse(dump).unwrap();
+        let mut compared = 0;
+        for space in [Space::Pio, Space::Mmio] {
+            for region in builtin.regions(space) {
+                if let Some(found) = real.lookup(space, region.start) {
+                    assert_eq!(
+                        (found.name.as_str(), found.base),
+                        (region.name.as_str(), region.base),
+                        "{machine} {:#x}",
+                        region.start
+                    );
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 40, "{machine} {compared}");
+    }
+}
+
+#[test]
+fn a_banner_is_no_heading() {
+    let text = "QEMU 7.2.22 monitor\n0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n";
+    assert_eq!(name(&parse(text).unwrap(), Space::Pio, 0x608), Some("acpi-tmr"));
+}
+
+#[test]
+fn a_dump_that_multiplies_by_aliases_is_bounded() {
+    let mut text = String::from("address-space: memory\n  0000000000000000-ffffffffffffffff (prio 0, i/o): system\n");
+    text.push_str(
+        &"    0000000000000000-0000000000ffffff (prio 0, i/o): alias a @t 0000000000000000-0000000000ffffff\n"
+            .repeat(5000),
+    );
+    text.push_str("memory-region: t\n  0000000000000000-ffffffffffffffff (prio 0, i/o): t\n");
+    for start in (0..160_000).step_by(16) {
+        let _ = writeln!(text, "    {start:016x}-{:016x} (prio 0, i/o): d", start + 7);
+    }
+    let map = parse(&text).unwrap();
+    assert!(map.regions(Space::Mmio).len() <= MAX_REGIONS + 2);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::kvm::device_map::{DeviceMap, MAX_REGIONS};
 /// Aliases of aliases; QEMU's own machines need three.
 const MAX_ALIAS_DEPTH: u32 = 6;
 /// Hostile dumps could alias a large tree many times.
-const MAX_STEPS: usize = 4 * MAX_REGIONS;
+const MAX_STEPS: usize = 500_000;
+const MAX_PAINTED: usize = 4 * MAX_REGIONS;
 
 struct Node<'a> {
     line: &'a RegionLine,
@@ -19,7 +20,10 @@ struct Painter<'a, 'b> {
     map: &'a mut DeviceMap,
     space: Space,
     blocks: &'b [Block],
+    /// Lines looked at, those of alias targets each time anew.
     steps: usize,
+    /// Regions painted.
+    painted: usize,
 }
 
 /// What is visible of a tree: addresses within `first..=last` of the listing, moved by `shift` (wrapping).
@@ -32,7 +36,7 @@ struct Window {
 }
 
 pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[Block]) {
-    let mut painter = Painter { map, space, blocks, steps: 0 };
+    let mut painter = Painter { map, space, blocks, steps: 0, painted: 0 };
     painter.paint_all(&forest(&block.regions), Window { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
 }
 
@@ -85,7 +89,7 @@ impl Painter<'_, '_> {
         self.steps += 1;
         let line = node.line;
         let (first, last) = (line.start.max(window.first), line.end.min(window.last));
-        if first > last || self.steps > MAX_STEPS {
+        if first > last || self.steps > MAX_STEPS || self.painted > MAX_PAINTED {
             return;
         }
         let inner = Window { first, last, ..window };
@@ -106,6 +110,7 @@ impl Painter<'_, '_> {
                         last.wrapping_add(window.shift),
                         line.start.wrapping_add(window.shift),
                     );
+                    self.painted += 1;
                     self.map.paint(self.space, region);
                 }
                 self.paint_all(&node.children, inner);
@@ -126,6 +131,7 @@ impl Painter<'_, '_> {
         {
             let Some(origin) = block.regions.first().map(|root| root.start) else { continue };
             let (first, last) = (origin.saturating_add(from), origin.saturating_add(to));
+            self.steps += block.regions.len();
             if self.steps > MAX_STEPS {
                 return;
             }
