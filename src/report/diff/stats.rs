@@ -139,7 +139,9 @@ mod tests {
 
     fn span(ns: &[u64]) -> Span {
         let mut t = Timing::default();
-        ns.iter().for_each(|n| t.add(*n));
+        for n in ns {
+            t.add(*n);
+        }
         Span::between(&t, None)
     }
 

@@ -5,6 +5,7 @@ use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
 use crate::report::table::{cut, micros, percent, rate, seconds};
 use serde::Serialize;
+use std::fmt::Write as _;
 
 /// What all changes together mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -70,7 +71,7 @@ pub(super) fn summary(
     };
     for (n, what) in [(findings.gone.len(), "gone"), (findings.new.len(), "new"), (findings.changed.len(), "changed")] {
         if n > 0 {
-            text += &format!("; {n} finding{} {what}", if n == 1 { "" } else { "s" });
+            let _ = write!(text, "; {n} finding{} {what}", if n == 1 { "" } else { "s" });
         }
     }
     text + "."
@@ -87,20 +88,19 @@ fn not_comparable(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -
 }
 
 fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
-    match times {
-        Some((b, a)) => format!("Only the duration differs, {} before and {} after: all rates are the same within noise", seconds(b), seconds(a)),
-        None => {
-            let count = |f: fn(&Change) -> u64| {
-                domains.iter().filter(|d| d.on_both()).flat_map(|d| d.changes()).map(f).sum::<u64>() as f64
-            };
-            let ratio = count(|c| c.after) / count(|c| c.before);
-            format!(
-                "All counts are {} times what they were and every share is the same: most likely the same load, watched for another \
-                 time (the inputs do not say how long; --duration does)",
-                if ratio >= 1.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") }
-            )
-        }
+    if let Some((b, a)) = times {
+        let (b, a) = (seconds(b), seconds(a));
+        return format!("Only the duration differs, {b} before and {a} after: all rates are the same within noise");
     }
+    let count = |f: fn(&Change) -> u64| {
+        domains.iter().filter(|d| d.on_both()).flat_map(DomainDiff::changes).map(f).sum::<u64>() as f64
+    };
+    let ratio = count(|c| c.after) / count(|c| c.before);
+    let ratio = if ratio >= 1.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") };
+    format!(
+        "All counts are {ratio} times what they were and every share is the same: most likely the same load, watched for another \
+         time (the inputs do not say how long; --duration does)"
+    )
 }
 
 /// `win10: 35.1k exits/s of work before, 1.2k after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` where nothing changed.
