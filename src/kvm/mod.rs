@@ -1,1 +1,51 @@
-//! What is known of KVM, QEMU and libvirt: tables and pure parsers. No I/O.
+//! What is known of KVM, QEMU and libvirt: tables and pure parsers. No I/O, no clock.
+//!
+//! Every parser here takes text or bytes that came from a guest, a file or another program, so each is bounded,
+//! never panics and hands back names that still have to pass [`sanitize`] unless its own documentation says that they did.
+
+pub mod cmdline;
+pub mod cpulist;
+pub mod device_map;
+pub mod domain_xml;
+pub mod exit_reason;
+pub mod format;
+pub mod isa;
+pub mod kernel_log;
+pub mod msr;
+pub mod mtree;
+pub mod thread_name;
+pub mod topology;
+pub mod topology_text;
+pub mod userspace_exit;
+
+mod text;
+
+pub use cpulist::CpuSet;
+pub use isa::Isa;
+pub use text::sanitize;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a guest access went: an I/O port, a guest physical address, or a model specific register.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Space {
+    /// An x86 I/O port (tracepoint `kvm_pio`).
+    #[default]
+    Pio,
+    /// A guest physical address (tracepoint `kvm_mmio`).
+    Mmio,
+    /// A model specific register (tracepoint `kvm_msr`).
+    Msr,
+}
+
+impl Space {
+    /// The lower-case name used in JSON: `pio`, `mmio` or `msr`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pio => "pio",
+            Self::Mmio => "mmio",
+            Self::Msr => "msr",
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What each option means.
+
+use super::QemuCommand;
+use std::collections::BTreeMap;
+
+/// A key and its value, if it has one.
+type Pair = (String, Option<String>);
+type Pairs = Vec<Pair>;
+/// Kind, id and all parts of a device, object or character device.
+type Spec = (String, String, Pairs);
+
+/// Character devices by id, which monitors and serial ports refer to.
+#[derive(Default)]
+pub(super) struct Chardevs {
+    sockets: BTreeMap<String, String>,
+    nulls: Vec<String>,
+    /// Chardevs of monitors in control mode.
+    control: Vec<String>,
+    /// Chardevs of serial ports.
+    serial: Vec<String>,
+    /// No option named a serial port, nor took it away.
+    no_serial: bool,
+}
+
+impl Chardevs {
+    pub(super) fn finish(self, command: &mut QemuCommand) {
+        for id in &self.control {
+            if let Some(path) = self.sockets.get(id) {
+                command.qmp_sockets.push(path.clone());
+            }
+        }
+        command.serial |= !self.no_serial && self.serial.iter().any(|id| !self.nulls.contains(id));
+    }
+}
+
+/// `key=value,flag,key2=a,,b`: a doubled comma stands for one. A word without `=` has no value.
+fn pairs(text: &str) -> Pairs {
+    let mut parts = vec![String::new()];
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            ',' if chars.next_if_eq(&',').is_none() => parts.push(String::new()),
+            c => {
+                if let Some(part) = parts.last_mut() {
+                    part.push(c);
+                }
+            }
+        }
+    }
+    let split = |part: String| match part.split_once('=') {
+        Some((key, value)) => (key.trim().to_owned(), Some(value.to_owned())),
+        None => (part.trim().to_owned(), None),
+    };
+    parts.into_iter().filter(|part| !part.trim().is_empty()).map(split).collect()
+}
+
+/// The value of a key; the first part without a value serves for `implied`.
+fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
+    let named =
+        pairs.iter().rev().find(|(known, value)| known == key && value.is_some()).and_then(|(_, value)| value.clone());
+    named.or_else(|| pairs.first().filter(|(_, value)| implied && value.is_none()).map(|(first, _)| first.clone()))
+}
+
+fn is_on(value: &str) -> bool {
+    matches!(value, "on" | "yes" | "true" | "y" | "1")
+}
+
+/// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`) and id.
+fn kind_and_id(value: &str, kind: &str) -> Option<Spec> {
+    if value.trim_start().starts_with('{') {
+        let json: serde_json::Value = serde_json::from_str(value).ok()?;
+        let map = json.as_object()?;
+        let text = |value: &serde_json::Value| match value {
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Bool(true) => "on".to_owned(),
+            serde_json::Value::Bool(false) => "off".to_owned(),
+            other => other.to_string(),
+        };
+        let pairs: Vec<_> = map.iter().map(|(key, value)| (key.clone(), Some(text(value)))).collect();
+        return Some((get(&pairs, kind, false)?, get(&pairs, "id", false).unwrap_or_default(), pairs));
+    }
+    let pairs = pairs(value);
+    Some((get(&pairs, kind, true)?, get(&pairs, "id", false).unwrap_or_default(), pairs))
+}
+
+pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option: &str, value: &str) {
+    match option {
+        "name" => {
+            let pairs = pairs(value);
+            command.name = get(&pairs, "guest", true).or(command.name.take());
+            command.debug_threads |= get(&pairs, "debug-threads", false).is_some_and(|on| is_on(&on));
+        }
+        "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
+        "machine" | "M" => machine(command, value),
+        "accel" => command.accel = get(&pairs(value), "accel", true),
+        "enable-kvm" => command.accel = Some("kvm".to_owned()),
+        "smp" => smp(command, value),
+        "m" => command.memory = get(&pairs(value), "size", true).and_then(|size| bytes(&size)).or(command.memory),
+        "cpu" => cpu(command, value),
+        "no-hpet" => command.hpet = Some(false),
+        "rtc" => {
+            let pairs = pairs(value);
+            command.rtc_base = get(&pairs, "base", false).or(command.rtc_base.take());
+            command.rtc_driftfix = get(&pairs, "driftfix", false).or(command.rtc_driftfix.take());
+            command.rtc_clock = get(&pairs, "clock", false).or(command.rtc_clock.take());
+        }
+        "localtime" => command.rtc_base = Some("localtime".to_owned()),
+        "rtc-td-hack" => command.rtc_driftfix = Some("slew".to_owned()),
+        "global" => global(command, value),
+        "no-kvm-pit-reinjection" => command.pit_policy = Some("discard".to_owned()),
+        "qmp" | "qmp-pretty" => {
+            if let Some(path) =
+                value.strip_prefix("unix:").and_then(|rest| pairs(rest).first().map(|(path, _)| path.clone()))
+            {
+                command.qmp_sockets.push(path);
+            } else if let Some(id) = value.strip_prefix("chardev:") {
+                chardevs.control.push(id.to_owned());
+            }
+        }
+        "chardev" => {
+            if let Some((kind, id, pairs)) = kind_and_id(value, "backend") {
+                match (kind.as_str(), get(&pairs, "path", false)) {
+                    ("socket", Some(path)) => {
+                        chardevs.sockets.insert(id, path);
+                    }
+                    ("null", _) => chardevs.nulls.push(id),
+                    _ => {}
+                }
+            }
+        }
+        "mon" => {
+            let pairs = pairs(value);
+            if get(&pairs, "mode", false).as_deref() == Some("control") {
+                chardevs.control.extend(get(&pairs, "chardev", true));
+            }
+        }
+        "serial" => match value {
+            "none" => chardevs.no_serial = true,
+            "null" | "" => {}
+            other => match other.strip_prefix("chardev:") {
+                Some(id) => chardevs.serial.push(id.to_owned()),
+                None => command.serial = true,
+            },
+        },
+        // Without a screen the first serial port goes to the terminal.
+        "nographic" => command.serial |= !chardevs.no_serial,
+        "overcommit" | "realtime" => {
+            let pairs = pairs(value);
+            let on = |key: &str| get(&pairs, key, false).is_some_and(|on| is_on(&on));
+            command.overcommit_cpu_pm |= on("cpu-pm");
+            command.mem_lock |= on("mem-lock") || on("mlock");
+        }
+        "mem-path" => command.hugepages |= value.contains("hugepage"),
+        "object" => {
+            if let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") {
+                match kind.as_str() {
+                    "iothread" => command.iothreads.push(id),
+                    "memory-backend-file" => {
+                        command.hugepages |=
+                            get(&pairs, "mem-path", false).is_some_and(|path| path.contains("hugepage"));
+                    }
+                    "memory-backend-memfd" => {
+                        command.hugepages |= get(&pairs, "hugetlb", false).is_some_and(|on| is_on(&on));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        "device" => {
+            if let Some((driver, id, pairs)) = kind_and_id(value, "driver") {
+                if matches!(driver.as_str(), "isa-serial" | "pci-serial" | "pl011") {
+                    chardevs.serial.extend(get(&pairs, "chardev", false));
+                }
+                command.devices.push((driver, id));
+            }
+        }
+        "netdev" => {
+            command.vhost |=
+                value.contains("\"vhost\":true") || get(&pairs(value), "vhost", false).is_some_and(|on| is_on(&on));
+        }
+        "bios" | "drive" | "blockdev" | "pflash" => {
+            command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark));
+        }
+        _ => {}
+    }
+}
+
+fn machine(command: &mut QemuCommand, value: &str) {
+    for (index, (key, value)) in pairs(value).into_iter().enumerate() {
+        match (key.as_str(), value) {
+            (_, None) if index == 0 => command.machine = Some(key),
+            ("type", Some(value)) => command.machine = Some(value),
+            ("accel", Some(value)) => command.accel = value.split(':').next().map(str::to_owned),
+            ("hpet", Some(value)) => command.hpet = Some(is_on(&value)),
+            ("kernel_irqchip" | "kernel-irqchip", Some(value)) => command.kernel_irqchip = Some(value),
+            _ => {}
+        }
+    }
+}
+
+fn smp(command: &mut QemuCommand, value: &str) {
+    let pairs = pairs(value);
+    let number = |key: &str, implied: bool| get(&pairs, key, implied).and_then(|text| text.parse().ok());
+    command.smp = super::Smp {
+        cpus: number("cpus", true),
+        maxcpus: number("maxcpus", false),
+        sockets: number("sockets", false),
+        dies: number("dies", false),
+        cores: number("cores", false),
+        threads: number("threads", false),
+    };
+}
+
+/// `-m 4096` is MiB; `4G`, `512M` and such say their unit.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..)?.to_ascii_lowercase().as_str() {
+        "" | "m" | "mb" | "mib" => 20,
+        "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// `kvm-pit.lost_tick_policy=delay`, or the same in three parts.
+fn global(command: &mut QemuCommand, value: &str) {
+    let long = pairs(value);
+    let part = |key: &str| get(&long, key, false);
+    let (driver, property, value) =
+        if let (Some(driver), Some(property), Some(value)) = (part("driver"), part("property"), part("value")) {
+            (driver, property, value)
+        } else {
+            let Some((name, value)) = value.split_once('=') else { return };
+            let Some((driver, property)) = name.split_once('.') else { return };
+            (driver.to_owned(), property.to_owned(), value.to_owned())
+        };
+    if driver == "kvm-pit" && property.replace('-', "_") == "lost_tick_policy" {
+        command.pit_policy = Some(value);
+    } else if driver.ends_with("-rtc") && property.replace('-', "_") == "lost_tick_policy" && value == "slew" {
+        command.rtc_driftfix = Some(value);
+    }
+}
+
+fn cpu(command: &mut QemuCommand, value: &str) {
+    for (index, (key, value)) in pairs(value).into_iter().enumerate() {
+        if index == 0 && value.is_none() {
+            command.cpu_model = Some(key);
+            continue;
+        }
+        // `+feature`, `-feature`, `feature`, `feature=on`; underscores are the older spelling.
+        let (key, value) = match (key.strip_prefix('+'), key.strip_prefix('-')) {
+            (Some(name), _) => (name, "on".to_owned()),
+            (_, Some(name)) => (name, "off".to_owned()),
+            _ => (key.as_str(), value.unwrap_or_else(|| "on".to_owned())),
+        };
+        let key = key.replace('_', "-");
+        match key.strip_prefix("hv-") {
+            Some("time") => command.hv_time = Some(is_on(&value)),
+            Some(name) => {
+                let name = match name {
+                    "apicv" => "avic",
+                    "tlbflush-ext" => "tlbflush_extended",
+                    other => other,
+                };
+                command.hyperv.insert(name.replace('-', "_"), value);
+            }
+            None => {
+                match key.as_str() {
+                    "kvmclock" => command.kvmclock = Some(is_on(&value)),
+                    "invtsc" => command.invtsc = Some(is_on(&value)),
+                    _ => {}
+                }
+                command.cpu_features.insert(key, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
+
+mod apply;
+mod shell;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Command lines of guests with hundreds of devices stay below this.
+const MAX_TEXT: usize = 1024 * 1024;
+const MAX_ARGS: usize = 20_000;
+
+/// `-smp`: what was written; absent parts are `None` and QEMU fills them in.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Smp {
+    /// vCPUs at start.
+    pub cpus: Option<u32>,
+    /// vCPUs with hotplug.
+    pub maxcpus: Option<u32>,
+    /// Sockets.
+    pub sockets: Option<u32>,
+    /// Dies in a socket.
+    pub dies: Option<u32>,
+    /// Cores in a die.
+    pub cores: Option<u32>,
+    /// Threads in a core.
+    pub threads: Option<u32>,
+}
+
+/// What a QEMU command line says. `None` means that it says nothing and QEMU's default holds.
+#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QemuCommand {
+    /// Path of the program.
+    pub program: String,
+    /// `-name guest=`.
+    pub name: Option<String>,
+    /// `-uuid`, lower case.
+    pub uuid: Option<String>,
+    /// Machine type, as written: `pc-q35-6.2`.
+    pub machine: Option<String>,
+    /// Accelerator: `kvm`, `tcg`.
+    pub accel: Option<String>,
+    /// vCPUs and their topology.
+    pub smp: Smp,
+    /// Memory in bytes.
+    pub memory: Option<u64>,
+    /// CPU model without its features: `host`.
+    pub cpu_model: Option<String>,
+    /// CPU features other than Hyper-V's, `-` spelling: `invtsc` to `on`.
+    pub cpu_features: BTreeMap<String, String>,
+    /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`), with `on`, `off` or a
+    /// value. `hv-time` is [`QemuCommand::hv_time`]; `hv-passthrough` is `passthrough`.
+    pub hyperv: BTreeMap<String, String>,
+    /// `hv-time`, libvirt's `hypervclock`.
+    pub hv_time: Option<bool>,
+    /// `kvmclock`.
+    pub kvmclock: Option<bool>,
+    /// `invtsc`.
+    pub invtsc: Option<bool>,
+    /// `-machine hpet=` or `-no-hpet`. Absent means that a pc machine has one.
+    pub hpet: Option<bool>,
+    /// `-rtc base=`.
+    pub rtc_base: Option<String>,
+    /// `-rtc driftfix=`.
+    pub rtc_driftfix: Option<String>,
+    /// `-rtc clock=`.
+    pub rtc_clock: Option<String>,
+    /// `kvm-pit.lost_tick_policy`: `delay` or `discard`.
+    pub pit_policy: Option<String>,
+    /// `-machine kernel_irqchip=`: `on`, `off`, `split`.
+    pub kernel_irqchip: Option<String>,
+    /// Paths of the unix sockets of QMP monitors.
+    pub qmp_sockets: Vec<String>,
+    /// `-name debug-threads=on`: vCPU threads carry their number.
+    pub debug_threads: bool,
+    /// `-overcommit cpu-pm=on`: the guest may idle the CPU itself.
+    pub overcommit_cpu_pm: bool,
+    /// Guest memory is locked in host memory.
+    pub mem_lock: bool,
+    /// Guest memory comes from huge pages (a path that says so, or `hugetlb=on`).
+    pub hugepages: bool,
+    /// A serial port that leads somewhere.
+    pub serial: bool,
+    /// A network card with `vhost=on`.
+    pub vhost: bool,
+    /// The firmware is UEFI (OVMF, AAVMF).
+    pub uefi: bool,
+    /// Ids of the `IOThread`s.
+    pub iothreads: Vec<String>,
+    /// `-device` in order: driver and id (empty when it has none).
+    pub devices: Vec<(String, String)>,
+}
+
+impl QemuCommand {
+    /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
+    pub fn hyperv_on(&self, name: &str) -> bool {
+        let on =
+            |name: &str| self.hyperv.get(name).is_some_and(|value| value != "off" && value != "false" && value != "no");
+        on(name) || on("passthrough")
+    }
+
+    /// Whether any Hyper-V enlightenment is on, the clock included.
+    pub fn any_hyperv(&self) -> bool {
+        self.hv_time == Some(true) || self.hyperv.keys().any(|name| name != "vendor_id" && self.hyperv_on(name))
+    }
+
+    /// The number of vCPUs: as written, or the product of the topology.
+    pub fn vcpus(&self) -> Option<u32> {
+        let smp = self.smp;
+        smp.cpus.or(smp.maxcpus).or_else(|| {
+            let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
+            let known: Vec<u32> = parts.into_iter().flatten().collect();
+            if known.is_empty() { None } else { known.into_iter().try_fold(1u32, u32::checked_mul) }
+        })
+    }
+}
+
+/// Why a text could not be read as a command line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CmdlineError {
+    /// No program that looks like QEMU.
+    #[error("no QEMU program (qemu-system-*, qemu-kvm) found in the text")]
+    NoProgram,
+    /// Too large to be one.
+    #[error("too large for a command line")]
+    TooLarge,
+}
+
+/// Reads an argument vector, program first. Never fails: what is not understood is left out.
+pub fn parse_argv(argv: &[String]) -> QemuCommand {
+    let mut command = QemuCommand::default();
+    let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
+    if let Some(program) = args.next() {
+        program.clone_into(&mut command.program);
+    }
+    let mut chardevs = apply::Chardevs::default();
+    while let Some(arg) = args.next() {
+        let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { continue };
+        // An option's value never begins like an option, but for `-` alone and negative numbers.
+        let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
+        apply::option(&mut command, &mut chardevs, option, value.unwrap_or_default());
+    }
+    chardevs.finish(&mut command);
+    command
+}
+
+/// Reads pasted text: shell quoting, lines joined by backslashes, environment assignments before the program, the log
+/// that libvirt keeps (of several starts in it the last counts), a line of `ps`.
+///
+/// # Errors
+/// When no QEMU program is in it.
+pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
+    if text.len() > MAX_TEXT {
+        return Err(CmdlineError::TooLarge);
+    }
+    let mut found = None;
+    for line in shell::commands(text) {
+        let words = shell::split(&line);
+        if let Some(at) = words.iter().position(|word| is_program(word))
+            && let Some(argv) = words.get(at..)
+            && argv.iter().skip(1).any(|word| is_option(word))
+        {
+            found = Some(parse_argv(argv));
+        }
+    }
+    found.ok_or(CmdlineError::NoProgram)
+}
+
+/// Whether a text holds a QEMU command line.
+pub fn looks_like(text: &str) -> bool {
+    // An XML names the program as well.
+    !text.trim_start().starts_with('<')
+        && text.len() <= MAX_TEXT
+        && text.contains("qemu") | text.contains("kvm")
+        && parse_text(text).is_ok()
+}
+
+/// Whether a word is an option that QEMU has and that a line of another kind of text is unlikely to hold.
+fn is_option(word: &str) -> bool {
+    const KNOWN: [&str; 26] = [
+        "name",
+        "machine",
+        "M",
+        "m",
+        "smp",
+        "cpu",
+        "device",
+        "drive",
+        "enable-kvm",
+        "accel",
+        "uuid",
+        "S",
+        "nodefaults",
+        "hda",
+        "cdrom",
+        "kernel",
+        "display",
+        "nographic",
+        "id",
+        "blockdev",
+        "netdev",
+        "bios",
+        "boot",
+        "vnc",
+        "serial",
+        "daemonize",
+    ];
+    word.strip_prefix('-').is_some_and(|option| KNOWN.contains(&option.strip_prefix('-').unwrap_or(option)))
+}
+
+/// Whether a path or name is that of a QEMU system emulator.
+pub fn is_program(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
+        || matches!(name, "qemu-kvm" | "qemu" | "kvm" if word.starts_with('/') || name != "qemu")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+use super::*;
+use proptest::prelude::*;
+
+/// As libvirt logs it; own example.
+const LOG: &str = r#"2026-11-20 10:00:00.000+0000: starting up libvirt version: 9.0.0, qemu version: 7.2.22, kernel: 6.1.0, hostname: h1
+LC_ALL=C \
+PATH=/usr/sbin:/usr/bin \
+HOME=/var/lib/libvirt/qemu/domain-3-win10 \
+/usr/bin/qemu-system-x86_64 \
+-name guest=win10,debug-threads=on \
+-S \
+-object '{"qom-type":"secret","id":"masterKey0","format":"raw","file":"/var/lib/x"}' \
+-blockdev '{"driver":"file","filename":"/usr/share/OVMF/OVMF_CODE_4M.ms.fd","node-name":"libvirt-pflash0-storage"}' \
+-machine pc-q35-7.2,usb=off,vmport=off,hpet=off,dump-guest-core=off,pflash0=libvirt-pflash0-format,memory-backend=pc.ram \
+-accel kvm \
+-cpu host,migratable=on,invtsc=on,hv-time=on,hv-relaxed=on,hv-vapic=on,hv-spinlocks=0x1fff,hv-vpindex=on,hv-synic=on,hv-stimer=on,hv-stimer-direct=on,hv-tlbflush=on,hv-ipi=off \
+-m 8192 \
+-overcommit mem-lock=off,cpu-pm=on \
+-smp 8,sockets=1,dies=1,cores=4,threads=2 \
+-object '{"qom-type":"iothread","id":"iothread1"}' \
+-uuid A5884A23-73F0-44D2-8CA9-45872223F844 \
+-display none \
+-no-user-config \
+-chardev socket,id=charmonitor,path=/var/lib/libvirt/qemu/domain-3-win10/monitor.sock,server=on,wait=off \
+-mon chardev=charmonitor,id=monitor,mode=control \
+-rtc base=localtime,driftfix=slew \
+-global kvm-pit.lost_tick_policy=delay \
+-netdev '{"type":"tap","fd":"33","vhost":true,"vhostfd":"35","id":"hostnet0"}' \
+-device '{"driver":"virtio-net-pci","netdev":"hostnet0","id":"net0","bus":"pci.1"}' \
+-chardev pty,id=charserial0 \
+-device '{"driver":"isa-serial","chardev":"charserial0","id":"serial0","index":0}' \
+-msg timestamp=on
+char device redirected to /dev/pts/0 (label charserial0)
+"#;
+
+#[test]
+fn a_libvirt_log_is_read_whole() {
+    let command = parse_text(LOG).unwrap();
+    assert_eq!(command.program, "/usr/bin/qemu-system-x86_64");
+    assert_eq!(command.name.as_deref(), Some("win10"));
+    assert_eq!(command.uuid.as_deref(), Some("a5884a23-73f0-44d2-8ca9-45872223f844"));
+    assert_eq!(command.machine.as_deref(), Some("pc-q35-7.2"));
+    assert_eq!(command.accel.as_deref(), Some("kvm"));
+    assert_eq!(command.hpet, Some(false));
+    assert_eq!(
+        command.smp,
+        Smp { cpus: Some(8), maxcpus: None, sockets: Some(1), dies: Some(1), cores: Some(4), threads: Some(2) }
+    );
+    assert_eq!(command.memory, Some(8 << 30));
+    assert_eq!(
+        (command.cpu_model.as_deref(), command.invtsc, command.hv_time, command.kvmclock),
+        (Some("host"), Some(true), Some(true), None)
+    );
+    assert!(
+        command.hyperv_on("stimer_direct")
+            && command.hyperv_on("spinlocks")
+            && !command.hyperv_on("ipi")
+            && !command.hyperv_on("avic")
+    );
+    assert_eq!(command.hyperv.get("spinlocks").map(String::as_str), Some("0x1fff"));
+    assert_eq!((command.rtc_base.as_deref(), command.rtc_driftfix.as_deref()), (Some("localtime"), Some("slew")));
+    assert_eq!(command.pit_policy.as_deref(), Some("delay"));
+    assert_eq!(command.qmp_sockets, ["/var/lib/libvirt/qemu/domain-3-win10/monitor.sock"]);
+    assert!(
+        command.debug_threads
+            && command.overcommit_cpu_pm
+            && !command.mem_lock
+            && command.serial
+            && command.vhost
+            && command.uefi
+    );
+    assert_eq!(command.iothreads, ["iothread1"]);
+    assert_eq!(command.devices, [("virtio-net-pci".into(), "net0".into()), ("isa-serial".into(), "serial0".into())]);
+}
+
+#[test]
+fn the_last_start_in_a_log_counts() {
+    let text = format!("{LOG}{}", LOG.replace("guest=win10", "guest=win11"));
+    assert_eq!(parse_text(&text).unwrap().name.as_deref(), Some("win11"));
+}
+
+#[test]
+fn old_and_short_spellings_are_understood() {
+    let text = "qemu-kvm -enable-kvm -M pc -name 'my guest' -cpu qemu64,+hv_relaxed,hv_time,hv-vendor-id=\"some one\",-kvmclock,hv-apicv \
+                -smp 4 -no-hpet -rtc-td-hack -no-kvm-pit-reinjection -qmp unix:/tmp/q.sock,server,nowait -m 2G -nographic \
+                -object iothread,id=io1 -device virtio-blk-pci,drive=d0,id=disk0 -device VGA -global driver=kvm-pit,property=lost_tick_policy,value=discard";
+    let command = parse_text(text).unwrap();
+    assert_eq!(command.name.as_deref(), Some("my guest"));
+    assert_eq!((command.machine.as_deref(), command.accel.as_deref()), (Some("pc"), Some("kvm")));
+    assert_eq!((command.hv_time, command.kvmclock, command.hpet), (Some(true), Some(false), Some(false)));
+    assert!(command.hyperv_on("relaxed") && command.hyperv_on("avic") && command.any_hyperv());
+    assert_eq!(command.hyperv.get("vendor_id").map(String::as_str), Some("some one"));
+    assert_eq!(command.vcpus(), Some(4));
+    assert_eq!(command.memory, Some(2 << 30));
+    assert_eq!(command.qmp_sockets, ["/tmp/q.sock"]);
+    assert_eq!((command.rtc_driftfix.as_deref(), command.pit_policy.as_deref()), (Some("slew"), Some("discard")));
+    assert!(command.serial);
+    assert_eq!(command.iothreads, ["io1"]);
+    assert_eq!(command.devices, [("virtio-blk-pci".into(), "disk0".into()), ("VGA".into(), String::new())]);
+}
+
+#[test]
+fn commas_in_names_are_doubled() {
+    let argv: Vec<String> = [
+        "/usr/bin/kvm",
+        "-name",
+        "guest=a,,b,debug-threads=on",
+        "-machine",
+        "type=q35,accel=kvm:tcg",
+        "-smp",
+        "sockets=2,cores=3",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let command = parse_argv(&argv);
+    assert_eq!(command.name.as_deref(), Some("a,b"));
+    assert_eq!((command.machine.as_deref(), command.accel.as_deref()), (Some("q35"), Some("kvm")));
+    assert_eq!(command.vcpus(), Some(6));
+}
+
+#[test]
+fn no_serial_port_means_none() {
+    let read = |tail: &str| parse_text(&format!("qemu-system-x86_64 -nodefaults {tail}")).unwrap().serial;
+    assert!(!read("-serial none"));
+    assert!(!read("-serial null"));
+    assert!(read("-serial stdio"));
+    assert!(!read("-chardev null,id=c -device isa-serial,chardev=c"));
+}
+
+#[test]
+fn wrapped_and_ps_lines_are_joined() {
+    let text = "libvirt+  6455 99.0  /usr/bin/qemu-system-x86_64 -name guest=vm1\n  -machine q35\n  -smp 2\nunrelated";
+    let command = parse_text(text).unwrap();
+    assert_eq!((command.name.as_deref(), command.vcpus()), (Some("vm1"), Some(2)));
+    assert!(looks_like(text));
+}
+
+#[test]
+fn other_text_is_none() {
+    for text in [
+        "",
+        "hello",
+        "<domain><emulator>/usr/bin/qemu-system-x86_64 -x</emulator></domain>",
+        "kvm [21715]: vcpu1 unhandled rdmsr: 0x611",
+        "kvm 1311 [001] 2254.5: kvm:kvm_eoi: apicid 0 vector -1",
+    ] {
+        assert!(!looks_like(text), "{text}");
+    }
+    assert_eq!(parse_text("nothing"), Err(CmdlineError::NoProgram));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_survived(text in any::<String>()) {
+        let _ = looks_like(&text);
+        let _ = parse_text(&format!("qemu-system-x86_64 -cpu {text}"));
+        let _ = parse_text(&format!("qemu-system-x86_64 -device '{{{text}' -smp {text} -m {text}"));
+    }
+
+    #[test]
+    fn any_arguments_are_survived(argv in prop::collection::vec("-?[a-z,=:{}\"']{0,12}", 0..20)) {
+        let _ = parse_argv(&argv);
+    }
+}

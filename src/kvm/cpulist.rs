@@ -1,0 +1,322 @@
+//! Sets of CPUs in the list syntax of the kernel and of libvirt: `0-3,8`, `0-7,^2`, `0-15:2/4`.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// CPU numbers from here on are refused: far beyond the kernel's own limit, and a bound for hostile input.
+pub const MAX_CPUS: u32 = 8192;
+
+/// A set of CPU (or NUMA node, or vCPU) numbers. Written and read as a list such as `0-3,8`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpuSet {
+    /// One bit a CPU, without trailing zero words, so that equal sets are equal values.
+    words: Vec<u64>,
+}
+
+/// Why a CPU list could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CpuListError {
+    /// Something that is not a number, a range or a group.
+    #[error("'{0}' is not a CPU number or a range such as 0-3")]
+    Syntax(String),
+    /// A range that ends before it begins.
+    #[error("the CPU range '{0}' ends before it begins")]
+    Reversed(String),
+    /// A number at or over [`MAX_CPUS`].
+    #[error("CPU {0} is beyond the largest supported number {last}", last = MAX_CPUS - 1)]
+    TooLarge(u64),
+}
+
+impl CpuSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self { words: Vec::new() }
+    }
+
+    /// All CPUs from `first` to `last`, both included; cut at [`MAX_CPUS`].
+    pub fn range(first: u32, last: u32) -> Self {
+        (first..=last.min(MAX_CPUS - 1)).collect()
+    }
+
+    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` takes CPUs away;
+    /// `A-B:USED/GROUP` takes the first USED of every GROUP.
+    ///
+    /// # Errors
+    /// When an element is no number or range, or is beyond [`MAX_CPUS`].
+    pub fn parse(text: &str) -> Result<Self, CpuListError> {
+        let mut set = Self::new();
+        let mut removed = Self::new();
+        for part in text.trim().split(',') {
+            let part = part.trim();
+            if part.is_empty() {
+                continue;
+            }
+            let (list, target) = match part.strip_prefix('^') {
+                Some(rest) => (rest, &mut removed),
+                None => (part, &mut set),
+            };
+            parse_part(list, target)?;
+        }
+        Ok(set.difference(&removed))
+    }
+
+    /// Adds one CPU; numbers at or over [`MAX_CPUS`] are ignored. Answers whether it was new.
+    pub fn insert(&mut self, cpu: u32) -> bool {
+        if cpu >= MAX_CPUS {
+            return false;
+        }
+        let (word, bit) = (cpu as usize / 64, 1 << (cpu % 64));
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+        }
+        let Some(slot) = self.words.get_mut(word) else { return false };
+        let new = *slot & bit == 0;
+        *slot |= bit;
+        new
+    }
+
+    /// Whether this CPU is in the set.
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.words.get(cpu as usize / 64).is_some_and(|word| word & (1 << (cpu % 64)) != 0)
+    }
+
+    /// How many CPUs are in the set.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether no CPU is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The lowest CPU.
+    pub fn first(&self) -> Option<u32> {
+        self.iter().next()
+    }
+
+    /// The CPU of a set that holds exactly one.
+    pub fn single(&self) -> Option<u32> {
+        if self.len() == 1 { self.first() } else { None }
+    }
+
+    /// The CPUs in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, word)| {
+            let word = *word;
+            (0..64u32).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index as u32 * 64 + bit)
+        })
+    }
+
+    /// The runs of consecutive CPUs, as (first, last).
+    pub fn ranges(&self) -> Vec<(u32, u32)> {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for cpu in self.iter() {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == cpu => *last = cpu,
+                _ => ranges.push((cpu, cpu)),
+            }
+        }
+        ranges
+    }
+
+    /// CPUs in both sets.
+    #[must_use]
+    pub fn intersection(&self, other: &Self) -> Self {
+        Self::from_words(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
+    }
+
+    /// CPUs in either set.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
+        let mut words = long.words.clone();
+        for (a, b) in words.iter_mut().zip(&short.words) {
+            *a |= b;
+        }
+        Self::from_words(words)
+    }
+
+    /// CPUs of this set that are not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let mut words = self.words.clone();
+        for (a, b) in words.iter_mut().zip(&other.words) {
+            *a &= !b;
+        }
+        Self::from_words(words)
+    }
+
+    /// Whether every CPU of this set is in the other. The empty set is a subset of all.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.difference(other).is_empty()
+    }
+
+    /// Whether the sets share a CPU.
+    pub fn intersects(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
+    fn from_words(mut words: Vec<u64>) -> Self {
+        while words.last() == Some(&0) {
+            words.pop();
+        }
+        Self { words }
+    }
+}
+
+fn parse_part(part: &str, set: &mut CpuSet) -> Result<(), CpuListError> {
+    let bad = || CpuListError::Syntax(super::sanitize(part, 40));
+    let number = |text: &str| -> Result<u32, CpuListError> {
+        if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(bad());
+        }
+        let value = text.parse::<u64>().map_err(|_| bad())?;
+        if value >= u64::from(MAX_CPUS) { Err(CpuListError::TooLarge(value)) } else { Ok(value as u32) }
+    };
+    let (range, group) = match part.split_once(':') {
+        Some((range, group)) => {
+            let (used, size) = group.split_once('/').ok_or_else(bad)?;
+            (range, Some((number(used)?, number(size)?)))
+        }
+        None => (part, None),
+    };
+    let (first, last) = match range.split_once('-') {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(range)?, number(range)?),
+    };
+    if first > last {
+        return Err(CpuListError::Reversed(super::sanitize(part, 40)));
+    }
+    let (used, size) = group.unwrap_or((1, 1));
+    if size == 0 || used > size {
+        return Err(bad());
+    }
+    for cpu in first..=last {
+        if (cpu - first) % size < used {
+            set.insert(cpu);
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (first, last)) in self.ranges().into_iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            if first == last {
+                write!(f, "{comma}{first}")?;
+            } else {
+                write!(f, "{comma}{first}-{last}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CpuSet {
+    type Err = CpuListError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl FromIterator<u32> for CpuSet {
+    fn from_iter<T: IntoIterator<Item = u32>>(iter: T) -> Self {
+        let mut set = Self::new();
+        set.extend(iter);
+        set
+    }
+}
+
+impl Extend<u32> for CpuSet {
+    fn extend<T: IntoIterator<Item = u32>>(&mut self, iter: T) {
+        for cpu in iter {
+            self.insert(cpu);
+        }
+    }
+}
+
+impl Serialize for CpuSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_string())
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn set(text: &str) -> CpuSet {
+        CpuSet::parse(text).unwrap()
+    }
+
+    #[test]
+    fn lists_read_as_the_kernel_and_libvirt_write_them() {
+        assert_eq!(set("0-3,^2,8-11:2/4").iter().collect::<Vec<_>>(), [0, 1, 3, 8, 9]);
+        assert_eq!(set(" 0-3,8 \n").to_string(), "0-3,8");
+        assert_eq!(set("0-7:1/2").to_string(), "0,2,4,6");
+        assert_eq!(set("\n"), CpuSet::new());
+        assert_eq!(set("3,1,2,1").to_string(), "1-3");
+        assert_eq!(set("^1,0-2").to_string(), "0,2");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_sentence() {
+        assert!(CpuSet::parse("a").unwrap_err().to_string().contains("'a'"));
+        assert_eq!(CpuSet::parse("5-2"), Err(CpuListError::Reversed("5-2".into())));
+        assert_eq!(CpuSet::parse("0-99999999"), Err(CpuListError::TooLarge(99_999_999)));
+        for bad in ["1-", "-", "1--2", "0-3:2", "0-3:0/0", "0-3:3/2", "+1", "0x1", "999999999999999999999999"] {
+            assert!(CpuSet::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_set_travels_as_its_list() {
+        let cpus = set("0-3,70");
+        assert_eq!(serde_json::to_string(&cpus).unwrap(), "\"0-3,70\"");
+        let bytes = postcard::to_stdvec(&cpus).unwrap();
+        assert_eq!(postcard::from_bytes::<CpuSet>(&bytes).unwrap(), cpus);
+        assert!(serde_json::from_str::<CpuSet>("\"x\"").is_err());
+    }
+
+    #[test]
+    fn single_and_ranges() {
+        assert_eq!(set("5").single(), Some(5));
+        assert_eq!(set("5-6").single(), None);
+        assert_eq!(CpuSet::range(2, 4).to_string(), "2-4");
+        assert!(!CpuSet::new().insert(MAX_CPUS));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(text in "[-0-9,^:/ a]{0,40}") {
+            if let Ok(cpus) = CpuSet::parse(&text) {
+                prop_assert_eq!(CpuSet::parse(&cpus.to_string()).unwrap(), cpus);
+            }
+        }
+
+        #[test]
+        fn algebra_agrees_with_a_tree_set(a in prop::collection::btree_set(0u32..300, 0..40), b in prop::collection::btree_set(0u32..300, 0..40)) {
+            let (x, y): (CpuSet, CpuSet) = (a.iter().copied().collect(), b.iter().copied().collect());
+            let same = |set: CpuSet, tree: BTreeSet<u32>| set == tree.into_iter().collect();
+            prop_assert!(same(x.union(&y), a.union(&b).copied().collect()));
+            prop_assert!(same(x.intersection(&y), a.intersection(&b).copied().collect()));
+            prop_assert!(same(x.difference(&y), a.difference(&b).copied().collect()));
+            prop_assert_eq!(x.is_subset(&y), a.is_subset(&b));
+            prop_assert_eq!(x.intersects(&y), !a.is_disjoint(&b));
+            prop_assert_eq!(x.len(), a.len());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Which device answers an I/O port or a guest physical address.
+//!
+//! A map comes from the guest's own `info mtree` (see [`super::mtree`]) or, as a guess, from what a machine type
+//! always has. Region names are QEMU's; [`friendly`] turns them into words.
+
+mod builtin;
+mod names;
+
+pub use builtin::builtin;
+pub use names::{friendly, friendly_at, is_in_kernel};
+
+use super::Space;
+use serde::{Deserialize, Serialize};
+
+/// No guest has as many; a bound for hostile input.
+pub const MAX_REGIONS: usize = 8192;
+
+/// Where a map's names come from, in the words of JSON's `device_source`.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MapSource {
+    /// What the machine type always has: fixed addresses only, and a guess.
+    #[default]
+    Builtin,
+    /// The guest's own memory tree.
+    Mtree,
+}
+
+impl MapSource {
+    /// The lower-case name used in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Builtin => "builtin",
+            Self::Mtree => "mtree",
+        }
+    }
+}
+
+/// A visible stretch of addresses that one region serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// First address.
+    pub start: u64,
+    /// Last address, included.
+    pub end: u64,
+    /// Where the region as a whole begins; lower than `start` when another region covers its beginning.
+    pub base: u64,
+    /// QEMU's name, such as `acpi-tmr`. Not unique: two network cards have two `virtio-pci`.
+    pub name: String,
+    /// Device id or path, where the dump gave owners.
+    pub owner: Option<String>,
+    /// Whether the kernel emulates it, without an exit to the VMM.
+    pub kernel: bool,
+    /// Memory (RAM, ROM, flash), not a device.
+    pub ram: bool,
+}
+
+/// Regions by address, for ports and for memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceMap {
+    /// Where the names come from.
+    pub source: MapSource,
+    /// Ports: sorted by address, without overlaps.
+    pio: Vec<Region>,
+    /// Guest physical addresses: sorted, without overlaps.
+    mmio: Vec<Region>,
+}
+
+impl DeviceMap {
+    /// An empty map.
+    pub const fn new(source: MapSource) -> Self {
+        Self { source, pio: Vec::new(), mmio: Vec::new() }
+    }
+
+    /// The region that serves an address. `None` for a hole, and always for [`Space::Msr`].
+    pub fn lookup(&self, space: Space, addr: u64) -> Option<&Region> {
+        let regions = self.regions(space);
+        let after = regions.partition_point(|region| region.start <= addr);
+        regions.get(after.checked_sub(1)?).filter(|region| addr <= region.end)
+    }
+
+    /// The regions of a space in ascending order.
+    pub fn regions(&self, space: Space) -> &[Region] {
+        match space {
+            Space::Pio => &self.pio,
+            Space::Mmio => &self.mmio,
+            Space::Msr => &[],
+        }
+    }
+
+    /// The first region of this name.
+    pub fn find(&self, space: Space, name: &str) -> Option<&Region> {
+        self.regions(space).iter().find(|region| region.name == name)
+    }
+
+    /// Whether the map knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.pio.is_empty() && self.mmio.is_empty()
+    }
+
+    /// Puts a region on top of what is there; covered parts of older regions vanish.
+    /// Ignored for [`Space::Msr`], for a reversed range and beyond [`MAX_REGIONS`].
+    pub fn paint(&mut self, space: Space, region: Region) {
+        let regions = match space {
+            Space::Pio => &mut self.pio,
+            Space::Mmio => &mut self.mmio,
+            Space::Msr => return,
+        };
+        if region.start > region.end || regions.len() >= MAX_REGIONS {
+            return;
+        }
+        let from = regions.partition_point(|old| old.end < region.start);
+        let to = regions.partition_point(|old| old.start <= region.end);
+        let mut replacement = Vec::with_capacity(3);
+        if let Some(old) = regions.get(from).filter(|old| from < to && old.start < region.start) {
+            replacement.push(Region { end: region.start - 1, ..old.clone() });
+        }
+        let right = to
+            .checked_sub(1)
+            .and_then(|last| regions.get(last))
+            .filter(|old| from < to && old.end > region.end)
+            .map(|old| Region { start: region.end + 1, ..old.clone() });
+        replacement.push(region);
+        replacement.extend(right);
+        regions.splice(from..to, replacement);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! libvirt's domain XML (`virsh dumpxml`) and live status XML (`/run/libvirt/qemu/NAME.xml`).
+
+mod read;
+mod xml;
+
+pub use read::parse;
+pub(crate) use xml::document;
+
+use super::cpulist::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A domain with hundreds of devices needs a tenth of this.
+pub const MAX_TEXT: usize = 4 * 1024 * 1024;
+
+/// Why an XML could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum XmlError {
+    /// Over [`MAX_TEXT`].
+    #[error("larger than {} MiB, which no libvirt XML is", MAX_TEXT / 1024 / 1024)]
+    TooLarge,
+    /// Not well-formed, or with a DTD, which is refused.
+    #[error("not well-formed XML: {0}")]
+    Malformed(String),
+    /// Well-formed, but about something else.
+    #[error("no <{0}> element in it")]
+    Missing(&'static str),
+}
+
+/// Guest CPU topology as the guest sees it.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestTopology {
+    /// Sockets.
+    pub sockets: u32,
+    /// Dies in a socket.
+    pub dies: u32,
+    /// Cores in a die (clusters multiplied in).
+    pub cores: u32,
+    /// Threads in a core.
+    pub threads: u32,
+}
+
+/// A `<vcpusched>`, `<iothreadsched>` or `<emulatorsched>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedXml {
+    /// What it is for: `vcpu`, `iothread` or `emulator`.
+    pub target: String,
+    /// vCPUs or `IOThread`s; empty for the emulator.
+    pub ids: CpuSet,
+    /// `fifo`, `rr`, `batch`, `idle`.
+    pub scheduler: String,
+    /// Real-time priority.
+    pub priority: Option<i32>,
+}
+
+/// CFS bandwidth limits in microseconds; a quota below zero or absent is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BandwidthXml {
+    /// Period of each vCPU.
+    pub period: Option<u64>,
+    /// Quota of each vCPU.
+    pub quota: Option<i64>,
+    /// Period of the whole domain.
+    pub global_period: Option<u64>,
+    /// Quota of the whole domain.
+    pub global_quota: Option<i64>,
+    /// Period of the emulator threads.
+    pub emulator_period: Option<u64>,
+    /// Quota of the emulator threads.
+    pub emulator_quota: Option<i64>,
+}
+
+/// A NUMA cell of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestNumaCell {
+    /// Cell number.
+    pub id: u32,
+    /// Its vCPUs.
+    pub cpus: CpuSet,
+    /// Its memory in bytes.
+    pub memory: Option<u64>,
+    /// Host nodes that `<memnode>` binds it to.
+    pub host_nodes: Option<CpuSet>,
+}
+
+/// `<numatune><memory>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumaTune {
+    /// `strict`, `preferred`, `interleave`, `restrictive`.
+    pub mode: Option<String>,
+    /// Host nodes.
+    pub nodeset: Option<CpuSet>,
+    /// `static` or `auto`.
+    pub placement: Option<String>,
+}
+
+/// `<features><hyperv>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HypervXml {
+    /// `custom`, `passthrough`, `host-model`; `None` when not written.
+    pub mode: Option<String>,
+    /// Attributes by element; the state of an inner element (`<direct>`, `<extended>`) is an attribute of its name.
+    pub features: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl HypervXml {
+    /// Whether an enlightenment is on; `stimer_direct` asks for the inner element. `passthrough` turns all on.
+    pub fn on(&self, name: &str) -> bool {
+        let state = |element: &str, attribute: &str| {
+            self.features.get(element).and_then(|attributes| attributes.get(attribute))
+        };
+        self.mode.as_deref() == Some("passthrough")
+            || state(name, "state").is_some_and(|state| state == "on")
+            || name.split_once('_').is_some_and(|(outer, inner)| state(outer, inner).is_some_and(|state| state == "on"))
+    }
+}
+
+/// A `<timer>` of `<clock>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timer {
+    /// `rtc`, `pit`, `hpet`, `hypervclock`, `kvmclock`, `tsc`, `armvtimer`, `platform`.
+    pub name: String,
+    /// `present='yes'`; `None` when not written.
+    pub present: Option<bool>,
+    /// `delay`, `catchup`, `discard`, `merge`.
+    pub tickpolicy: Option<String>,
+    /// `guest`, `wall`, `realtime`.
+    pub track: Option<String>,
+    /// TSC mode.
+    pub mode: Option<String>,
+    /// TSC frequency in Hz.
+    pub frequency: Option<u64>,
+}
+
+/// `<clock>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// `utc`, `localtime`, `timezone`, `variable`, `absolute`.
+    pub offset: Option<String>,
+    /// Timers in file order.
+    pub timers: Vec<Timer>,
+}
+
+impl Clock {
+    /// The timer of this name.
+    pub fn timer(&self, name: &str) -> Option<&Timer> {
+        self.timers.iter().find(|timer| timer.name == name)
+    }
+
+    /// Whether a timer is said to be present or absent; `None` leaves it to the hypervisor's default.
+    pub fn present(&self, name: &str) -> Option<bool> {
+        self.timer(name)?.present
+    }
+}
+
+/// `<cpu>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuXml {
+    /// `host-passthrough`, `host-model`, `custom`, `maximum`.
+    pub mode: Option<String>,
+    /// Model name.
+    pub model: Option<String>,
+    /// Features by name, with their policy (`require`, `disable`).
+    pub features: BTreeMap<String, String>,
+}
+
+/// A `<disk>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskXml {
+    /// `<target dev=>`: `vda`. libvirt's statistics use this name.
+    pub target: String,
+    /// Bus: `virtio`, `sata`, `ide`, `scsi`, `usb`.
+    pub bus: Option<String>,
+    /// `disk`, `cdrom`, `floppy`, `lun`.
+    pub device: Option<String>,
+    /// `<driver iothread=>`.
+    pub iothread: Option<u32>,
+    /// `<driver cache=>`.
+    pub cache: Option<String>,
+    /// `<driver io=>`.
+    pub io: Option<String>,
+}
+
+/// An `<interface>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceXml {
+    /// Host device, `vnet0`; in live XML only.
+    pub target: Option<String>,
+    /// Model: `virtio`, `e1000e`, `rtl8139`.
+    pub model: Option<String>,
+    /// `<driver name=>`: `vhost`, `qemu`, `vfio`.
+    pub driver: Option<String>,
+    /// `network`, `bridge`, `hostdev`, `vhostuser`, `user`.
+    pub kind: Option<String>,
+}
+
+/// What a domain XML says. `None` and empty mean that it says nothing.
+#[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainXml {
+    /// Domain name.
+    pub name: Option<String>,
+    /// UUID, lower case.
+    pub uuid: Option<String>,
+    /// libosinfo id: `http://microsoft.com/win/10`.
+    pub os_id: Option<String>,
+    /// `kvm`, `qemu`.
+    pub domain_type: Option<String>,
+    /// vCPUs now (`<vcpu current=>`, else the maximum).
+    pub vcpus: Option<u32>,
+    /// Machine type: `pc-q35-6.2`.
+    pub machine: Option<String>,
+    /// Architecture: `x86_64`.
+    pub arch: Option<String>,
+    /// UEFI firmware.
+    pub uefi: bool,
+    /// Memory at start in bytes.
+    pub memory: Option<u64>,
+    /// Guest topology.
+    pub topology: Option<GuestTopology>,
+    /// `<vcpupin>` by vCPU.
+    pub vcpu_pins: BTreeMap<u32, CpuSet>,
+    /// `<emulatorpin>`.
+    pub emulator_pin: Option<CpuSet>,
+    /// `<iothreadpin>` by `IOThread`.
+    pub iothread_pins: BTreeMap<u32, CpuSet>,
+    /// Number of `IOThread`s.
+    pub iothreads: u32,
+    /// `<vcpu cpuset=>`: where vCPUs without a pin of their own may run.
+    pub vcpu_cpuset: Option<CpuSet>,
+    /// `<vcpu placement=>`: `static` or `auto`.
+    pub placement: Option<String>,
+    /// Schedulers.
+    pub scheds: Vec<SchedXml>,
+    /// CPU bandwidth limits.
+    pub bandwidth: BandwidthXml,
+    /// `<numatune>`.
+    pub numatune: Option<NumaTune>,
+    /// Guest NUMA cells.
+    pub numa_cells: Vec<GuestNumaCell>,
+    /// Hyper-V enlightenments; `None` without the element.
+    pub hyperv: Option<HypervXml>,
+    /// `<features><kvm>`: element to state (`hint-dedicated` to `on`).
+    pub kvm_features: BTreeMap<String, String>,
+    /// `<pmu state=>`.
+    pub pmu: Option<bool>,
+    /// `<ioapic driver=>`.
+    pub ioapic: Option<String>,
+    /// Clock and timers.
+    pub clock: Clock,
+    /// CPU.
+    pub cpu: CpuXml,
+    /// Disks.
+    pub disks: Vec<DiskXml>,
+    /// Network cards.
+    pub interfaces: Vec<InterfaceXml>,
+    /// Number of `<serial>` devices.
+    pub serials: u32,
+    /// Target types of the `<console>` devices: `serial`, `virtio`.
+    pub consoles: Vec<String>,
+    /// Kinds of `<graphics>`: `vnc`, `spice`.
+    pub graphics: Vec<String>,
+    /// Video models: `qxl`, `virtio`, `vga`.
+    pub videos: Vec<String>,
+    /// `<memballoon model=>`.
+    pub memballoon: Option<String>,
+    /// Number of passed-through host devices.
+    pub hostdevs: u32,
+    /// `<memoryBacking><hugepages>`.
+    pub hugepages: bool,
+    /// `<memoryBacking><locked>`.
+    pub memory_locked: bool,
+    /// `<memoryBacking><nosharepages>`.
+    pub nosharepages: bool,
+    /// Status XML: process id of the emulator.
+    pub pid: Option<i32>,
+    /// Status XML: `running`, `paused`.
+    pub state: Option<String>,
+    /// Status XML: thread of each vCPU.
+    pub vcpu_threads: BTreeMap<u32, i32>,
+    /// Status XML: thread of each `IOThread`, where written.
+    pub iothread_threads: BTreeMap<u32, i32>,
+    /// Status XML: path of the monitor's unix socket.
+    pub monitor_path: Option<String>,
+}
+
+impl DomainXml {
+    /// Where a vCPU may run: its own pin, else the domain's cpuset; `None` is everywhere.
+    pub fn vcpu_affinity(&self, vcpu: u32) -> Option<&CpuSet> {
+        self.vcpu_pins.get(&vcpu).or(self.vcpu_cpuset.as_ref())
+    }
+
+    /// Whether a Hyper-V enlightenment (`stimer`, `stimer_direct`) is on.
+    pub fn hyperv_on(&self, name: &str) -> bool {
+        self.hyperv.as_ref().is_some_and(|hyperv| hyperv.on(name))
+    }
+}
+
+/// Whether a text is, or contains, a domain XML.
+pub fn looks_like(text: &str) -> bool {
+    xml::slice(text, "domstatus").or_else(|| xml::slice(text, "domain")).is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Why a guest left guest mode: names, meanings and the idle reasons, per instruction set.
+//!
+//! Codes are those of the `kvm_exit` tracepoint: VMX basic exit reason (`uapi/asm/vmx.h`, 16 bits, flags above),
+//! SVM exit code (`uapi/asm/svm.h`), and for arm64 one number made of two fields by [`arm64_code`].
+
+mod arm64;
+mod learnt;
+mod svm;
+mod vmx;
+
+pub use learnt::ReasonNames;
+
+use super::isa::Isa;
+use serde::{Deserialize, Serialize};
+
+/// One line of a table: code, the kernel's name, plain meaning (empty where there is nothing to add).
+type Row = (u32, &'static str, &'static str);
+
+/// Added to arm64's `ret` when it is not TRAP, so that it cannot meet an exception class.
+pub const ARM64_RET: u32 = 0x100;
+
+/// An exit reason of one instruction set.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReasonId {
+    /// Instruction set.
+    pub isa: Isa,
+    /// Code as described at the top of this module.
+    pub code: u32,
+}
+
+impl ReasonId {
+    /// A reason with the flag bits of VMX taken off, so that equal reasons are equal values.
+    pub const fn new(isa: Isa, code: u32) -> Self {
+        Self { isa, code: basic(isa, code) }
+    }
+}
+
+/// arm64: the code for a `kvm_exit` with these two fields. `ret` TRAP (2) stands for its exception class `esr_ec`
+/// (0 to 0x3f); any other `ret` becomes [`ARM64_RET`] + `ret`: 0x100 IRQ, 0x101 SERROR, 0x103 IL.
+pub const fn arm64_code(ret: u32, esr_ec: u32) -> u32 {
+    // Bit 31 of the hypervisor's return code says that an SError was pending as well.
+    match ret & 0x7fff_ffff {
+        2 => esr_ec & 0x3f,
+        other => ARM64_RET.wrapping_add(other),
+    }
+}
+
+/// The code without the flags that VMX keeps in its upper bits.
+///
+/// Bits 16 to 24 are zero in every reason of the hardware. A KVM flavour that sets them uses numbers of its own, so
+/// these bits stay: the code then has no name, rather than that of an unrelated reason.
+pub const fn basic(isa: Isa, code: u32) -> u32 {
+    match isa {
+        Isa::Vmx => code & 0x01ff_ffff,
+        _ => code,
+    }
+}
+
+const fn table(isa: Isa) -> &'static [Row] {
+    match isa {
+        Isa::Vmx => vmx::TABLE,
+        Isa::Svm => svm::TABLE,
+        Isa::Arm64 => arm64::TABLE,
+        Isa::Other(_) => &[],
+    }
+}
+
+fn row(isa: Isa, code: u32) -> Option<&'static Row> {
+    let code = basic(isa, code);
+    let table = table(isa);
+    table.binary_search_by_key(&code, |row| row.0).ok().and_then(|index| table.get(index))
+}
+
+/// The built-in name of a reason, spelt as the kernel does.
+pub fn name(isa: Isa, code: u32) -> Option<&'static str> {
+    row(isa, code).map(|row| row.1)
+}
+
+/// What the reason means to an admin, in a sentence.
+pub fn meaning(isa: Isa, code: u32) -> Option<&'static str> {
+    row(isa, code).map(|row| row.2).filter(|text| !text.is_empty())
+}
+
+/// The code of a name as kernels and perf of any age print it. Also reads `0x4f`, `vmx 0x4f`, and a VMX name
+/// followed by flags (`INVALID_STATE FAILED_VMENTRY`), whose bits are then set.
+///
+/// On arm64 `SERROR` is taken for the host's pending error (`ret` 1), not for the exception class of that name.
+pub fn code(isa: Isa, name: &str) -> Option<u32> {
+    let name = name.trim();
+    let table = table(isa);
+    let find = |wanted: &str| {
+        table
+            .iter()
+            .find(|row| row.1 == wanted)
+            .or_else(|| table.iter().find(|row| row.1.eq_ignore_ascii_case(wanted)))
+            .map(|row| row.0)
+    };
+    if isa == Isa::Arm64 && name == "SERROR" {
+        return Some(arm64_code(1, 0));
+    }
+    if let Some(code) = find(name).or_else(|| alias(isa, name)) {
+        return Some(code);
+    }
+    let hex = name.strip_prefix(isa.as_str().as_ref()).map_or(name, str::trim_start);
+    if hex.starts_with("0x") {
+        return super::text::number(hex).and_then(|code| u32::try_from(code).ok());
+    }
+    if isa == Isa::Vmx {
+        let mut words = name.split_whitespace();
+        let basic = words.next().and_then(|word| find(word).or_else(|| alias(isa, word)))?;
+        let mut code = basic;
+        for word in words {
+            code |= VMX_FLAGS.iter().find(|flag| flag.1 == word)?.0;
+        }
+        return Some(code);
+    }
+    None
+}
+
+/// Names of other ages and spellings.
+fn alias(isa: Isa, name: &str) -> Option<u32> {
+    Some(match (isa, name) {
+        (Isa::Vmx, "PENDING_INTERRUPT") => 7,
+        (Isa::Vmx, "PENDING_NMI" | "NMI_WINDOW_EXITING") => 8,
+        (Isa::Vmx, "VMXOFF") => 26,
+        (Isa::Vmx, "VMXON") => 27,
+        (Isa::Vmx, "IO") => 30,
+        (Isa::Vmx, "INVALID_GUEST_STATE") => 33,
+        (Isa::Vmx, "MWAIT") => 36,
+        (Isa::Vmx, "MONITOR") => 39,
+        (Isa::Vmx, "PAUSE") => 40,
+        (Isa::Vmx, "MACHINE_CHECK") => 41,
+        (Isa::Vmx, "ACCESS_GDTR_OR_IDTR") => 46,
+        (Isa::Vmx, "ACCESS_LDTR_OR_TR") => 47,
+        (Isa::Svm, "nested_page_fault") => 0x400,
+        (Isa::Svm, "vmmcall") => 0x81,
+        (Isa::Svm, "invalid") => u32::MAX,
+        (Isa::Arm64, "WFX" | "WFI" | "WFE") => 1,
+        _ => return None,
+    })
+}
+
+/// The name to show: learnt from a `format` file, else built in, else `vmx 0x4f`. Flags of VMX follow, as in the kernel's text.
+pub fn display(isa: Isa, code: u32, learnt: &ReasonNames) -> String {
+    let plain = basic(isa, code);
+    let mut text = match learnt.get(isa, plain).or_else(|| name(isa, plain)) {
+        Some(name) => name.to_owned(),
+        None if isa == Isa::Arm64 && plain >= ARM64_RET => format!("{isa} ret {:#x}", plain - ARM64_RET),
+        None => format!("{isa} {plain:#x}"),
+    };
+    for flag in flags(isa, code) {
+        text.push(' ');
+        text.push_str(flag);
+    }
+    text
+}
+
+/// Whether the reason is the guest sleeping: HLT, `hlt`, `idle-halt`, `WFx`. Its time is no work.
+pub const fn is_idle(isa: Isa, code: u32) -> bool {
+    match isa {
+        Isa::Vmx => basic(isa, code) == 12,
+        Isa::Svm => code == 0x78 || code == 0xa6,
+        Isa::Arm64 => code == 1,
+        Isa::Other(_) => false,
+    }
+}
+
+/// As [`is_idle`], for a table that has names only.
+pub fn is_idle_name(name: &str) -> bool {
+    matches!(name.trim(), "HLT" | "hlt" | "idle-halt" | "WFx" | "WFX")
+}
+
+const VMX_FLAGS: &[(u32, &str)] = &[
+    (1 << 31, "FAILED_VMENTRY"),
+    (1 << 29, "SMI_FROM_ROOT"),
+    (1 << 28, "SMI_PENDING_MTF"),
+    (1 << 27, "ENCLAVE_MODE"),
+    (1 << 26, "BUS_LOCK_DETECTED"),
+];
+
+/// The names of the flags above the basic VMX reason; empty elsewhere.
+pub fn flags(isa: Isa, code: u32) -> Vec<&'static str> {
+    if isa == Isa::Vmx {
+        VMX_FLAGS.iter().filter(|flag| code & flag.0 != 0).map(|flag| flag.1).collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// The instruction set that a table of names comes from: the one that knows most of them (spelling counts:
+/// `HLT` is VMX, `hlt` is SVM). `Other(0)` when none knows any or two know equally many.
+pub fn guess_isa<'a>(names: impl IntoIterator<Item = &'a str>) -> Isa {
+    let mut hits = [(Isa::Vmx, 0u32), (Isa::Svm, 0), (Isa::Arm64, 0)];
+    for name in names {
+        let name = name.trim();
+        // perf prints this for any code that it does not know, on every machine.
+        if name == "UNKNOWN" {
+            continue;
+        }
+        for (isa, count) in &mut hits {
+            if table(*isa).iter().any(|row| row.1 == name) || alias(*isa, name).is_some() {
+                *count += 1;
+            }
+        }
+    }
+    hits.sort_by_key(|hit| std::cmp::Reverse(hit.1));
+    match hits {
+        [(isa, best), (_, second), _] if best > second => isa,
+        _ => Isa::Other(0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

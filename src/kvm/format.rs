@@ -1,0 +1,215 @@
+//! The `format` file of a tracepoint: where its fields lie and what names its values have.
+//!
+//! Kernels add, reorder and backport fields, so offsets are always read from here (tracefs `events/*/*/format`, or
+//! the copies that a `perf.data` carries), never assumed from a version.
+
+mod symbols;
+
+pub use symbols::SymbolList;
+
+use super::exit_reason::{ARM64_RET, ReasonNames, guess_isa};
+use super::isa::Isa;
+use super::sanitize;
+use serde::{Deserialize, Serialize};
+
+/// No kernel's file comes near this size.
+const MAX_TEXT: usize = 512 * 1024;
+const MAX_FIELDS: usize = 256;
+const MAX_NAME: usize = 128;
+
+/// One field of an event's raw record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Field {
+    /// Name, without array brackets.
+    pub name: String,
+    /// Offset in bytes from the start of the record.
+    pub offset: usize,
+    /// Size in bytes; of the 4-byte locator for a dynamic array.
+    pub size: usize,
+    /// Whether the value is signed.
+    pub signed: bool,
+    /// Whether the field is a locator (`__data_loc`) of data further on in the record.
+    pub is_data_loc: bool,
+    /// The C type, with array brackets: `unsigned int`, `char[16]`.
+    pub ty: String,
+}
+
+/// A parsed `format` file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventFormat {
+    /// Event name, such as `kvm_exit`.
+    pub name: String,
+    /// Event id: `common_type` of a record, `config` of `perf_event_open`. Differs per boot.
+    pub id: u64,
+    /// Fields in file order, the `common_` ones included.
+    pub fields: Vec<Field>,
+    /// The lists of value names in the `print fmt`, in file order.
+    pub symbols: Vec<SymbolList>,
+}
+
+/// Why a `format` file could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// No `name:` line.
+    #[error("no 'name:' line: this is not the format file of a tracepoint")]
+    NoName,
+    /// No usable `ID:` line.
+    #[error("no 'ID:' line with a number")]
+    NoId,
+    /// A `field:` line without offset or size.
+    #[error("cannot read the field line '{0}'")]
+    Field(String),
+    /// Too large to be one.
+    #[error("too large for the format file of a tracepoint")]
+    TooLarge,
+}
+
+/// Parses the text of a `format` file. Names in the answer hold no control characters.
+///
+/// # Errors
+/// When the name, the id or a field line is missing or malformed.
+pub fn parse(text: &str) -> Result<EventFormat, FormatError> {
+    if text.len() > MAX_TEXT {
+        return Err(FormatError::TooLarge);
+    }
+    let mut format = EventFormat::default();
+    let mut id = None;
+    for line in text.lines() {
+        let line = line.trim();
+        if let Some(rest) = line.strip_prefix("field:") {
+            if format.fields.len() >= MAX_FIELDS {
+                return Err(FormatError::TooLarge);
+            }
+            format.fields.push(parse_field(rest).ok_or_else(|| FormatError::Field(sanitize(line, 80)))?);
+        } else if let Some(rest) = line.strip_prefix("name:") {
+            format.name = sanitize(rest.trim(), MAX_NAME);
+        } else if let Some(rest) = line.strip_prefix("ID:") {
+            id = rest.trim().parse().ok();
+        } else if let Some(rest) = line.strip_prefix("print fmt:") {
+            format.symbols = symbols::parse(rest);
+        }
+    }
+    if format.name.is_empty() {
+        return Err(FormatError::NoName);
+    }
+    format.id = id.ok_or(FormatError::NoId)?;
+    Ok(format)
+}
+
+/// `unsigned int vcpu_id; offset:8; size:4; signed:0;`
+fn parse_field(text: &str) -> Option<Field> {
+    let mut parts = text.split(';').map(str::trim);
+    let declaration = parts.next()?;
+    let (mut offset, mut size, mut signed) = (None, None, None);
+    for part in parts {
+        match part.split_once(':') {
+            Some(("offset", value)) => offset = value.trim().parse::<u32>().ok(),
+            Some(("size", value)) => size = value.trim().parse::<u32>().ok(),
+            Some(("signed", value)) => signed = Some(value.trim() == "1"),
+            _ => {}
+        }
+    }
+    let (declaration, brackets) = match declaration.split_once('[') {
+        // `char comm[16]` against `__data_loc char[] comm`.
+        Some((before, after)) => match after.split_once(']') {
+            Some((count, name)) if !name.trim().is_empty() => (format!("{before} {name}"), format!("[{count}]")),
+            Some((count, _)) => (before.to_owned(), format!("[{count}]")),
+            None => return None,
+        },
+        None => (declaration.to_owned(), String::new()),
+    };
+    let (ty, name) = declaration.trim().rsplit_once([' ', '*'])?;
+    let ty = ty.trim();
+    let is_data_loc = ty.starts_with("__data_loc");
+    // Kernels before 2.6.33 do not say whether a field is signed.
+    let signed = signed.unwrap_or(matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long"));
+    Some(Field {
+        name: sanitize(name.trim(), MAX_NAME),
+        offset: offset? as usize,
+        size: size? as usize,
+        signed,
+        is_data_loc,
+        ty: sanitize(&format!("{ty}{brackets}"), MAX_NAME),
+    })
+}
+
+impl EventFormat {
+    /// The field of this name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The first list of names whose expression uses this field.
+    pub fn symbols_of(&self, field: &str) -> Option<&SymbolList> {
+        self.symbols.iter().find(|list| list.mentions(field))
+    }
+
+    /// The kernel's name of a value of this field.
+    pub fn symbol(&self, field: &str, value: u64) -> Option<&str> {
+        self.symbols.iter().filter(|list| list.mentions(field) && !list.flags).find_map(|list| list.name(value))
+    }
+
+    /// The exit reason names of `kvm_exit` (or `kvm_nested_vmexit`): on x86 one list for VMX and one for SVM, told
+    /// apart by the names in them; on arm64 one for `ret` and one for `esr_ec`. Empty for other events.
+    pub fn reason_names(&self) -> ReasonNames {
+        let mut names = ReasonNames::new();
+        for list in self.symbols.iter().filter(|list| !list.flags) {
+            let isa = guess_isa(list.names.iter().map(|(_, name)| name.as_str()));
+            let base = match isa {
+                Isa::Vmx | Isa::Svm if list.mentions("exit_reason") || list.mentions("exit_code") => 0,
+                Isa::Arm64 if list.mentions("esr_ec") => 0,
+                Isa::Arm64 if list.mentions("ret") => ARM64_RET,
+                _ => continue,
+            };
+            for (value, name) in &list.names {
+                // Codes are 32 bits wide in the record; -1 is written as a 64-bit value here.
+                names.insert(isa, (*value as u32).wrapping_add(base), name.clone());
+            }
+        }
+        names
+    }
+}
+
+impl Field {
+    /// The value in a record of this machine's byte order; signed values are sign-extended. `None` when the record
+    /// is too short or the field is no number of 1, 2, 4 or 8 bytes.
+    pub fn read(&self, record: &[u8]) -> Option<u64> {
+        self.read_endian(record, cfg!(target_endian = "big"))
+    }
+
+    /// As [`Field::read`], for a record from a machine of the given byte order.
+    pub fn read_endian(&self, record: &[u8], big_endian: bool) -> Option<u64> {
+        let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
+        let mut wide = [0; 8];
+        if !matches!(self.size, 1 | 2 | 4 | 8) {
+            return None;
+        }
+        for (slot, byte) in wide.iter_mut().enumerate() {
+            let index = if big_endian { self.size.checked_sub(slot + 1) } else { Some(slot) };
+            *byte = index.and_then(|index| bytes.get(index)).copied().unwrap_or(0);
+        }
+        let value = u64::from_le_bytes(wide);
+        let shift = 64 - 8 * self.size as u32;
+        Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })
+    }
+
+    /// The bytes of a text field, up to its NUL: a fixed `char[16]` or a dynamic `__data_loc char[]`.
+    pub fn read_bytes<'a>(&self, record: &'a [u8], big_endian: bool) -> Option<&'a [u8]> {
+        let bytes = if self.is_data_loc {
+            let locator = Self { signed: false, ..self.clone() }.read_endian(record, big_endian)?;
+            let (offset, length) = ((locator & 0xffff) as usize, (locator >> 16 & 0xffff) as usize);
+            record.get(offset..offset + length)?
+        } else {
+            record.get(self.offset..self.offset.checked_add(self.size)?)?
+        };
+        Some(bytes.iter().position(|byte| *byte == 0).and_then(|end| bytes.get(..end)).unwrap_or(bytes))
+    }
+
+    /// The field's text on this machine, invalid UTF-8 replaced.
+    pub fn read_text(&self, record: &[u8]) -> Option<String> {
+        Some(String::from_utf8_lossy(self.read_bytes(record, cfg!(target_endian = "big"))?).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

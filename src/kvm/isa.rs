@@ -1,0 +1,77 @@
+//! The instruction set extension that ran a guest, which decides what an exit code means.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Which virtualisation extension an exit came from. Codes are those of the `isa` field of `kvm_exit`.
+#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize)]
+pub enum Isa {
+    /// Intel VMX (`isa` 1).
+    Vmx,
+    /// AMD SVM (`isa` 2).
+    Svm,
+    /// arm64, whose `kvm_exit` has no `isa` field.
+    Arm64,
+    /// Anything else, with the number that the kernel gave.
+    Other(u32),
+}
+
+impl Default for Isa {
+    fn default() -> Self {
+        Self::Other(0)
+    }
+}
+
+impl Isa {
+    /// From the `isa` field of the x86 `kvm_exit` tracepoint.
+    pub const fn from_code(code: u32) -> Self {
+        match code {
+            1 => Self::Vmx,
+            2 => Self::Svm,
+            other => Self::Other(other),
+        }
+    }
+
+    /// `vmx`, `svm`, `arm64`, or `isaN`.
+    pub fn as_str(self) -> Cow<'static, str> {
+        match self {
+            Self::Vmx => Cow::Borrowed("vmx"),
+            Self::Svm => Cow::Borrowed("svm"),
+            Self::Arm64 => Cow::Borrowed("arm64"),
+            Self::Other(code) => Cow::Owned(format!("isa{code}")),
+        }
+    }
+
+    /// The reverse of [`Isa::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "vmx" => Some(Self::Vmx),
+            "svm" => Some(Self::Svm),
+            "arm64" => Some(Self::Arm64),
+            other => other.strip_prefix("isa")?.parse().ok().map(Self::from_code),
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_go_both_ways() {
+        assert_eq!(Isa::from_code(1), Isa::Vmx);
+        assert_eq!(Isa::from_code(2), Isa::Svm);
+        assert_eq!(Isa::from_code(7).as_str(), "isa7");
+        for isa in [Isa::Vmx, Isa::Svm, Isa::Arm64, Isa::Other(9)] {
+            assert_eq!(Isa::parse(&isa.as_str()), Some(isa));
+        }
+        assert_eq!(Isa::parse("isa"), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! QEMU's `info mtree` and `info mtree -f`: who answers which port and address of a running guest.
+//!
+//! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree is resolved here
+//! as QEMU does it (priorities, aliases, hidden parents). All ages are read: old bare headings and `RW` flags,
+//! shared headings in any order, owners, CRLF and the escape sequences that the monitor's line editor leaves.
+
+mod line;
+mod tree;
+
+use super::Space;
+use super::device_map::{DeviceMap, MAX_REGIONS, MapSource, Region, is_in_kernel};
+use line::{Line, RegionLine};
+
+/// The dump of a large guest has a few thousand lines.
+const MAX_TEXT: usize = 16 * 1024 * 1024;
+const MAX_LINES: usize = 100_000;
+/// Without a heading, what ends up to here is taken for an I/O port.
+const LAST_PORT: u64 = 0xffff;
+
+/// Why a dump could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MtreeError {
+    /// No line reads like a region of a memory tree.
+    #[error("no memory region found: this is not the output of 'info mtree'")]
+    NothingFound,
+    /// Only address spaces other than the guest's ports and memory, or an empty view.
+    #[error("the dump holds no region of the guest's I/O ports or memory")]
+    NoGuestSpace,
+    /// Too large to be one.
+    #[error("too large for the output of 'info mtree'")]
+    TooLarge,
+}
+
+/// Whether the text holds lines of a memory tree.
+pub fn looks_like(text: &str) -> bool {
+    text.lines().take(2000).any(|line| line.contains("(prio ") && matches!(line::parse(line), Some(Line::Region(_))))
+}
+
+/// A heading and the regions below it.
+#[derive(Debug, Default)]
+struct Block {
+    kind: Kind,
+    /// Names of the address spaces, or of the memory region.
+    names: Vec<String>,
+    root: Option<String>,
+    regions: Vec<RegionLine>,
+}
+
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    Flat,
+    AddressSpace,
+    MemoryRegion,
+    /// Region lines without a heading, as in an excerpt.
+    #[default]
+    Bare,
+}
+
+impl Block {
+    fn space(&self) -> Option<Space> {
+        let named = |name: &str| self.names.iter().any(|known| known == name);
+        match self.kind {
+            Kind::Bare => {
+                self.regions.first().map(|region| if region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
+            }
+            Kind::Flat | Kind::AddressSpace if named("I/O") => Some(Space::Pio),
+            Kind::Flat | Kind::AddressSpace if named("memory") || self.root.as_deref() == Some("system") => {
+                Some(Space::Mmio)
+            }
+            Kind::Flat | Kind::AddressSpace | Kind::MemoryRegion => None,
+        }
+    }
+}
+
+/// Reads a dump into a map.
+///
+/// # Errors
+/// When no region of the guest's ports or memory is found, or the text is too large.
+pub fn parse(text: &str) -> Result<DeviceMap, MtreeError> {
+    if text.len() > MAX_TEXT {
+        return Err(MtreeError::TooLarge);
+    }
+    let blocks = blocks(text);
+    if blocks.iter().all(|block| block.regions.is_empty()) {
+        return Err(MtreeError::NothingFound);
+    }
+    let mut map = DeviceMap::new(MapSource::Mtree);
+    for space in [Space::Pio, Space::Mmio] {
+        let of_space = |flat: bool| {
+            blocks.iter().find(move |block| {
+                block.space() == Some(space) && (block.kind == Kind::Flat) == flat && !block.regions.is_empty()
+            })
+        };
+        if let Some(flat) = of_space(true) {
+            paint_flat(&mut map, space, flat);
+        } else if let Some(block) = of_space(false) {
+            tree::paint(&mut map, space, block, &blocks);
+        }
+    }
+    if map.is_empty() { Err(MtreeError::NoGuestSpace) } else { Ok(map) }
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut bare = [Block::default(), Block::default()];
+    let (mut old, mut aliases) = (false, false);
+    for line in text.lines().take(MAX_LINES).filter_map(line::parse) {
+        let new = |kind, names| Block { kind, names, ..Block::default() };
+        match line {
+            Line::FlatView => blocks.push(new(Kind::Flat, Vec::new())),
+            Line::OldFlatView(name) => blocks.push(new(Kind::Flat, vec![name])),
+            Line::FlatName { name, root } => {
+                if let Some(block) = blocks.last_mut().filter(|block| block.kind == Kind::Flat) {
+                    block.names.push(name);
+                    block.root = root;
+                }
+            }
+            Line::AddressSpace(name) => match blocks.last_mut() {
+                // Address spaces with one root share their listing.
+                Some(block) if block.kind == Kind::AddressSpace && block.regions.is_empty() => block.names.push(name),
+                _ => blocks.push(new(Kind::AddressSpace, vec![name])),
+            },
+            Line::MemoryRegion(name) => blocks.push(new(Kind::MemoryRegion, vec![name])),
+            Line::Aliases => aliases = true,
+            // Any other word at the margin is a heading only once it is clear that the dump is an old one.
+            Line::Heading(name) if old || name == "memory" || name == "I/O" => {
+                old = true;
+                let kind = if aliases { Kind::MemoryRegion } else { Kind::AddressSpace };
+                blocks.push(new(kind, vec![name]));
+            }
+            Line::Heading(_) => {}
+            Line::Region(region) => match (blocks.last_mut(), &mut bare) {
+                (Some(block), _) => block.regions.push(region),
+                (None, [ports, memory]) => if region.end <= LAST_PORT { ports } else { memory }.regions.push(region),
+            },
+        }
+    }
+    blocks.extend(bare);
+    blocks
+}
+
+/// Whether a region of this name is a mere container, so that what it alone covers belongs to nobody.
+fn is_container(name: &str) -> bool {
+    matches!(name, "io" | "system" | "pci" | "bus master container" | "bus master" | "I/O")
+        || name.starts_with("pci_bridge")
+        || name.starts_with("gpex_")
+}
+
+fn paint_flat(map: &mut DeviceMap, space: Space, block: &Block) {
+    for region in block.regions.iter().take(4 * MAX_REGIONS) {
+        if is_container(&region.name) || Some(&region.name) == block.root.as_ref() {
+            continue;
+        }
+        map.paint(space, to_region(region, region.start, region.end, region.start.saturating_sub(region.offset)));
+    }
+}
+
+fn to_region(line: &RegionLine, start: u64, end: u64, base: u64) -> Region {
+    let name = line.alias.as_ref().map_or(&line.name, |alias| &alias.target);
+    Region {
+        start,
+        end,
+        base,
+        name: name.clone(),
+        owner: line.owner.clone(),
+        kernel: is_in_kernel(name),
+        ram: line.ram,
+    }
+}
+
+#[cfg(test)]
+mod tests;

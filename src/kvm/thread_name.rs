@@ -1,0 +1,183 @@
+//! What a thread of a VMM does, told by its name (`comm`, at most 15 bytes).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a thread does for its guest.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Runs a virtual CPU.
+    Vcpu,
+    /// The VMM's main thread: monitor, timers, device emulation off the vCPUs.
+    Emulator,
+    /// A dedicated block or network I/O thread (libvirt `<iothreads>`).
+    Iothread,
+    /// Kernel-side virtio work (`vhost-PID`).
+    Vhost,
+    /// A helper: thread pool, display, migration, RCU.
+    Worker,
+    /// Not recognised.
+    #[default]
+    Other,
+}
+
+impl Role {
+    /// The lower-case name used in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Vcpu => "vcpu",
+            Self::Emulator => "emulator",
+            Self::Iothread => "iothread",
+            Self::Vhost => "vhost",
+            Self::Worker => "worker",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one.
+/// `is_main` says that the thread id is the process id.
+pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
+    if is_main {
+        return (Role::Emulator, None);
+    }
+    if let Some(index) = vcpu_index(comm) {
+        return (Role::Vcpu, Some(index));
+    }
+    if let Some(name) = comm.strip_prefix("IO ") {
+        // QEMU's own monitor thread is named like an IOThread but serves no disk.
+        if name.starts_with("mon_iothread") {
+            return (Role::Worker, None);
+        }
+        return (Role::Iothread, name.strip_prefix("iothread").and_then(|n| n.parse().ok()));
+    }
+    if vhost_owner(comm).is_some() || comm.starts_with("vhost-") {
+        return (Role::Vhost, None);
+    }
+    if WORKERS.contains(&comm) || WORKER_PREFIXES.iter().any(|prefix| comm.starts_with(prefix)) {
+        return (Role::Worker, None);
+    }
+    (Role::Other, None)
+}
+
+const WORKERS: [&str; 11] = [
+    "worker",
+    "call_rcu",
+    "vnc_worker",
+    "SPICE Worker",
+    "live_migration",
+    "vmm",
+    "fc_api",
+    "gmain",
+    "TPM emulator",
+    "return path",
+    "signal_handler",
+];
+const WORKER_PREFIXES: [&str; 13] = [
+    "pool-",
+    "mig/",
+    "multifd",
+    "postcopy",
+    "colo",
+    "iou-wrk-",
+    "iou-sqp-",
+    "kvm-pit/",
+    "kvm-nx-lpage",
+    "threaded-",
+    "bg_snapshot",
+    "_disk",
+    "_net",
+];
+
+/// The vCPU number in a thread name: QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`,
+/// crosvm `crosvm_vcpu3`.
+pub fn vcpu_index(comm: &str) -> Option<u32> {
+    let digits = if let Some(rest) = comm.strip_prefix("CPU ") {
+        let (digits, kind) = rest.split_once('/')?;
+        // A long number leaves less room in the 15 bytes of a name.
+        if kind.is_empty() || !["KVM", "TCG", "HVF"].iter().any(|known| known.starts_with(kind)) {
+            return None;
+        }
+        digits
+    } else {
+        let rest = ["fc_vcpu", "crosvm_vcpu", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?;
+        rest.trim_start_matches([' ', '_', '-'])
+    };
+    if digits.is_empty() || digits.len() > 5 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// The process that a `vhost-PID` thread works for.
+pub fn vhost_owner(comm: &str) -> Option<i32> {
+    comm.strip_prefix("vhost-")?.parse().ok().filter(|pid| *pid > 0)
+}
+
+/// The process that a kernel thread `kvm-pit/PID` works for.
+pub fn pit_owner(comm: &str) -> Option<i32> {
+    comm.strip_prefix("kvm-pit/")?.parse().ok().filter(|pid| *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_of_every_vmm_are_known() {
+        for (comm, role, index) in [
+            ("CPU 0/KVM", Role::Vcpu, Some(0)),
+            ("CPU 127/KVM", Role::Vcpu, Some(127)),
+            ("CPU 3/TCG", Role::Vcpu, Some(3)),
+            ("fc_vcpu 0", Role::Vcpu, Some(0)),
+            ("fc_vcpu12", Role::Vcpu, Some(12)),
+            ("vcpu0", Role::Vcpu, Some(0)),
+            ("crosvm_vcpu0", Role::Vcpu, Some(0)),
+            ("IO iothread1", Role::Iothread, Some(1)),
+            ("IO disk-thread", Role::Iothread, None),
+            ("IO mon_iothread", Role::Worker, None),
+            ("vhost-1234", Role::Vhost, None),
+            ("worker", Role::Worker, None),
+            ("call_rcu", Role::Worker, None),
+            ("vnc_worker", Role::Worker, None),
+            ("SPICE Worker", Role::Worker, None),
+            ("live_migration", Role::Worker, None),
+            ("kvm-pit/1234", Role::Worker, None),
+            ("kvm-nx-lpage-re", Role::Worker, None),
+            ("qemu-system-x86", Role::Other, None),
+            ("CPU x/KVM", Role::Other, None),
+            ("CPU /KVM", Role::Other, None),
+            ("vcpu", Role::Other, None),
+        ] {
+            assert_eq!(classify(comm, false), (role, index), "{comm}");
+        }
+    }
+
+    #[test]
+    fn the_main_thread_is_the_emulator_whatever_its_name() {
+        assert_eq!(classify("CPU 0/KVM", true), (Role::Emulator, None));
+    }
+
+    #[test]
+    fn kernel_threads_name_their_owner() {
+        assert_eq!(vhost_owner("vhost-77"), Some(77));
+        assert_eq!(vhost_owner("vhost-x"), None);
+        assert_eq!(pit_owner("kvm-pit/77"), Some(77));
+        assert_eq!(serde_json::to_string(&Role::Iothread).unwrap(), "\"iothread\"");
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_classified(comm in any::<String>()) {
+            let _ = classify(&comm, false);
+        }
+    }
+}

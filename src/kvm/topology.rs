@@ -1,0 +1,155 @@
+//! The host's CPUs: who shares a core, a last-level cache, a NUMA node, and which CPUs are set apart.
+
+use super::cpulist::CpuSet;
+use serde::{Deserialize, Serialize};
+
+/// Where one host CPU sits. What a source does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTopo {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Core id, unique within its socket.
+    pub core: Option<u32>,
+    /// Socket (`physical_package_id`).
+    pub socket: Option<u32>,
+    /// Die within the socket.
+    pub die: Option<u32>,
+    /// NUMA node.
+    pub node: Option<u32>,
+    /// Id of the last-level cache; equal ids share it.
+    pub llc: Option<u32>,
+    /// All hardware threads of the core, this one included.
+    pub siblings: CpuSet,
+}
+
+/// The host's CPUs and the sets that the kernel keeps apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostTopology {
+    /// One entry a CPU, sorted by number.
+    pub cpus: Vec<CpuTopo>,
+    /// CPUs taken out of load balancing (`isolcpus=`, isolated cpuset partitions); `None` when not known.
+    pub isolated: Option<CpuSet>,
+    /// CPUs without a periodic tick while one task runs (`nohz_full=`); `None` when not known.
+    pub nohz_full: Option<CpuSet>,
+}
+
+impl HostTopology {
+    /// The entry of a CPU.
+    pub fn cpu(&self, cpu: u32) -> Option<&CpuTopo> {
+        let index = self.cpus.binary_search_by_key(&cpu, |entry| entry.cpu).ok()?;
+        self.cpus.get(index)
+    }
+
+    /// All CPUs.
+    pub fn all(&self) -> CpuSet {
+        self.cpus.iter().map(|entry| entry.cpu).collect()
+    }
+
+    /// The hardware threads of the core of this CPU, itself included; only itself when the CPU is unknown.
+    pub fn siblings(&self, cpu: u32) -> CpuSet {
+        match self.cpu(cpu) {
+            Some(entry) if !entry.siblings.is_empty() => entry.siblings.clone(),
+            _ => CpuSet::from_iter([cpu]),
+        }
+    }
+
+    /// Whether two CPUs are hardware threads of one core.
+    pub fn same_core(&self, a: u32, b: u32) -> bool {
+        a == b || self.siblings(a).contains(b)
+    }
+
+    /// Whether two CPUs share their last-level cache; `None` when that is not known.
+    pub fn same_llc(&self, a: u32, b: u32) -> Option<bool> {
+        Some(self.cpu(a)?.llc? == self.cpu(b)?.llc?)
+    }
+
+    /// Whether two CPUs are in one NUMA node; `None` when that is not known.
+    pub fn same_node(&self, a: u32, b: u32) -> Option<bool> {
+        Some(self.node_of(a)? == self.node_of(b)?)
+    }
+
+    /// The NUMA node of a CPU.
+    pub fn node_of(&self, cpu: u32) -> Option<u32> {
+        self.cpu(cpu)?.node
+    }
+
+    /// The NUMA nodes, ascending.
+    pub fn nodes(&self) -> CpuSet {
+        self.cpus.iter().filter_map(|entry| entry.node).collect()
+    }
+
+    /// The CPUs of a NUMA node.
+    pub fn cpus_of_node(&self, node: u32) -> CpuSet {
+        self.cpus.iter().filter(|entry| entry.node == Some(node)).map(|entry| entry.cpu).collect()
+    }
+
+    /// Whether a CPU is isolated; false when the isolated set is not known.
+    pub fn is_isolated(&self, cpu: u32) -> bool {
+        self.isolated.as_ref().is_some_and(|set| set.contains(cpu))
+    }
+
+    /// Whether any core has more than one hardware thread.
+    pub fn has_smt(&self) -> bool {
+        self.cpus.iter().any(|entry| entry.siblings.len() > 1)
+    }
+
+    /// Sorts the CPUs, drops duplicates and fills missing sibling sets from equal (socket, die, core) ids.
+    pub fn normalise(&mut self) {
+        self.cpus.sort_by_key(|entry| entry.cpu);
+        self.cpus.dedup_by_key(|entry| entry.cpu);
+        let mut cores: std::collections::BTreeMap<(Option<u32>, Option<u32>, u32), CpuSet> =
+            std::collections::BTreeMap::new();
+        for entry in &self.cpus {
+            if let Some(core) = entry.core {
+                cores.entry((entry.socket, entry.die, core)).or_default().insert(entry.cpu);
+            }
+        }
+        for entry in &mut self.cpus {
+            if entry.siblings.is_empty() {
+                entry.siblings = entry
+                    .core
+                    .and_then(|core| cores.get(&(entry.socket, entry.die, core)).cloned())
+                    .unwrap_or_else(|| CpuSet::from_iter([entry.cpu]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> HostTopology {
+        let mut host = HostTopology {
+            cpus: (0..8u32)
+                .rev()
+                .map(|cpu| CpuTopo {
+                    cpu,
+                    core: Some(cpu % 2),
+                    socket: Some(cpu % 4 / 2),
+                    node: Some(cpu % 4 / 2),
+                    llc: Some(cpu % 4 / 2),
+                    ..CpuTopo::default()
+                })
+                .collect(),
+            isolated: Some(CpuSet::range(2, 3)),
+            nohz_full: None,
+        };
+        host.normalise();
+        host
+    }
+
+    #[test]
+    fn siblings_come_from_equal_core_ids_in_one_socket() {
+        let host = host();
+        assert_eq!(host.siblings(0).to_string(), "0,4");
+        assert!(host.same_core(3, 7) && !host.same_core(0, 2));
+        assert_eq!(host.same_llc(0, 1), Some(true));
+        assert_eq!(host.same_node(0, 2), Some(false));
+        assert_eq!(host.node_of(99), None);
+        assert_eq!(host.same_node(0, 99), None);
+        assert_eq!(host.cpus_of_node(1).to_string(), "2-3,6-7");
+        assert!(host.is_isolated(2) && !host.is_isolated(0) && host.has_smt());
+        assert_eq!(host.siblings(99).to_string(), "99");
+    }
+}
