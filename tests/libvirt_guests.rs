@@ -136,7 +136,8 @@ fn two_guests_under_libvirt() {
         Ok(started) => started,
         Err(why) => return common::skipped(TEST, &why),
     };
-    let pins = "<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>";
+    let pins =
+        "<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>";
     let (busy, idle) = match (Domain::start("kvmtop-busy", &BUSY, pins), Domain::start("kvmtop-idle", &IDLE, "")) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),

@@ -2,10 +2,9 @@
 
 use super::exits::share;
 use super::{Span, Window, since};
-use crate::kvm::{Space, device_map, msr};
-use crate::sample::{
-    AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, Origin, ThreadSample,
-};
+use crate::kvm::device_map::{self, DeviceMap};
+use crate::kvm::{Space, msr};
+use crate::sample::{AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, Origin, ThreadSample};
 use std::collections::{BTreeMap, HashMap};
 
 /// The owner of an address.
@@ -115,17 +114,23 @@ pub(crate) fn rows(
     for r in sum.values() {
         *table_ns.entry(r.space).or_default() += r.span.total_ns.unwrap_or(0);
     }
+    let owners = Owners::of(&now.facts);
     let finish = |mut r: AccessRow| {
         let base = if kind == EngineKind::File { table_ns.get(&r.space).copied() } else { exit_ns };
         r.rate = window.rate(r.span.count);
         r.time_percent = r.span.total_ns.zip(base).and_then(|(t, all)| share(t, all));
-        r.device = r.address.and_then(|a| device(&now.facts, r.space, a));
+        r.device = r.address.and_then(|a| owners.name(r.space, a));
         r
     };
     let order = |rows: &mut Vec<AccessRow>| {
         rows.sort_by(|a, b| {
-            (b.span.total_ns, b.span.count, a.space, a.address, a.direction)
-                .cmp(&(a.span.total_ns, a.span.count, b.space, b.address, b.direction))
+            (b.span.total_ns, b.span.count, a.space, a.address, a.direction).cmp(&(
+                a.span.total_ns,
+                a.span.count,
+                b.space,
+                b.address,
+                b.direction,
+            ))
         });
     };
     let mut sum: Vec<_> = sum.into_values().map(finish).collect();
@@ -148,26 +153,35 @@ fn merge(sum: &mut AccessRow, row: &AccessRow) {
     };
 }
 
-/// Who owns an address of this guest: its own memory tree, else the table of its machine type.
-fn device(facts: &DomainFacts, space: Space, address: u64) -> Option<DeviceName> {
-    if space == Space::Msr {
-        let number = u32::try_from(address).ok()?;
-        let name = msr::name(number)?.into_owned();
-        return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });
+/// Who owns the addresses of a guest: its own memory tree, else the table of its machine type.
+struct Owners<'a> {
+    known: Option<(&'a DeviceMap, Origin)>,
+    built_in: DeviceMap,
+}
+
+impl<'a> Owners<'a> {
+    fn of(facts: &'a DomainFacts) -> Self {
+        let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
+        let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
+        let machine = facts.machine.as_ref().map(|m| m.value.as_str());
+        let built_in = if known.is_none() { device_map::builtin(machine, arch) } else { DeviceMap::default() };
+        Self { known, built_in }
     }
-    let (region, from) = match &facts.devices {
-        Some(map) => (map.value.lookup(space, address)?, map.from),
-        None => {
-            let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
-            let machine = facts.machine.as_ref().map(|m| m.value.as_str());
-            (device_map::builtin(machine, arch).lookup(space, address)?, Origin::BuiltIn)
+
+    fn name(&self, space: Space, address: u64) -> Option<DeviceName> {
+        if space == Space::Msr {
+            let name = msr::name(u32::try_from(address).ok()?)?.into_owned();
+            return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });
         }
-    };
-    Some(DeviceName {
-        name: region.name.to_string(),
-        friendly: Some(device_map::friendly(&region.name).to_string()).filter(|f| *f != region.name),
-        from,
-        in_kernel: device_map::is_in_kernel(&region.name),
-        base: region.start,
-    })
+        let (map, from) = self.known.unwrap_or((&self.built_in, Origin::BuiltIn));
+        let region = map.lookup(space, address)?;
+        let friendly = device_map::friendly_at(&region.name, address.saturating_sub(region.base));
+        Some(DeviceName {
+            name: region.name.clone(),
+            friendly: Some(friendly.to_string()).filter(|f| *f != region.name),
+            from,
+            in_kernel: region.kernel,
+            base: region.base,
+        })
+    }
 }

@@ -157,11 +157,7 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> V
         .iter()
         .map(|o| {
             let old = before.and_then(|b| b.iter().find(|x| x.tid == o.tid && x.comm == o.comm));
-            OtherTask {
-                count: since(o.count, old.map(|x| x.count)),
-                ns: since(o.ns, old.map(|x| x.ns)),
-                ..o.clone()
-            }
+            OtherTask { count: since(o.count, old.map(|x| x.count)), ns: since(o.ns, old.map(|x| x.ns)), ..o.clone() }
         })
         .filter(|o| o.count > 0)
         .collect();

@@ -3,9 +3,7 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::{AccessRow, CpuShare, ExitTable, ThreadModel, Window, accesses, exits, since};
 use crate::kvm::thread_name::Role;
-use crate::sample::{
-    DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell,
-};
+use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -117,8 +115,7 @@ impl DomainModel {
     pub(crate) fn new(now: &DomainSample, before: Option<&DomainSample>, window: &Window, sample: &Sample) -> Self {
         let old: HashMap<(i32, u64), &ThreadSample> =
             before.map(|b| b.threads.iter().map(|t| ((t.tid, t.start_ticks), t)).collect()).unwrap_or_default();
-        let (exits, vcpu_exits) =
-            exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), window);
+        let (exits, vcpu_exits) = exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), window);
         let (accesses, vcpu_accesses) = accesses::rows(
             now,
             &old,
@@ -159,7 +156,8 @@ impl DomainModel {
             (window.rate(all_exits), ExitRateSource::Traced)
         } else if let Some(rate) = counters.get("exits") {
             (Some(*rate), ExitRateSource::Counters)
-        } else if sample.engine.fires_kvm_exit != Some(false) && sample.engine.level != crate::sample::EngineLevel::None
+        } else if sample.engine.fires_kvm_exit != Some(false)
+            && sample.engine.level != crate::sample::EngineLevel::None
             && sample.engine.kind != crate::sample::EngineKind::None
         {
             (window.rate(0), ExitRateSource::Traced)
@@ -169,10 +167,7 @@ impl DomainModel {
         };
         let kvm_events = if window.started {
             let old = before.filter(|_| window.engine_continues).map(|b| &b.kvm_events);
-            now.kvm_events
-                .iter()
-                .map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied())))
-                .collect()
+            now.kvm_events.iter().map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied()))).collect()
         } else {
             BTreeMap::new()
         };
@@ -197,7 +192,12 @@ impl DomainModel {
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),
             swap: now.swap_bytes.map(|s| {
-                (s, before.and_then(|b| b.swap_bytes).map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)))
+                (
+                    s,
+                    before
+                        .and_then(|b| b.swap_bytes)
+                        .map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)),
+                )
             }),
         }
     }
@@ -219,9 +219,7 @@ pub(crate) fn counter_rates(
     window: &Window,
 ) -> Rates {
     let Some(before) = before else { return Rates::new() };
-    now.iter()
-        .filter_map(|(k, n)| Some((k.clone(), window.rate(n.checked_sub(*before.get(k)?)?)?)))
-        .collect()
+    now.iter().filter_map(|(k, n)| Some((k.clone(), window.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
 }
 
 fn userspace(

@@ -1,7 +1,7 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
 use super::{Span, Window, since};
-use crate::kvm::exit_reason;
+use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::sample::{DomainSample, ExitCell, ThreadSample};
 use std::collections::{BTreeMap, HashMap};
@@ -72,8 +72,7 @@ impl ExitTable {
             r.rate = window.rate(r.span.count);
             r.count_percent = share(r.span.count, count);
             r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
-            r.work_percent =
-                r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
+            r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
         }
         rows.sort_by(|a, b| {
             (a.idle, b.span.total_ns, b.span.count, &a.reason).cmp(&(b.idle, a.span.total_ns, a.span.count, &b.reason))
@@ -124,12 +123,13 @@ pub(crate) fn tables(
 }
 
 fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
-    let reason = cell.name.clone().unwrap_or_else(|| exit_reason::display(cell.isa, cell.code));
+    let reason =
+        cell.name.clone().unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
     let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
     let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| since(n, old.and_then(f)));
     ExitRow {
         reason,
-        id: Some((cell.isa, exit_reason::base_code(cell.isa, cell.code))),
+        id: Some((cell.isa, exit_reason::basic(cell.isa, cell.code))),
         idle,
         span: Span::between(&cell.time, old.map(|o| &o.time)),
         userspace_ns: part(|c| c.userspace_ns),

@@ -160,12 +160,7 @@ pub struct HostTaskModel {
 }
 
 impl HostModel {
-    pub(crate) fn new(
-        now: &HostSample,
-        before: Option<&HostSample>,
-        domains: &[DomainModel],
-        window: &Window,
-    ) -> Self {
+    pub(crate) fn new(now: &HostSample, before: Option<&HostSample>, domains: &[DomainModel], window: &Window) -> Self {
         let old: HashMap<u32, &CpuTimes> =
             before.map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect()).unwrap_or_default();
         let mut cpus: Vec<_> = now
@@ -173,9 +168,7 @@ impl HostModel {
             .iter()
             .map(|c| {
                 let old = old.get(&c.cpu).copied();
-                let rate = |f: fn(&CpuTimes) -> Option<u64>| {
-                    window.rate(f(c)?.saturating_sub(old.and_then(f)?))
-                };
+                let rate = |f: fn(&CpuTimes) -> Option<u64>| window.rate(f(c)?.saturating_sub(old.and_then(f)?));
                 CpuModel {
                     cpu: c.cpu,
                     time: old.and_then(|o| CpuTimesPercent::between(c, o)),

@@ -63,9 +63,5 @@ pub fn intervals(stdout: &[u8]) -> Vec<Value> {
 
 /// The domains of all intervals that belong to this process.
 pub fn of_pid(intervals: &[Value], pid: u32) -> Vec<&Value> {
-    intervals
-        .iter()
-        .flat_map(|i| i["domains"].as_array().expect("domains"))
-        .filter(|d| d["pid"] == pid)
-        .collect()
+    intervals.iter().flat_map(|i| i["domains"].as_array().expect("domains")).filter(|d| d["pid"] == pid).collect()
 }
