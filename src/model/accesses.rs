@@ -164,7 +164,9 @@ impl<'a> Owners<'a> {
         let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
         let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
         let machine = facts.machine.as_ref().map(|m| m.value.as_str());
-        let built_in = if known.is_none() { device_map::builtin(machine, arch) } else { DeviceMap::default() };
+        // A pasted map may be a few lines of the whole; what a running guest answers is whole, and a hole in it is nobody's.
+        let whole = known.is_some_and(|(_, from)| from != Origin::File);
+        let built_in = if whole { DeviceMap::default() } else { device_map::builtin(machine, arch) };
         Self { known, built_in }
     }
 
@@ -173,8 +175,8 @@ impl<'a> Owners<'a> {
             let name = msr::name(u32::try_from(address).ok()?)?.into_owned();
             return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });
         }
-        let (map, from) = self.known.unwrap_or((&self.built_in, Origin::BuiltIn));
-        let region = map.lookup(space, address)?;
+        let known = self.known.and_then(|(map, from)| Some((map.lookup(space, address)?, from)));
+        let (region, from) = known.or_else(|| Some((self.built_in.lookup(space, address)?, Origin::BuiltIn)))?;
         let friendly = device_map::friendly_at(&region.name, address.saturating_sub(region.base));
         Some(DeviceName {
             name: region.name.clone(),
