@@ -1,6 +1,7 @@
 //! All input. Everything here yields [`Sample`]s and keeps its opinions to itself.
 
 pub mod live;
+pub mod pairing;
 
 use crate::sample::Sample;
 

@@ -1,0 +1,221 @@
+//! The bounded tables of one thread.
+
+use super::event::{Access, Task};
+use crate::kvm::Space;
+use crate::kvm::exit_reason::{self, ReasonNames};
+use crate::kvm::isa::Isa;
+use crate::kvm::sanitize;
+use crate::sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing, UserspaceCell};
+use std::collections::HashMap;
+
+/// Reasons, accesses and tasks kept by thread. Kernels know some 130 reasons; a guest can touch as many addresses as it likes.
+const MAX_EXITS: usize = 512;
+const MAX_ACCESSES: usize = 4096;
+const MAX_USERSPACE: usize = 128;
+const MAX_TASKS: usize = 64;
+/// Tasks handed out of those.
+const TOP_TASKS: usize = 8;
+/// Accesses closer together than this belong to one burst.
+const BURST_GAP_NS: u64 = 1_000_000;
+
+/// How an exit's time was spent, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Split {
+    pub userspace: u64,
+    pub halted: u64,
+    pub preempted: u64,
+}
+
+#[derive(Debug, Default)]
+struct Exit {
+    time: Timing,
+    split: Split,
+}
+
+/// Exits by reason.
+#[derive(Debug, Default)]
+pub(super) struct Exits(HashMap<(Isa, u32), Exit>);
+
+impl Exits {
+    fn cell(&mut self, isa: Isa, code: u32) -> Option<&mut Exit> {
+        let room = self.0.len() < MAX_EXITS;
+        if room { Some(self.0.entry((isa, code)).or_default()) } else { self.0.get_mut(&(isa, code)) }
+    }
+
+    /// Counts one; false when there is no room for its reason.
+    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, split: Split) -> bool {
+        self.cell(isa, code).is_some_and(|exit| {
+            exit.time.add(ns);
+            exit.split.userspace += split.userspace;
+            exit.split.halted += split.halted;
+            exit.split.preempted += split.preempted;
+            true
+        })
+    }
+
+    /// Counts one without its time.
+    pub fn add_untimed(&mut self, isa: Isa, code: u32) -> bool {
+        self.cell(isa, code).is_some_and(|exit| {
+            exit.time.count += 1;
+            true
+        })
+    }
+
+    /// The cells, ordered; extremes begin anew.
+    pub fn take(&mut self, names: &ReasonNames) -> Vec<ExitCell> {
+        let mut cells: Vec<ExitCell> = self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names)).collect();
+        cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
+        cells
+    }
+}
+
+impl Exit {
+    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames) -> ExitCell {
+        let learnt = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
+        let timed = self.time.total_ns.is_some();
+        ExitCell {
+            isa,
+            code,
+            name: if exit_reason::name(isa, code).is_some() { None } else { learnt() },
+            time: take_timing(&mut self.time),
+            userspace_ns: timed.then_some(self.split.userspace),
+            halted_ns: timed.then_some(self.split.halted),
+            preempted_ns: timed.then_some(self.split.preempted),
+        }
+    }
+}
+
+/// A copy, with the extremes of the original cleared.
+pub(super) fn take_timing(timing: &mut Timing) -> Timing {
+    let copy = timing.clone();
+    (timing.min_ns, timing.max_ns) = (None, None);
+    copy
+}
+
+/// What tells accesses apart; `None` is all that found no room.
+pub(super) type AccessKey = (Space, Option<u64>, Direction);
+
+#[derive(Debug, Default)]
+struct AccessState {
+    time: Timing,
+    faults: u64,
+    last: u64,
+    run: Burst,
+    longest: Burst,
+}
+
+/// Ports, addresses and MSRs.
+#[derive(Debug, Default)]
+pub(super) struct Accesses(HashMap<AccessKey, AccessState>);
+
+impl Accesses {
+    /// The cell that this access belongs to; the flag tells whether that is its own one.
+    pub fn key(&mut self, access: Access) -> (AccessKey, bool) {
+        let address = if access.space == Space::Mmio { access.address & !3 } else { access.address };
+        let own = (access.space, Some(address), access.direction);
+        // Two of three kinds and two directions: the `other` cells stay within the bound.
+        if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) { (own, true) } else { ((own.0, None, own.2), false) }
+    }
+
+    /// Notes that it happened at this instant: bursts and faults, not the count.
+    pub fn seen(&mut self, key: AccessKey, time: u64, fault: bool) {
+        let state = self.0.entry(key).or_default();
+        state.faults += u64::from(fault);
+        if state.run.count > 0 && time.saturating_sub(state.last) < BURST_GAP_NS {
+            state.run.count += 1;
+            state.run.ns += time.saturating_sub(state.last);
+        } else {
+            state.run = Burst { count: 1, ns: 0 };
+        }
+        state.last = time;
+        if state.run.count > state.longest.count {
+            state.longest = state.run;
+        }
+    }
+
+    /// Counts it, with its share of the exit's time where that is known.
+    pub fn add(&mut self, key: AccessKey, ns: Option<u64>) {
+        let state = self.0.entry(key).or_default();
+        match ns {
+            Some(ns) => state.time.add(ns),
+            None => state.time.count += 1,
+        }
+    }
+
+    /// The cells, ordered; extremes and bursts begin anew.
+    pub fn take(&mut self) -> Vec<AccessCell> {
+        let mut cells: Vec<AccessCell> = self
+            .0
+            .iter_mut()
+            .map(|(&(space, address, direction), state)| AccessCell {
+                space,
+                address,
+                direction,
+                time: take_timing(&mut state.time),
+                faults: state.faults,
+                burst: Some(std::mem::take(&mut state.longest)),
+            })
+            .collect();
+        cells.sort_unstable_by_key(|cell| (cell.space, cell.address, cell.direction));
+        cells
+    }
+}
+
+/// Exits that the VMM served.
+#[derive(Debug, Default)]
+pub(super) struct Userspace(HashMap<i32, u64>);
+
+impl Userspace {
+    /// Counts one; false when there is no room.
+    pub fn add(&mut self, reason: i32) -> bool {
+        if self.0.len() >= MAX_USERSPACE && !self.0.contains_key(&reason) {
+            return false;
+        }
+        *self.0.entry(reason).or_default() += 1;
+        true
+    }
+
+    /// The cells, ordered.
+    pub fn cells(&self) -> Vec<UserspaceCell> {
+        let mut cells: Vec<UserspaceCell> =
+            self.0.iter().map(|(&reason, &count)| UserspaceCell { reason, count }).collect();
+        cells.sort_unstable_by_key(|cell| cell.reason);
+        cells
+    }
+}
+
+/// Other tasks by how often and how long; the rarest makes room.
+#[derive(Debug, Default)]
+pub(super) struct Tasks(HashMap<i32, (Task, u64, u64)>);
+
+impl Tasks {
+    /// Counts one meeting.
+    pub fn add(&mut self, task: Task, ns: u64) {
+        if self.0.len() >= MAX_TASKS && !self.0.contains_key(&task.tid) {
+            let rarest = self.0.iter().min_by_key(|(_, (_, count, ns))| (*ns, *count)).map(|(tid, _)| *tid);
+            rarest.map(|tid| self.0.remove(&tid));
+        }
+        let (kept, count, total) = self.0.entry(task.tid).or_insert((task, 0, 0));
+        kept.comm = task.comm;
+        *count += 1;
+        *total += ns;
+    }
+
+    /// The first few, longest first, then most often.
+    pub fn top(&self) -> Vec<OtherTask> {
+        let mut all: Vec<_> = self.0.values().collect();
+        all.sort_unstable_by_key(|(task, count, ns)| (std::cmp::Reverse((*ns, *count)), task.tid));
+        all.into_iter()
+            .take(TOP_TASKS)
+            .map(|(task, count, ns)| OtherTask { tid: task.tid, comm: task.name(), count: *count, ns: *ns })
+            .collect()
+    }
+}
+
+impl Task {
+    /// The name, made harmless.
+    pub fn name(&self) -> String {
+        let bytes = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        sanitize(&String::from_utf8_lossy(bytes), 15)
+    }
+}

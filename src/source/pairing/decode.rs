@@ -1,0 +1,231 @@
+//! From a tracepoint's raw record to an [`Event`], by the `format` file of the kernel that wrote it.
+
+use super::event::{Access, Event, Kind, Task};
+use crate::kvm::Space;
+use crate::kvm::exit_reason::{ReasonNames, arm64_code};
+use crate::kvm::format::{EventFormat, Field};
+use crate::kvm::isa::Isa;
+use crate::sample::Direction;
+use std::collections::HashMap;
+
+/// The tracepoints that are understood: group and name.
+pub const EVENTS: [(&str, &str); 10] = [
+    ("kvm", "kvm_exit"),
+    ("kvm", "kvm_entry"),
+    ("kvm", "kvm_pio"),
+    ("kvm", "kvm_mmio"),
+    ("kvm", "kvm_msr"),
+    ("kvm", "kvm_userspace_exit"),
+    ("kvm", "kvm_vcpu_wakeup"),
+    ("sched", "sched_migrate_task"),
+    ("sched", "sched_waking"),
+    ("sched", "sched_switch"),
+];
+
+/// `common_flags`: the event came from a hardware or software interrupt (include/linux/trace_events.h, `trace_flag_type`).
+const IN_INTERRUPT: u64 = 0x08 | 0x10;
+/// The states of `prev_state`; above them lies the mark of a preempted task (include/linux/sched.h, `TASK_REPORT`).
+const STATES: u64 = 0xff;
+
+/// One record as perf gives it: who, when, where, and the raw bytes, which begin with the `common_` fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample<'a> {
+    /// Process.
+    pub pid: i32,
+    /// Thread that was running.
+    pub tid: i32,
+    /// Nanoseconds.
+    pub time: u64,
+    /// CPU.
+    pub cpu: u32,
+    /// The tracepoint's record.
+    pub raw: &'a [u8],
+}
+
+/// Where a number lies in a record.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    offset: u16,
+    size: u8,
+    signed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Layout {
+    Exit { reason: Slot, isa: Slot, vcpu: Option<Slot> },
+    ExitArm64 { ret: Slot, esr_ec: Slot },
+    Entry { vcpu: Option<Slot> },
+    Pio { rw: Slot, port: Slot },
+    Mmio { kind: Slot, gpa: Slot },
+    Msr { write: Slot, ecx: Slot, exception: Option<Slot> },
+    Userspace { reason: Slot, errno: Slot },
+    Halted { ns: Slot },
+    Migrate { pid: Slot, from: Slot, to: Slot },
+    Waking { flags: Slot, pid: Slot },
+    Switch { prev: Slot, state: Slot, next: Slot, next_comm: Option<u16> },
+}
+
+/// Decodes the records of one kernel.
+#[derive(Debug, Clone, Default)]
+pub struct Decoder {
+    layouts: HashMap<u16, Layout>,
+    names: ReasonNames,
+    big_endian: bool,
+}
+
+impl Decoder {
+    /// For records of this machine.
+    pub fn new() -> Self {
+        Self::with_endian(cfg!(target_endian = "big"))
+    }
+
+    /// For records of a machine with this byte order.
+    pub fn with_endian(big_endian: bool) -> Self {
+        Self { big_endian, ..Self::default() }
+    }
+
+    /// Learns one event; false where it is none of [`EVENTS`] or lacks a field that is needed.
+    pub fn learn(&mut self, format: &EventFormat) -> bool {
+        let layout = u16::try_from(format.id).ok().zip(Layout::of(format));
+        if let Some((id, layout)) = layout {
+            self.layouts.insert(id, layout);
+            self.names.merge(&format.reason_names());
+        }
+        layout.is_some()
+    }
+
+    /// The names of exit reasons that were learnt on the way.
+    pub fn reason_names(&self) -> &ReasonNames {
+        &self.names
+    }
+
+    /// Whether nothing was learnt.
+    pub fn is_empty(&self) -> bool {
+        self.layouts.is_empty()
+    }
+
+    /// The events of one record: none for one that is unknown, too short or of no interest, two for a switch.
+    pub fn decode(&self, sample: &Sample, mut put: impl FnMut(Event)) {
+        let mut emit = |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: sample.time, cpu: sample.cpu, kind });
+        let Some(layout) = self.layout(sample.raw) else { return };
+        if let Layout::Switch { prev, state, next, next_comm } = layout {
+            let (Some(prev), Some(state), Some(next)) = (self.id(prev, sample), self.get(state, sample), self.id(next, sample)) else {
+                return;
+            };
+            let comm = next_comm.map_or([0; 16], |offset| text(sample.raw, offset));
+            emit(prev, 0, Kind::SwitchOut { runnable: state & STATES == 0, next: Task { tid: next, comm } });
+            emit(next, 0, Kind::SwitchIn);
+        } else if let Some((tid, pid, kind)) = self.kind(layout, sample) {
+            emit(tid, pid, kind);
+        }
+    }
+
+    fn layout(&self, raw: &[u8]) -> Option<Layout> {
+        let id = raw.first_chunk::<2>()?;
+        let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
+        self.layouts.get(&id).copied()
+    }
+
+    fn kind(&self, layout: Layout, sample: &Sample) -> Option<(i32, i32, Kind)> {
+        let get = |slot: Slot| self.get(slot, sample);
+        let number = |slot: Slot| get(slot).map(|value| value as u32);
+        let direction = |write: bool| if write { Direction::Write } else { Direction::Read };
+        let access = |space, address, write, fault| Kind::Access(Access { space, address, direction: direction(write), fault });
+        let kind = match layout {
+            Layout::Exit { reason, isa, vcpu } => {
+                Kind::Exit { isa: Isa::from_code(number(isa)?), code: number(reason)?, vcpu: vcpu.and_then(number) }
+            }
+            Layout::ExitArm64 { ret, esr_ec } => {
+                Kind::Exit { isa: Isa::Arm64, code: arm64_code(number(ret)?, number(esr_ec)?), vcpu: None }
+            }
+            Layout::Entry { vcpu } => Kind::Entry { vcpu: vcpu.and_then(number) },
+            Layout::Pio { rw, port } => access(Space::Pio, get(port)?, get(rw)? != 0, false),
+            Layout::Mmio { kind, gpa } => match get(kind)? {
+                1 => access(Space::Mmio, get(gpa)?, false, false),
+                2 => access(Space::Mmio, get(gpa)?, true, false),
+                _ => return None,
+            },
+            Layout::Msr { write, ecx, exception } => {
+                access(Space::Msr, get(ecx)?, get(write)? != 0, exception.and_then(get).is_some_and(|fault| fault != 0))
+            }
+            Layout::Userspace { reason, errno } => {
+                let errno = number(errno)? as i32;
+                Kind::Userspace { reason: if errno < 0 { errno } else { number(reason)? as i32 } }
+            }
+            Layout::Halted { ns } => Kind::Halted { ns: get(ns)? },
+            Layout::Migrate { pid, from, to } => {
+                return Some((self.id(pid, sample)?, 0, Kind::Migrated { from: number(from)?, to: number(to)? }));
+            }
+            Layout::Waking { flags, pid } => {
+                let tid = if get(flags)? & IN_INTERRUPT == 0 { sample.tid } else { 0 };
+                return Some((self.id(pid, sample)?, 0, Kind::Waking { by: Task { tid, comm: [0; 16] } }));
+            }
+            Layout::Switch { .. } => return None,
+        };
+        Some((sample.tid, sample.pid, kind))
+    }
+
+    fn get(&self, slot: Slot, sample: &Sample) -> Option<u64> {
+        slot.get(sample.raw, self.big_endian)
+    }
+
+    fn id(&self, slot: Slot, sample: &Sample) -> Option<i32> {
+        self.get(slot, sample).map(|value| value as i32)
+    }
+}
+
+impl Layout {
+    fn of(format: &EventFormat) -> Option<Self> {
+        let slot = |name: &str| format.field(name).and_then(Slot::of);
+        Some(match format.name.as_str() {
+            "kvm_exit" if slot("esr_ec").is_some() => Self::ExitArm64 { ret: slot("ret")?, esr_ec: slot("esr_ec")? },
+            "kvm_exit" => Self::Exit { reason: slot("exit_reason")?, isa: slot("isa")?, vcpu: slot("vcpu_id") },
+            "kvm_entry" => Self::Entry { vcpu: slot("vcpu_id") },
+            "kvm_pio" => Self::Pio { rw: slot("rw")?, port: slot("port")? },
+            "kvm_mmio" => Self::Mmio { kind: slot("type")?, gpa: slot("gpa")? },
+            "kvm_msr" => Self::Msr { write: slot("write")?, ecx: slot("ecx")?, exception: slot("exception") },
+            "kvm_userspace_exit" => Self::Userspace { reason: slot("reason")?, errno: slot("errno")? },
+            "kvm_vcpu_wakeup" => Self::Halted { ns: slot("ns")? },
+            "sched_migrate_task" => Self::Migrate { pid: slot("pid")?, from: slot("orig_cpu")?, to: slot("dest_cpu")? },
+            "sched_waking" => Self::Waking { flags: slot("common_flags")?, pid: slot("pid")? },
+            "sched_switch" => Self::Switch {
+                prev: slot("prev_pid")?,
+                state: slot("prev_state")?,
+                next: slot("next_pid")?,
+                next_comm: format
+                    .field("next_comm")
+                    .filter(|field| !field.is_data_loc && field.size == 16)
+                    .and_then(|field| u16::try_from(field.offset).ok()),
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl Slot {
+    fn of(field: &Field) -> Option<Self> {
+        (matches!(field.size, 1 | 2 | 4 | 8) && !field.is_data_loc).then_some(())?;
+        Some(Self { offset: u16::try_from(field.offset).ok()?, size: field.size as u8, signed: field.signed })
+    }
+
+    /// The value, sign-extended where it is signed. `Field::read_endian` does the same for any field; this one is on the path of
+    /// every event.
+    fn get(self, raw: &[u8], big_endian: bool) -> Option<u64> {
+        let bytes = raw.get(usize::from(self.offset)..)?.get(..usize::from(self.size))?;
+        let mut wide = [0; 8];
+        let value = if big_endian {
+            wide[8 - bytes.len()..].copy_from_slice(bytes);
+            u64::from_be_bytes(wide)
+        } else {
+            wide[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(wide)
+        };
+        let shift = 64 - 8 * u32::from(self.size);
+        Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })
+    }
+}
+
+fn text(raw: &[u8], offset: u16) -> [u8; 16] {
+    let bytes = raw.get(usize::from(offset)..).and_then(|rest| rest.first_chunk::<16>());
+    bytes.copied().unwrap_or_default()
+}

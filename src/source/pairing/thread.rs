@@ -1,0 +1,201 @@
+//! What one vCPU thread is doing, and what it did.
+
+use super::cells::{AccessKey, Accesses, Exits, Split, Tasks, Userspace, take_timing};
+use super::event::{Access, Task};
+use crate::kvm::exit_reason::ReasonNames;
+use crate::kvm::isa::Isa;
+use crate::kvm::topology::HostTopology;
+use crate::sample::{Migrations, ThreadEvents, Timing};
+use crate::source::live::events::TracedThread;
+
+/// Accesses of one exit that share its time; an emulated string instruction can make many. Further ones count without time.
+const MAX_SHARING: usize = 64;
+
+/// An exit that has not come to its entry yet.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    isa: Isa,
+    code: u32,
+    since: u64,
+    /// No event was lost since.
+    trusted: bool,
+    split: Split,
+    /// When the VMM took over, while it is at work.
+    user_since: Option<u64>,
+}
+
+/// The scheduler's side of a thread.
+#[derive(Debug, Default)]
+struct Run {
+    woken_at: Option<u64>,
+    preempted: Option<(u64, Task)>,
+    wakeups: Timing,
+    woken_by: Tasks,
+    preempted_by: Tasks,
+}
+
+/// One thread that runs a guest.
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    pub pid: i32,
+    pub comm: String,
+    vcpu: Option<u32>,
+    open: Option<Open>,
+    /// The accesses of the open exit.
+    sharing: Vec<AccessKey>,
+    exits: Exits,
+    accesses: Accesses,
+    userspace: Userspace,
+    migrations: Migrations,
+    run: Run,
+}
+
+impl Thread {
+    pub fn new(pid: i32, counts_migrations: bool) -> Self {
+        let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
+        Self { pid, migrations, ..Self::default() }
+    }
+
+    pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
+        self.vcpu = vcpu.or(self.vcpu);
+        self.settle(None);
+        self.open = Some(Open { isa, code, since: time, trusted, split: Split::default(), user_since: None });
+        true
+    }
+
+    pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>) -> bool {
+        self.vcpu = vcpu.or(self.vcpu);
+        self.exits.add_untimed(isa, code)
+    }
+
+    pub fn entry(&mut self, time: u64, vcpu: Option<u32>) -> bool {
+        self.vcpu = vcpu.or(self.vcpu);
+        self.leave_userspace(time, 0);
+        let Some(open) = self.open.take().filter(|open| open.trusted && open.since <= time) else {
+            self.settle(None);
+            return true;
+        };
+        let ns = time - open.since;
+        self.settle(Some(ns));
+        self.exits.add(open.isa, open.code, ns, open.split)
+    }
+
+    pub fn access(&mut self, time: u64, access: Access) -> bool {
+        self.leave_userspace(time, 0);
+        let (key, own) = self.accesses.key(access);
+        self.accesses.seen(key, time, access.fault);
+        if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
+            self.sharing.push(key);
+        } else {
+            self.accesses.add(key, None);
+        }
+        own
+    }
+
+    pub fn userspace(&mut self, time: u64, reason: i32) -> bool {
+        if let Some(open) = &mut self.open {
+            open.user_since = Some(time);
+        }
+        self.userspace.add(reason)
+    }
+
+    pub fn halted(&mut self, time: u64, ns: u64) -> bool {
+        self.leave_userspace(time, ns);
+        if let Some(open) = &mut self.open {
+            open.split.halted += ns.min(time.saturating_sub(open.since));
+        }
+        true
+    }
+
+    /// The VMM's part of the exit ends with the first sign of the kernel, `ns` of which it slept.
+    fn leave_userspace(&mut self, time: u64, ns: u64) {
+        if let Some(open) = &mut self.open
+            && let Some(since) = open.user_since.take()
+        {
+            open.split.userspace += time.saturating_sub(since).saturating_sub(ns);
+        }
+    }
+
+    /// Counts the accesses of the exit that just ended; without its length they have no time.
+    fn settle(&mut self, ns: Option<u64>) {
+        let sharers = self.sharing.len() as u64;
+        for (i, key) in self.sharing.drain(..).enumerate() {
+            // The first takes what does not divide.
+            let share = ns.map(|ns| ns / sharers + if i == 0 { ns % sharers } else { 0 });
+            self.accesses.add(key, share);
+        }
+    }
+
+    /// Events were lost: what is open now may have ended unseen.
+    pub fn distrust(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.trusted = false;
+        }
+        self.settle(None);
+        (self.run.woken_at, self.run.preempted) = (None, None);
+    }
+
+    pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) -> bool {
+        let m = &mut self.migrations;
+        *m.total.get_or_insert(0) += 1;
+        m.from = Some(from);
+        let known = topology.cpu(from).is_some() && topology.cpu(to).is_some();
+        m.cross_core += u64::from(known && !topology.same_core(from, to));
+        m.cross_llc += u64::from(topology.same_llc(from, to) == Some(false));
+        m.cross_node += u64::from(topology.same_node(from, to) == Some(false));
+        true
+    }
+
+    pub fn waking(&mut self, time: u64, by: Task) -> bool {
+        self.run.woken_at = Some(time);
+        self.run.woken_by.add(by, 0);
+        true
+    }
+
+    pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
+        self.run.woken_at = None;
+        self.run.preempted = runnable.then_some((time, next));
+        true
+    }
+
+    pub fn switch_in(&mut self, time: u64) -> bool {
+        if let Some(since) = self.run.woken_at.take() {
+            self.run.wakeups.add(time.saturating_sub(since));
+        }
+        if let Some((since, by)) = self.run.preempted.take() {
+            let ns = time.saturating_sub(since);
+            self.run.preempted_by.add(by, ns);
+            if let Some(open) = &mut self.open {
+                open.split.preempted += ns.min(time.saturating_sub(open.since));
+                // The VMM was not at work meanwhile.
+                open.user_since = open.user_since.map(|user| user + ns);
+            }
+        }
+        true
+    }
+
+    pub fn snapshot(&mut self, names: &ReasonNames) -> TracedThread {
+        let wakeups = take_timing(&mut self.run.wakeups);
+        let mut accesses = self.accesses.take();
+        // Accesses of an exit that is still open happened: they are counted here, and get their time when it ends.
+        for key in &self.sharing {
+            if let Some(cell) = accesses.iter_mut().find(|cell| (cell.space, cell.address, cell.direction) == *key) {
+                cell.time.count += 1;
+            }
+        }
+        TracedThread {
+            pid: self.pid,
+            comm: self.comm.clone(),
+            vcpu: self.vcpu,
+            events: ThreadEvents {
+                exits: self.exits.take(names),
+                accesses,
+                userspace: self.userspace.cells(),
+                migrations: self.migrations,
+                wakeups: (wakeups.count > 0).then_some(wakeups),
+                woken_by: self.run.woken_by.top(),
+                preempted_by: self.run.preempted_by.top(),
+            },
+        }
+    }
+}
