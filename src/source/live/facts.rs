@@ -127,7 +127,8 @@ mod tests {
     #[test]
     fn the_command_line_tells_a_guest_of_no_libvirt() {
         let fake = FakeProc::new();
-        let o = origins(&fake, b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0");
+        let o =
+            origins(&fake, b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0");
         let f = o.facts(None, &[]);
         assert_eq!(f.name, Known::new("ab".into(), Origin::CommandLine));
         assert_eq!(f.vcpus, Some(Known::new(3, Origin::CommandLine)));

@@ -69,11 +69,8 @@ impl Learnt {
     /// Looks for vCPU threads that nothing has told of: `files` holds the vCPU numbers by descriptor.
     pub(crate) fn look(&mut self, places: &Places, threads: &Threads, files: &BTreeMap<i32, u32>) {
         self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
-        let roles: HashMap<i32, (Role, Option<u32>)> = threads
-            .living
-            .values()
-            .map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid)))
-            .collect();
+        let roles: HashMap<i32, (Role, Option<u32>)> =
+            threads.living.values().map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid))).collect();
         let found = roles.values().filter(|(role, index)| *role == Role::Vcpu && index.is_some()).count();
         if found >= files.len() {
             return;
@@ -106,7 +103,8 @@ impl Learnt {
         if vcpus.len() != files.len() {
             return;
         }
-        let mut missing: Vec<u32> = files.values().copied().filter(|n| !vcpus.iter().any(|(_, i)| i.as_ref() == Some(n))).collect();
+        let mut missing: Vec<u32> =
+            files.values().copied().filter(|n| !vcpus.iter().any(|(_, i)| i.as_ref() == Some(n))).collect();
         missing.sort_unstable();
         let without = vcpus.iter().filter(|(_, index)| index.is_none());
         for ((tid, _), index) in without.zip(missing) {

@@ -58,9 +58,8 @@ impl<'a> Stat<'a> {
         if count <= 22 {
             return None;
         }
-        let small = |field: usize| {
-            (count > field).then(|| fields.get(field).and_then(|v| u32::try_from(*v).ok())).flatten()
-        };
+        let small =
+            |field: usize| (count > field).then(|| fields.get(field).and_then(|v| u32::try_from(*v).ok())).flatten();
         Some(Self {
             comm,
             state,
@@ -199,10 +198,7 @@ mod tests {
 
     #[test]
     fn schedstat_and_sched() {
-        assert_eq!(
-            SchedStat::parse(b"147659 12 7\n"),
-            Some(SchedStat { run_ns: 147_659, wait_ns: 12, arrivals: 7 })
-        );
+        assert_eq!(SchedStat::parse(b"147659 12 7\n"), Some(SchedStat { run_ns: 147_659, wait_ns: 12, arrivals: 7 }));
         let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   1308432.965961\n\
             se.nr_migrations                             :                   14\n\
             nr_switches                                  :                   30\n\

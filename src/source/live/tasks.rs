@@ -97,8 +97,12 @@ impl Tasks {
         let Ok(line) = file::read_bytes(&self.places.process(pid, "stat"), 4096) else { return false };
         let Some(stat) = Stat::parse(&line) else { return false };
         let now = Last::new(&stat, now_ns);
-        let process =
-            self.known.entry(pid).or_insert_with(|| Process { last: now, threads: HashMap::new(), found: Vec::new(), round: 0 });
+        let process = self.known.entry(pid).or_insert_with(|| Process {
+            last: now,
+            threads: HashMap::new(),
+            found: Vec::new(),
+            round: 0,
+        });
         let grown = process.last.until(&now);
         process.last = now;
         process.round = self.round;
@@ -153,7 +157,8 @@ impl Last {
 
     /// CPU time used from here to `now` and the time that this took; `None` for nothing, or for another task of the same id.
     fn until(&self, now: &Self) -> Option<(u64, u64)> {
-        let used = now.used_ticks.checked_sub(self.used_ticks).filter(|t| *t > 0 && now.start_ticks == self.start_ticks)?;
+        let used =
+            now.used_ticks.checked_sub(self.used_ticks).filter(|t| *t > 0 && now.start_ticks == self.start_ticks)?;
         Some((used.saturating_mul(TICK_NS), now.at_ns.saturating_sub(self.at_ns)))
     }
 }
@@ -192,7 +197,10 @@ mod tests {
         kworker.ticks(0, 50, 0);
         fake.process(14, "qemu").ticks(900, 0, 0);
         let seen = tasks.scan(2 * S, &skip);
-        assert_eq!(seen.iter().map(|t| (t.tid, t.used_ns, t.over_ns)).collect::<Vec<_>>(), [(10, S, 2 * S), (12, S / 2, 2 * S)]);
+        assert_eq!(
+            seen.iter().map(|t| (t.tid, t.used_ns, t.over_ns)).collect::<Vec<_>>(),
+            [(10, S, 2 * S), (12, S / 2, 2 * S)]
+        );
         assert!(seen[1].kernel && seen[0].last_cpu == 1);
         hog.ticks(200, 0, 0);
         worker.ticks(200, 0, 0);

@@ -188,9 +188,9 @@ impl Thread {
             affinity_of(self.tid)
         } else {
             let tid = self.tid;
-            read_kept(task, || format!("{tid}/status"), &mut None, 0, &mut reader.buf).ok().and_then(|text| {
-                CpuSet::parse(status_value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok()
-            })
+            read_kept(task, || format!("{tid}/status"), &mut None, 0, &mut reader.buf)
+                .ok()
+                .and_then(|text| CpuSet::parse(status_value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok())
         };
         if self.place.affinity.as_deref() != set.as_ref() {
             self.place.affinity = set.map(Arc::new);

@@ -5,6 +5,7 @@ use crate::kvm::exit_reason;
 use crate::kvm::isa::Isa;
 use crate::kvm::sanitize;
 use crate::sample::{AccessCell, ExitCell, ThreadEvents, Timing};
+use crate::source::import::merge;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the tables of one guest say.
@@ -45,11 +46,16 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
         folded.lost = folded.lost.saturating_add(table.lost);
         let cells = scopes.entry(table.vcpu).or_default();
         for row in &table.rows {
-            merge(cells.entry((table.kind, row.key.clone())).or_default(), &timing(row, table.total.and_then(|t| t.1)));
+            merge::timing(
+                cells.entry((table.kind, row.key.clone())).or_default(),
+                &timing(row, table.total.and_then(|t| t.1)),
+            );
         }
         let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
         if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
-            folded.notes.push(format!("the table's rows hold {held} of the {stated} samples that it states: rows are missing"));
+            folded
+                .notes
+                .push(format!("the table's rows hold {held} of the {stated} samples that it states: rows are missing"));
         }
     }
     folded.notes.dedup();
@@ -77,7 +83,10 @@ fn frames(scan: &Scan, tables: &[&Table], notes: &mut Vec<String>) -> Option<f64
     let clocks = counts.into_values().max_by_key(Vec::len)?;
     let frames = clocks.len();
     let times: Vec<f64> = clocks.into_iter().flatten().collect();
-    let steps: f64 = times.windows(2).map(|w| w.iter().rev().copied().reduce(|b, a| b - a).unwrap_or(0.0).rem_euclid(86_400.0)).sum();
+    let steps: f64 = times
+        .windows(2)
+        .map(|w| w.iter().rev().copied().reduce(|b, a| b - a).unwrap_or(0.0).rem_euclid(86_400.0))
+        .sum();
     if frames > 1 {
         notes.push(format!("{frames} tables of the same kind were added up, as the frames of 'perf kvm stat live'"));
     }
@@ -121,22 +130,6 @@ fn timing(row: &Row, handled: Option<f64>) -> Timing {
     timing
 }
 
-/// Adds the durations of another row of the same kind.
-fn merge(sum: &mut Timing, other: &Timing) {
-    if sum.count == 0 {
-        *sum = other.clone();
-        return;
-    }
-    if other.count == 0 {
-        return;
-    }
-    sum.count = sum.count.saturating_add(other.count);
-    sum.total_ns = sum.total_ns.zip(other.total_ns).map(|(a, b)| a.saturating_add(b));
-    sum.sum_sq = sum.sum_sq.zip(other.sum_sq).map(|(a, b)| a.saturating_add(b));
-    sum.min_ns = sum.min_ns.zip(other.min_ns).map(|(a, b)| a.min(b));
-    sum.max_ns = sum.max_ns.zip(other.max_ns).map(|(a, b)| a.max(b));
-}
-
 /// Takes a part off a sum.
 fn subtract(sum: &mut Timing, part: &Timing) {
     sum.count = sum.count.saturating_sub(part.count);
@@ -149,13 +142,19 @@ fn events(cells: Cells, isa: Isa) -> ThreadEvents {
     for ((kind, key), time) in cells {
         match (kind, key) {
             (TableKind::Accesses(space), Key::Address(address, direction)) => {
-                events.accesses.push(AccessCell { space, address: Some(address), direction, time, ..AccessCell::default() });
+                events.accesses.push(AccessCell {
+                    space,
+                    address: Some(address),
+                    direction,
+                    time,
+                    ..AccessCell::default()
+                });
             }
             (_, Key::Reason(name, printed)) => {
                 let (isa, code, name) = reason(isa, &name, printed);
                 match events.exits.iter_mut().find(|c| (c.isa, c.code) == (isa, code) && c.name == name) {
                     // Two spellings of one reason.
-                    Some(cell) => merge(&mut cell.time, &time),
+                    Some(cell) => merge::timing(&mut cell.time, &time),
                     None => events.exits.push(ExitCell {
                         isa,
                         code,

@@ -54,7 +54,8 @@ pub(super) struct Heading {
 /// Reads a heading.
 pub(super) fn heading(line: &str) -> Option<Heading> {
     let rest = line.split_once("Analyze events for")?.1;
-    let pids = rest.split_once("pid(s)").map(|(_, after)| after.split([' ', ':']).find(|w| !w.is_empty()).unwrap_or(""));
+    let pids =
+        rest.split_once("pid(s)").map(|(_, after)| after.split([' ', ':']).find(|w| !w.is_empty()).unwrap_or(""));
     let vcpu = rest.split_once("VCPU ").and_then(|(_, after)| after.trim().trim_end_matches(':').parse().ok());
     let pids = pids.map(|p| p.trim_end_matches(',')).filter(|p| p.starts_with(|c: char| c.is_ascii_digit()));
     Some(Heading { pids: pids.map(|p| p.chars().take(64).collect()), vcpu })
@@ -63,7 +64,8 @@ pub(super) fn heading(line: &str) -> Option<Heading> {
 /// `Total Samples:309, Total events handled time:42782518.51us.`: the count and nanoseconds.
 pub(super) fn total(line: &str) -> Option<(u64, Option<f64>)> {
     let rest = line.split_once("Total Samples:")?.1.trim_start();
-    let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(char::is_ascii_digit).collect();
+    let digits: String =
+        rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').filter(char::is_ascii_digit).collect();
     let ns = handled_time(line);
     digits.parse().ok().map(|count| (count, ns))
 }
@@ -110,7 +112,8 @@ pub(super) fn stated(line: &str) -> (Option<f64>, Option<f64>) {
     if has("record") {
         (after("sleep"), None)
     } else if has("live") {
-        let joined = words.iter().find_map(|w| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds));
+        let joined =
+            words.iter().find_map(|w| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds));
         // Each frame covers a second if nothing else is said (perf-kvm(1), `--display`).
         (None, after("-d").or_else(|| after("--display")).or(joined).or(Some(1.0)))
     } else {
@@ -120,10 +123,11 @@ pub(super) fn stated(line: &str) -> (Option<f64>, Option<f64>) {
 
 /// `10`, `10s`, `0.5`, `2m` as sleep(1) has them.
 fn seconds(text: &str) -> Option<f64> {
-    let (digits, factor) = match text.strip_suffix('s').map(|d| (d, 1.0)).or_else(|| text.strip_suffix('m').map(|d| (d, 60.0))) {
-        Some(parts) => parts,
-        None => (text, 1.0),
-    };
+    let (digits, factor) =
+        match text.strip_suffix('s').map(|d| (d, 1.0)).or_else(|| text.strip_suffix('m').map(|d| (d, 60.0))) {
+            Some(parts) => parts,
+            None => (text, 1.0),
+        };
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     digits.parse::<f64>().ok().filter(|s| plain && *s > 0.0 && *s < 1e9).map(|s| s * factor)
 }

@@ -9,7 +9,7 @@ mod row;
 mod scan;
 
 pub(super) use fold::{Folded, fold};
-pub(super) use scan::scan;
+pub(super) use scan::{looks_like, scan};
 
 use crate::kvm::Space;
 use crate::sample::Direction;

@@ -52,7 +52,8 @@ pub(super) fn time(word: &str) -> Option<f64> {
 }
 
 fn decimal(digits: &str) -> Option<f64> {
-    let plain = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let plain =
+        digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if plain { digits.parse().ok() } else { None }
 }
 
@@ -123,7 +124,8 @@ pub(super) fn parse(kind: TableKind, columns: &[Column], words: &[String], code:
     if percent_columns.len() < percents.len() {
         percent_columns = vec![Column::SamplesPercent, Column::TimePercent];
     }
-    row.time_percent = percent_columns.iter().position(|c| *c == Column::TimePercent).and_then(|i| percents.get(i)).copied();
+    row.time_percent =
+        percent_columns.iter().position(|c| *c == Column::TimePercent).and_then(|i| percents.get(i)).copied();
     let time_columns = of(&[Column::Min, Column::Max, Column::Mean]);
     match (times.as_slice(), time_columns.len()) {
         (times, n) if n == times.len() => {

@@ -14,6 +14,18 @@ const MAX_TABLES: usize = 20_000;
 /// Words of one row; a longer one is none.
 const MAX_WORDS: usize = 24;
 
+/// Whether a text holds a table, if only an empty one.
+pub(in crate::source::import) fn looks_like(text: &str) -> bool {
+    let mut scanner = Scanner::default();
+    for raw in text.lines() {
+        scanner.line(&clean::line(raw));
+        if scanner.table.is_some() || !scanner.scan.tables.is_empty() {
+            return true;
+        }
+    }
+    false
+}
+
 /// The tables of a text.
 pub(in crate::source::import) fn scan(text: &str) -> Scan {
     let mut scanner = Scanner::default();
@@ -102,7 +114,11 @@ impl Scanner {
             return;
         }
         let starts_with_count = words.first().is_some_and(|w| row::count(w).is_some());
-        if starts_with_count && words.len() > 1 && words.iter().skip(1).all(|w| row::is_value(w)) && self.words.len() == 1 {
+        if starts_with_count
+            && words.len() > 1
+            && words.iter().skip(1).all(|w| row::is_value(w))
+            && self.words.len() == 1
+        {
             // The name stood on a line of its own.
             self.words.extend(words);
             return;
