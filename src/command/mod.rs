@@ -4,6 +4,7 @@
 mod batch;
 mod check;
 mod doctor;
+mod files;
 mod live;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
@@ -57,7 +58,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
             live::screen(&settings)
         }
-        Some(Command::Record(_) | Command::Replay(_) | Command::Report(_) | Command::Diff(_) | Command::Demo(_)) => {
+        Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Record(_) | Command::Replay(_) | Command::Demo(_)) => {
             anyhow::bail!("this command is not built in yet")
         }
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
