@@ -1,5 +1,7 @@
 //! What leaves kvmtop as text: tables, the JSON of schema 1, comparisons. Pure: a model and its findings in, text out.
 
+pub mod diff;
+pub mod diff_text;
 pub mod document;
 pub mod json;
 pub mod table;

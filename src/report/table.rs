@@ -91,7 +91,7 @@ pub fn percent(value: f64) -> String {
 /// A count or a rate: whole below ten thousand, then with a unit: `9999`, `15.9k`, `1.20M`. Below ten one decimal.
 pub fn rate(value: f64) -> String {
     match value.abs() {
-        v if v == 0.0 => "0".into(),
+        0.0 => "0".into(),
         v if v < 0.095 => format!("{value:.2}"),
         v if v < 9.95 => format!("{value:.1}"),
         v if v < 9999.5 => format!("{value:.0}"),
