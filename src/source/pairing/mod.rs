@@ -23,7 +23,7 @@ mod thread;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, Sample as RawSample, EVENTS};
+pub use decode::{Decoder, EVENTS, Sample as RawSample};
 pub use event::{Access, Event, Kind, Task};
 
 use crate::kvm::exit_reason::ReasonNames;
@@ -42,6 +42,8 @@ const ENOUGH_TO_TELL: u64 = 100;
 #[derive(Debug, Default)]
 pub struct Pairing {
     threads: HashMap<i32, Thread>,
+    /// Threads met since this was last asked for.
+    new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
     untimed: bool,
@@ -88,7 +90,10 @@ impl Pairing {
             Some(thread) => thread,
             // The scheduler's events are of interest for threads that are known to run a guest.
             None if event.kind.is_scheduling() => return,
-            None if room => self.threads.entry(event.tid).or_insert_with(|| Thread::new(event.pid, self.counts_migrations)),
+            None if room => {
+                self.new.push(event.tid);
+                self.threads.entry(event.tid).or_insert_with(|| Thread::new(event.pid, self.counts_migrations))
+            }
             None => {
                 self.overflow += 1;
                 return;
@@ -124,9 +129,9 @@ impl Pairing {
         }
     }
 
-    /// The threads that have no name yet.
-    pub fn unnamed(&self) -> impl Iterator<Item = i32> {
-        self.threads.iter().filter(|(_, thread)| thread.comm.is_empty()).map(|(tid, _)| *tid)
+    /// The threads met since the call before, which have no name yet.
+    pub fn take_new(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.new)
     }
 
     /// The threads known, with their processes.

@@ -5,6 +5,7 @@
 //! port, address or MSR seen inside it.
 
 pub mod bpf;
+pub mod perf;
 pub mod tracefs;
 
 use crate::sample::{EngineKind, EngineLevel, ThreadEvents};

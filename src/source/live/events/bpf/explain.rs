@@ -60,7 +60,8 @@ const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 /// What lets the binary run without root.
-const SETCAP: &str = "run as root, or: setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep on the kvmtop binary";
+const SETCAP: &str =
+    "run as root, or: setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep on the kvmtop binary";
 
 impl Rights {
     /// Of the running process.
@@ -102,16 +103,25 @@ impl Rights {
         } else if denied && self.lacks(CAP_PERFMON) {
             ("this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well".to_string(), SETCAP)
         } else if denied && self.lockdown.contains("[confidentiality]") {
-            ("kernel lockdown \"confidentiality\" forbids it".to_string(), "boot with lockdown=integrity, or use --engine none")
+            (
+                "kernel lockdown \"confidentiality\" forbids it".to_string(),
+                "boot with lockdown=integrity, or use --engine none",
+            )
         } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
-            ("this kernel is built without BPF".to_string(), "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf")
+            (
+                "this kernel is built without BPF".to_string(),
+                "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
+            )
         } else if self.too_old() {
             (format!("kernel {} is too old, the bpf engine needs 5.5", self.kernel), "use --engine perf")
         } else if matches!(refusal.error.raw_os_error(), Some(libc::ENOMEM | libc::E2BIG)) {
             (format!("{}", refusal.error), "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf")
         } else if let Some(last) = refusal.log.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed ")) {
             let last = crate::kvm::sanitize(last, 100);
-            (format!("the kernel's verifier says \"{last}\" ({})", refusal.error), "use --engine perf, and report this kernel's version")
+            (
+                format!("the kernel's verifier says \"{last}\" ({})", refusal.error),
+                "use --engine perf, and report this kernel's version",
+            )
         } else {
             (format!("{}", refusal.error), "use --engine perf, and report this kernel's version")
         };
@@ -128,7 +138,11 @@ mod tests {
     }
 
     fn rights(caps: u64) -> Rights {
-        Rights { caps: Some(caps), lockdown: "none [integrity] confidentiality\n".into(), kernel: "6.1.0-56-amd64".into() }
+        Rights {
+            caps: Some(caps),
+            lockdown: "none [integrity] confidentiality\n".into(),
+            kernel: "6.1.0-56-amd64".into(),
+        }
     }
 
     #[test]
@@ -146,7 +160,9 @@ mod tests {
     fn lockdown_age_and_missing_bpf() {
         let locked = Rights { lockdown: "none integrity [confidentiality]".into(), ..rights(u64::MAX) };
         assert!(locked.explain(&refused(Stage::Program, libc::EPERM)).cause.contains("lockdown"));
-        for (kernel, old) in [("4.19.0", true), ("5.4.0-150-generic", true), ("5.5.0", false), ("6.18.44-fc-v595", false)] {
+        for (kernel, old) in
+            [("4.19.0", true), ("5.4.0-150-generic", true), ("5.5.0", false), ("6.18.44-fc-v595", false)]
+        {
             let rights = Rights { kernel: kernel.into(), ..rights(u64::MAX) };
             assert_eq!(rights.explain(&refused(Stage::Map, libc::EINVAL)).cause.contains("too old"), old, "{kernel}");
         }

@@ -73,14 +73,8 @@ impl BpfEngine {
     /// When BPF may not be used here at all. Parts that are missing are in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
         let slots = (2 * threads).max(MIN_SLOTS).next_power_of_two().min(tables::MAX_SLOTS);
-        let mut engine = Self {
-            topology,
-            slots,
-            names: ReasonNames::new(),
-            level: EngineLevel::None,
-            running: None,
-            fires: None,
-        };
+        let mut engine =
+            Self { topology, slots, names: ReasonNames::new(), level: EngineLevel::None, running: None, fires: None };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
@@ -150,7 +144,8 @@ impl Running {
             constants: [("level", if full { 2 } else { 1 })].into(),
         };
         let object = object::main_object().map_err(explain)?;
-        let mut object = Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
+        let mut object =
+            Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
         fill_places(&object, topology).map_err(explain)?;
         let tables = Tables::new(&mut object, slots).map_err(explain)?;
         let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;

@@ -38,7 +38,11 @@ pub(super) fn main_object() -> Result<aya_obj::Object, Refusal> {
 
 impl Object {
     /// Makes the maps and relocates the programs for a kernel with these events.
-    pub fn prepare(mut object: aya_obj::Object, events: &[EventFormat], choices: &Choices<'_>) -> Result<Self, Refusal> {
+    pub fn prepare(
+        mut object: aya_obj::Object,
+        events: &[EventFormat],
+        choices: &Choices<'_>,
+    ) -> Result<Self, Refusal> {
         let constants: HashMap<&str, [u8; 4]> = choices.constants.iter().map(|(n, v)| (*n, v.to_ne_bytes())).collect();
         let globals = constants.iter().map(|(n, v)| (*n, (v.as_slice(), true))).collect();
         object.patch_map_data(globals).map_err(|e| Refusal::broken(&e))?;

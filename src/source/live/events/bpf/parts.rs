@@ -64,7 +64,12 @@ impl Attached {
     ///
     /// # Errors
     /// When nothing would work.
-    pub fn start(object: &Object, rights: &Rights, full: bool, exit: Result<u64, EngineError>) -> Result<Self, EngineError> {
+    pub fn start(
+        object: &Object,
+        rights: &Rights,
+        full: bool,
+        exit: Result<u64, EngineError>,
+    ) -> Result<Self, EngineError> {
         let mut attached = Self::default();
         let mut loaded = Vec::new();
         for part in PARTS.iter().filter(|p| full || !p.full) {
