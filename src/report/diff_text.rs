@@ -55,7 +55,20 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     }
     let unit = if timed { "/s" } else { "%" };
     let heads = |name: &'static str| {
-        Table::new(&[name, "BEFORE", if timed { "/s" } else { "%" }, "AFTER", unit, "<", "mean us", "after us", "<", "p99 us", "after p99", "<"])
+        Table::new(&[
+            name,
+            "BEFORE",
+            if timed { "/s" } else { "%" },
+            "AFTER",
+            unit,
+            "<",
+            "mean us",
+            "after us",
+            "<",
+            "p99 us",
+            "after p99",
+            "<",
+        ])
     };
     let mut t = heads("<EXIT");
     for e in d.exits.iter().take(ROWS) {

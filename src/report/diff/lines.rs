@@ -8,7 +8,6 @@ use crate::sample::Direction;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-
 /// What became of a row as a whole: its rate, or its share where no duration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
@@ -96,7 +95,8 @@ pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
     let mut new: Vec<_> = after.shown().map(Some).collect();
     let lone = old.len() == 1 && new.len() == 1;
     let uuid = |d: &DomainModel| d.facts.uuid.as_ref().map(|u| u.value.clone());
-    let mut take = |fits: &dyn Fn(&DomainModel) -> bool| new.iter_mut().find(|n| n.is_some_and(fits)).and_then(Option::take);
+    let mut take =
+        |fits: &dyn Fn(&DomainModel) -> bool| new.iter_mut().find(|n| n.is_some_and(fits)).and_then(Option::take);
     let mut out = Vec::new();
     for d in old {
         let partner = take(&|n| uuid(d).is_some() && uuid(n) == uuid(d))
@@ -111,9 +111,8 @@ pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
 fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, after: &View<'_>) -> DomainDiff {
     // A guest that is missing on one side was not watched there: that is not zero exits.
     let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
-    let work = |d: Option<&DomainModel>| {
-        d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum())
-    };
+    let work =
+        |d: Option<&DomainModel>| d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum());
     let cpu = |d: Option<&DomainModel>| d.and_then(|d| d.cpu).map(|c| c.busy());
     DomainDiff {
         before: b.map(|d| d.name().to_string()),
@@ -164,10 +163,7 @@ fn accesses(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) 
     let mut lines: Vec<_> = pairs
         .into_iter()
         .filter_map(|((space, _, direction), rows)| {
-            let seconds = (
-                seconds.0.filter(|_| watched(0, space, b)),
-                seconds.1.filter(|_| watched(1, space, a)),
-            );
+            let seconds = (seconds.0.filter(|_| watched(0, space, b)), seconds.1.filter(|_| watched(1, space, a)));
             let sums = [0, 1].map(|side| all[side].get(&space).copied().unwrap_or(0));
             let any = rows[1].or(rows[0])?;
             Some(AccessLine {

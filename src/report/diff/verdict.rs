@@ -107,7 +107,8 @@ fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
 fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
     let mut moved: Vec<&ExitLine> = d.exits.iter().filter(|e| e.change.verdict.is_change() && !e.idle).collect();
     moved.sort_by(|a, b| distance(&b.change, timed).total_cmp(&distance(&a.change, timed)));
-    let mut parts: Vec<_> = moved.iter().take(3).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed))).collect();
+    let mut parts: Vec<_> =
+        moved.iter().take(3).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed))).collect();
     if parts.is_empty() {
         let slower = d.exits.iter().filter(|e| mean_moved(&e.change) && !e.idle);
         parts.extend(slower.take(3).map(|e| format!("{} {}", cut(&e.reason, 40), mean(&e.change.mean_us))));
