@@ -7,7 +7,7 @@ use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::kvm::topology::HostTopology;
 use crate::sample::EngineLevel;
 use crate::source::live::devices::Devices;
-use crate::source::live::events::{Engine, EngineError, perf::PerfEngine};
+use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,9 +59,12 @@ pub fn start(settings: &Settings) -> Live {
 /// The first engine of those asked for that this host allows, and why it is not a better one.
 fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
     type Open = fn(HostTopology) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, 0)?));
     let perf: Open = |topology| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
     let candidates: &[Open] = match choice {
-        EngineChoice::Auto | EngineChoice::Bpf | EngineChoice::Perf => &[perf],
+        EngineChoice::Auto => &[bpf, perf],
+        EngineChoice::Bpf => &[bpf],
+        EngineChoice::Perf => &[perf],
         EngineChoice::None => &[],
     };
     let mut problems = Vec::new();
