@@ -1,19 +1,23 @@
 //! Rates, shares and joins: what two neighbouring samples say. Pure: no I/O, no clock, no thread.
 
 mod accesses;
+mod config;
 mod cpu;
 mod devices;
 mod domain;
 mod exits;
+mod guest;
 mod history;
 mod host;
 mod timing;
 
 pub use accesses::{AccessRow, DeviceName};
+pub use config::{Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
+pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{History, Key, Point};
 pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
 pub use timing::Span;

@@ -6,6 +6,8 @@
 
 mod domain;
 mod events;
+#[cfg(test)]
+pub mod fixture;
 mod host;
 mod status;
 

@@ -1,0 +1,376 @@
+//! The command line as clap sees it. Doc comments here are the help: the first line stands in `-h`, all of it in `--help`.
+
+use super::domains::Pattern;
+use super::values::{self, At};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What ends `-h`.
+const HINT: &str = "Try:  kvmtop --batch -n 1     one look at every guest, as text\n\
+                    More: kvmtop --help";
+
+/// What ends `--help`: commands that a test runs through the parser, and what percentages stand on.
+const LONG_HINT: &str = "\
+Examples:
+  kvmtop                                   the live screen
+  kvmtop --domain 'web-*' -d 0.5           only guests whose name begins with web-, twice a second
+  kvmtop --batch -n 1                      one look at every guest, as text
+  kvmtop --batch --json -n 60              a minute as JSON, one object a line
+  kvmtop check --duration 30s              what is wrong on this host; exit status 1 or 2 if something is
+  kvmtop report perf.data.guest            read what `perf kvm stat record` wrote
+  kvmtop report vmexit.txt win10.xml --duration 10s
+                                           read a pasted table and the guest it came from
+  kvmtop diff before/ after/               did the change help?
+  kvmtop doctor                            what this host lets kvmtop see, and what mends the rest
+
+What percentages stand on:
+  CPU (usr, sys, guest, wait)   one host CPU: a guest with 8 busy vCPUs shows 800; usr never contains guest time;
+                                wait is time runnable without running, which the guest sees as steal
+  exits, count                  all exits of the guest
+  exits, time                   the time in all exits of the guest, from kvm_exit to kvm_entry, sleep included
+  exits, work                   the same without the reasons in which the guest sleeps (HLT and its kin)
+  accesses, time                the time in all exits of the guest: the whole exit is charged to the address it served
+  host CPUs                     that CPU's own time
+
+Exit status: 0 done, 1 an error (said on stderr), 2 wrong usage. `kvmtop check` has its own: see its help.
+Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.toml; options win over it.";
+
+/// The screen a KVM host's admin opens first when a guest is slow.
+///
+/// Shows, joined in one top-like screen, what each guest's threads burn, why its vCPUs exit, which device the hot ports belong
+/// to and where its vCPUs run. Without a command it is the live screen.
+#[derive(Debug, Clone, Parser)]
+#[command(
+    name = "kvmtop",
+    version,
+    after_help = HINT,
+    after_long_help = LONG_HINT,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
+    max_term_width = 120
+)]
+pub struct Cli {
+    /// The command; none is the live screen.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// `--batch` and what goes with it.
+    #[command(flatten)]
+    pub batch: BatchArgs,
+    /// How to sample.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Which domains and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// How to draw.
+    #[command(flatten)]
+    pub screen: ScreenArgs,
+}
+
+/// Commands.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Command {
+    /// Record samples into a session file, until the duration ends or Ctrl-C
+    Record(RecordArgs),
+    /// Show a recorded session on the screen: pause, step, seek, speed
+    Replay(ReplayArgs),
+    /// Read files instead of a live host: exits, accesses, threads, findings
+    Report(ReportArgs),
+    /// Compare two inputs: what changed, and what is only noise
+    Diff(DiffArgs),
+    /// Watch this host for a while and say what is wrong
+    Check(CheckArgs),
+    /// Say what this host lets kvmtop see, and what mends the rest
+    Doctor(DoctorArgs),
+    /// Show a recording of real guests that ships with kvmtop
+    Demo(DemoArgs),
+}
+
+/// How a live host is sampled.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Sampling")]
+pub struct SamplingArgs {
+    /// Seconds between samples, 0.1 to 60 [default: 1]
+    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = values::interval, allow_negative_numbers = true)]
+    pub interval: Option<Duration>,
+    /// How exits are counted [default: auto]
+    ///
+    /// auto takes the first that this host allows.
+    #[arg(long, value_enum, value_name = "ENGINE", hide_default_value = true)]
+    pub engine: Option<EngineChoice>,
+    /// Never talk to the QEMU monitor (devices are then named from tables)
+    ///
+    /// kvmtop asks the monitor for `info mtree -f` once per start of a guest, to name the device behind an address. Through
+    /// libvirt that marks the domain as tainted (custom-monitor).
+    #[arg(long)]
+    pub no_monitor: bool,
+    /// The libvirt to ask [default: libvirt's own choice]
+    #[arg(long, value_name = "URI")]
+    pub libvirt_uri: Option<String>,
+    /// Also count every kvm tracepoint by guest
+    #[arg(long)]
+    pub kvm_events: bool,
+}
+
+/// Which guests and which findings.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Choice")]
+pub struct ChoiceArgs {
+    /// Only these guests: a glob on the name, a UUID or a PID; repeatable
+    #[arg(long = "domain", value_name = "PATTERN", value_parser = Pattern::new)]
+    pub domains: Vec<Pattern>,
+    /// Count these findings one severity higher
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
+    pub warn: Vec<String>,
+    /// Leave these findings out; `all` leaves out all but those of --warn
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_or_all)]
+    pub allow: Vec<String>,
+    /// Read this config file instead of the usual one
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Intervals as text or JSON instead of a screen.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Without a screen")]
+pub struct BatchArgs {
+    /// Print each interval as a text table
+    #[arg(short, long)]
+    pub batch: bool,
+    /// One JSON object a line instead of tables (with --batch)
+    #[arg(long, requires = "batch")]
+    pub json: bool,
+    /// Stop after N intervals (with --batch)
+    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+}
+
+/// How to draw.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Screen")]
+pub struct ScreenArgs {
+    /// Draw with ASCII characters only
+    #[arg(long)]
+    pub ascii: bool,
+    /// Draw without colour (as the variable `NO_COLOR` does)
+    #[arg(long)]
+    pub no_color: bool,
+}
+
+/// `kvmtop record`.
+#[derive(Debug, Clone, Args)]
+pub struct RecordArgs {
+    /// The session file to write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// How long to record, as 10m [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub duration: Option<Duration>,
+    /// Keep at most so much, as 500M, dropping the oldest
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub max_size: Option<u64>,
+    /// Keep at most so long, as 7d, dropping the oldest
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub max_age: Option<Duration>,
+    /// How to sample.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Which domains.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// `kvmtop replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// A session file, or a perf.data file of `perf kvm stat record`
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Begin here: 14:03, 2026-11-21T14:03, or +10m from the start
+    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
+    pub at: Option<At>,
+    /// Without a screen.
+    #[command(flatten)]
+    pub batch: BatchArgs,
+    /// Which domains and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// How to draw.
+    #[command(flatten)]
+    pub screen: ScreenArgs,
+}
+
+/// What helps to read files.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Reading")]
+pub struct InputArgs {
+    /// The time that a text table covers, as 10s (tables do not say)
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub duration: Option<Duration>,
+    /// How many vCPUs the guest of a text table has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub vcpus: Option<u32>,
+    /// Time accesses as perf does, not by the whole exit
+    ///
+    /// perf takes a port or MMIO read from the access to the next entry, and a write from the exit to the access, so that a part
+    /// of each exit is in neither. kvmtop charges the whole exit, from exit to entry, to the access that it served.
+    #[arg(long)]
+    pub perf_times: bool,
+    /// Of a session, the interval at this time: 14:03 or +10m [default: all]
+    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
+    pub at: Option<At>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const INPUTS: &str = "\
+What a file is, is told by its content; a folder stands for the files in it:
+  a session of kvmtop                      perf.data of `perf kvm stat record`
+  text of `perf kvm stat report|live`      text of trace-cmd, ftrace or perf script
+  libvirt domain XML (or status XML)       a qemu-system command line
+  `info mtree` of QEMU                     a kernel log
+  `lscpu -p`, `virsh capabilities`
+Files that belong to one guest may come together: they are joined.";
+
+/// `kvmtop report`.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = INPUTS)]
+pub struct ReportArgs {
+    /// Files or folders; --help lists what can be read
+    #[arg(value_name = "INPUT", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// How to read them.
+    #[command(flatten)]
+    pub reading: InputArgs,
+    /// Which domains and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// `kvmtop diff`.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = INPUTS)]
+pub struct DiffArgs {
+    /// The file or folder of before
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// The file or folder of after
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    /// How to read them.
+    #[command(flatten)]
+    pub reading: InputArgs,
+    /// Which domains and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+const CHECK_STATUS: &str = "Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could not look.";
+
+/// `kvmtop check`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = CHECK_STATUS)]
+pub struct CheckArgs {
+    /// How long to watch, as 30s [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub duration: Option<Duration>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// How to sample.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Which domains and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// `kvmtop doctor`.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// How to sample.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Read this config file instead of the usual one
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// `kvmtop demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Without a screen.
+    #[command(flatten)]
+    pub batch: BatchArgs,
+    /// Which domains and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+    /// How to draw.
+    #[command(flatten)]
+    pub screen: ScreenArgs,
+}
+
+/// `--engine`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineChoice {
+    /// bpf where it can be had, else perf, else none
+    #[default]
+    Auto,
+    /// Counted inside the kernel by BPF programs: the cheapest
+    Bpf,
+    /// Tracepoints through perf rings
+    Perf,
+    /// No tracing: KVM's own counters and /proc
+    None,
+}
+
+impl EngineChoice {
+    /// The word of the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Bpf => "bpf",
+            Self::Perf => "perf",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The name of a rule.
+///
+/// # Errors
+/// A sentence with the rule of the nearest name.
+pub fn rule(name: &str) -> Result<String, String> {
+    if crate::lint::rule(name).is_some() {
+        return Ok(name.into());
+    }
+    let near = crate::lint::RULES
+        .iter()
+        .map(|r| (shared_letters(r.name, name), r.name))
+        .max_by_key(|(score, _)| *score)
+        .filter(|(score, _)| *score >= 3);
+    Err(match near {
+        Some((_, near)) => format!("there is no rule of this name; did you mean {near}?"),
+        None => "there is no rule of this name".into(),
+    })
+}
+
+/// The name of a rule, or `all`.
+///
+/// # Errors
+/// As [`rule`].
+pub fn rule_or_all(name: &str) -> Result<String, String> {
+    if name == "all" { Ok(name.into()) } else { rule(name) }
+}
+
+/// How alike two names are: the number of neighbouring letter pairs that both have.
+fn shared_letters(a: &str, b: &str) -> usize {
+    let pairs = |s: &str| s.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
+    pairs(a).intersection(&pairs(b)).count()
+}

@@ -1,0 +1,322 @@
+//! The config file: what it may say. Every key has a default; a key that is not known is an error, since a misspelt one that is
+//! silently dropped is worse. `assets/kvmtop.toml` shows all of it, and a test holds that it equals the defaults.
+
+use super::args::{self, EngineChoice};
+use super::domains::Pattern;
+use super::values;
+use crate::lint::Thresholds;
+use anyhow::Context;
+use serde::{Deserialize, Deserializer};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file that holds for every user of a host.
+pub const SYSTEM: &str = "/etc/kvmtop.toml";
+
+/// All that a config file may say.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How a live host is sampled.
+    pub sampling: Sampling,
+    /// How the screen looks.
+    pub screen: Screen,
+    /// Limits of a recording.
+    pub record: Record,
+    /// Which findings are told.
+    pub findings: Findings,
+    /// From which figures on.
+    pub thresholds: Thresholds,
+}
+
+/// How a live host is sampled.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sampling {
+    /// Between two samples.
+    #[serde(deserialize_with = "interval")]
+    pub interval: Duration,
+    /// The way exits are counted.
+    pub engine: EngineChoice,
+    /// Whether the QEMU monitor may be asked.
+    pub monitor: bool,
+    /// The libvirt to ask.
+    pub libvirt_uri: Option<String>,
+    /// Only these guests.
+    #[serde(deserialize_with = "patterns")]
+    pub domains: Vec<Pattern>,
+    /// Whether every kvm tracepoint is counted.
+    pub kvm_events: bool,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            engine: EngineChoice::Auto,
+            monitor: true,
+            libvirt_uri: None,
+            domains: Vec::new(),
+            kvm_events: false,
+        }
+    }
+}
+
+/// How the screen looks.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Screen {
+    /// With colour, where the terminal has it.
+    pub color: bool,
+    /// With ASCII characters only.
+    pub ascii: bool,
+}
+
+impl Default for Screen {
+    fn default() -> Self {
+        Self { color: true, ascii: false }
+    }
+}
+
+/// Limits of a recording.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Record {
+    /// Bytes kept at most.
+    #[serde(deserialize_with = "size")]
+    pub max_size: Option<u64>,
+    /// Time kept at most.
+    #[serde(deserialize_with = "age")]
+    pub max_age: Option<Duration>,
+}
+
+/// Which findings are told, and when.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Findings {
+    /// Rules that count one severity higher.
+    #[serde(deserialize_with = "rules")]
+    pub warn: Vec<String>,
+    /// Rules that are left out.
+    #[serde(deserialize_with = "rules_or_all")]
+    pub allow: Vec<String>,
+    /// Seconds after a guest's start in which its behaviour is not judged.
+    pub startup_guard: f64,
+    /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
+    pub resume_guard: f64,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        let options = crate::lint::Options::default();
+        Self {
+            warn: Vec::new(),
+            allow: Vec::new(),
+            startup_guard: options.startup_guard_s,
+            resume_guard: options.resume_guard_s,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a config file's text; `path` is only for the error.
+    ///
+    /// # Errors
+    /// With file, line and what was expected there.
+    pub fn parse(text: &str, path: &Path) -> anyhow::Result<Self> {
+        toml::from_str(text).map_err(|e| {
+            let line = e.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
+            anyhow::anyhow!("{}, line {line}: {}", path.display(), e.message())
+        })
+    }
+}
+
+/// The config file to read: the one asked for, else the user's, else the system's; `None` where there is none.
+pub fn find(
+    asked: Option<&Path>,
+    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+    exists: impl Fn(&Path) -> bool,
+) -> Option<PathBuf> {
+    if let Some(path) = asked {
+        return Some(path.into());
+    }
+    let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let user = set("XDG_CONFIG_HOME")
+        .filter(|p| p.is_absolute())
+        .or_else(|| set("HOME").map(|home| home.join(".config")))
+        .map(|folder| folder.join("kvmtop/kvmtop.toml"));
+    user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path))
+}
+
+/// Finds and reads the config file; the defaults where there is none.
+///
+/// # Errors
+/// When the file that was asked for or found cannot be read or is wrong.
+pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
+    let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
+        return Ok(Config::default());
+    };
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read the config file {}", path.display()))?;
+    Config::parse(&text, &path)
+}
+
+/// A number of seconds or text with a unit.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Whole(i64),
+    Number(f64),
+    Text(String),
+}
+
+impl NumberOrText {
+    fn text(self) -> String {
+        match self {
+            Self::Whole(n) => n.to_string(),
+            Self::Number(n) => n.to_string(),
+            Self::Text(t) => t,
+        }
+    }
+}
+
+fn parsed<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<T, D::Error> {
+    parse(&NumberOrText::deserialize(d)?.text()).map_err(serde::de::Error::custom)
+}
+
+fn each<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(d)?;
+    texts.iter().map(|t| parse(t).map_err(|e| serde::de::Error::custom(format!("{t}: {e}")))).collect()
+}
+
+fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    parsed(d, values::interval)
+}
+
+fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
+    parsed(d, values::size).map(Some)
+}
+
+fn age<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    parsed(d, values::duration).map(Some)
+}
+
+fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Pattern>, D::Error> {
+    each(d, Pattern::new)
+}
+
+fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    each(d, args::rule)
+}
+
+fn rules_or_all<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+    each(d, args::rule_or_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, Path::new("kvmtop.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        assert_eq!(parse(""), Ok(Config::default()));
+    }
+
+    #[test]
+    fn the_sample_file_says_the_defaults() {
+        let sample = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/kvmtop.toml"));
+        assert_eq!(parse(sample), Ok(Config::default()));
+        // Each commented-out setting is valid as well once the mark is gone.
+        let all: String = sample.lines().map(|l| l.strip_prefix("#: ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
+        let set = parse(&all).expect("the commented settings");
+        assert_ne!(set, Config::default());
+        // Every section and key of the structs is in the sample: a default that is missing there is one nobody finds.
+        let words = [
+            "[sampling]",
+            "interval",
+            "engine",
+            "monitor",
+            "libvirt_uri",
+            "domains",
+            "kvm_events",
+            "[screen]",
+            "color",
+            "ascii",
+            "[record]",
+            "max_size",
+            "max_age",
+            "[findings]",
+            "warn",
+            "allow",
+            "startup_guard",
+            "resume_guard",
+            "[thresholds",
+        ];
+        for word in words {
+            assert!(sample.contains(word), "{word} is not in assets/kvmtop.toml");
+        }
+    }
+
+    #[test]
+    fn settings_are_read() {
+        let c = parse("[sampling]\ninterval = 0.5\nengine = 'perf'\nmonitor = false\ndomains = ['web-*']\n[record]\nmax_size = '2G'\nmax_age = '7d'\n")
+            .unwrap();
+        assert_eq!(c.sampling.interval, Duration::from_millis(500));
+        assert_eq!(c.sampling.engine, EngineChoice::Perf);
+        assert!(!c.sampling.monitor);
+        assert_eq!(c.sampling.domains, [Pattern::new("web-*").unwrap()]);
+        assert_eq!(c.record, Record { max_size: Some(2 << 30), max_age: Some(Duration::from_secs(604_800)) });
+    }
+
+    #[test]
+    fn errors_name_file_line_and_remedy() {
+        let rows = [
+            (
+                "[sampling]\nintervall = 1\n",
+                "kvmtop.toml, line 2: unknown field `intervall`, expected one of `interval`,",
+            ),
+            (
+                "\n[sampling]\ninterval = 0\n",
+                "kvmtop.toml, line 3: the interval is seconds from 0.1 to 60, as in -d 0.5",
+            ),
+            (
+                "[sampling]\nengine = 'fast'\n",
+                "kvmtop.toml, line 2: unknown variant `fast`, expected one of `auto`, `bpf`, `perf`, `none`",
+            ),
+            ("[sampling]\ndomains = ['vm[']\n", "kvmtop.toml, line 2: vm[: unclosed character class"),
+            (
+                "[findings]\nwarn = ['rtc-tik']\n",
+                "kvmtop.toml, line 2: rtc-tik: there is no rule of this name; did you mean rtc-tick?",
+            ),
+            ("[record]\nmax_size = 'big'\n", "kvmtop.toml, line 2: a size is a number of bytes"),
+            ("[nope]\n", "kvmtop.toml, line 1: unknown field `nope`"),
+            ("a = [\n", "kvmtop.toml, line "),
+        ];
+        for (text, want) in rows {
+            let said = parse(text).unwrap_err();
+            assert!(said.starts_with(want), "{text:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_users_file_comes_before_the_systems() {
+        let find = |asked: Option<&str>, vars: &[(&str, &str)], files: &[&str]| {
+            find(
+                asked.map(Path::new),
+                |name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into()),
+                |p| files.iter().any(|f| Path::new(f) == p),
+            )
+            .map(|p| p.display().to_string())
+        };
+        let both = ["/home/a/.config/kvmtop/kvmtop.toml", "/x/kvmtop/kvmtop.toml", SYSTEM];
+        assert_eq!(find(Some("my.toml"), &[], &both).as_deref(), Some("my.toml"));
+        assert_eq!(find(None, &[("HOME", "/home/a")], &both).as_deref(), Some(both[0]));
+        assert_eq!(find(None, &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/x")], &both).as_deref(), Some(both[1]));
+        assert_eq!(find(None, &[("HOME", "/root")], &both).as_deref(), Some(SYSTEM));
+        assert_eq!(find(None, &[], &[]), None);
+    }
+}

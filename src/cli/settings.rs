@@ -1,0 +1,78 @@
+//! Options over config file over defaults: what a command runs with.
+
+use super::DomainFilter;
+use super::args::{ChoiceArgs, EngineChoice, SamplingArgs, ScreenArgs};
+use super::config::Config;
+use crate::lint;
+use std::time::Duration;
+
+/// What commands run with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Between two samples.
+    pub interval: Duration,
+    /// The way exits are counted.
+    pub engine: EngineChoice,
+    /// Whether the QEMU monitor may be asked.
+    pub monitor: bool,
+    /// The libvirt to ask; `None`: libvirt's own choice.
+    pub libvirt_uri: Option<String>,
+    /// Whether every kvm tracepoint is counted.
+    pub kvm_events: bool,
+    /// Which guests.
+    pub domains: DomainFilter,
+    /// Which findings, and from which figures on.
+    pub findings: lint::Options,
+    /// How to draw.
+    pub look: Look,
+}
+
+/// How to draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// With colour.
+    pub color: bool,
+    /// With ASCII characters only.
+    pub ascii: bool,
+}
+
+impl Settings {
+    /// Merges; what a command does not have comes from the config file alone. `no_color` is whether the environment asks for
+    /// none (`NO_COLOR`, <https://no-color.org>).
+    pub fn new(
+        config: &Config,
+        sampling: Option<&SamplingArgs>,
+        choice: &ChoiceArgs,
+        screen: Option<&ScreenArgs>,
+        no_color: bool,
+    ) -> Self {
+        let none = SamplingArgs::default();
+        let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
+        let plain = ScreenArgs::default();
+        let screen = screen.unwrap_or(&plain);
+        let or = |given: &[String], file: &[String]| if given.is_empty() { file.to_vec() } else { given.to_vec() };
+        let (warn, allow) = (or(&choice.warn, &config.findings.warn), or(&choice.allow, &config.findings.allow));
+        Self {
+            interval: given.interval.unwrap_or(file.interval),
+            engine: given.engine.unwrap_or(file.engine),
+            monitor: file.monitor && !given.no_monitor,
+            libvirt_uri: given.libvirt_uri.clone().or_else(|| file.libvirt_uri.clone()),
+            kvm_events: file.kvm_events || given.kvm_events,
+            domains: DomainFilter {
+                patterns: if choice.domains.is_empty() { file.domains.clone() } else { choice.domains.clone() },
+            },
+            findings: lint::Options {
+                thresholds: config.thresholds,
+                warn: warn.into_iter().collect(),
+                allow: allow.into_iter().collect(),
+                startup_guard_s: config.findings.startup_guard,
+                resume_guard_s: config.findings.resume_guard,
+                ..lint::Options::default()
+            },
+            look: Look {
+                color: config.screen.color && !screen.no_color && !no_color,
+                ascii: config.screen.ascii || screen.ascii,
+            },
+        }
+    }
+}

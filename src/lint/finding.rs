@@ -1,0 +1,225 @@
+//! What a rule answers: a finding with its evidence and a fix to paste.
+
+use crate::kvm::Space;
+use crate::sample::Direction;
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// How much a finding matters. Ordered: the later, the worse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; costs little or nothing now.
+    #[default]
+    Info,
+    /// Costs the guest or the host something that can be had back.
+    Warning,
+    /// Ruins the guest's or the host's performance.
+    Critical,
+}
+
+impl Severity {
+    /// The word on screen and in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How sure a finding is of its cause. Ordered: the later, the surer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// The figures only suggest the cause; the text says what to look at next.
+    Low,
+    /// The figures fit this cause far better than any other.
+    #[default]
+    Medium,
+    /// The figures show the cause itself.
+    High,
+}
+
+impl Confidence {
+    /// The word on screen and in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// The host as a whole.
+    Host,
+    /// The guest as a whole.
+    #[default]
+    Domain,
+    /// One vCPU of the guest.
+    Vcpu(u32),
+    /// One thread of the guest.
+    Thread(i32),
+    /// One CPU of the host.
+    Pcpu(u32),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("host"),
+            Self::Domain => f.write_str("domain"),
+            Self::Vcpu(n) => write!(f, "vcpu {n}"),
+            Self::Thread(tid) => write!(f, "thread {tid}"),
+            Self::Pcpu(n) => write!(f, "pcpu {n}"),
+        }
+    }
+}
+
+impl Serialize for Target {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What kind of text a fix is, and so where it is pasted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FixKind {
+    /// Elements of the domain's XML, from the child of `<domain>` downwards, for `virsh edit`.
+    LibvirtXml,
+    /// A command for the host's shell.
+    Command,
+    /// Options for the host's kernel command line.
+    KernelOption,
+    /// Options for QEMU's command line, for a guest that libvirt does not run.
+    QemuOption,
+    /// Something to do that no text can be pasted for.
+    #[default]
+    Advice,
+}
+
+impl FixKind {
+    /// The word on screen and in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LibvirtXml => "libvirt-xml",
+            Self::Command => "command",
+            Self::KernelOption => "kernel-option",
+            Self::QemuOption => "qemu-option",
+            Self::Advice => "advice",
+        }
+    }
+}
+
+/// One thing to do. kvmtop never does it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// What the text is.
+    pub kind: FixKind,
+    /// The text to paste, or the advice.
+    pub text: String,
+    /// What it takes to become effective, or what it costs: a power cycle of the guest, a reboot of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<String>,
+}
+
+/// A cell that made the finding fire, for panels to highlight.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    /// The row of this exit reason.
+    Exit(String),
+    /// The row of this port, address or MSR; `None`: the overflow cell.
+    Access(Space, Option<u64>, #[serde(serialize_with = "direction")] Direction),
+    /// A CPU of the host.
+    Pcpu(u32),
+    /// A thread of the guest, by its id.
+    Thread(i32),
+    /// A vCPU of the guest.
+    Vcpu(u32),
+}
+
+fn direction<S: Serializer>(d: &Direction, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(d.as_str())
+}
+
+/// Something that is wrong, or costs what need not be paid.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Finding {
+    /// The rule's name, as in [`super::RULES`].
+    pub rule: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// How sure the cause is.
+    pub confidence: Confidence,
+    /// The guest; `None` for a finding about the host.
+    pub domain: Option<String>,
+    /// What of it.
+    pub target: Target,
+    /// One line.
+    pub title: String,
+    /// The figures that made it fire, each with unit and window, and how to read them without kvmtop.
+    pub evidence: Vec<String>,
+    /// Why these figures mean this cause.
+    pub why: String,
+    /// What to do, best first.
+    pub fix: Vec<Fix>,
+    /// Authoritative documents.
+    pub see: Vec<String>,
+    /// What it costs now, percent of one host CPU, where that can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// Since when it holds, milliseconds since the Unix epoch; `None` for files and configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<i64>,
+    /// Other rules that fired for the same cause and are told here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub folded: Vec<&'static str>,
+    /// The cells that fired.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
+}
+
+impl Finding {
+    /// The first fix's text: what `y` copies.
+    pub fn paste(&self) -> Option<&str> {
+        self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first()).map(|f| f.text.as_str())
+    }
+
+    /// The first piece of evidence: the telling figure.
+    pub fn figure(&self) -> Option<&str> {
+        self.evidence.first().map(String::as_str)
+    }
+
+    /// Whether this finding speaks for a rule, its own or a folded one.
+    pub fn covers(&self, rule: &str) -> bool {
+        self.rule == rule || self.folded.contains(&rule)
+    }
+}
+
+/// The order of a list of findings: worst first, then dearest, then surest; a stable order for what is equal.
+pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
+    b.severity
+        .cmp(&a.severity)
+        .then_with(|| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)))
+        .then_with(|| b.confidence.cmp(&a.confidence))
+        .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
+}

@@ -1,0 +1,375 @@
+//! One view of how a guest is configured, whichever way that is known: its libvirt XML, its QEMU command line, or both.
+
+use crate::kvm::CpuSet;
+use crate::kvm::cmdline::{QemuCommand, Smp};
+use crate::kvm::domain_xml::{DomainXml, GuestTopology};
+use crate::sample::DomainFacts;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a guest is configured. Where neither XML nor command line is known, [`GuestConfig::known`] is false and nothing
+/// may be concluded from an absence.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuestConfig {
+    /// Whether the configuration was read at all.
+    pub known: bool,
+    /// Whether libvirt runs the guest, so that a fix is XML; `None` when not known.
+    pub libvirt: Option<bool>,
+    /// Guest architecture, as `x86_64`.
+    pub arch: Option<String>,
+    /// Number of vCPUs.
+    pub vcpus: Option<u32>,
+    /// Memory, bytes.
+    pub memory: Option<u64>,
+    /// Machine type.
+    pub machine: Machine,
+    /// Hyper-V enlightenments.
+    pub hyperv: Enlightenments,
+    /// Clocks and timers.
+    pub timers: TimerConfig,
+    /// Which CPUs its threads may use.
+    pub pins: Pins,
+    /// The CPU topology that the guest sees.
+    pub topology: Option<GuestTopology>,
+    /// Memory placement.
+    pub numa: NumaConfig,
+}
+
+/// A QEMU machine type, taken apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name as given, as `pc-q35-6.2`.
+    pub name: Option<String>,
+    /// Its version: QEMU is at least this new.
+    pub version: Option<(u32, u32)>,
+}
+
+impl Machine {
+    /// From the name.
+    pub fn parse(name: &str) -> Self {
+        let version = name.rsplit_once('-').and_then(|(_, v)| {
+            let mut parts = v.split('.').map(str::parse);
+            Some((parts.next()?.ok()?, parts.next()?.ok()?))
+        });
+        Self { name: Some(name.to_owned()), version }
+    }
+}
+
+/// The Hyper-V enlightenments that are on, by libvirt's names (`synic`, `stimer`, `stimer_direct`, `hypervclock`, …).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Enlightenments {
+    on: BTreeSet<String>,
+    /// All that KVM knows is on (`mode='passthrough'`, `hv-passthrough`).
+    pub passthrough: bool,
+}
+
+impl Enlightenments {
+    /// Switches one on or off.
+    pub fn set(&mut self, name: &str, on: bool) {
+        if on {
+            self.on.insert(name.to_owned());
+        } else {
+            self.on.remove(name);
+        }
+    }
+
+    /// Whether one is on.
+    pub fn has(&self, name: &str) -> bool {
+        self.passthrough || self.on.contains(name)
+    }
+
+    /// Whether any is on.
+    pub fn any(&self) -> bool {
+        self.passthrough || !self.on.is_empty()
+    }
+}
+
+/// Clocks and timers. `None` stands for "not said", which is the default of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimerConfig {
+    /// Clock offset: `utc`, `localtime`, …
+    pub offset: Option<String>,
+    /// Whether the HPET is present.
+    pub hpet: Option<bool>,
+    /// Whether kvmclock is offered.
+    pub kvmclock: Option<bool>,
+    /// The RTC's tick policy: `delay`, `catchup`.
+    pub rtc_policy: Option<String>,
+    /// The PIT's tick policy: `delay`, `discard`.
+    pub pit_policy: Option<String>,
+}
+
+/// Which CPUs the guest's threads may use, as configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// vCPUs with a pin of their own.
+    pub vcpus: BTreeMap<u32, CpuSet>,
+    /// What all other threads of the guest may use (`<vcpu cpuset=…>`).
+    pub rest: Option<CpuSet>,
+    /// The emulator's own pin.
+    pub emulator: Option<CpuSet>,
+    /// IOThreads with a pin of their own.
+    pub iothreads: BTreeMap<u32, CpuSet>,
+    /// How many IOThreads there are.
+    pub iothread_count: u32,
+    /// vCPUs with a real-time policy.
+    pub realtime: BTreeSet<u32>,
+}
+
+impl Pins {
+    /// Where a vCPU may run; `None`: anywhere.
+    pub fn vcpu(&self, index: u32) -> Option<&CpuSet> {
+        self.vcpus.get(&index).or(self.rest.as_ref())
+    }
+
+    /// Where the emulator may run; `None`: anywhere.
+    pub fn emulator(&self) -> Option<&CpuSet> {
+        self.emulator.as_ref().or(self.rest.as_ref())
+    }
+
+    /// Where an IOThread may run; `None`: anywhere.
+    pub fn iothread(&self, index: u32) -> Option<&CpuSet> {
+        self.iothreads.get(&index).or(self.rest.as_ref())
+    }
+
+    /// The CPUs that hold a vCPU pinned to that CPU alone.
+    pub fn single_cpus(&self) -> CpuSet {
+        self.vcpus.values().filter_map(CpuSet::single).collect()
+    }
+}
+
+/// Memory placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NumaConfig {
+    /// NUMA cells that the guest sees.
+    pub cells: u32,
+    /// Nodes that its memory is bound to.
+    pub nodes: Option<CpuSet>,
+    /// How: `strict`, `preferred`, `interleave`, `restrictive`.
+    pub mode: Option<String>,
+}
+
+/// The names of enlightenments that can be asked for; those of libvirt's `<hyperv>`, and libvirt's name of the clock.
+const ENLIGHTENMENTS: &[&str] = &[
+    "relaxed",
+    "vapic",
+    "spinlocks",
+    "vpindex",
+    "runtime",
+    "synic",
+    "stimer",
+    "stimer_direct",
+    "reset",
+    "frequencies",
+    "reenlightenment",
+    "tlbflush",
+    "tlbflush_direct",
+    "tlbflush_extended",
+    "ipi",
+    "evmcs",
+    "avic",
+    "emsr_bitmap",
+    "xmm_input",
+];
+
+impl GuestConfig {
+    /// Joins what is known of a guest. The command line is what runs; the XML fills in what it does not say.
+    pub fn of(facts: &DomainFacts) -> Self {
+        let mut config = Self {
+            machine: facts.machine.as_ref().map(|m| Machine::parse(&m.value)).unwrap_or_default(),
+            vcpus: facts.vcpus.as_ref().map(|v| v.value),
+            ..Self::default()
+        };
+        if let Some(xml) = &facts.xml {
+            config.add_xml(&xml.value);
+        }
+        if let Some(command) = &facts.command {
+            config.add_command(command);
+        }
+        config
+    }
+
+    fn add_xml(&mut self, xml: &DomainXml) {
+        self.known = true;
+        self.libvirt = Some(true);
+        self.arch.clone_from(&xml.arch);
+        self.vcpus = self.vcpus.or(xml.vcpus);
+        self.memory = xml.memory;
+        if self.machine.name.is_none() {
+            self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
+        }
+        for name in ENLIGHTENMENTS {
+            self.hyperv.set(name, xml.hyperv_on(name));
+        }
+        self.hyperv.passthrough = xml.hyperv.as_ref().is_some_and(|h| h.mode.as_deref() == Some("passthrough"));
+        self.hyperv.set("hypervclock", xml.clock.present("hypervclock") == Some(true));
+        let policy = |timer: &str| xml.clock.timer(timer).and_then(|t| t.tickpolicy.clone());
+        self.timers = TimerConfig {
+            offset: xml.clock.offset.clone(),
+            hpet: xml.clock.present("hpet"),
+            kvmclock: xml.clock.present("kvmclock"),
+            rtc_policy: policy("rtc"),
+            pit_policy: policy("pit"),
+        };
+        self.pins = Pins {
+            vcpus: xml.vcpu_pins.clone(),
+            rest: xml.vcpu_cpuset.clone(),
+            emulator: xml.emulator_pin.clone(),
+            iothreads: xml.iothread_pins.clone(),
+            iothread_count: xml.iothreads,
+            realtime: xml
+                .scheds
+                .iter()
+                .filter(|s| s.target == "vcpu" && matches!(s.scheduler.as_str(), "fifo" | "rr"))
+                .flat_map(|s| s.ids.iter())
+                .collect(),
+        };
+        self.topology = xml.topology;
+        self.numa = NumaConfig {
+            cells: xml.numa_cells.len() as u32,
+            nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()),
+            mode: xml.numatune.as_ref().and_then(|n| n.mode.clone()),
+        };
+    }
+
+    fn add_command(&mut self, command: &QemuCommand) {
+        let alone = !self.known;
+        self.known = true;
+        self.libvirt.get_or_insert(false);
+        self.vcpus = self.vcpus.or(command.vcpus());
+        self.memory = self.memory.or(command.memory);
+        if self.machine.name.is_none() {
+            self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
+        }
+        if self.arch.is_none() {
+            self.arch =
+                command.program.rsplit('/').next().and_then(|p| p.strip_prefix("qemu-system-")).map(str::to_owned);
+        }
+        for name in ENLIGHTENMENTS.iter().filter(|name| command.hyperv_on(name)) {
+            self.hyperv.set(name, true);
+        }
+        self.hyperv.passthrough |= command.hyperv_on("passthrough");
+        if command.hv_time == Some(true) {
+            self.hyperv.set("hypervclock", true);
+        }
+        let timers = &mut self.timers;
+        timers.hpet = command.hpet.or(timers.hpet);
+        timers.kvmclock = command.kvmclock.or(timers.kvmclock);
+        if let Some(policy) = &command.pit_policy {
+            timers.pit_policy = Some(policy.clone());
+        }
+        if command.rtc_driftfix.as_deref() == Some("slew") {
+            timers.rtc_policy = Some("catchup".into());
+        }
+        if timers.offset.is_none() {
+            timers.offset.clone_from(&command.rtc_base);
+        }
+        if alone {
+            self.pins.iothread_count = command.iothreads.len() as u32;
+            self.topology = topology(command.smp);
+        }
+    }
+
+    /// Whether an enlightenment is on; `None` when the configuration is not known.
+    pub fn enlightened(&self, name: &str) -> Option<bool> {
+        self.known.then(|| self.hyperv.has(name))
+    }
+
+    /// Whether the guest is a PC; true when nothing says otherwise.
+    pub fn is_x86(&self) -> bool {
+        self.arch.as_deref().is_none_or(|a| a == "x86_64" || a == "i686")
+    }
+
+    /// Whether the guest has an HPET: as configured, else the default of QEMU's PC machines (hw/i386/pc.c, `hpet_enabled`);
+    /// `None` when the configuration is not known.
+    pub fn hpet(&self) -> Option<bool> {
+        let pc = || {
+            self.is_x86()
+                && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("isapc") && !m.starts_with("microvm"))
+        };
+        self.known.then(|| self.timers.hpet.unwrap_or_else(pc))
+    }
+
+    /// How many hardware threads a core of the guest has; one when not said.
+    pub fn threads_per_core(&self) -> u32 {
+        self.topology.map_or(1, |t| t.threads.max(1))
+    }
+}
+
+/// The topology behind `-smp`, when it says how many threads a core has.
+fn topology(smp: Smp) -> Option<GuestTopology> {
+    let threads = smp.threads?;
+    Some(GuestTopology {
+        sockets: smp.sockets.unwrap_or(1),
+        dies: smp.dies.unwrap_or(1),
+        cores: smp.cores.unwrap_or(1),
+        threads,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kvm::{cmdline, domain_xml};
+    use crate::sample::{Known, Origin};
+    use std::sync::Arc;
+
+    fn facts(xml: Option<&str>, command: Option<&str>) -> DomainFacts {
+        DomainFacts {
+            xml: xml.map(|x| Known::new(Arc::new(domain_xml::parse(x).unwrap()), Origin::File)),
+            command: command.map(|c| Arc::new(cmdline::parse_text(c).unwrap())),
+            ..DomainFacts::default()
+        }
+    }
+
+    const XML: &str = "<domain type='kvm'><name>w</name><vcpu cpuset='0-3'>2</vcpu><iothreads>1</iothreads>
+        <cputune><vcpupin vcpu='0' cpuset='2'/><emulatorpin cpuset='0'/></cputune>
+        <os><type arch='x86_64' machine='pc-q35-6.2'>hvm</type></os>
+        <features><hyperv><synic state='on'/><stimer state='on'><direct state='on'/></stimer><avic state='off'/></hyperv></features>
+        <clock offset='localtime'><timer name='hpet' present='no'/><timer name='hypervclock' present='yes'/>
+        <timer name='pit' tickpolicy='delay'/></clock></domain>";
+
+    #[test]
+    fn an_xml_is_read() {
+        let c = GuestConfig::of(&facts(Some(XML), None));
+        assert!(c.known && c.libvirt == Some(true));
+        for (name, on) in [
+            ("synic", true),
+            ("stimer", true),
+            ("stimer_direct", true),
+            ("avic", false),
+            ("hypervclock", true),
+            ("vpindex", false),
+        ] {
+            assert_eq!(c.enlightened(name), Some(on), "{name}");
+        }
+        assert_eq!(c.hpet(), Some(false));
+        assert_eq!(c.timers.pit_policy.as_deref(), Some("delay"));
+        assert_eq!(c.machine.version, Some((6, 2)));
+        assert_eq!(c.pins.vcpu(1).map(ToString::to_string).as_deref(), Some("0-3"));
+        assert_eq!(c.pins.single_cpus().to_string(), "2");
+    }
+
+    #[test]
+    fn a_command_line_is_read() {
+        let c = GuestConfig::of(&facts(
+            None,
+            Some("qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp 4,cores=2,threads=2"),
+        ));
+        assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), 2));
+        assert!(c.hyperv.has("hypervclock") && c.hyperv.has("synic") && !c.hyperv.has("stimer"));
+        assert_eq!(c.hpet(), Some(true), "QEMU's default on a PC");
+    }
+
+    #[test]
+    fn nothing_known_is_no_absence() {
+        let c = GuestConfig::of(&DomainFacts::default());
+        assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
+    }
+
+    #[test]
+    fn machine_versions() {
+        assert_eq!(Machine::parse("pc-i440fx-2.11").version, Some((2, 11)));
+        assert_eq!(Machine::parse("q35").version, None);
+        assert_eq!(Machine::parse("pc-q35-rhel9.4.0").version, None);
+    }
+}

@@ -1,0 +1,212 @@
+//! What kind of system a guest runs, how sure that is, and why.
+
+use super::DomainModel;
+use super::config::GuestConfig;
+use crate::kvm::Space;
+use crate::sample::Origin;
+
+/// The kind of system, as far as timers and enlightenments care.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GuestKind {
+    /// Windows.
+    Windows,
+    /// Linux.
+    Linux,
+    /// Something else that is known (a BSD, …).
+    Other,
+    /// Nothing tells.
+    #[default]
+    Unknown,
+}
+
+impl GuestKind {
+    /// The word in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Windows => "windows",
+            Self::Linux => "linux",
+            Self::Other => "other",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How sure a guess is. Ordered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sureness {
+    /// A hint.
+    #[default]
+    Low,
+    /// Several hints that agree.
+    Medium,
+    /// Somebody who knows said so.
+    High,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuestGuess {
+    /// The kind.
+    pub kind: GuestKind,
+    /// How sure.
+    pub sure: Sureness,
+    /// What speaks for it, each a few words.
+    pub reasons: Vec<String>,
+}
+
+impl GuestGuess {
+    /// Whether it is Windows, at least that surely.
+    pub fn windows(&self, at_least: Sureness) -> bool {
+        self.kind == GuestKind::Windows && self.sure >= at_least
+    }
+
+    /// Whether it is Linux, however surely.
+    pub fn linux(&self) -> bool {
+        self.kind == GuestKind::Linux
+    }
+
+    /// Judges metadata first, then the configuration together with what the guest does.
+    pub fn of(domain: &DomainModel, config: &GuestConfig) -> Self {
+        named(domain).unwrap_or_else(|| weigh(domain, config))
+    }
+}
+
+/// A name of the system that an administrator or a management tool wrote down.
+fn named(domain: &DomainModel) -> Option<GuestGuess> {
+    let os = domain.facts.guest_os.as_ref()?;
+    let kind = kind_of_name(&os.value)?;
+    let source =
+        if os.from == Origin::File || os.from == Origin::Libvirt { "libosinfo metadata" } else { os.from.as_str() };
+    Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })
+}
+
+/// The kind behind a libosinfo id, a Proxmox `ostype` or another name of a system.
+pub fn kind_of_name(name: &str) -> Option<GuestKind> {
+    let name = name.to_ascii_lowercase();
+    let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    if any(&["microsoft.com", "windows"]) || name.starts_with("win") || name == "wvista" || name == "wxp" {
+        Some(GuestKind::Windows)
+    } else if any(&[
+        "bsd.org",
+        "freebsd",
+        "openbsd",
+        "netbsd",
+        "solaris",
+        "illumos",
+        "apple.com",
+        "macos",
+        "haiku",
+        "minix",
+    ]) {
+        Some(GuestKind::Other)
+    } else if any(&[
+        "linux",
+        "ubuntu",
+        "debian",
+        "fedora",
+        "centos",
+        "redhat.com",
+        "rhel",
+        "suse",
+        "archlinux",
+        "rocky",
+        "alma",
+        "oracle.com/ol",
+        "gentoo",
+        "alpine",
+        "openeuler",
+        "nixos",
+        "l26",
+        "l24",
+        "mageia",
+        "coreos",
+        "cirros",
+    ]) {
+        Some(GuestKind::Linux)
+    } else {
+        None
+    }
+}
+
+/// Hints by weight: positive for Windows, negative for Linux.
+fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
+    let (mut score, mut windows, mut linux) = (0i32, Vec::new(), Vec::new());
+    let mut hint = |weight: i32, text: &str| {
+        score += weight;
+        if weight > 0 { windows.push(text.to_owned()) } else { linux.push(text.to_owned()) }
+    };
+    if config.hyperv.any() {
+        hint(2, "Hyper-V enlightenments are configured");
+    }
+    if config.hyperv.has("hypervclock") && !config.hyperv.passthrough {
+        hint(1, "the Hyper-V clock is configured");
+    }
+    if config.timers.offset.as_deref() == Some("localtime") {
+        hint(1, "its clock keeps local time");
+    }
+    if kind_of_guest_name(domain.name()) == Some(GuestKind::Windows) {
+        hint(1, "its name");
+    }
+    if touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain) {
+        hint(3, "it uses Hyper-V's registers");
+    }
+    if touches(domain, |msr| (0x4b56_4d00..=0x4b56_4d08).contains(&msr)) {
+        hint(-4, "it uses KVM's paravirtual registers");
+    }
+    if config.known && !config.hyperv.any() && touches(domain, |msr| msr == 0x6e0) {
+        hint(-2, "it arms the TSC deadline timer and has no Hyper-V clock");
+    }
+    if kind_of_guest_name(domain.name()) == Some(GuestKind::Linux) {
+        hint(-1, "its name");
+    }
+    let (kind, reasons) = match score {
+        1.. => (GuestKind::Windows, windows),
+        0 => return GuestGuess::default(),
+        _ => (GuestKind::Linux, linux),
+    };
+    let sure = if score.abs() >= 3 { Sureness::Medium } else { Sureness::Low };
+    GuestGuess { kind, sure, reasons }
+}
+
+/// A guest's own name is a weak hint: only well-known words count.
+fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
+    let name = name.to_ascii_lowercase();
+    let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
+    if any(&["windows", "win10", "win11", "win7", "win8", "win2k", "winserver", "win-", "w2k", "w10", "w11"]) {
+        Some(GuestKind::Windows)
+    } else if any(&["linux", "ubuntu", "debian", "fedora", "centos", "rhel", "suse", "alma", "rocky", "alpine"]) {
+        Some(GuestKind::Linux)
+    } else {
+        None
+    }
+}
+
+fn touches(domain: &DomainModel, which: impl Fn(u64) -> bool) -> bool {
+    domain.accesses.iter().any(|a| a.space == Space::Msr && a.faults == 0 && a.address.is_some_and(&which))
+}
+
+fn hyperv_events(domain: &DomainModel) -> bool {
+    let synthetic = |name: &str| name.starts_with("kvm_hv_stimer") || name.starts_with("kvm_hv_synic");
+    domain.kvm_events.iter().any(|(name, count)| *count > 0 && synthetic(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_systems() {
+        for (name, kind) in [
+            ("http://microsoft.com/win/10", Some(GuestKind::Windows)),
+            ("win11", Some(GuestKind::Windows)),
+            ("http://ubuntu.com/ubuntu/22.04", Some(GuestKind::Linux)),
+            ("l26", Some(GuestKind::Linux)),
+            ("http://redhat.com/rhel/9.4", Some(GuestKind::Linux)),
+            ("http://freebsd.org/freebsd/14.0", Some(GuestKind::Other)),
+            ("darwin", None),
+            ("other", None),
+        ] {
+            assert_eq!(kind_of_name(name), kind, "{name}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! From a [`View`] to the [`Document`] of schema 1.
+
+use super::View;
+use super::document::{
+    Access, Cpu, CpuShare, Disk, Document, Domain, Exit, Finding, Host, KvmEvent, Nic, Own, SCHEMA, Source, Thread,
+    UserspaceExit,
+};
+use crate::kvm::thread_name::Role;
+use crate::kvm::userspace_exit;
+use crate::lint;
+use crate::model::{self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, Model, Span, ThreadModel};
+use crate::sample::{DomainFacts, HostFacts, SourceStatus};
+use std::collections::HashMap;
+
+/// The tool's name and version.
+pub const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
+
+/// The document of a view.
+pub fn document(view: &View<'_>) -> Document {
+    let m = view.model;
+    Document {
+        schema: SCHEMA,
+        tool: TOOL,
+        time: time(m.time_ms),
+        interval_s: m.interval_s.map(figure),
+        source: view.source.to_string(),
+        engine: m.engine.kind.as_str(),
+        lost_events: m.lost,
+        own: Own { cpu_percent: m.own_cpu.map(figure), rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
+        sources: view.sources().into_iter().map(source).collect(),
+        host: Host { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
+        domains: view.shown().map(|d| domain(d, m)).collect(),
+        findings: view.told().map(finding).collect(),
+    }
+}
+
+/// The document as one line.
+///
+/// # Errors
+/// Never in practice: the document holds nothing that JSON cannot.
+pub fn line(view: &View<'_>) -> serde_json::Result<String> {
+    serde_json::to_string(&document(view))
+}
+
+/// An instant as RFC 3339 in UTC, to the millisecond; `None` where the source knows no time.
+pub fn time(ms: i64) -> Option<String> {
+    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
+    Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
+}
+
+/// A figure to three decimals: what is below says nothing and only costs bytes.
+pub fn figure(value: f64) -> f64 {
+    if value.is_finite() { (value * 1e3).round() / 1e3 } else { 0.0 }
+}
+
+/// A source's state.
+pub(crate) fn source(s: SourceStatus) -> Source {
+    Source { name: s.name, state: s.state.as_str(), cause: s.cause, fix: s.fix }
+}
+
+fn cpu(c: &CpuModel, host: &HostFacts) -> Cpu {
+    let time = c.time.as_ref();
+    let place = host.topology.cpu(c.cpu);
+    Cpu {
+        cpu: c.cpu,
+        usr: time.map(|t| figure(t.usr)),
+        sys: time.map(|t| figure(t.sys)),
+        guest: time.map(|t| figure(t.guest)),
+        irq: time.map(|t| figure(t.irq)),
+        softirq: time.map(|t| figure(t.softirq)),
+        steal: time.map(|t| figure(t.steal)),
+        iowait: time.map(|t| figure(t.iowait)),
+        idle: time.map(|t| figure(t.idle)),
+        node: place.and_then(|p| p.node),
+        core: place.and_then(|p| p.core),
+        siblings: place.map(|p| p.siblings.iter().collect()).unwrap_or_default(),
+        isolated: host.topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
+    }
+}
+
+fn domain(d: &DomainModel, m: &Model) -> Domain {
+    let facts = &d.facts;
+    let rate = |count: u64| m.interval_s.map(|s| figure(count as f64 / s));
+    Domain {
+        name: d.name().to_string(),
+        uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
+        pid: facts.pid,
+        vcpus: Some(d.vcpu_count()).filter(|n| *n > 0),
+        machine: facts.machine.as_ref().map(|m| m.value.clone()),
+        guest_os: guest_os(facts),
+        vmm: facts.vmm.as_str().to_string(),
+        state: d.state.as_str(),
+        cpu: share(d.cpu.as_ref()),
+        threads: d.threads.iter().map(thread).collect(),
+        exits: exits(d),
+        accesses: accesses(d),
+        userspace_exits: d
+            .userspace
+            .iter()
+            .map(|&(vcpu, reason, count)| UserspaceExit {
+                reason: userspace_reason(reason),
+                vcpu,
+                count,
+                rate: rate(count),
+            })
+            .collect(),
+        kvm_events: d
+            .kvm_events
+            .iter()
+            .map(|(event, &count)| KvmEvent { event: event.clone(), count, rate: rate(count) })
+            .collect(),
+        counters: d.counters.iter().map(|(name, rate)| (name.clone(), figure(*rate))).collect(),
+        disks: d.disks.iter().map(disk).collect(),
+        nics: d.nics.iter().map(nic).collect(),
+    }
+}
+
+/// The guest's system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
+pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
+    let id = facts.guest_os.as_ref()?.value.to_ascii_lowercase();
+    let word = if id.contains("microsoft") || id.contains("windows") {
+        "windows"
+    } else if id.contains("bsd") {
+        "bsd"
+    } else if id.contains("apple.com") || id.contains("macos") {
+        "macos"
+    } else if LINUXES.iter().any(|l| id.contains(l)) {
+        "linux"
+    } else {
+        return Some(facts.guest_os.as_ref()?.value.clone());
+    };
+    Some(word.to_string())
+}
+
+const LINUXES: &[&str] = &[
+    "linux",
+    "debian",
+    "ubuntu",
+    "fedora",
+    "redhat",
+    "centos",
+    "rocky",
+    "suse",
+    "archlinux",
+    "alpine",
+    "gentoo",
+    "oracle",
+    "nixos",
+];
+
+fn share(c: Option<&model::CpuShare>) -> CpuShare {
+    c.map_or_else(CpuShare::default, |c| CpuShare {
+        usr: Some(figure(c.usr)),
+        sys: Some(figure(c.sys)),
+        guest: Some(figure(c.guest)),
+        wait: c.wait.map(figure),
+    })
+}
+
+fn thread(t: &ThreadModel) -> Thread {
+    let wakeup = |q: f64| t.wakeups.as_ref().and_then(|w| w.quantile_us(q)).map(figure);
+    Thread {
+        tid: t.tid,
+        comm: t.comm.clone(),
+        role: t.role.as_str(),
+        vcpu: t.index.filter(|_| t.role == Role::Vcpu),
+        time: share(t.cpu.as_ref()),
+        cpu: t.place.cpu,
+        affinity: t.place.affinity.as_ref().map(ToString::to_string),
+        migrations: t.migrations.total,
+        migrations_cross_node: t.migrations.total.map(|_| t.migrations.cross_node),
+        voluntary_switches: t.voluntary,
+        involuntary_switches: t.involuntary,
+        wakeup_p50_us: wakeup(0.5),
+        wakeup_p99_us: wakeup(0.99),
+    }
+}
+
+/// Each reason's row for the domain, followed by its vCPUs' rows.
+fn exits(d: &DomainModel) -> Vec<Exit> {
+    let mut rows = Vec::new();
+    for sum in &d.exits.rows {
+        rows.push(exit(sum, &d.exits));
+        rows.extend(d.vcpu_exits.iter().filter_map(|(_, table)| Some(exit(table.row(&sum.reason)?, &d.exits))));
+    }
+    rows
+}
+
+/// A row; its shares are of the domain's exits, a vCPU's too.
+fn exit(r: &ExitRow, domain: &ExitTable) -> Exit {
+    let percent = |part: u64, all: Option<u64>| Some(figure(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64));
+    let time = |all: Option<u64>| percent(r.span.total_ns?, all);
+    Exit {
+        reason: r.reason.clone(),
+        isa: r.id.map(|(isa, _)| isa.as_str().into_owned()),
+        code: r.id.map(|(_, code)| code),
+        vcpu: r.vcpu,
+        count: r.span.count,
+        rate: r.rate.map(figure),
+        count_percent: percent(r.span.count, Some(domain.count)),
+        time_percent: time(domain.total_ns),
+        work_percent: time(domain.work_ns).filter(|_| !r.idle),
+        min_us: micros(r.span.min_ns),
+        max_us: micros(r.span.max_ns),
+        mean_us: r.span.mean_us().map(figure),
+        p99_us: r.span.quantile_us(0.99).map(figure),
+        stderr_percent: stderr(&r.span),
+        idle: r.idle,
+    }
+}
+
+fn stderr(span: &Span) -> Option<f64> {
+    span.stderr_percent().map(figure)
+}
+
+fn micros(ns: Option<u64>) -> Option<f64> {
+    ns.map(|n| figure(n as f64 / 1e3))
+}
+
+/// Each address's row for the domain, followed by its vCPUs' rows.
+fn accesses(d: &DomainModel) -> Vec<Access> {
+    let key = |r: &AccessRow| (r.space, r.address, r.direction);
+    let mut parts: HashMap<_, Vec<&AccessRow>> = HashMap::new();
+    for row in &d.vcpu_accesses {
+        parts.entry(key(row)).or_default().push(row);
+    }
+    let mut rows = Vec::new();
+    for sum in &d.accesses {
+        rows.push(access(sum));
+        let mut of_vcpus = parts.remove(&key(sum)).unwrap_or_default();
+        of_vcpus.sort_by_key(|r| r.vcpu);
+        rows.extend(of_vcpus.into_iter().map(access));
+    }
+    rows
+}
+
+fn access(r: &AccessRow) -> Access {
+    Access {
+        space: r.space.as_str(),
+        address: r.address_text(),
+        access: r.direction.as_str(),
+        device: r.device_name().map(ToString::to_string),
+        device_source: r.device.as_ref().map(|d| d.from.as_str()),
+        vcpu: r.vcpu,
+        count: r.span.count,
+        rate: r.rate.map(figure),
+        time_percent: r.time_percent.map(figure),
+        mean_us: r.span.mean_us().map(figure),
+    }
+}
+
+/// The name of a return to the VMM; a negative number is an errno.
+pub(crate) fn userspace_reason(reason: i32) -> String {
+    userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0)).into_owned()
+}
+
+fn disk(d: &model::DiskRates) -> Disk {
+    Disk {
+        name: d.name.clone(),
+        read_ops: figure(d.read_ops),
+        write_ops: figure(d.write_ops),
+        read_bytes: d.read_bytes.round() as u64,
+        write_bytes: d.write_bytes.round() as u64,
+        read_mean_us: d.read_mean_us.map(figure),
+        write_mean_us: d.write_mean_us.map(figure),
+    }
+}
+
+fn nic(n: &model::NicRates) -> Nic {
+    Nic {
+        name: n.name.clone(),
+        rx_bytes: n.rx_bytes.round() as u64,
+        tx_bytes: n.tx_bytes.round() as u64,
+        rx_packets: figure(n.rx_packets),
+        tx_packets: figure(n.tx_packets),
+        drops: figure(n.drops),
+    }
+}
+
+/// A finding as it is told outside.
+pub(crate) fn finding(f: &lint::Finding) -> Finding {
+    Finding {
+        rule: f.rule,
+        severity: f.severity,
+        confidence: f.confidence,
+        domain: f.domain.clone(),
+        target: f.target,
+        title: f.title.clone(),
+        evidence: f.evidence.clone(),
+        why: f.why.clone(),
+        fix: f.fix.clone(),
+        see: f.see.clone(),
+        cost_percent: f.cost.map(figure),
+        since: f.since_ms.and_then(time),
+        folded: f.folded.clone(),
+    }
+}

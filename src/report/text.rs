@@ -1,0 +1,392 @@
+//! Tables for people: `--batch`, `report`, `check`.
+
+use super::View;
+use super::table::{Table, bytes, cut, micros, or_dash, percent, rate, seconds};
+use crate::kvm::Space;
+use crate::lint::{Finding, FixKind};
+use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
+use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
+use std::fmt::Write as _;
+
+/// Up to so many guests, an interval of `--batch` shows each one's exits and accesses.
+pub const DETAILED: usize = 4;
+/// Rows of each table in an interval of `--batch`.
+const BRIEF: usize = 6;
+/// Rows of each table in a report.
+const FULL: usize = 40;
+
+/// One interval of `--batch`: a headline, a row a guest, each one's exits and accesses if they are few, findings by title.
+pub fn interval(view: &View<'_>) -> String {
+    let mut out = headline(view);
+    out.push_str(&complaints(&view.sources()));
+    let guests: Vec<_> = view.shown().collect();
+    if guests.is_empty() {
+        out.push_str(if view.model.domains.is_empty() {
+            "no guest is running\n"
+        } else {
+            "no guest matches --domain\n"
+        });
+    } else {
+        out.push_str(&domains(&guests, view.model));
+    }
+    if guests.len() <= DETAILED || !view.domains.patterns.is_empty() {
+        for d in &guests {
+            let details = details(d, BRIEF);
+            if guests.len() > 1 && !details.is_empty() {
+                let _ = writeln!(out, "{}", cut(d.name(), 64));
+            }
+            out.push_str(&details);
+        }
+    }
+    for f in view.told() {
+        let _ = writeln!(out, "{}", finding_line(f));
+    }
+    out
+}
+
+/// A report: everything of each guest, and the findings in full.
+pub fn report(view: &View<'_>) -> String {
+    let mut out = headline(view);
+    out.push_str(&complaints(&view.sources()));
+    let guests: Vec<_> = view.shown().collect();
+    if guests.is_empty() && !view.model.domains.is_empty() {
+        out.push_str("no guest matches --domain\n");
+    }
+    for d in guests {
+        let _ = writeln!(out, "\n{}", domain_line(d));
+        if d.threads.iter().any(|t| t.cpu.is_some() || t.place.affinity.is_some()) {
+            out.push_str(&threads(d));
+        }
+        out.push_str(&details(d, FULL));
+    }
+    out.push('\n');
+    out.push_str(&findings(view));
+    out
+}
+
+/// The findings in full, or a calm line.
+pub fn findings(view: &View<'_>) -> String {
+    let all: Vec<_> = view.told().collect();
+    if all.is_empty() {
+        return "no findings\n".into();
+    }
+    all.into_iter().map(finding).collect::<Vec<_>>().join("\n")
+}
+
+/// Who, when, by which means.
+fn headline(view: &View<'_>) -> String {
+    let m = view.model;
+    let facts = &m.host.facts;
+    let mut parts = Vec::new();
+    parts.extend(clock(m.time_ms));
+    if !facts.hostname.is_empty() {
+        parts.push(cut(&facts.hostname, 32));
+    }
+    if !m.host.cpus.is_empty() {
+        parts.push(format!("{} CPUs", m.host.cpus.len()));
+    }
+    if !facts.kernel.is_empty() {
+        let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
+        parts.push(format!("Linux {} {}", cut(&facts.kernel, 32), cut(flavour, 16)));
+    }
+    match m.engine.kind {
+        EngineKind::File => parts.push(view.source.to_string()),
+        kind => {
+            parts.push(format!("engine {}", kind.as_str()));
+            parts.push(format!("lost {}", m.lost));
+        }
+    }
+    if let Some(cpu) = m.own_cpu {
+        parts.push(format!("own {cpu:.1} % CPU, {}", bytes(m.own_rss as f64)));
+    }
+    parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", seconds(s))));
+    let mut out = parts.join("  ") + "\n";
+    if let Some(t) = m.host.total() {
+        let _ = writeln!(
+            out,
+            "host %: guest {:.1}  usr {:.1}  sys {:.1}  irq {:.1}  softirq {:.1}  steal {:.1}  iowait {:.1}  idle {:.1}",
+            t.guest, t.usr, t.sys, t.irq, t.softirq, t.steal, t.iowait, t.idle
+        );
+    }
+    // A live host's sources say it themselves.
+    if m.no_kvm_exit() && m.engine.kind == EngineKind::File {
+        out.push_str("this kernel fires no kvm_exit: accesses and exits to the VMM are all there is, without times\n");
+    }
+    out
+}
+
+/// Local clock time of an instant.
+fn clock(ms: i64) -> Option<String> {
+    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
+    Some(instant.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
+}
+
+/// A line on each source that is not whole.
+pub fn complaints(sources: &[SourceStatus]) -> String {
+    let mut out = String::new();
+    for s in sources.iter().filter(|s| s.state != SourceState::Ok) {
+        let _ = writeln!(out, "{}", complaint(s));
+    }
+    out
+}
+
+/// `libvirt missing: cause; fix`.
+pub fn complaint(s: &SourceStatus) -> String {
+    let mut line = format!("{} {}", cut(&s.name, 24), s.state.as_str());
+    for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
+        if let Some(text) = text {
+            let _ = write!(line, "{mark}{}", cut(text, 400));
+        }
+    }
+    line
+}
+
+fn domains(guests: &[&DomainModel], m: &Model) -> String {
+    let mut t = Table::new(&[
+        "<DOMAIN",
+        "PID",
+        "VCPU",
+        "CPU%",
+        "guest",
+        "usr",
+        "sys",
+        "wait",
+        "EXITS/s",
+        "<TOP EXIT",
+        "%",
+        "<HOT ACCESS",
+        "/s",
+        "MIG/s",
+    ]);
+    for d in guests {
+        let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_dash(d.cpu.as_ref().map(f), percent);
+        let top = d.exits.top();
+        let hot = d.hot_access();
+        let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
+        let name = if d.state == DomainState::Running {
+            d.name().to_string()
+        } else {
+            format!("{} ({})", d.name(), d.state.as_str())
+        };
+        t.row([
+            name,
+            d.facts.pid.map_or_else(|| "-".into(), |p| p.to_string()),
+            d.vcpu_count().to_string(),
+            cpu(crate::model::CpuShare::busy),
+            cpu(|c| c.guest),
+            cpu(|c| c.usr),
+            cpu(|c| c.sys),
+            or_dash(d.cpu.and_then(|c| c.wait), percent),
+            or_dash(d.exit_rate.0, rate),
+            top.map_or_else(|| "-".into(), |r| r.reason.clone()),
+            or_dash(top.and_then(|r| r.work_percent.or(r.count_percent)), percent),
+            hot.map_or_else(|| "-".into(), access_name),
+            or_dash(hot.and_then(|a| a.rate), rate),
+            or_dash(migrations, rate),
+        ]);
+    }
+    t.render(0)
+}
+
+/// The device, else the address.
+fn access_name(a: &AccessRow) -> String {
+    let address = a.address_text();
+    match a.device.as_ref() {
+        Some(d) => format!("{} {address}", d.name),
+        None => format!("{} {address}", a.space.as_str()),
+    }
+}
+
+fn domain_line(d: &DomainModel) -> String {
+    let f = &d.facts;
+    let mut parts = vec![cut(d.name(), 64)];
+    parts.extend(f.pid.map(|p| format!("pid {p}")));
+    parts.extend(Some(d.vcpu_count()).filter(|n| *n > 0).map(|n| format!("{n} vCPUs")));
+    parts.extend(f.machine.as_ref().map(|m| cut(&m.value, 32)));
+    parts.extend(super::json::guest_os(f).map(|os| cut(&os, 32)));
+    if d.state != DomainState::Running {
+        parts.push(d.state.as_str().into());
+    }
+    parts.join("  ")
+}
+
+fn threads(d: &DomainModel) -> String {
+    let mut t = Table::new(&[
+        "<THREAD",
+        "TID",
+        "CPU%",
+        "guest",
+        "usr",
+        "sys",
+        "wait",
+        "<ON",
+        "<MAY RUN ON",
+        "MIG",
+        "EXITS/s",
+        "WAKE p99 us",
+    ]);
+    for th in &d.threads {
+        t.row(thread(th));
+    }
+    if t.is_empty() { String::new() } else { t.render(2) }
+}
+
+fn thread(t: &ThreadModel) -> [String; 12] {
+    let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_dash(t.cpu.as_ref().map(f), percent);
+    [
+        t.label(),
+        t.tid.to_string(),
+        cpu(crate::model::CpuShare::busy),
+        cpu(|c| c.guest),
+        cpu(|c| c.usr),
+        cpu(|c| c.sys),
+        or_dash(t.cpu.and_then(|c| c.wait), percent),
+        t.place.cpu.map_or_else(|| "-".into(), |c| format!("cpu {c}")),
+        t.place.affinity.as_ref().map_or_else(|| "-".into(), ToString::to_string),
+        t.migrations.total.map_or_else(|| "-".into(), |n| n.to_string()),
+        or_dash(t.exit_rate, rate),
+        or_dash(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros),
+    ]
+}
+
+/// Exits, accesses, exits to the VMM and further tracepoints of one guest.
+fn details(d: &DomainModel, rows: usize) -> String {
+    let mut out = exits(&d.exits, rows);
+    for space in [Space::Pio, Space::Mmio, Space::Msr] {
+        out.push_str(&accesses(d, space, rows));
+    }
+    out.push_str(&userspace(d, rows));
+    if !d.kvm_events.is_empty() {
+        let mut t = Table::new(&["<TRACEPOINT", "COUNT"]);
+        let mut events: Vec<_> = d.kvm_events.iter().filter(|(_, n)| **n > 0).collect();
+        events.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        for (name, count) in events.iter().take(rows) {
+            t.row([(*name).clone(), count.to_string()]);
+        }
+        if !t.is_empty() {
+            out.push_str(&t.render(2));
+        }
+    }
+    out
+}
+
+fn exits(table: &ExitTable, rows: usize) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let mut t = Table::new(&["<EXIT", "COUNT", "/s", "count%", "time%", "work%", "mean us", "+-%", "p99 us", "max us"]);
+    for r in table.rows.iter().take(rows) {
+        let s = &r.span;
+        t.row([
+            if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() },
+            s.count.to_string(),
+            or_dash(r.rate, rate),
+            or_dash(r.count_percent, percent),
+            or_dash(r.time_percent, percent),
+            or_dash(r.work_percent, percent),
+            or_dash(s.mean_us(), micros),
+            or_dash(s.stderr_percent(), percent),
+            or_dash(s.quantile_us(0.99), micros),
+            or_dash(s.max_ns.map(|n| n as f64 / 1e3), micros),
+        ]);
+    }
+    let mut out = t.render(2) + &more(table.rows.len(), rows);
+    let _ = write!(out, "  {} exits", table.count);
+    if let Some(ns) = table.work_ns {
+        let _ = write!(out, ", {:.1} ms in them without sleep", ns as f64 / 1e6);
+    }
+    out.push('\n');
+    out
+}
+
+fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {
+    let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let head = match space {
+        Space::Pio => "<PORT",
+        Space::Mmio => "<MMIO",
+        Space::Msr => "<MSR",
+    };
+    let mut t = Table::new(&[head, "<", "<DEVICE", "<FROM", "COUNT", "/s", "time%", "mean us", "FAULTS"]);
+    for a in all.iter().take(rows) {
+        t.row([
+            a.address_text(),
+            a.direction.as_str().into(),
+            a.device.as_ref().map_or_else(
+                || "-".into(),
+                |d| match &d.friendly {
+                    Some(friendly) => format!("{} ({friendly})", d.name),
+                    None => d.name.clone(),
+                },
+            ),
+            a.device.as_ref().map_or_else(|| "-".into(), |d| d.from.as_str().into()),
+            a.span.count.to_string(),
+            or_dash(a.rate, rate),
+            or_dash(a.time_percent, percent),
+            or_dash(a.span.mean_us(), micros),
+            if a.faults == 0 { "-".into() } else { a.faults.to_string() },
+        ]);
+    }
+    t.render(2) + &more(all.len(), rows)
+}
+
+fn userspace(d: &DomainModel, rows: usize) -> String {
+    let all: Vec<_> = d.userspace.iter().filter(|u| u.0.is_none()).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut t = Table::new(&["<TO THE VMM", "COUNT"]);
+    for (_, reason, count) in all.iter().take(rows) {
+        t.row([super::json::userspace_reason(*reason), count.to_string()]);
+    }
+    t.render(2) + &more(all.len(), rows)
+}
+
+fn more(all: usize, shown: usize) -> String {
+    if all > shown { format!("  … {} more\n", all - shown) } else { String::new() }
+}
+
+/// A finding in one line: severity, guest, title, the telling figure.
+pub fn finding_line(f: &Finding) -> String {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+    let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
+    format!("{:<8} {who}: {}{figure} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
+}
+
+fn finding(f: &Finding) -> String {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+    let mut out = format!("{:<8} {who}: {}\n", f.severity.as_str(), cut(&f.title, 400));
+    let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r);
+    let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
+    for (i, e) in f.evidence.iter().enumerate() {
+        let _ = writeln!(out, "  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
+    }
+    if !f.why.is_empty() {
+        let _ = writeln!(out, "  why   {}", cut(&f.why, 2000));
+    }
+    for fix in &f.fix {
+        let what = match fix.kind {
+            FixKind::LibvirtXml => "virsh edit, then",
+            FixKind::Command => "run",
+            FixKind::KernelOption => "kernel command line",
+            FixKind::QemuOption => "QEMU option",
+            FixKind::Advice => "",
+        };
+        let needs = fix.needs.as_deref().map(|n| format!("({})", cut(n, 300))).unwrap_or_default();
+        let _ = writeln!(out, "{}", format!("  fix   {what} {needs}").trim_end());
+        for line in fix.text.lines() {
+            let _ = writeln!(out, "          {}", cut_keeping_indent(line));
+        }
+    }
+    for s in &f.see {
+        let _ = writeln!(out, "  see   {}", cut(s, 300));
+    }
+    out
+}
+
+/// A line of XML or of a command: harmless, its indentation kept, never shortened below what can be pasted.
+fn cut_keeping_indent(line: &str) -> String {
+    crate::kvm::sanitize(line, 4096)
+}

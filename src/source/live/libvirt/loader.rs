@@ -1,0 +1,109 @@
+//! libvirt without linking to it.
+//!
+//! The `virt` crate calls libvirt's C functions by name. Here each of those names is a jump through a table, filled from
+//! `libvirt.so.0` and `libvirt-qemu.so.0` when kvmtop starts; one binary so runs on hosts with and without libvirt, and
+//! `readelf -d` shows no libvirt. The names are hidden: another library in the process never sees them.
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// What the loading came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loaded {
+    /// Every function is there.
+    Whole,
+    /// All but the monitor's, which lives in a library of its own.
+    WithoutMonitor,
+    /// libvirt cannot be used on this host, because.
+    Not(String),
+}
+
+macro_rules! functions {
+    ($($name:ident)*) => {
+        /// The functions that kvmtop, through `virt`, can reach, in the order of the table.
+        const NAMES: &[&CStr] = &[$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            }
+        ),*];
+
+        #[cfg(target_arch = "x86_64")]
+        std::arch::global_asm!(concat!(
+            ".pushsection .data.kvmtop_libvirt,\"aw\",@progbits\n.balign 8\n",
+            ".globl kvmtop_libvirt_table\n.hidden kvmtop_libvirt_table\nkvmtop_libvirt_table:\n",
+            $("kvmtop_libvirt_", stringify!($name), ": .quad 0\n",)*
+            ".popsection\n.pushsection .text.kvmtop_libvirt,\"ax\",@progbits\n",
+            $(".globl ", stringify!($name), "\n.hidden ", stringify!($name), "\n",
+              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n",
+              "jmp qword ptr [rip + kvmtop_libvirt_", stringify!($name), "]\n",)*
+            ".popsection\n",
+        ));
+
+        #[cfg(target_arch = "aarch64")]
+        std::arch::global_asm!(concat!(
+            ".pushsection .data.kvmtop_libvirt,\"aw\",@progbits\n.balign 8\n",
+            ".globl kvmtop_libvirt_table\n.hidden kvmtop_libvirt_table\nkvmtop_libvirt_table:\n",
+            $("kvmtop_libvirt_", stringify!($name), ": .quad 0\n",)*
+            ".popsection\n.pushsection .text.kvmtop_libvirt,\"ax\",@progbits\n",
+            $(".globl ", stringify!($name), "\n.hidden ", stringify!($name), "\n",
+              ".type ", stringify!($name), ", @function\n", stringify!($name), ":\n",
+              "adrp x16, kvmtop_libvirt_", stringify!($name), "\n",
+              "ldr x16, [x16, :lo12:kvmtop_libvirt_", stringify!($name), "]\nbr x16\n",)*
+            ".popsection\n",
+        ));
+    };
+}
+
+functions! {
+    virSetErrorFunc virGetLastError virResetLastError virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef
+    virConnectIsAlive virConnectSetKeepAlive virConnectGetLibVersion virConnectListAllDomains virConnectGetAllDomainStats
+    virDomainStatsRecordListFree virDomainRef virDomainFree virDomainGetName virDomainGetUUIDString virDomainGetID
+    virDomainGetXMLDesc virDomainGetState virDomainLookupByUUIDString virEventRegisterDefaultImpl
+    virDomainQemuMonitorCommand
+}
+
+/// The only function of libvirt-qemu.
+const MONITOR: &CStr = c"virDomainQemuMonitorCommand";
+
+unsafe extern "C" {
+    /// One pointer for each of `NAMES`; defined in the assembly above.
+    static kvmtop_libvirt_table: [AtomicPtr<c_void>; NAMES.len()];
+}
+
+/// Loads libvirt, once. Nothing of `virt` or `virt_sys` may be called unless this answers other than [`Loaded::Not`];
+/// nothing of the monitor unless it answers [`Loaded::Whole`].
+pub fn load() -> &'static Loaded {
+    static LOADED: OnceLock<Loaded> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let main = match open("libvirt.so.0") {
+            Ok(library) => library,
+            Err(why) => return Loaded::Not(why),
+        };
+        let qemu = open("libvirt-qemu.so.0").ok();
+        // SAFETY: the table is defined above with this length; its entries are only ever written here, before any use.
+        let table = unsafe { &kvmtop_libvirt_table };
+        let mut whole = Loaded::Whole;
+        for (name, entry) in NAMES.iter().zip(table) {
+            let library = if *name == MONITOR { qemu } else { Some(main) };
+            // SAFETY: the symbol is only kept as an address; `virt_sys` declares its type as libvirt's headers do.
+            let symbol = library.and_then(|l| unsafe { l.get::<*mut c_void>(name.to_bytes_with_nul()) }.ok());
+            match symbol.map(libloading::os::unix::Symbol::into_raw).filter(|a| !a.is_null()) {
+                Some(address) => entry.store(address, Ordering::Release),
+                None if *name == MONITOR => whole = Loaded::WithoutMonitor,
+                None => return Loaded::Not(format!("libvirt.so.0 has no function {}", name.to_string_lossy())),
+            }
+        }
+        whole
+    })
+}
+
+/// Opens a library for the life of the process: its threads and callbacks must never lose their code.
+fn open(name: &str) -> Result<&'static libloading::os::unix::Library, String> {
+    // SAFETY: libvirt's initialisers are made to be run by whoever loads it (every `virsh` does).
+    match unsafe { libloading::os::unix::Library::new(name) } {
+        Ok(library) => Ok(Box::leak(Box::new(library))),
+        Err(e) => Err(format!("{name}: {e}")),
+    }
+}

@@ -1,0 +1,280 @@
+//! What libvirt knows of its domains, asked on a thread of its own: a daemon that hangs costs kvmtop nothing but the answer.
+//!
+//! Read-only and with the no-wait flags: a domain under migration would otherwise hold the answer for 30 s
+//! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only the monitor needs a connection that may write.
+
+mod connection;
+mod loader;
+mod stats;
+
+pub use loader::{Loaded, load};
+
+use crate::kvm::domain_xml::{self, DomainXml};
+use crate::sample::{DiskSample, DomainState, NicSample, SourceStatus};
+use connection::{Answer, Connection};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The name of this source.
+pub const NAME: &str = "libvirt";
+/// How often the list of domains, their XML and their devices' statistics are read.
+const POLL: Duration = Duration::from_secs(5);
+/// A question that has been open this long is a daemon that hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long after a failure the daemon is tried again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What libvirt says of one domain.
+#[derive(Debug, Clone, Default)]
+pub struct LibvirtDomain {
+    /// UUID, as libvirt writes it.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// Whether it runs or is paused.
+    pub state: DomainState,
+    /// The live XML, read.
+    pub xml: Option<Arc<DomainXml>>,
+    /// The live XML's text.
+    pub xml_text: Option<Arc<str>>,
+    /// What its disks did within `devices_ns`.
+    pub disks: Vec<DiskSample>,
+    /// What its interfaces did within `devices_ns`.
+    pub nics: Vec<NicSample>,
+    /// The time that `disks` and `nics` cover.
+    pub devices_ns: u64,
+    /// KVM's statistics by vCPU, cumulative; only when they were asked for.
+    pub vcpu_counters: BTreeMap<u32, BTreeMap<String, u64>>,
+    /// KVM's statistics of the VM, cumulative.
+    pub vm_counters: BTreeMap<String, u64>,
+}
+
+/// How libvirt is asked.
+#[derive(Debug, Clone, Default)]
+pub struct LibvirtOptions {
+    /// `--libvirt-uri`; `None`: `LIBVIRT_DEFAULT_URI`, else `qemu:///system`.
+    pub uri: Option<String>,
+    /// KVM's statistics each this often, for hosts without tracing; `None`: never, they cost the guests' monitors.
+    pub counters_every: Option<Duration>,
+}
+
+/// A reply of the monitor, sent when it is there.
+pub type MonitorReply = Result<String, String>;
+
+enum Request {
+    /// A guest appeared: do not wait for the next turn.
+    Refresh,
+    /// A monitor command (HMP) for a domain, by UUID.
+    Monitor { uuid: String, command: &'static str, reply: SyncSender<MonitorReply> },
+    /// Whether KVM's statistics are wanted, and how often.
+    Counters(Option<Duration>),
+}
+
+#[derive(Default)]
+struct Shared {
+    domains: HashMap<String, Arc<LibvirtDomain>>,
+    /// Since when a question is open.
+    asked: Option<Instant>,
+    /// The failure of the last turn.
+    failure: Option<(String, String)>,
+    answered: bool,
+}
+
+/// The libvirt thread's front: never blocks.
+pub struct Libvirt {
+    shared: Arc<Mutex<Shared>>,
+    requests: Option<SyncSender<Request>>,
+    /// Why there is none at all.
+    absent: Option<String>,
+    monitor: bool,
+}
+
+impl Libvirt {
+    /// Starts the thread, if the library is there.
+    pub fn start(options: LibvirtOptions) -> Self {
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let absent = match load() {
+            Loaded::Not(why) => Some(why.clone()),
+            Loaded::Whole | Loaded::WithoutMonitor => None,
+        };
+        let mut this = Self { shared, requests: None, absent, monitor: *load() == Loaded::Whole };
+        if this.absent.is_none() {
+            let (send, receive) = sync_channel(64);
+            let shared = this.shared.clone();
+            let spawned =
+                std::thread::Builder::new().name("libvirt".into()).spawn(move || run(&shared, &receive, &options));
+            match spawned {
+                Ok(_) => this.requests = Some(send),
+                Err(e) => this.absent = Some(format!("no thread for it: {e}")),
+            }
+        }
+        this
+    }
+
+    /// The domain of this UUID (any case), or, without one, of this name, as last heard.
+    pub fn domain(&self, uuid: Option<&str>, name: Option<&str>) -> Option<Arc<LibvirtDomain>> {
+        let shared = lock(&self.shared);
+        match uuid {
+            Some(uuid) => shared.domains.get(&uuid.to_ascii_lowercase()).cloned(),
+            None => shared.domains.values().find(|d| Some(d.name.as_str()) == name).cloned(),
+        }
+    }
+
+    /// Whether an answer has come since the start: before, a domain that is not found may still be libvirt's.
+    pub fn answered(&self) -> bool {
+        self.absent.is_some() || lock(&self.shared).answered
+    }
+
+    /// Asks soon instead of at the next turn.
+    pub fn refresh(&self) {
+        self.send(Request::Refresh);
+    }
+
+    /// Whether KVM's statistics are wanted, and how often.
+    pub fn set_counters(&self, every: Option<Duration>) {
+        self.send(Request::Counters(every));
+    }
+
+    /// Sends a human monitor command; the reply arrives on the channel. libvirt marks the domain as tainted by it
+    /// (`custom-monitor`). `None` where no monitor can be reached this way.
+    pub fn monitor(&self, uuid: &str, command: &'static str) -> Option<Receiver<MonitorReply>> {
+        let (reply, receive) = sync_channel(1);
+        let sent = self.monitor && self.send(Request::Monitor { uuid: uuid.into(), command, reply });
+        sent.then_some(receive)
+    }
+
+    /// How the source does.
+    pub fn status(&self, now: Instant) -> SourceStatus {
+        if let Some(why) = &self.absent {
+            return SourceStatus::missing(
+                NAME,
+                format!("libvirt is not used: {why}"),
+                "install libvirt's client library (libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora) if libvirt runs the guests here",
+            );
+        }
+        let shared = lock(&self.shared);
+        if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > PATIENCE) {
+            return SourceStatus::degraded(
+                NAME,
+                format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
+                "systemctl status libvirtd virtqemud; names and settings are shown as last heard",
+            );
+        }
+        match &shared.failure {
+            Some((cause, fix)) => SourceStatus::missing(NAME, cause.clone(), fix.clone()),
+            None => SourceStatus::ok(NAME),
+        }
+    }
+
+    fn send(&self, request: Request) -> bool {
+        match &self.requests {
+            // A full queue is a daemon that hangs: the question is dropped, the screen goes on.
+            Some(queue) => {
+                !matches!(queue.try_send(request), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+            }
+            None => false,
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    // The data are whole after every statement that touches them: a panic elsewhere on the thread does not spoil them.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread: a turn of polling, then requests until the next turn is due.
+fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOptions) {
+    let mut connection = Connection::new(options.uri.clone());
+    let mut counters = options.counters_every;
+    let mut next = Instant::now();
+    let mut next_counters = counters.map(|_| next);
+    loop {
+        let now = Instant::now();
+        if now >= next {
+            let ok = turn(shared, &mut connection);
+            next = Instant::now() + if ok { POLL } else { RETRY };
+        }
+        if next_counters.is_some_and(|at| now >= at) && connection.is_open() {
+            for (uuid, read) in asking(shared, || connection.counters()) {
+                if let Some(d) = lock(shared).domains.get_mut(&uuid) {
+                    let d = Arc::make_mut(d);
+                    (d.vcpu_counters, d.vm_counters) = read;
+                }
+            }
+        }
+        next_counters = counters.map(|every| Instant::now() + every);
+        let until = next_counters.map_or(next, |c| c.min(next));
+        match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            // A burst of new guests is one question.
+            Ok(Request::Refresh) => next = next.min(Instant::now() + Duration::from_millis(100)),
+            Ok(Request::Counters(every)) => {
+                counters = every;
+                next_counters = every.map(|_| Instant::now());
+            }
+            Ok(Request::Monitor { uuid, command, reply }) => {
+                let answer = asking(shared, || connection.monitor(&uuid, command));
+                // Whoever asked may have stopped waiting.
+                let _ = reply.try_send(answer);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Lets the front see how long a question has been open.
+fn asking<T>(shared: &Mutex<Shared>, question: impl FnOnce() -> T) -> T {
+    lock(shared).asked = Some(Instant::now());
+    let answer = question();
+    lock(shared).asked = None;
+    answer
+}
+
+fn turn(shared: &Mutex<Shared>, connection: &mut Connection) -> bool {
+    let answer = asking(shared, || connection.domains());
+    let mut shared = lock(shared);
+    shared.answered = true;
+    match answer {
+        Ok(found) => {
+            shared.failure = None;
+            let mut old = std::mem::take(&mut shared.domains);
+            for answer in found {
+                let before = old.remove(&answer.uuid);
+                let domain = merge(answer, before.as_deref());
+                shared.domains.insert(domain.uuid.clone(), Arc::new(domain));
+            }
+            true
+        }
+        Err((cause, fix)) => {
+            // The domains as last heard stay: a daemon that restarts does not rename the guests.
+            shared.failure = Some((cause, fix));
+            false
+        }
+    }
+}
+
+fn merge(answer: Answer, before: Option<&LibvirtDomain>) -> LibvirtDomain {
+    let same_xml = before.filter(|b| b.xml_text.as_deref() == answer.xml.as_deref());
+    let xml_text: Option<Arc<str>> = match same_xml {
+        Some(b) => b.xml_text.clone(),
+        None => answer.xml.map(Arc::from),
+    };
+    let xml = match same_xml {
+        Some(b) => b.xml.clone(),
+        None => xml_text.as_deref().and_then(|t| domain_xml::parse(t).ok()).map(Arc::new),
+    };
+    LibvirtDomain {
+        uuid: answer.uuid,
+        name: answer.name,
+        state: answer.state,
+        xml,
+        xml_text,
+        disks: answer.disks,
+        nics: answer.nics,
+        devices_ns: answer.devices_ns,
+        vcpu_counters: before.map(|b| b.vcpu_counters.clone()).unwrap_or_default(),
+        vm_counters: before.map(|b| b.vm_counters.clone()).unwrap_or_default(),
+    }
+}
