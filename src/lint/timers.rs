@@ -2,7 +2,7 @@
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
 use super::text::{figure, maybe};
-use super::view::{Exit, Guest, Seen, World};
+use super::view::{Exit, Guest, Seen, World, region};
 use super::{Confidence, Finding, Fix, Severity, fix};
 use crate::kvm::Space;
 use crate::model::Sureness;
@@ -27,9 +27,9 @@ pub(super) fn by_cost(world: &World<'_>, guest: &Guest<'_>, seen: &Seen) -> Opti
     worst([steps.of_one_cpu.of(cost), guest.over_vcpus(cost).and_then(|c| steps.of_vcpus.of(c))])
 }
 
-/// `15 879 reads/s of …, 62 % of port accesses, 45 % of exits, cost 18 % of one CPU`.
+/// `15 879/s reads of … over 10 s, 1986/s on vCPU 3, 45 % of the guest's exits, costing 18 % of one CPU`.
 pub(super) fn told(guest: &Guest<'_>, seen: &Seen, what: &str) -> String {
-    let mut text = format!("{} {what}/s {}", maybe(seen.rate), guest.window());
+    let mut text = format!("{}/s {what} {}", maybe(seen.rate), guest.window());
     if let Some(per) = seen.per_vcpu {
         let on = seen.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
         text.push_str(&format!(", {}/s on {on}", figure(per)));
@@ -180,7 +180,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         return;
     }
     let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
-    let reads = guest.ports(|r| r.device_name().is_some_and(is_rtc) && r.direction == Direction::Read).count;
+    let reads = guest.ports(|r| region(r).is_some_and(is_rtc) && r.direction == Direction::Read).count;
     // A guest that sets its clock writes; one that ticks reads once an interrupt.
     if reads * 4 < seen.count {
         return;
@@ -189,7 +189,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let Some(mut severity) = steps.of(rate) else { return };
     severity = worst([Some(severity), by_cost(world, guest, &seen)]).unwrap_or(severity);
     let mut evidence = vec![told(guest, &seen, "accesses to ports 0x70 and 0x71 (RTC)")];
-    evidence.push(format!("{} reads/s of its data port: one or two an interrupt", maybe(guest.seconds.map(|s| reads as f64 / s))));
+    evidence.push(format!("{}/s of them read its data port, as acknowledging a tick does", maybe(guest.seconds.map(|s| reads as f64 / s))));
     let eoi = guest.exits(&[Exit::EoiInduced]);
     if eoi.count > 0 {
         evidence.push(format!("{} EOI_INDUCED exits/s, one an RTC interrupt", maybe(eoi.rate)));
@@ -231,7 +231,7 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     };
     let mut evidence = Vec::new();
     if direct {
-        let clock = guest.accesses(|r| r.space == Space::Mmio && r.device_name() == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0));
+        let clock = guest.accesses(|r| r.space == Space::Mmio && region(r) == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0));
         evidence.push(told(guest, &seen, "accesses to the HPET"));
         if clock.count > 0 {
             evidence.push(format!("{} of them/s read its counter (+0xf0), as a clock does", maybe(clock.rate)));

@@ -181,7 +181,7 @@ impl<'a> Guest<'a> {
 
     /// Accesses to regions whose name a test picks.
     pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> Seen {
-        let of = |r: &AccessRow| r.space == space && r.device_name().is_some_and(&pick);
+        let of = |r: &AccessRow| r.space == space && region(r).is_some_and(&pick);
         if space == Space::Pio { self.ports(of) } else { self.accesses(of) }
     }
 
@@ -315,6 +315,22 @@ impl World<'_> {
             _ => None,
         }
     }
+}
+
+/// The region that owns an address: as the guest's own map names it, else by the addresses that no PC gives to anything else
+/// (a map may be a part of one).
+pub(super) fn region(row: &AccessRow) -> Option<&str> {
+    row.device_name().or_else(|| match (row.space, row.address?) {
+        (Space::Pio, 0x40..=0x43) => Some("kvm-pit"),
+        (Space::Pio, 0x60 | 0x64) => Some("i8042"),
+        (Space::Pio, 0x70) => Some("rtc-index"),
+        (Space::Pio, 0x71) => Some("rtc"),
+        (Space::Pio, 0x3f8..=0x3ff | 0x2f8..=0x2ff) => Some("serial"),
+        (Space::Pio, 0xcf8..=0xcff) => Some("pci-conf"),
+        (Space::Pio, 0x5658) => Some("vmport"),
+        (Space::Mmio, 0xfed0_0000..=0xfed0_03ff) => Some("hpet"),
+        _ => None,
+    })
 }
 
 /// The sum of times, if all are known.
