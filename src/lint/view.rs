@@ -112,7 +112,10 @@ impl Seen {
 
 impl<'a> Guest<'a> {
     pub fn new(model: &Model, domain: &'a DomainModel) -> Self {
-        let config = GuestConfig::of(&domain.facts);
+        let mut config = GuestConfig::of(&domain.facts);
+        for name in in_use(domain) {
+            config.hyperv.set(name, true);
+        }
         let kind = GuestGuess::of(domain, &config);
         Self { domain, config, kind, seconds: model.interval_s.filter(|s| *s >= SHORTEST_S) }
     }
@@ -315,6 +318,17 @@ impl World<'_> {
             _ => None,
         }
     }
+}
+
+/// Enlightenments that the guest is seen to use, whatever is known of its configuration.
+fn in_use(domain: &DomainModel) -> impl Iterator<Item = &'static str> + '_ {
+    let msr = |r: &AccessRow| r.address.filter(|_| r.space == Space::Msr && r.faults == 0);
+    domain.accesses.iter().filter_map(msr).flat_map(|number| match number {
+        0x4000_0020 | 0x4000_0021 => &["hypervclock"][..],
+        0x4000_0080..=0x4000_009f => &["vpindex", "synic"],
+        0x4000_00b0..=0x4000_00b7 => &["hypervclock", "vpindex", "synic", "stimer"],
+        _ => &[],
+    }).copied()
 }
 
 /// The region that owns an address: as the guest's own map names it, else by the addresses that no PC gives to anything else
