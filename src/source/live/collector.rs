@@ -14,10 +14,8 @@ use super::places::Places;
 use super::sources;
 use super::status_xml::StatusFiles;
 use super::tasks::Tasks;
-use super::threads::{Life, Reader};
-use crate::sample::{
-    DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus,
-};
+use super::threads::{Life, Reader, take_where};
+use crate::sample::{DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
@@ -125,7 +123,9 @@ impl Collector {
     /// # Errors
     /// When there is no engine, or the kernel refuses.
     pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
-        let Some(engine) = &mut self.options.engine else { return Err(sources::no_engine(&self.options.engine_problems)) };
+        let Some(engine) = &mut self.options.engine else {
+            return Err(sources::no_engine(&self.options.engine_problems));
+        };
         engine.set_level(level)?;
         self.generation += 1;
         self.guests.values_mut().for_each(Guest::restart_events);
@@ -194,7 +194,9 @@ impl Collector {
     /// Opens a guest; one that is gone already is left to its events.
     fn open(&mut self, pid: i32, now: Instant) -> bool {
         let boot_time_ms = now.time_ms - i64::try_from(now.boot_ns / 1_000_000).unwrap_or(0);
-        let Ok(mut guest) = Guest::open(&self.options.places, pid, boot_time_ms, &mut self.reader) else { return false };
+        let Ok(mut guest) = Guest::open(&self.options.places, pid, boot_time_ms, &mut self.reader) else {
+            return false;
+        };
         guest.inform(&self.status_files, &mut self.options.informants);
         guest.wanted = self.options.filter.wants(&guest.facts);
         self.guests.insert(pid, guest);
@@ -213,17 +215,12 @@ impl Collector {
 
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Found, now: Instant) -> Vec<Guest> {
-        let mut ended = Vec::new();
         let living: HashSet<i32> = found.guests.iter().copied().collect();
         let (places, reader) = (&self.options.places, &mut self.reader);
-        for (_, guest) in self.guests.extract_if(.., |pid, guest| {
-            // A process that took the PID of a guest shows by its start, one that closed its VM by discovery.
-            let reading = if guest.wanted { guest.read(places, now.mono_ns, reader) } else { Life::Alive };
-            !living.contains(pid) || reading == Life::Ended
-        }) {
-            ended.push(guest);
-        }
-        ended
+        // A process that ended shows by its threads, even when another took its PID; one that closed its VM by discovery.
+        take_where(&mut self.guests, |pid, guest| {
+            guest.read(places, now.mono_ns, reader) == Life::Ended || !living.contains(pid)
+        })
     }
 
     /// Gives every traced thread's events to its guest.

@@ -110,7 +110,9 @@ impl Discovery {
     /// Looks at a process that fires KVM's events, if it was not known as a guest; answers whether it is one. Where its files
     /// may not be looked at, its events are proof enough.
     pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
-        if let Some(s) = self.seen.get(&pid) && s.verdict == Verdict::Guest {
+        if let Some(s) = self.seen.get(&pid)
+            && s.verdict == Verdict::Guest
+        {
             return true;
         }
         let is_guest = match KvmFiles::read(&self.places, pid) {
@@ -160,9 +162,7 @@ impl Discovery {
         let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
         match KvmFiles::read(&self.places, pid) {
             Ok(files) if files.vm => Some((Verdict::Guest, recheck(pid, now_ns))),
-            Ok(files) => {
-                Some((Verdict::Other, if young || files.dev_kvm { now_ns } else { recheck(pid, now_ns) }))
-            }
+            Ok(files) => Some((Verdict::Other, if young || files.dev_kvm { now_ns } else { recheck(pid, now_ns) })),
             Err(Failure::Gone) => None,
             Err(_) => {
                 let guest = self.has_vcpu_thread(pid);
@@ -187,7 +187,7 @@ impl Discovery {
 
 /// Half a minute from now, spread over a quarter of a minute more so that not all fall due in one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
-    now_ns + RECHECK_NS + (pid.unsigned_abs() as u64 % 64) * 250_000_000
+    now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
 }
 
 #[cfg(test)]

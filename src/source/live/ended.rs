@@ -2,8 +2,8 @@
 
 use super::events::{Reading, TracedThread};
 use super::retired;
-use crate::kvm::thread_name::{Role, classify};
 use crate::kvm::sanitize;
+use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{DomainFacts, DomainSample, DomainState, Known, Origin, ThreadSample, Vmm};
 use std::sync::Arc;
 

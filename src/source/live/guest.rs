@@ -69,12 +69,12 @@ impl Guest {
 
     /// How an informant knows it.
     pub(crate) fn watched(&self) -> Watched {
-        Watched { pid: self.origins.pid, start_ticks: self.origins.start_ticks, facts: self.facts.clone(), unnamed: self.unnamed }
-    }
-
-    /// Start of the process, ticks after boot.
-    pub(crate) fn start_ticks(&self) -> u64 {
-        self.origins.start_ticks
+        Watched {
+            pid: self.origins.pid,
+            start_ticks: self.origins.start_ticks,
+            facts: self.facts.clone(),
+            unnamed: self.unnamed,
+        }
     }
 
     /// Takes over what others know by now; answers whether the facts changed.
@@ -106,8 +106,11 @@ impl Guest {
         }
     }
 
-    /// Reads the threads, and what else is due.
+    /// Reads the threads, and what else is due. Of a guest that is not wanted, only whether it lives.
     pub(crate) fn read(&mut self, places: &Places, now_ns: u64, reader: &mut Reader) -> Life {
+        if !self.wanted {
+            return self.threads.read_leader(reader);
+        }
         if self.threads.read(reader) == Life::Ended {
             return Life::Ended;
         }
@@ -137,7 +140,13 @@ impl Guest {
 
     /// Takes its threads' events out of the reading. Those of threads that are gone stay with the guest; `forget` gets their
     /// ids, so that the engine frees what it holds.
-    pub(crate) fn take_events(&mut self, tids: &[i32], reading: &mut Reading, reader: &mut Reader, forget: &mut Vec<i32>) {
+    pub(crate) fn take_events(
+        &mut self,
+        tids: &[i32],
+        reading: &mut Reading,
+        reader: &mut Reader,
+        forget: &mut Vec<i32>,
+    ) {
         for tid in tids {
             let Some(traced) = reading.threads.get(tid) else { continue };
             if self.threads.look_for(*tid, reader) {
@@ -160,7 +169,9 @@ impl Guest {
     /// The guest as of now. Takes its threads' events out of the reading.
     pub(crate) fn sample(&mut self, reading: &mut Reading) -> DomainSample {
         let mut threads: Vec<ThreadSample> = Vec::with_capacity(self.threads.living.len() + self.helpers.len());
-        for (group, is_helper) in std::iter::once((&self.threads, false)).chain(self.helpers.values().map(|h| (h, true))) {
+        for (group, is_helper) in
+            std::iter::once((&self.threads, false)).chain(self.helpers.values().map(|h| (h, true)))
+        {
             for t in group.living.values() {
                 let events = reading.threads.remove(&t.tid).map(|r| r.events).unwrap_or_default();
                 threads.push(self.thread(t, !is_helper && t.tid == group.pid, events));
@@ -209,7 +220,8 @@ impl Guest {
     /// Whether an access went to an address that the monitor's answer does not name.
     fn touched_unnamed(&self, events: &ThreadEvents) -> bool {
         let Some(map) = self.facts.devices.as_ref().filter(|m| m.from == Origin::Monitor) else { return false };
-        let known = |c: &AccessCell| c.space == Space::Msr || c.address.is_none_or(|a| map.value.lookup(c.space, a).is_some());
+        let known =
+            |c: &AccessCell| c.space == Space::Msr || c.address.is_none_or(|a| map.value.lookup(c.space, a).is_some());
         !events.accesses.iter().all(known)
     }
 

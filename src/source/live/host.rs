@@ -90,7 +90,7 @@ pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
     status_value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The lines `cpuN` of /proc/stat (proc_stat(5)), in order of number.
+/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number.
 pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
     let mut cpus: Vec<CpuTimes> = text
         .split(|b| *b == b'\n')
@@ -149,7 +149,8 @@ fn flavour(sys: &Path, cpuinfo: &str) -> Option<String> {
     let base = sys.join("module");
     let there: Vec<&str> = FLAVOURS.into_iter().filter(|m| base.join(m).is_dir()).collect();
     if let [first, _, ..] = there.as_slice() {
-        let by_vendor = if cpuinfo.contains("AuthenticAMD") || cpuinfo.contains("HygonGenuine") { "kvm_amd" } else { "kvm_intel" };
+        let by_vendor =
+            if cpuinfo.contains("AuthenticAMD") || cpuinfo.contains("HygonGenuine") { "kvm_amd" } else { "kvm_intel" };
         return Some(if there.contains(&by_vendor) { by_vendor } else { first }.to_owned());
     }
     there.first().map(|m| (*m).to_owned()).or_else(|| {
@@ -205,7 +206,18 @@ mod tests {
         assert_eq!(cpus.iter().map(|c| c.cpu).collect::<Vec<_>>(), [0, 2]);
         let c = cpus[0];
         assert_eq!(
-            [c.user_ns, c.nice_ns, c.system_ns, c.idle_ns, c.iowait_ns, c.irq_ns, c.softirq_ns, c.steal_ns, c.guest_ns, c.guest_nice_ns],
+            [
+                c.user_ns,
+                c.nice_ns,
+                c.system_ns,
+                c.idle_ns,
+                c.iowait_ns,
+                c.irq_ns,
+                c.softirq_ns,
+                c.steal_ns,
+                c.guest_ns,
+                c.guest_nice_ns
+            ],
             [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|t| t * TICK_NS)
         );
         assert_eq!((cpus[1].device_irqs, cpus[1].timer_irqs), (Some(5), Some(8)));

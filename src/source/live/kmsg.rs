@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_record_of_kvm_and_one_of_others() {
-        let line = record("4,5,12500000,-;kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611\n SUBSYSTEM=x\n").unwrap();
+        let line = record("4,5,12500000,-;kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611\n SUBSYSTEM=x\n")
+            .unwrap();
         assert_eq!((line.msr, line.pid, line.time_s), (Some(0x611), Some(1234), Some(12.5)));
         assert_eq!(record("6,6,13,-;usb 1-1: new device\n"), None);
         assert_eq!(record("garbage"), None);

@@ -39,10 +39,7 @@ pub(crate) fn cost(places: &Places) -> OwnCost {
         .ok()
         .and_then(|t| t.split_whitespace().nth(1)?.parse::<u64>().ok())
         .unwrap_or(0);
-    OwnCost {
-        cpu_ns: nanoseconds(ClockId::ProcessCPUTime),
-        rss_bytes: pages * rustix::param::page_size() as u64,
-    }
+    OwnCost { cpu_ns: nanoseconds(ClockId::ProcessCPUTime), rss_bytes: pages * rustix::param::page_size() as u64 }
 }
 
 #[cfg(test)]

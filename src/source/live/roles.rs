@@ -69,19 +69,17 @@ impl Learnt {
     /// Looks for vCPU threads that nothing has told of: `files` holds the vCPU numbers by descriptor.
     pub(crate) fn look(&mut self, places: &Places, threads: &Threads, files: &BTreeMap<i32, u32>) {
         self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
-        let roles: HashMap<i32, (Role, Option<u32>)> = threads
-            .living
-            .values()
-            .map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid)))
-            .collect();
+        let roles: HashMap<i32, (Role, Option<u32>)> =
+            threads.living.values().map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid))).collect();
         let found = roles.values().filter(|(role, index)| *role == Role::Vcpu && index.is_some()).count();
         if found >= files.len() {
             return;
         }
         let open = roles.iter().filter(|(_, (role, index))| match role {
             Role::Vcpu => index.is_none(),
-            Role::Emulator | Role::Other | Role::Worker => true,
-            Role::Iothread | Role::Vhost => false,
+            Role::Emulator | Role::Other => true,
+            // The kernel's own workers among them show the call of the thread that made them.
+            Role::Worker | Role::Iothread | Role::Vhost => false,
         });
         for (tid, _) in open.take(MAX_LOOKS) {
             if let Some(index) = running(places, threads.pid, *tid).and_then(|fd| files.get(&fd)) {
@@ -106,7 +104,8 @@ impl Learnt {
         if vcpus.len() != files.len() {
             return;
         }
-        let mut missing: Vec<u32> = files.values().copied().filter(|n| !vcpus.iter().any(|(_, i)| i.as_ref() == Some(n))).collect();
+        let mut missing: Vec<u32> =
+            files.values().copied().filter(|n| !vcpus.iter().any(|(_, i)| i.as_ref() == Some(n))).collect();
         missing.sort_unstable();
         let without = vcpus.iter().filter(|(_, index)| index.is_none());
         for ((tid, _), index) in without.zip(missing) {
@@ -198,9 +197,9 @@ mod tests {
     #[test]
     fn the_call_that_a_thread_sleeps_in_tells() {
         let fake = FakeProc::new();
-        let p = fake.process(10, "vmm").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
-        p.thread(11, "vmm").file("syscall", "running\n").ticks(90, 0, 80);
-        p.thread(12, "vmm").file("syscall", "202 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        let p = fake.process(10, "hyper").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        p.thread(11, "hyper").file("syscall", "running\n").ticks(90, 0, 80);
+        p.thread(12, "hyper").file("syscall", "202 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
         let threads = open(&fake);
         let mut learnt = Learnt::default();
         learnt.look(&fake.places(), &threads, &[(8, 0), (9, 1)].into());

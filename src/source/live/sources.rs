@@ -50,12 +50,20 @@ pub(crate) fn tracepoints(
         return SourceStatus::degraded(NAME, cause, first.fix.clone());
     }
     if engine.level() == EngineLevel::None {
-        return SourceStatus::missing(NAME, "the engine is switched off", "press e, or start kvmtop with --engine auto");
+        return SourceStatus::missing(
+            NAME,
+            "the engine is switched off",
+            "press e, or start kvmtop with --engine auto",
+        );
     }
     if reading.fires_kvm_exit == Some(false) {
         let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
         let cause = format!("{flavour} fires no kvm_exit, so there are no exit reasons and times");
-        return SourceStatus::degraded(NAME, cause, "nothing to mend: accesses and exits to the VMM are counted instead");
+        return SourceStatus::degraded(
+            NAME,
+            cause,
+            "nothing to mend: accesses and exits to the VMM are counted instead",
+        );
     }
     SourceStatus::ok(NAME)
 }

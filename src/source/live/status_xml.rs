@@ -89,7 +89,9 @@ impl StatusFiles {
             }
             Err(_) => return,
         };
-        for path in entries.flatten().take(MAX_FILES).map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "xml")) {
+        for path in
+            entries.flatten().take(MAX_FILES).map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "xml"))
+        {
             let Ok(modified) = path.metadata().and_then(|m| m.modified()) else { continue };
             let known = self.files.remove(&path).filter(|s| s.modified == modified);
             if let Some(status) = known.or_else(|| read(&path, modified)) {

@@ -65,7 +65,8 @@ fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
 /// `isolcpus=` and the isolated partitions of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, `cpuset.cpus.isolated`).
 fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
     let boot = set_file(&base.join("isolated"));
-    let partitions = ["fs/cgroup", "fs/cgroup/unified"].iter().find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
+    let partitions =
+        ["fs/cgroup", "fs/cgroup/unified"].iter().find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
     match (boot, partitions) {
         (Some(a), Some(b)) => Some(a.union(&b)),
         (a, b) => a.or(b),
