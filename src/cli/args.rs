@@ -374,3 +374,4 @@ fn shared_letters(a: &str, b: &str) -> usize {
     let pairs = |s: &str| s.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
     pairs(a).intersection(&pairs(b)).count()
 }
+

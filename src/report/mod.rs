@@ -34,9 +34,7 @@ impl<'a> View<'a> {
     pub fn told(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
         let view = *self;
         self.findings.findings.iter().filter(move |f| {
-            f.domain
-                .as_deref()
-                .is_none_or(|name| view.domains.patterns.is_empty() || view.shown().any(|d| d.name() == name))
+            f.domain.as_deref().is_none_or(|name| view.domains.patterns.is_empty() || view.shown().any(|d| d.name() == name))
         })
     }
 

@@ -21,11 +21,7 @@ pub fn interval(view: &View<'_>) -> String {
     out.push_str(&complaints(&view.sources()));
     let guests: Vec<_> = view.shown().collect();
     if guests.is_empty() {
-        out.push_str(if view.model.domains.is_empty() {
-            "no guest is running\n"
-        } else {
-            "no guest matches --domain\n"
-        });
+        out.push_str(if view.model.domains.is_empty() { "no guest is running\n" } else { "no guest matches --domain\n" });
     } else {
         out.push_str(&domains(&guests, view.model));
     }
@@ -138,31 +134,14 @@ pub fn complaint(s: &SourceStatus) -> String {
 
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
     let mut t = Table::new(&[
-        "<DOMAIN",
-        "PID",
-        "VCPU",
-        "CPU%",
-        "guest",
-        "usr",
-        "sys",
-        "wait",
-        "EXITS/s",
-        "<TOP EXIT",
-        "%",
-        "<HOT ACCESS",
-        "/s",
-        "MIG/s",
+        "<DOMAIN", "PID", "VCPU", "CPU%", "guest", "usr", "sys", "wait", "EXITS/s", "<TOP EXIT", "%", "<HOT ACCESS", "/s", "MIG/s",
     ]);
     for d in guests {
         let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_dash(d.cpu.as_ref().map(f), percent);
         let top = d.exits.top();
         let hot = d.hot_access();
         let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
-        let name = if d.state == DomainState::Running {
-            d.name().to_string()
-        } else {
-            format!("{} ({})", d.name(), d.state.as_str())
-        };
+        let name = if d.state == DomainState::Running { d.name().to_string() } else { format!("{} ({})", d.name(), d.state.as_str()) };
         t.row([
             name,
             d.facts.pid.map_or_else(|| "-".into(), |p| p.to_string()),
@@ -206,20 +185,7 @@ fn domain_line(d: &DomainModel) -> String {
 }
 
 fn threads(d: &DomainModel) -> String {
-    let mut t = Table::new(&[
-        "<THREAD",
-        "TID",
-        "CPU%",
-        "guest",
-        "usr",
-        "sys",
-        "wait",
-        "<ON",
-        "<MAY RUN ON",
-        "MIG",
-        "EXITS/s",
-        "WAKE p99 us",
-    ]);
+    let mut t = Table::new(&["<THREAD", "TID", "CPU%", "guest", "usr", "sys", "wait", "<ON", "<MAY RUN ON", "MIG", "EXITS/s", "WAKE p99 us"]);
     for th in &d.threads {
         t.row(thread(th));
     }
@@ -309,13 +275,10 @@ fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {
         t.row([
             a.address_text(),
             a.direction.as_str().into(),
-            a.device.as_ref().map_or_else(
-                || "-".into(),
-                |d| match &d.friendly {
-                    Some(friendly) => format!("{} ({friendly})", d.name),
-                    None => d.name.clone(),
-                },
-            ),
+            a.device.as_ref().map_or_else(|| "-".into(), |d| match &d.friendly {
+                Some(friendly) => format!("{} ({friendly})", d.name),
+                None => d.name.clone(),
+            }),
             a.device.as_ref().map_or_else(|| "-".into(), |d| d.from.as_str().into()),
             a.span.count.to_string(),
             or_dash(a.rate, rate),

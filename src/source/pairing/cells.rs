@@ -63,8 +63,7 @@ impl Exits {
 
     /// The cells, ordered; extremes begin anew.
     pub fn take(&mut self, names: &ReasonNames) -> Vec<ExitCell> {
-        let mut cells: Vec<ExitCell> =
-            self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names)).collect();
+        let mut cells: Vec<ExitCell> = self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names)).collect();
         cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
         cells
     }
@@ -115,11 +114,7 @@ impl Accesses {
         let address = if access.space == Space::Mmio { access.address & !3 } else { access.address };
         let own = (access.space, Some(address), access.direction);
         // Two of three kinds and two directions: the `other` cells stay within the bound.
-        if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
-            (own, true)
-        } else {
-            ((own.0, None, own.2), false)
-        }
+        if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) { (own, true) } else { ((own.0, None, own.2), false) }
     }
 
     /// Notes that it happened at this instant: bursts and faults, not the count.

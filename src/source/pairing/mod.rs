@@ -23,7 +23,7 @@ mod thread;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, EVENTS, Sample as RawSample};
+pub use decode::{Decoder, Sample as RawSample, EVENTS};
 pub use event::{Access, Event, Kind, Task};
 
 use crate::kvm::exit_reason::ReasonNames;

@@ -177,13 +177,7 @@ fn sample(data: &[u8]) -> Option<RawSample<'_>> {
     let (head, rest) = data.split_at_checked(TRAILER)?;
     let (size, rest) = rest.split_first_chunk::<4>()?;
     let raw = rest.get(..u32::from_ne_bytes(*size) as usize)?;
-    Some(RawSample {
-        pid: word(head, 0)?,
-        tid: word(head, 4)?,
-        time: long(head, 8)?,
-        cpu: word(head, 16)?.cast_unsigned(),
-        raw,
-    })
+    Some(RawSample { pid: word(head, 0)?, tid: word(head, 4)?, time: long(head, 8)?, cpu: word(head, 16)?.cast_unsigned(), raw })
 }
 
 /// The body of a record of loss: `u64 id, lost`, then the trailer.
