@@ -32,7 +32,8 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn is_test_file(path: &Path) -> bool {
-    path.components().any(|c| c.as_os_str() == "tests") || path.file_stem().is_some_and(|s| s == "tests" || s == "fixture")
+    path.components().any(|c| c.as_os_str() == "tests")
+        || path.file_stem().is_some_and(|s| s == "tests" || s == "fixture")
 }
 
 fn forbid(room: &str, words: &[&str], except: &[&str]) {
@@ -54,8 +55,17 @@ fn forbid(room: &str, words: &[&str], except: &[&str]) {
     assert!(broken.is_empty(), "src/{room} must not use these:\n{}", broken.join("\n"));
 }
 
-const MACHINE: &[&str] =
-    &["std::fs", "std::net", "std::process::Command", "std::thread", "Instant::now", "SystemTime::now", "rustix::", "libc::", "procfs::"];
+const MACHINE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::process::Command",
+    "std::thread",
+    "Instant::now",
+    "SystemTime::now",
+    "rustix::",
+    "libc::",
+    "procfs::",
+];
 
 #[test]
 fn what_is_right_of_the_waist_touches_no_machine() {
@@ -68,7 +78,11 @@ fn what_is_right_of_the_waist_touches_no_machine() {
 
 #[test]
 fn imports_go_one_way() {
-    forbid("kvm", &["crate::sample", "crate::source", "crate::model", "crate::lint", "crate::ui", "crate::report"], &[]);
+    forbid(
+        "kvm",
+        &["crate::sample", "crate::source", "crate::model", "crate::lint", "crate::ui", "crate::report"],
+        &[],
+    );
     forbid("sample", &["crate::source", "crate::model", "crate::lint", "crate::ui", "crate::report"], &[]);
     forbid("model", &["crate::source", "crate::lint", "crate::ui", "crate::report", "crate::cli"], &[]);
     forbid("lint", &["crate::source", "crate::ui", "crate::report", "crate::cli"], &[]);

@@ -97,7 +97,12 @@ fn domain(d: &DomainModel, m: &Model) -> Domain {
         userspace_exits: d
             .userspace
             .iter()
-            .map(|&(vcpu, reason, count)| UserspaceExit { reason: userspace_reason(reason), vcpu, count, rate: rate(count) })
+            .map(|&(vcpu, reason, count)| UserspaceExit {
+                reason: userspace_reason(reason),
+                vcpu,
+                count,
+                rate: rate(count),
+            })
             .collect(),
         kvm_events: d
             .kvm_events
@@ -128,7 +133,19 @@ pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
 }
 
 const LINUXES: &[&str] = &[
-    "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "archlinux", "alpine", "gentoo", "oracle", "nixos",
+    "linux",
+    "debian",
+    "ubuntu",
+    "fedora",
+    "redhat",
+    "centos",
+    "rocky",
+    "suse",
+    "archlinux",
+    "alpine",
+    "gentoo",
+    "oracle",
+    "nixos",
 ];
 
 fn share(c: Option<&model::CpuShare>) -> CpuShare {

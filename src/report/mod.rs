@@ -1,5 +1,7 @@
 //! What leaves kvmtop as text: tables, the JSON of schema 1, comparisons. Pure: a model and its findings in, text out.
 
+pub mod diff;
+pub mod diff_text;
 pub mod document;
 pub mod json;
 pub mod table;
@@ -34,7 +36,9 @@ impl<'a> View<'a> {
     pub fn told(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
         let view = *self;
         self.findings.findings.iter().filter(move |f| {
-            f.domain.as_deref().is_none_or(|name| view.domains.patterns.is_empty() || view.shown().any(|d| d.name() == name))
+            f.domain
+                .as_deref()
+                .is_none_or(|name| view.domains.patterns.is_empty() || view.shown().any(|d| d.name() == name))
         })
     }
 

@@ -3,10 +3,13 @@
 use super::devices::Devices;
 use super::informant::{Informant, Told, Watched};
 use super::libvirt::{Libvirt, LibvirtDomain};
+use super::qmp;
 use crate::kvm::device_map::DeviceMap;
 use crate::sample::{Known, Origin, SourceStatus};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 /// A guest: PID and start.
@@ -16,6 +19,8 @@ type Key = (i32, u64);
 struct Handed {
     domain: Option<Arc<LibvirtDomain>>,
     devices: Option<Known<Arc<DeviceMap>>>,
+    vcpu_tids: BTreeMap<u32, i32>,
+    tids_asked: Option<Receiver<BTreeMap<u32, i32>>>,
     told: Arc<Told>,
 }
 
@@ -25,13 +30,15 @@ pub struct Outside {
     devices: Devices,
     counters_every: Duration,
     counting: bool,
+    monitor: bool,
     handed: HashMap<Key, Handed>,
 }
 
 impl Outside {
     /// `counters_every`: how often KVM's statistics are read while they are wanted.
     pub fn new(libvirt: Libvirt, devices: Devices, counters_every: Duration) -> Self {
-        Self { libvirt, devices, counters_every, counting: false, handed: HashMap::new() }
+        let monitor = devices.allowed();
+        Self { libvirt, devices, counters_every, counting: false, monitor, handed: HashMap::new() }
     }
 }
 
@@ -61,8 +68,15 @@ impl Informant for Outside {
         let handed = self.handed.entry((guest.pid, guest.start_ticks)).or_insert_with(|| Handed {
             domain: None,
             devices: None,
+            vcpu_tids: BTreeMap::new(),
+            tids_asked: if self.monitor { ask_vcpu_tids(guest) } else { None },
             told: Arc::default(),
         });
+        let new_tids = handed.tids_asked.as_ref().and_then(|asked| asked.try_recv().ok());
+        let same_tids = new_tids.is_none();
+        if let Some(tids) = new_tids {
+            (handed.vcpu_tids, handed.tids_asked) = (tids, None);
+        }
         let same_domain = match (&handed.domain, &domain) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (a, b) => a.is_none() && b.is_none(),
@@ -71,8 +85,9 @@ impl Informant for Outside {
             (Some(a), Some(b)) => Arc::ptr_eq(&a.value, &b.value),
             (a, b) => a.is_none() && b.is_none(),
         };
-        if !same_domain || !same_devices {
-            handed.told = Arc::new(told(domain.as_deref(), devices.clone()));
+        if !same_domain || !same_devices || !same_tids {
+            handed.told =
+                Arc::new(Told { vcpu_tids: handed.vcpu_tids.clone(), ..told(domain.as_deref(), devices.clone()) });
             (handed.domain, handed.devices) = (domain, devices);
         }
         Some(handed.told.clone())
@@ -81,6 +96,20 @@ impl Informant for Outside {
     fn status(&mut self) -> Vec<SourceStatus> {
         vec![self.libvirt.status(Instant::now()), self.devices.status()]
     }
+}
+
+/// Asks a QEMU whose threads bear no names (`debug-threads=off`) which of them are vCPUs. Where it does not answer, they are
+/// told apart by what they do.
+fn ask_vcpu_tids(guest: &Watched) -> Option<Receiver<BTreeMap<u32, i32>>> {
+    let command = guest.facts.command.as_ref().filter(|c| !c.debug_threads)?;
+    let socket = command.qmp_sockets.first().map(PathBuf::from)?;
+    let (send, receive) = sync_channel(1);
+    let ask = move || {
+        // The guest may be gone by the time of the answer, and nobody left to hear it.
+        let _ = send.send(qmp::vcpu_threads(&socket).unwrap_or_default().into_iter().collect());
+    };
+    std::thread::Builder::new().name("qmp".into()).spawn(ask).ok()?;
+    Some(receive)
 }
 
 fn told(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) -> Told {
