@@ -17,9 +17,12 @@
 //! ```
 
 pub mod cli;
+pub mod command;
 pub mod kvm;
 pub mod lint;
 pub mod model;
 pub mod report;
 pub mod sample;
 pub mod source;
+
+pub use command::run;

@@ -67,7 +67,7 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
     for note in &notes {
         say(note);
     }
-    anyhow::ensure!(!source.is_empty(), "nothing to report: none of the inputs could be read");
+    anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
     let model = Model::new(&sample, Base::Whole(base));
     let options = lint::Options { source: lint::Source::File, ..settings.findings.clone() };
     let findings = lint::run(&model, &mut lint::Memory::default(), &options);

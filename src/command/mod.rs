@@ -6,7 +6,6 @@ mod check;
 mod doctor;
 mod files;
 mod live;
-mod stop;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
@@ -61,6 +60,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         }
         Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
         Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Record(_) | Command::Replay(_) | Command::Demo(_)) => {
+            anyhow::bail!("this command is not built in yet")
+        }
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Doctor(args)) => {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
@@ -85,6 +87,13 @@ fn say(message: &str) {
     for line in message.lines().filter(|l| !l.trim().is_empty()) {
         // Where stderr is gone nobody is left to be told.
         let _ = writeln!(err, "kvmtop: {}", crate::kvm::sanitize(line, 2000));
+    }
+}
+
+/// Says on stderr which pattern of `--domain` matches nothing, beside the source that says so in JSON.
+fn say_unmatched(view: &crate::report::View<'_>) {
+    for s in view.domains.unmatched(view.model.domains.iter().map(|d| &*d.facts)) {
+        say(&[s.cause, s.fix].into_iter().flatten().collect::<Vec<_>>().join("; "));
     }
 }
 

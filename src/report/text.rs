@@ -30,8 +30,12 @@ pub fn interval(view: &View<'_>) -> String {
         out.push_str(&domains(&guests, view.model));
     }
     if guests.len() <= DETAILED || !view.domains.patterns.is_empty() {
-        for d in guests {
-            out.push_str(&details(d, BRIEF));
+        for d in &guests {
+            let details = details(d, BRIEF);
+            if guests.len() > 1 && !details.is_empty() {
+                let _ = writeln!(out, "{}", cut(d.name(), 64));
+            }
+            out.push_str(&details);
         }
     }
     for f in view.told() {
@@ -104,7 +108,8 @@ fn headline(view: &View<'_>) -> String {
             t.guest, t.usr, t.sys, t.irq, t.softirq, t.steal, t.iowait, t.idle
         );
     }
-    if m.no_kvm_exit() {
+    // A live host's sources say it themselves.
+    if m.no_kvm_exit() && m.engine.kind == EngineKind::File {
         out.push_str("this kernel fires no kvm_exit: accesses and exits to the VMM are all there is, without times\n");
     }
     out
@@ -246,7 +251,7 @@ fn thread(t: &ThreadModel) -> [String; 12] {
 
 /// Exits, accesses, exits to the VMM and further tracepoints of one guest.
 fn details(d: &DomainModel, rows: usize) -> String {
-    let mut out = exits(d.name(), &d.exits, rows);
+    let mut out = exits(&d.exits, rows);
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
         out.push_str(&accesses(d, space, rows));
     }
@@ -265,7 +270,7 @@ fn details(d: &DomainModel, rows: usize) -> String {
     out
 }
 
-fn exits(name: &str, table: &ExitTable, rows: usize) -> String {
+fn exits(table: &ExitTable, rows: usize) -> String {
     if table.rows.is_empty() {
         return String::new();
     }
@@ -285,13 +290,13 @@ fn exits(name: &str, table: &ExitTable, rows: usize) -> String {
             or_dash(s.max_ns.map(|n| n as f64 / 1e3), micros),
         ]);
     }
-    let mut out = format!("  {}: {} exits", cut(name, 48), table.count);
+    let mut out = t.render(2) + &more(table.rows.len(), rows);
+    let _ = write!(out, "  {} exits", table.count);
     if let Some(ns) = table.work_ns {
-        let _ = write!(out, ", {:.3} ms in them without sleep", ns as f64 / 1e6);
+        let _ = write!(out, ", {:.1} ms in them without sleep", ns as f64 / 1e6);
     }
     out.push('\n');
-    out.push_str(&t.render(2));
-    out + &more(table.rows.len(), rows)
+    out
 }
 
 fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {

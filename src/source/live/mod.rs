@@ -38,3 +38,8 @@ pub use informant::{Informant, Told, Watched};
 pub use outside::Outside;
 pub use own::Instant;
 pub use places::Places;
+
+/// The host's CPUs as an engine needs them, before the first sample.
+pub fn topology(places: &Places) -> crate::kvm::topology::HostTopology {
+    topology::read(&places.sys)
+}
