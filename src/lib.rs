@@ -23,3 +23,4 @@ pub mod model;
 pub mod report;
 pub mod sample;
 pub mod source;
+pub mod ui;
