@@ -89,7 +89,8 @@ pub fn at(text: &str) -> Result<At, String> {
         return Ok(At::Local(local));
     }
     text.parse::<civil::Time>().map(At::Clock).map_err(|_| {
-        "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an offset as in +10m".to_string()
+        "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an offset as in +10m"
+            .to_string()
     })
 }
 
@@ -121,7 +122,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, want) in [("1", 1), ("64k", 65_536), ("500M", 500 << 20), ("2G", 2 << 30), ("1TiB", 1 << 40), ("3 KB", 3072)] {
+        for (text, want) in
+            [("1", 1), ("64k", 65_536), ("500M", 500 << 20), ("2G", 2 << 30), ("1TiB", 1 << 40), ("3 KB", 3072)]
+        {
             assert_eq!(size(text), Ok(want), "{text}");
         }
         for text in ["", "0", "M", "-1M", "1.5G", "99999999999T", "1X", "é"] {

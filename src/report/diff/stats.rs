@@ -176,7 +176,11 @@ mod tests {
         assert_eq!(means(Some(&span(&spread)), Some(&span(&slower))).verdict, Verdict::More);
         assert_eq!(means(Some(&span(&slower)), Some(&span(&spread))).verdict, Verdict::Less);
         assert_eq!(means(Some(&span(&[500, 5000, 100])), Some(&span(&[900, 6000, 200]))).verdict, Verdict::Same);
-        assert_eq!(means(Some(&span(&[500])), Some(&span(&spread))).verdict, Verdict::Unknown, "one event has no spread");
+        assert_eq!(
+            means(Some(&span(&[500])), Some(&span(&spread))).verdict,
+            Verdict::Unknown,
+            "one event has no spread"
+        );
         assert_eq!(means(None, Some(&span(&spread))).verdict, Verdict::Unknown);
     }
 
