@@ -262,6 +262,9 @@ struct trace_event_raw_kvm_exit {
 	u32 esr_ec;
 } relocated;
 
+/* A classic tracepoint program that returns 0 takes the event away from every perf session on the host. */
+enum { PASS = 1 };
+
 SEC("tracepoint/kvm/kvm_exit")
 int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 {
@@ -270,7 +273,7 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	u64 i;
 
 	if (!s)
-		return 0;
+		return PASS;
 	if (field_exists(ctx->exit_reason)) {
 		code = ctx->exit_reason;
 		if (field_exists(ctx->isa))
@@ -287,11 +290,11 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	i = exit_cell(s, code, isa);
 	opaque(i);
 	if (i >= EXITS)
-		return 0;
+		return PASS;
 	if (level < 2) {
 		s->exits[i].time.count++;
 		s->exits[i].epoch = epoch;
-		return 0;
+		return PASS;
 	}
 	s->exit_cell = i;
 	s->touched = 0;
@@ -300,7 +303,7 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	s->in_wait = 0;
 	s->in_user_wait = 0;
 	s->exit_at = bpf_ktime_get_ns();
-	return 0;
+	return PASS;
 }
 
 static always_inline void charge(struct slot *s, u64 touch, u64 ns, u64 times)

@@ -86,10 +86,8 @@ impl Informant for Outside {
             (a, b) => a.is_none() && b.is_none(),
         };
         if !same_domain || !same_devices || !same_tids {
-            handed.told = Arc::new(Told {
-                vcpu_tids: handed.vcpu_tids.clone(),
-                ..told(domain.as_deref(), devices.clone())
-            });
+            handed.told =
+                Arc::new(Told { vcpu_tids: handed.vcpu_tids.clone(), ..told(domain.as_deref(), devices.clone()) });
             (handed.domain, handed.devices) = (domain, devices);
         }
         Some(handed.told.clone())

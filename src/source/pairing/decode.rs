@@ -22,9 +22,9 @@ pub const EVENTS: [(&str, &str); 10] = [
     ("sched", "sched_switch"),
 ];
 
-/// `common_flags`: the event came from a hardware or software interrupt (include/linux/trace_events.h, `trace_flag_type`).
+/// `common_flags`: the event came from a hardware or software interrupt (`trace_flag_type` in the kernel).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The states of `prev_state`; above them lies the mark of a preempted task (include/linux/sched.h, `TASK_REPORT`).
+/// The states of `prev_state`; above them lies the mark of a preempted task (`TASK_REPORT` in the kernel).
 const STATES: u64 = 0xff;
 
 /// One record as perf gives it: who, when, where, and the raw bytes, which begin with the `common_` fields.

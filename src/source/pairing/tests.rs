@@ -26,7 +26,9 @@ fn pio(port: u64, direction: Direction) -> Kind {
 
 fn run(events: &[(u64, Kind)]) -> Pairing {
     let mut pairing = Pairing::new(ReasonNames::new(), HostTopology::default());
-    events.iter().for_each(|(time, kind)| pairing.event(&at(*time, *kind)));
+    for (time, kind) in events {
+        pairing.event(&at(*time, *kind));
+    }
     pairing
 }
 
@@ -79,10 +81,14 @@ fn parse(text: &str, isa: Isa) -> Vec<Event> {
     events
 }
 
+type Row<T> = (String, u64, T);
+
 /// Exits and accesses with count and total in microseconds, as a list to compare.
-fn table(text: &str, isa: Isa) -> (Vec<(String, u64, u64)>, Vec<(String, u64, Option<u64>)>) {
+fn table(text: &str, isa: Isa) -> (Vec<Row<u64>>, Vec<Row<Option<u64>>>) {
     let mut pairing = Pairing::default();
-    parse(text, isa).iter().for_each(|event| pairing.event(event));
+    for event in parse(text, isa) {
+        pairing.event(&event);
+    }
     let thread = only(&mut pairing);
     let us = |ns: u64| ns / 1000;
     let name = |cell: &ExitCell| exit_reason::name(cell.isa, cell.code).unwrap().to_owned();
@@ -96,7 +102,7 @@ fn table(text: &str, isa: Isa) -> (Vec<(String, u64, u64)>, Vec<(String, u64, Op
     (exits, accesses)
 }
 
-fn rows<T: Copy>(rows: &[(&str, u64, T)]) -> Vec<(String, u64, T)> {
+fn rows<T: Copy>(rows: &[(&str, u64, T)]) -> Vec<Row<T>> {
     rows.iter().map(|(name, count, time)| ((*name).to_owned(), *count, *time)).collect()
 }
 
@@ -295,7 +301,9 @@ fn extremes_and_bursts_are_of_the_interval() {
 fn whether_kvm_exit_fires_takes_some_evidence() {
     let mut pairing = run(&[(0, pio(1, Direction::Read))]);
     assert_eq!(pairing.fires_kvm_exit(), None);
-    (0..200).for_each(|i| pairing.event(&at(i, pio(1, Direction::Read))));
+    for i in 0..200 {
+        pairing.event(&at(i, pio(1, Direction::Read)));
+    }
     assert_eq!(pairing.fires_kvm_exit(), Some(false));
     pairing.event(&at(300, exit(IO)));
     assert_eq!(pairing.fires_kvm_exit(), Some(true));

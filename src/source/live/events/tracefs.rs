@@ -205,7 +205,7 @@ mod tests {
         // As a user without rights sees it; root passes through the mode.
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "1")]);
         std::fs::write(dir.path().join("lockdown"), "").unwrap();
-        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0o0)).unwrap();
         if let Err(error) = open(dir.path()) {
             assert!(error.cause.contains("no permission"), "{error:?}");
         }

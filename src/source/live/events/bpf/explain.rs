@@ -33,6 +33,12 @@ impl Refusal {
         Self { stage, what: what.into(), error, log: String::new() }
     }
 
+    /// Whether it meets every program alike: no right to load any, no memory, no BPF.
+    pub fn is_for_all(&self) -> bool {
+        self.stage != Stage::Attach
+            && matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::ENOSYS))
+    }
+
     pub fn broken(why: &impl Display) -> Self {
         Self::new(Stage::Object, "", io::Error::other(why.to_string()))
     }

@@ -14,6 +14,7 @@ mod decode;
 mod explain;
 mod layout;
 mod object;
+mod parts;
 mod sys;
 mod tables;
 
@@ -26,8 +27,8 @@ use crate::sample::{EngineKind, EngineLevel};
 use decode::{Decoder, Parts};
 use explain::{Refusal, Rights, Stage};
 use object::{Choices, Object};
+use parts::Attached;
 use std::collections::hash_map::Entry;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use tables::Tables;
 
@@ -53,11 +54,9 @@ pub struct BpfEngine {
 struct Running {
     tables: Tables,
     parts: Parts,
-    gaps: Vec<EngineError>,
+    attached: Attached,
     /// What threads that were forgotten had counted.
     past: Totals,
-    links: Vec<OwnedFd>,
-    programs: Vec<OwnedFd>,
 }
 
 /// Sums over threads.
@@ -122,46 +121,9 @@ impl Engine for BpfEngine {
     }
 
     fn gaps(&self) -> Vec<EngineError> {
-        self.running.as_ref().map(|r| r.gaps.clone()).unwrap_or_default()
+        self.running.as_ref().map(|r| r.attached.gaps.clone()).unwrap_or_default()
     }
 }
-
-/// A program, the raw tracepoint it hangs on, and what it is good for.
-struct Part {
-    program: &'static str,
-    event: &'static str,
-    /// Only where durations are taken.
-    full: bool,
-    /// What is missing without it; empty: nothing to speak of, or not on every machine.
-    gives: &'static str,
-}
-
-const fn part(program: &'static str, event: &'static str, full: bool, gives: &'static str) -> Part {
-    Part { program, event, full, gives }
-}
-
-/// All but `kvm_exit` and `sched_switch`. The end of threads is watched before anything else.
-const PARTS: &[Part] = &[
-    part("sched_process_exit", "sched_process_exit", false, "the end of threads is not noticed"),
-    part("kvm_userspace_exit", "kvm_userspace_exit", false, "exits to user space are not counted"),
-    part("kvm_entry", "kvm_entry", true, "exits have no durations"),
-    part("kvm_vcpu_wakeup", "kvm_vcpu_wakeup", true, "halts are not told from other exit time"),
-    part("sched_waking", "sched_waking", true, "wake-up latencies are not measured"),
-    part("kvm_mmio", "kvm_mmio", false, "accesses to device memory are not counted"),
-    part("kvm_fast_mmio", "kvm_fast_mmio", false, ""),
-    part(
-        "kvm_pio",
-        "kvm_pio",
-        false,
-        if cfg!(target_arch = "x86_64") { "accesses to ports are not counted" } else { "" },
-    ),
-    part(
-        "kvm_msr",
-        "kvm_msr",
-        false,
-        if cfg!(target_arch = "x86_64") { "accesses to MSRs are not counted" } else { "" },
-    ),
-];
 
 impl Running {
     fn start(
@@ -170,90 +132,27 @@ impl Running {
         slots: usize,
         names: &mut ReasonNames,
     ) -> Result<Self, EngineError> {
-        let rights = Rights::here();
         own_pid_namespace()?;
-        let full = level == EngineLevel::Full;
-        let mut gaps = Vec::new();
-        let exit_event = kvm_exit_event().map_err(|e| gaps.push(missing("exit reasons are not counted", e))).ok();
+        let rights = Rights::here();
         let explain = |refusal: Refusal| rights.explain(&refusal);
-
-        let events: Vec<EventFormat> = exit_event.iter().map(|(_, format)| format.clone()).collect();
+        let full = level == EngineLevel::Full;
+        let exit = kvm_exit_format();
         let places = topology.cpus.last().map_or(1, |c| c.cpu + 1);
+        let slots_of = |map| (map, slots as u32);
         let choices = Choices {
-            sizes: [
-                ("slots", slots as u32),
-                ("owners", slots as u32),
-                ("free_slots", slots as u32),
-                ("places", places),
-            ]
-            .into(),
+            sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("places", places)].into(),
             constants: [("level", if full { 2 } else { 1 })].into(),
         };
         let object = object::main_object().map_err(explain)?;
-        let mut object = Object::prepare(object, &events, &choices).map_err(explain)?;
+        let mut object =
+            Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
         fill_places(&object, topology).map_err(explain)?;
         let tables = Tables::new(&mut object, slots).map_err(explain)?;
-
-        let mut running = Self {
-            tables,
-            parts: Parts::default(),
-            gaps,
-            past: Totals::default(),
-            links: Vec::new(),
-            programs: Vec::new(),
-        };
-        let mut attached = Vec::new();
-        let mut switches = None;
-        if full {
-            switches = running.attach_raw(&object, "sched_switch", "sched_switch").err();
-            if switches.is_some() {
-                switches = running.attach_raw(&object, "sched_switch_old", "sched_switch").err();
-            }
+        let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;
+        if let Ok(exit) = exit {
+            *names = exit.reason_names();
         }
-        for part in PARTS.iter().filter(|p| full || !p.full) {
-            match running.attach_raw(&object, part.program, part.event) {
-                Ok(()) => attached.push(part.program),
-                Err(refusal) if part.program == "kvm_userspace_exit" => return Err(kvm_missing(&rights, &refusal)),
-                Err(refusal) if !part.gives.is_empty() => {
-                    running.gaps.push(missing(part.gives, rights.explain(&refusal)))
-                }
-                Err(_) => {}
-            }
-        }
-        if let Some(refusal) = &switches {
-            running.gaps.push(missing("migrations and waiting for a CPU are not seen", rights.explain(refusal)));
-        }
-        if let Some((id, format)) = exit_event {
-            *names = format.reason_names();
-            if let Err(refusal) = running.attach_exit(&object, id) {
-                running.gaps.push(missing("exit reasons are not counted", rights.explain(&refusal)));
-            }
-        }
-        running.parts = Parts {
-            timed: full && attached.contains(&"kvm_entry"),
-            userspace: attached.contains(&"kvm_userspace_exit"),
-            halts: attached.contains(&"kvm_vcpu_wakeup"),
-            switches: full && switches.is_none(),
-            wakings: attached.contains(&"sched_waking"),
-        };
-        Ok(running)
-    }
-
-    fn attach_raw(&mut self, object: &Object, program: &str, event: &str) -> Result<(), Refusal> {
-        let loaded = object.load(program)?;
-        let link = sys::attach_raw(loaded.as_fd(), event).map_err(|e| Refusal::new(Stage::Attach, event, e))?;
-        self.links.push(link);
-        self.programs.push(loaded);
-        Ok(())
-    }
-
-    fn attach_exit(&mut self, object: &Object, id: u64) -> Result<(), Refusal> {
-        let loaded = object.load("kvm_exit")?;
-        let link =
-            sys::attach_tracepoint(loaded.as_fd(), id).map_err(|e| Refusal::new(Stage::Attach, "kvm_exit", e))?;
-        self.links.push(link);
-        self.programs.push(loaded);
-        Ok(())
+        Ok(Self { tables, parts: attached.parts(), attached, past: Totals::default() })
     }
 
     fn read(&mut self, names: &ReasonNames) -> Reading {
@@ -304,30 +203,13 @@ fn keep(entry: Entry<'_, i32, TracedThread>, thread: TracedThread, dead: bool) {
     }
 }
 
-/// The number and fields of `kvm_exit`.
-fn kvm_exit_event() -> Result<(u64, EventFormat), EngineError> {
-    let tracefs = Tracefs::open()?;
-    let text = tracefs.format_text("kvm", "kvm_exit")?;
-    let format = format::parse(&text).map_err(|e| EngineError {
+/// The number, fields and reasons of `kvm_exit` on this kernel.
+fn kvm_exit_format() -> Result<EventFormat, EngineError> {
+    let text = Tracefs::open()?.format_text("kvm", "kvm_exit")?;
+    format::parse(&text).map_err(|e| EngineError {
         cause: format!("the format file of kvm:kvm_exit cannot be read: {e}"),
         fix: "report this kernel's version to the authors of kvmtop".into(),
-    })?;
-    Ok((tracefs.id("kvm", "kvm_exit")?, format))
-}
-
-fn missing(what: &str, error: EngineError) -> EngineError {
-    EngineError { cause: format!("{what}: {}", error.cause), fix: error.fix }
-}
-
-/// The first event every KVM has: without it there is no KVM, or no right to look.
-fn kvm_missing(rights: &Rights, refusal: &Refusal) -> EngineError {
-    if refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT) {
-        return EngineError {
-            cause: "this kernel has no tracepoint kvm_userspace_exit: the kvm module is not loaded".into(),
-            fix: "modprobe kvm_intel (or kvm_amd)".into(),
-        };
-    }
-    rights.explain(refusal)
+    })
 }
 
 /// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (include/linux/proc_ns.h, `PROC_PID_INIT_INO`).

@@ -201,6 +201,7 @@ pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 
 /// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on one CPU is enough: the
 /// programs hang on the tracepoint itself and run wherever it fires (kernel/trace/bpf_trace.c, `perf_event_attach_bpf_prog`).
+/// The event itself stays disabled: else it would sample too, for nobody, on its CPU.
 ///
 /// # Errors
 /// What the kernel says: EPERM, EACCES without `CAP_PERFMON`.
@@ -210,7 +211,7 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     attr.config = id;
     attr.type_ = perf::bindings::PERF_TYPE_TRACEPOINT;
     attr.size = size_of::<perf::bindings::perf_event_attr>() as u32;
-    attr.__bindgen_anon_1.sample_period = 1;
+    attr.set_disabled(1);
     // SAFETY: `attr` is initialised and of the size it says.
     let fd = unsafe { perf::perf_event_open(&raw mut attr, -1, 0, -1, perf::bindings::PERF_FLAG_FD_CLOEXEC.into()) };
     if fd < 0 {
@@ -218,10 +219,7 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     }
     let event = owned(fd.into())?;
     // SAFETY: both descriptors are open.
-    let attached = unsafe {
-        perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd().cast_unsigned()) >= 0
-            && perf::ioctls::ENABLE(event.as_raw_fd(), 0) >= 0
-    };
+    let attached = unsafe { perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd().cast_unsigned()) } >= 0;
     if attached { Ok(event) } else { Err(io::Error::last_os_error()) }
 }
 
