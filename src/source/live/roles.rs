@@ -55,6 +55,9 @@ impl Learnt {
         let by_name = classify(comm, is_main);
         match by_name {
             (Role::Vcpu, Some(_)) | (Role::Vhost, _) => return by_name,
+            // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are forked off a vCPU's `KVM_RUN`, and their `syscall`
+            // file still shows it.
+            _ if comm.starts_with("kvm-") => return by_name,
             _ => {}
         }
         if let Some(told) = self.told.get(&tid) {
