@@ -33,7 +33,7 @@ pub enum Work {
 }
 
 impl Work {
-    fn word(self) -> String {
+    pub fn word(self) -> String {
         match self {
             Self::PortReads(p, n) => format!("in:{p}:{n}"),
             Self::PortWrites(p, n) => format!("out:{p}:{n}"),
