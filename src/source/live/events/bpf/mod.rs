@@ -137,16 +137,16 @@ impl Running {
         let explain = |refusal: Refusal| rights.explain(&refusal);
         let full = level == EngineLevel::Full;
         let exit = kvm_exit_format();
-        let places = topology.cpus.last().map_or(1, |c| c.cpu + 1);
+        let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let slots_of = |map| (map, slots as u32);
         let choices = Choices {
-            sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("places", places)].into(),
+            sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
             constants: [("level", if full { 2 } else { 1 })].into(),
         };
         let object = object::main_object().map_err(explain)?;
         let mut object =
             Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
-        fill_places(&object, topology).map_err(explain)?;
+        fill_cpus(&object, topology).map_err(explain)?;
         let tables = Tables::new(&mut object, slots).map_err(explain)?;
         let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;
         if let Ok(exit) = exit {
@@ -223,13 +223,23 @@ fn own_pid_namespace() -> Result<(), EngineError> {
     }
 }
 
+/// One more than the highest number a CPU of this host can have.
+fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    text.trim()
+        .rsplit([',', '-'])
+        .next()
+        .and_then(|last| last.parse().ok())
+        .map_or(1, |last: u32| last.saturating_add(1))
+}
+
 /// Tells the programs which core, cache and node each CPU belongs to, numbered from 1.
-fn fill_places(object: &Object, topology: &HostTopology) -> Result<(), Refusal> {
+fn fill_cpus(object: &Object, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
         let number = |n: Option<u32>| n.map_or(0, |n| n.wrapping_add(1));
         let place = [core + 1, number(cpu.llc), number(cpu.node), 0].map(u32::to_ne_bytes).concat();
-        sys::update(object.map("places")?, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "places", e))?;
+        sys::update(object.map("cpus")?, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
     }
     Ok(())
 }
