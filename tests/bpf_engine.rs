@@ -93,7 +93,8 @@ fn counts_alone() {
     assert_eq!(threads[0].events.accesses[0].time.total_ns, None);
     assert_eq!((threads[0].events.wakeups.clone(), threads[0].events.migrations.total), (None, None));
     engine.set_level(EngineLevel::None).expect("nothing is always possible");
-    assert_eq!(engine.read(), Reading::default());
+    let nothing = engine.read();
+    assert!(nothing.threads.is_empty() && nothing.events == 0, "{nothing:?}");
 }
 
 #[test]
@@ -167,6 +168,24 @@ fn wakeups_have_a_waker() {
     // It sleeps in nanosleep: a timer's interrupt wakes it, whatever task that interrupts.
     assert_eq!(events.woken_by[0].tid, 0, "{:?}", events.woken_by);
     assert!(served_count(events) > 50);
+}
+
+#[test]
+fn every_kvm_event_is_counted_by_process() {
+    let Some(mut engine) = engine("bpf: every kvm event is counted by process") else { return };
+    engine.set_kvm_events(true).expect("root may");
+    let mut guest = Guest::start(&WORK, true);
+    let pid = guest.pid() as i32;
+    guest.go();
+    guest.wait_done();
+    let reading = engine.read();
+    let counts = &reading.kvm_events[&pid];
+    assert_eq!((counts["kvm_pio"], counts["kvm_msr"]), (50_014, 5_003));
+    assert!(counts["kvm_userspace_exit"] >= 60_021, "{counts:?}");
+    engine.forget(&[pid]);
+    assert!(!engine.read().kvm_events.contains_key(&pid));
+    engine.set_kvm_events(false).expect("less is always possible");
+    assert!(engine.read().kvm_events.is_empty());
 }
 
 fn served_count(events: &kvmtop::sample::ThreadEvents) -> u64 {
