@@ -17,6 +17,7 @@
 //! ```
 
 pub mod cli;
+pub mod command;
 pub mod kvm;
 pub mod lint;
 pub mod model;
@@ -24,3 +25,5 @@ pub mod report;
 pub mod sample;
 pub mod source;
 pub mod ui;
+
+pub use command::run;

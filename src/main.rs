@@ -1,1 +1,5 @@
-fn main() {}
+//! The `kvmtop` program: all of it is in the library.
+
+fn main() -> std::process::ExitCode {
+    kvmtop::run(std::env::args_os())
+}

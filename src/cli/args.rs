@@ -153,7 +153,7 @@ pub struct ScreenArgs {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,
-    /// Draw without colour (as does the variable NO_COLOR)
+    /// Draw without colour (as the variable `NO_COLOR` does)
     #[arg(long)]
     pub no_color: bool,
 }
@@ -214,7 +214,7 @@ pub struct InputArgs {
     /// Time accesses as perf does, not by the whole exit
     ///
     /// perf takes a port or MMIO read from the access to the next entry, and a write from the exit to the access, so that a part
-    /// of each exit is in neither. kvmtop charges the whole exit, from kvm_exit to kvm_entry, to the access that it served.
+    /// of each exit is in neither. kvmtop charges the whole exit, from exit to entry, to the access that it served.
     #[arg(long)]
     pub perf_times: bool,
     /// Of a session, the interval at this time: 14:03 or +10m [default: all]
@@ -374,4 +374,3 @@ fn shared_letters(a: &str, b: &str) -> usize {
     let pairs = |s: &str| s.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
     pairs(a).intersection(&pairs(b)).count()
 }
-

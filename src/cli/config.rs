@@ -156,8 +156,8 @@ pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
         return Ok(Config::default());
     };
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read the config file {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read the config file {}", path.display()))?;
     Config::parse(&text, &path)
 }
 
@@ -236,8 +236,25 @@ mod tests {
         assert_ne!(set, Config::default());
         // Every section and key of the structs is in the sample: a default that is missing there is one nobody finds.
         let words = [
-            "[sampling]", "interval", "engine", "monitor", "libvirt_uri", "domains", "kvm_events", "[screen]", "color", "ascii",
-            "[record]", "max_size", "max_age", "[findings]", "warn", "allow", "startup_guard", "resume_guard", "[thresholds",
+            "[sampling]",
+            "interval",
+            "engine",
+            "monitor",
+            "libvirt_uri",
+            "domains",
+            "kvm_events",
+            "[screen]",
+            "color",
+            "ascii",
+            "[record]",
+            "max_size",
+            "max_age",
+            "[findings]",
+            "warn",
+            "allow",
+            "startup_guard",
+            "resume_guard",
+            "[thresholds",
         ];
         for word in words {
             assert!(sample.contains(word), "{word} is not in assets/kvmtop.toml");
@@ -258,11 +275,23 @@ mod tests {
     #[test]
     fn errors_name_file_line_and_remedy() {
         let rows = [
-            ("[sampling]\nintervall = 1\n", "kvmtop.toml, line 2: unknown field `intervall`, expected one of `interval`,"),
-            ("\n[sampling]\ninterval = 0\n", "kvmtop.toml, line 3: the interval is seconds from 0.1 to 60, as in -d 0.5"),
-            ("[sampling]\nengine = 'fast'\n", "kvmtop.toml, line 2: unknown variant `fast`, expected one of `auto`, `bpf`, `perf`, `none`"),
+            (
+                "[sampling]\nintervall = 1\n",
+                "kvmtop.toml, line 2: unknown field `intervall`, expected one of `interval`,",
+            ),
+            (
+                "\n[sampling]\ninterval = 0\n",
+                "kvmtop.toml, line 3: the interval is seconds from 0.1 to 60, as in -d 0.5",
+            ),
+            (
+                "[sampling]\nengine = 'fast'\n",
+                "kvmtop.toml, line 2: unknown variant `fast`, expected one of `auto`, `bpf`, `perf`, `none`",
+            ),
             ("[sampling]\ndomains = ['vm[']\n", "kvmtop.toml, line 2: vm[: unclosed character class"),
-            ("[findings]\nwarn = ['rtc-tik']\n", "kvmtop.toml, line 2: rtc-tik: there is no rule of this name; did you mean rtc-tick?"),
+            (
+                "[findings]\nwarn = ['rtc-tik']\n",
+                "kvmtop.toml, line 2: rtc-tik: there is no rule of this name; did you mean rtc-tick?",
+            ),
             ("[record]\nmax_size = 'big'\n", "kvmtop.toml, line 2: a size is a number of bytes"),
             ("[nope]\n", "kvmtop.toml, line 1: unknown field `nope`"),
             ("a = [\n", "kvmtop.toml, line "),

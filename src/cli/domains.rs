@@ -59,11 +59,12 @@ impl DomainFilter {
     }
 
     /// A status for each pattern that matches none of these domains.
-    pub fn unmatched<'a>(&self, domains: impl Iterator<Item = &'a DomainFacts> + Clone) -> Vec<SourceStatus> {
-        let missing = self.patterns.iter().filter(|p| !domains.clone().any(|d| p.matches(d)));
+    pub fn unmatched<'a>(&self, domains: impl Iterator<Item = &'a DomainFacts>) -> Vec<SourceStatus> {
+        let domains: Vec<_> = domains.collect();
+        let missing = self.patterns.iter().filter(|p| !domains.iter().any(|d| p.matches(d)));
         missing
             .map(|p| {
-                let mut names: Vec<_> = domains.clone().map(|d| d.name.value.as_str()).collect();
+                let mut names: Vec<_> = domains.iter().map(|d| d.name.value.as_str()).collect();
                 names.sort_unstable();
                 let more = names.len().saturating_sub(8);
                 names.truncate(8);

@@ -23,6 +23,13 @@ pub struct Settings {
     pub domains: DomainFilter,
     /// Which findings, and from which figures on.
     pub findings: lint::Options,
+    /// How to draw.
+    pub look: Look,
+}
+
+/// How to draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
     /// With colour.
     pub color: bool,
     /// With ASCII characters only.
@@ -62,8 +69,10 @@ impl Settings {
                 resume_guard_s: config.findings.resume_guard,
                 ..lint::Options::default()
             },
-            color: config.screen.color && !screen.no_color && !no_color,
-            ascii: config.screen.ascii || screen.ascii,
+            look: Look {
+                color: config.screen.color && !screen.no_color && !no_color,
+                ascii: config.screen.ascii || screen.ascii,
+            },
         }
     }
 }

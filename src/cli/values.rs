@@ -13,16 +13,7 @@ pub const INTERVAL_RANGE: (f64, f64) = (0.1, 60.0);
 pub fn interval(text: &str) -> Result<Duration, String> {
     let wrong = || format!("the interval is seconds from {} to {}, as in -d 0.5", INTERVAL_RANGE.0, INTERVAL_RANGE.1);
     let value = duration(text).map_err(|_| wrong())?;
-    check_interval(value).map_err(|()| wrong())
-}
-
-/// Whether an interval is within [`INTERVAL_RANGE`].
-///
-/// # Errors
-/// When it is not.
-pub fn check_interval(value: Duration) -> Result<Duration, ()> {
-    let seconds = value.as_secs_f64();
-    if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&seconds) { Ok(value) } else { Err(()) }
+    if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) { Ok(value) } else { Err(wrong()) }
 }
 
 /// A length of time: `10s`, `10m`, `1h30m`, `7d`, or plain seconds.
@@ -93,11 +84,13 @@ pub fn at(text: &str) -> Result<At, String> {
     if let Ok(instant) = text.parse::<Timestamp>() {
         return Ok(At::Instant(instant));
     }
-    if let Ok(clock) = text.parse::<civil::Time>() {
-        return Ok(At::Clock(clock));
+    // The date first: a time alone is also found inside of a date and time.
+    if let Ok(local) = text.parse::<civil::DateTime>() {
+        return Ok(At::Local(local));
     }
-    text.parse::<civil::DateTime>().map(At::Local).map_err(|_| {
-        "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an offset as in +10m".to_string()
+    text.parse::<civil::Time>().map(At::Clock).map_err(|_| {
+        "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an offset as in +10m"
+            .to_string()
     })
 }
 
@@ -129,7 +122,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, want) in [("1", 1), ("64k", 65_536), ("500M", 500 << 20), ("2G", 2 << 30), ("1TiB", 1 << 40), ("3 KB", 3072)] {
+        for (text, want) in
+            [("1", 1), ("64k", 65_536), ("500M", 500 << 20), ("2G", 2 << 30), ("1TiB", 1 << 40), ("3 KB", 3072)]
+        {
             assert_eq!(size(text), Ok(want), "{text}");
         }
         for text in ["", "0", "M", "-1M", "1.5G", "99999999999T", "1X", "é"] {

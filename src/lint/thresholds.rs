@@ -229,11 +229,9 @@ mod tests {
     #[test]
     fn steps_grow() {
         let s = Steps::new(1.0, 2.0, 3.0);
-        assert_eq!([0.5, 1.0, 2.5, 3.0].map(|x| s.of(x)), [
-            None,
-            Some(Severity::Info),
-            Some(Severity::Warning),
-            Some(Severity::Critical)
-        ]);
+        assert_eq!(
+            [0.5, 1.0, 2.5, 3.0].map(|x| s.of(x)),
+            [None, Some(Severity::Info), Some(Severity::Warning), Some(Severity::Critical)]
+        );
     }
 }

@@ -150,8 +150,25 @@ pub struct NumaConfig {
 
 /// The names of enlightenments that can be asked for; those of libvirt's `<hyperv>`, and libvirt's name of the clock.
 const ENLIGHTENMENTS: &[&str] = &[
-    "relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "stimer", "stimer_direct", "reset", "frequencies",
-    "reenlightenment", "tlbflush", "tlbflush_direct", "tlbflush_extended", "ipi", "evmcs", "avic", "emsr_bitmap", "xmm_input",
+    "relaxed",
+    "vapic",
+    "spinlocks",
+    "vpindex",
+    "runtime",
+    "synic",
+    "stimer",
+    "stimer_direct",
+    "reset",
+    "frequencies",
+    "reenlightenment",
+    "tlbflush",
+    "tlbflush_direct",
+    "tlbflush_extended",
+    "ipi",
+    "evmcs",
+    "avic",
+    "emsr_bitmap",
+    "xmm_input",
 ];
 
 impl GuestConfig {
@@ -224,7 +241,8 @@ impl GuestConfig {
             self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
         if self.arch.is_none() {
-            self.arch = command.program.rsplit('/').next().and_then(|p| p.strip_prefix("qemu-system-")).map(str::to_owned);
+            self.arch =
+                command.program.rsplit('/').next().and_then(|p| p.strip_prefix("qemu-system-")).map(str::to_owned);
         }
         for name in ENLIGHTENMENTS.iter().filter(|name| command.hyperv_on(name)) {
             self.hyperv.set(name, true);
@@ -264,7 +282,10 @@ impl GuestConfig {
     /// Whether the guest has an HPET: as configured, else the default of QEMU's PC machines (hw/i386/pc.c, `hpet_enabled`);
     /// `None` when the configuration is not known.
     pub fn hpet(&self) -> Option<bool> {
-        let pc = || self.is_x86() && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("isapc") && !m.starts_with("microvm"));
+        let pc = || {
+            self.is_x86()
+                && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("isapc") && !m.starts_with("microvm"))
+        };
         self.known.then(|| self.timers.hpet.unwrap_or_else(pc))
     }
 
@@ -311,7 +332,14 @@ mod tests {
     fn an_xml_is_read() {
         let c = GuestConfig::of(&facts(Some(XML), None));
         assert!(c.known && c.libvirt == Some(true));
-        for (name, on) in [("synic", true), ("stimer", true), ("stimer_direct", true), ("avic", false), ("hypervclock", true), ("vpindex", false)] {
+        for (name, on) in [
+            ("synic", true),
+            ("stimer", true),
+            ("stimer_direct", true),
+            ("avic", false),
+            ("hypervclock", true),
+            ("vpindex", false),
+        ] {
             assert_eq!(c.enlightened(name), Some(on), "{name}");
         }
         assert_eq!(c.hpet(), Some(false));
@@ -323,7 +351,10 @@ mod tests {
 
     #[test]
     fn a_command_line_is_read() {
-        let c = GuestConfig::of(&facts(None, Some("qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp 4,cores=2,threads=2")));
+        let c = GuestConfig::of(&facts(
+            None,
+            Some("qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp 4,cores=2,threads=2"),
+        ));
         assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), 2));
         assert!(c.hyperv.has("hypervclock") && c.hyperv.has("synic") && !c.hyperv.has("stimer"));
         assert_eq!(c.hpet(), Some(true), "QEMU's default on a PC");

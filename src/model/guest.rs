@@ -75,7 +75,8 @@ impl GuestGuess {
 fn named(domain: &DomainModel) -> Option<GuestGuess> {
     let os = domain.facts.guest_os.as_ref()?;
     let kind = kind_of_name(&os.value)?;
-    let source = if os.from == Origin::File || os.from == Origin::Libvirt { "libosinfo metadata" } else { os.from.as_str() };
+    let source =
+        if os.from == Origin::File || os.from == Origin::Libvirt { "libosinfo metadata" } else { os.from.as_str() };
     Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })
 }
 
@@ -85,11 +86,41 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
     if any(&["microsoft.com", "windows"]) || name.starts_with("win") || name == "wvista" || name == "wxp" {
         Some(GuestKind::Windows)
-    } else if any(&["bsd.org", "freebsd", "openbsd", "netbsd", "solaris", "illumos", "apple.com", "macos", "haiku", "minix"]) {
+    } else if any(&[
+        "bsd.org",
+        "freebsd",
+        "openbsd",
+        "netbsd",
+        "solaris",
+        "illumos",
+        "apple.com",
+        "macos",
+        "haiku",
+        "minix",
+    ]) {
         Some(GuestKind::Other)
     } else if any(&[
-        "linux", "ubuntu", "debian", "fedora", "centos", "redhat.com", "rhel", "suse", "archlinux", "rocky", "alma", "oracle.com/ol", "gentoo",
-        "alpine", "openeuler", "nixos", "l26", "l24", "mageia", "coreos", "cirros",
+        "linux",
+        "ubuntu",
+        "debian",
+        "fedora",
+        "centos",
+        "redhat.com",
+        "rhel",
+        "suse",
+        "archlinux",
+        "rocky",
+        "alma",
+        "oracle.com/ol",
+        "gentoo",
+        "alpine",
+        "openeuler",
+        "nixos",
+        "l26",
+        "l24",
+        "mageia",
+        "coreos",
+        "cirros",
     ]) {
         Some(GuestKind::Linux)
     } else {

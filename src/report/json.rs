@@ -31,6 +31,7 @@ pub fn document(view: &View<'_>) -> Document {
         host: Host { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
         domains: view.shown().map(|d| domain(d, m)).collect(),
         findings: view.told().map(finding).collect(),
+        cannot_tell: view.not_told().cloned().collect(),
     }
 }
 
@@ -97,7 +98,12 @@ fn domain(d: &DomainModel, m: &Model) -> Domain {
         userspace_exits: d
             .userspace
             .iter()
-            .map(|&(vcpu, reason, count)| UserspaceExit { reason: userspace_reason(reason), vcpu, count, rate: rate(count) })
+            .map(|&(vcpu, reason, count)| UserspaceExit {
+                reason: userspace_reason(reason),
+                vcpu,
+                count,
+                rate: rate(count),
+            })
             .collect(),
         kvm_events: d
             .kvm_events
@@ -128,7 +134,19 @@ pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
 }
 
 const LINUXES: &[&str] = &[
-    "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "archlinux", "alpine", "gentoo", "oracle", "nixos",
+    "linux",
+    "debian",
+    "ubuntu",
+    "fedora",
+    "redhat",
+    "centos",
+    "rocky",
+    "suse",
+    "archlinux",
+    "alpine",
+    "gentoo",
+    "oracle",
+    "nixos",
 ];
 
 fn share(c: Option<&model::CpuShare>) -> CpuShare {

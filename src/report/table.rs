@@ -34,8 +34,9 @@ impl Table {
     /// The lines, each indented by so many spaces, the head first. A column without any value is left out.
     pub fn render(&self, indent: usize) -> String {
         let heads: Vec<_> = self.heads.iter().map(|h| (h.starts_with('<'), h.trim_start_matches('<'))).collect();
-        let shown: Vec<usize> =
-            (0..heads.len()).filter(|&i| i == 0 || self.rows.iter().any(|r| !matches!(r[i].as_str(), "" | "-"))).collect();
+        let shown: Vec<usize> = (0..heads.len())
+            .filter(|&i| i == 0 || self.rows.iter().any(|r| !matches!(r[i].as_str(), "" | "-")))
+            .collect();
         let width = |i: usize| self.rows.iter().map(|r| r[i].width()).chain([heads[i].1.width()]).max().unwrap_or(0);
         let widths: Vec<_> = shown.iter().map(|&i| width(i)).collect();
         let mut out = String::new();
@@ -90,7 +91,7 @@ pub fn percent(value: f64) -> String {
 /// A count or a rate: whole below ten thousand, then with a unit: `9999`, `15.9k`, `1.20M`. Below ten one decimal.
 pub fn rate(value: f64) -> String {
     match value.abs() {
-        v if v == 0.0 => "0".into(),
+        0.0 => "0".into(),
         v if v < 0.095 => format!("{value:.2}"),
         v if v < 9.95 => format!("{value:.1}"),
         v if v < 9999.5 => format!("{value:.0}"),
@@ -169,8 +170,19 @@ mod tests {
     #[test]
     fn figures() {
         let rows = [
-            (0.0, "0"), (0.004, "0.00"), (0.094, "0.09"), (0.5, "0.5"), (9.94, "9.9"), (9.96, "10"), (9999.0, "9999"),
-            (15_879.0, "15.9k"), (256_738.0, "257k"), (999_499.0, "999k"), (999_500.0, "1.00M"), (12_345_678.0, "12.3M"), (5e9, "5.00G"),
+            (0.0, "0"),
+            (0.004, "0.00"),
+            (0.094, "0.09"),
+            (0.5, "0.5"),
+            (9.94, "9.9"),
+            (9.96, "10"),
+            (9999.0, "9999"),
+            (15_879.0, "15.9k"),
+            (256_738.0, "257k"),
+            (999_499.0, "999k"),
+            (999_500.0, "1.00M"),
+            (12_345_678.0, "12.3M"),
+            (5e9, "5.00G"),
         ];
         for (value, want) in rows {
             assert_eq!(rate(value), want);
@@ -181,7 +193,14 @@ mod tests {
         for (value, want) in [(0.0, "0 B"), (1023.0, "1023 B"), (1024.0, "1.0 KiB"), (14_680_064.0, "14.0 MiB")] {
             assert_eq!(bytes(value), want);
         }
-        for (value, want) in [(0.5, "0.50 s"), (1.0, "1 s"), (10.0, "10 s"), (130.0, "2 min 10 s"), (600.0, "10 min"), (11_100.0, "3 h 5 min")] {
+        for (value, want) in [
+            (0.5, "0.50 s"),
+            (1.0, "1 s"),
+            (10.0, "10 s"),
+            (130.0, "2 min 10 s"),
+            (600.0, "10 min"),
+            (11_100.0, "3 h 5 min"),
+        ] {
             assert_eq!(seconds(value), want);
         }
         assert_eq!(or_dash(None, rate), "-");

@@ -6,6 +6,7 @@ use crate::kvm::Space;
 use crate::lint::{Finding, FixKind};
 use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Up to so many guests, an interval of `--batch` shows each one's exits and accesses.
@@ -21,13 +22,21 @@ pub fn interval(view: &View<'_>) -> String {
     out.push_str(&complaints(&view.sources()));
     let guests: Vec<_> = view.shown().collect();
     if guests.is_empty() {
-        out.push_str(if view.model.domains.is_empty() { "no guest is running\n" } else { "no guest matches --domain\n" });
+        out.push_str(if view.model.domains.is_empty() {
+            "no guest is running\n"
+        } else {
+            "no guest matches --domain\n"
+        });
     } else {
         out.push_str(&domains(&guests, view.model));
     }
     if guests.len() <= DETAILED || !view.domains.patterns.is_empty() {
-        for d in guests {
-            out.push_str(&details(d, BRIEF));
+        for d in &guests {
+            let details = details(d, BRIEF);
+            if guests.len() > 1 && !details.is_empty() {
+                let _ = writeln!(out, "{}", cut(d.name(), 64));
+            }
+            out.push_str(&details);
         }
     }
     for f in view.told() {
@@ -56,13 +65,21 @@ pub fn report(view: &View<'_>) -> String {
     out
 }
 
-/// The findings in full, or a calm line.
+/// The findings in full, or a calm line; then what could not be judged, and why.
 pub fn findings(view: &View<'_>) -> String {
-    let all: Vec<_> = view.told().collect();
-    if all.is_empty() {
-        return "no findings\n".into();
+    let all: Vec<_> = view.told().map(finding).collect();
+    let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for c in view.not_told() {
+        let rules = by_reason.entry(&c.because).or_default();
+        if !rules.contains(&c.rule) {
+            rules.push(c.rule);
+        }
     }
-    all.into_iter().map(finding).collect::<Vec<_>>().join("\n")
+    for (because, rules) in by_reason {
+        let _ = writeln!(out, "not judged: {}: {}", rules.join(", "), cut(because, 300));
+    }
+    out
 }
 
 /// Who, when, by which means.
@@ -100,7 +117,8 @@ fn headline(view: &View<'_>) -> String {
             t.guest, t.usr, t.sys, t.irq, t.softirq, t.steal, t.iowait, t.idle
         );
     }
-    if m.no_kvm_exit() {
+    // A live host's sources say it themselves.
+    if m.no_kvm_exit() && m.engine.kind == EngineKind::File {
         out.push_str("this kernel fires no kvm_exit: accesses and exits to the VMM are all there is, without times\n");
     }
     out
@@ -134,14 +152,31 @@ pub fn complaint(s: &SourceStatus) -> String {
 
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
     let mut t = Table::new(&[
-        "<DOMAIN", "PID", "VCPU", "CPU%", "guest", "usr", "sys", "wait", "EXITS/s", "<TOP EXIT", "%", "<HOT ACCESS", "/s", "MIG/s",
+        "<DOMAIN",
+        "PID",
+        "VCPU",
+        "CPU%",
+        "guest",
+        "usr",
+        "sys",
+        "wait",
+        "EXITS/s",
+        "<TOP EXIT",
+        "%",
+        "<HOT ACCESS",
+        "/s",
+        "MIG/s",
     ]);
     for d in guests {
         let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_dash(d.cpu.as_ref().map(f), percent);
         let top = d.exits.top();
         let hot = d.hot_access();
         let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
-        let name = if d.state == DomainState::Running { d.name().to_string() } else { format!("{} ({})", d.name(), d.state.as_str()) };
+        let name = if d.state == DomainState::Running {
+            d.name().to_string()
+        } else {
+            format!("{} ({})", d.name(), d.state.as_str())
+        };
         t.row([
             name,
             d.facts.pid.map_or_else(|| "-".into(), |p| p.to_string()),
@@ -185,7 +220,20 @@ fn domain_line(d: &DomainModel) -> String {
 }
 
 fn threads(d: &DomainModel) -> String {
-    let mut t = Table::new(&["<THREAD", "TID", "CPU%", "guest", "usr", "sys", "wait", "<ON", "<MAY RUN ON", "MIG", "EXITS/s", "WAKE p99 us"]);
+    let mut t = Table::new(&[
+        "<THREAD",
+        "TID",
+        "CPU%",
+        "guest",
+        "usr",
+        "sys",
+        "wait",
+        "<ON",
+        "<MAY RUN ON",
+        "MIG",
+        "EXITS/s",
+        "WAKE p99 us",
+    ]);
     for th in &d.threads {
         t.row(thread(th));
     }
@@ -212,7 +260,7 @@ fn thread(t: &ThreadModel) -> [String; 12] {
 
 /// Exits, accesses, exits to the VMM and further tracepoints of one guest.
 fn details(d: &DomainModel, rows: usize) -> String {
-    let mut out = exits(d.name(), &d.exits, rows);
+    let mut out = exits(&d.exits, rows);
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
         out.push_str(&accesses(d, space, rows));
     }
@@ -231,7 +279,7 @@ fn details(d: &DomainModel, rows: usize) -> String {
     out
 }
 
-fn exits(name: &str, table: &ExitTable, rows: usize) -> String {
+fn exits(table: &ExitTable, rows: usize) -> String {
     if table.rows.is_empty() {
         return String::new();
     }
@@ -251,13 +299,13 @@ fn exits(name: &str, table: &ExitTable, rows: usize) -> String {
             or_dash(s.max_ns.map(|n| n as f64 / 1e3), micros),
         ]);
     }
-    let mut out = format!("  {}: {} exits", cut(name, 48), table.count);
+    let mut out = t.render(2) + &more(table.rows.len(), rows);
+    let _ = write!(out, "  {} exits", table.count);
     if let Some(ns) = table.work_ns {
-        let _ = write!(out, ", {:.3} ms in them without sleep", ns as f64 / 1e6);
+        let _ = write!(out, ", {:.1} ms in them without sleep", ns as f64 / 1e6);
     }
     out.push('\n');
-    out.push_str(&t.render(2));
-    out + &more(table.rows.len(), rows)
+    out
 }
 
 fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {
@@ -275,10 +323,13 @@ fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {
         t.row([
             a.address_text(),
             a.direction.as_str().into(),
-            a.device.as_ref().map_or_else(|| "-".into(), |d| match &d.friendly {
-                Some(friendly) => format!("{} ({friendly})", d.name),
-                None => d.name.clone(),
-            }),
+            a.device.as_ref().map_or_else(
+                || "-".into(),
+                |d| match &d.friendly {
+                    Some(friendly) => format!("{} ({friendly})", d.name),
+                    None => d.name.clone(),
+                },
+            ),
             a.device.as_ref().map_or_else(|| "-".into(), |d| d.from.as_str().into()),
             a.span.count.to_string(),
             or_dash(a.rate, rate),

@@ -1,5 +1,6 @@
 //! All input. Everything here yields [`Sample`]s and keeps its opinions to itself.
 
+pub mod import;
 pub mod live;
 pub mod pairing;
 

@@ -50,6 +50,11 @@ impl Devices {
         Self { allowed, guests: HashMap::new() }
     }
 
+    /// Whether monitors may be asked.
+    pub fn allowed(&self) -> bool {
+        self.allowed
+    }
+
     /// The map of a guest as last heard; asks where it is time to. `unnamed`: an address turned up that the map lacks.
     pub fn map(
         &mut self,

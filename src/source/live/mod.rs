@@ -4,3 +4,42 @@ pub mod devices;
 pub mod events;
 pub mod libvirt;
 pub mod qmp;
+
+mod collector;
+mod discovery;
+mod ended;
+mod facts;
+mod fds;
+mod file;
+mod filter;
+mod guest;
+mod host;
+mod informant;
+mod interrupts;
+mod kmsg;
+mod outside;
+mod own;
+mod places;
+mod retired;
+mod roles;
+mod sources;
+mod stat;
+mod status_xml;
+mod tasks;
+mod threads;
+mod topology;
+
+#[cfg(test)]
+mod fake;
+
+pub use collector::{Collector, CollectorOptions, Command};
+pub use filter::{BadPattern, DomainFilter};
+pub use informant::{Informant, Told, Watched};
+pub use outside::Outside;
+pub use own::Instant;
+pub use places::Places;
+
+/// The host's CPUs as an engine needs them, before the first sample.
+pub fn topology(places: &Places) -> crate::kvm::topology::HostTopology {
+    topology::read(&places.sys)
+}

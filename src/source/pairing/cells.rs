@@ -1,5 +1,6 @@
 //! The bounded tables of one thread.
 
+use super::Seen;
 use super::event::{Access, Task};
 use crate::kvm::Space;
 use crate::kvm::exit_reason::{self, ReasonNames};
@@ -62,15 +63,16 @@ impl Exits {
     }
 
     /// The cells, ordered; extremes begin anew.
-    pub fn take(&mut self, names: &ReasonNames) -> Vec<ExitCell> {
-        let mut cells: Vec<ExitCell> = self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names)).collect();
+    pub fn take(&mut self, names: &ReasonNames, seen: Seen) -> Vec<ExitCell> {
+        let mut cells: Vec<ExitCell> =
+            self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)).collect();
         cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
         cells
     }
 }
 
 impl Exit {
-    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames) -> ExitCell {
+    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: Seen) -> ExitCell {
         let learnt = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
         let timed = self.time.total_ns.is_some();
         ExitCell {
@@ -78,9 +80,9 @@ impl Exit {
             code,
             name: if exit_reason::name(isa, code).is_some() { None } else { learnt() },
             time: take_timing(&mut self.time),
-            userspace_ns: timed.then_some(self.split.userspace),
-            halted_ns: timed.then_some(self.split.halted),
-            preempted_ns: timed.then_some(self.split.preempted),
+            userspace_ns: (timed && seen.userspace).then_some(self.split.userspace),
+            halted_ns: (timed && seen.halted).then_some(self.split.halted),
+            preempted_ns: (timed && seen.switches).then_some(self.split.preempted),
         }
     }
 }
@@ -114,7 +116,11 @@ impl Accesses {
         let address = if access.space == Space::Mmio { access.address & !3 } else { access.address };
         let own = (access.space, Some(address), access.direction);
         // Two of three kinds and two directions: the `other` cells stay within the bound.
-        if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) { (own, true) } else { ((own.0, None, own.2), false) }
+        if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
+            (own, true)
+        } else {
+            ((own.0, None, own.2), false)
+        }
     }
 
     /// Notes that it happened at this instant: bursts and faults, not the count.

@@ -22,9 +22,9 @@ pub const EVENTS: [(&str, &str); 10] = [
     ("sched", "sched_switch"),
 ];
 
-/// `common_flags`: the event came from a hardware or software interrupt (include/linux/trace_events.h, `trace_flag_type`).
+/// `common_flags`: the event came from a hardware or software interrupt (`trace_flag_type` in the kernel).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The states of `prev_state`; above them lies the mark of a preempted task (include/linux/sched.h, `TASK_REPORT`).
+/// The states of `prev_state`; above them lies the mark of a preempted task (`TASK_REPORT` in the kernel).
 const STATES: u64 = 0xff;
 
 /// One record as perf gives it: who, when, where, and the raw bytes, which begin with the `common_` fields.
@@ -106,10 +106,13 @@ impl Decoder {
 
     /// The events of one record: none for one that is unknown, too short or of no interest, two for a switch.
     pub fn decode(&self, sample: &Sample, mut put: impl FnMut(Event)) {
-        let mut emit = |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: sample.time, cpu: sample.cpu, kind });
+        let mut emit =
+            |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: sample.time, cpu: sample.cpu, kind });
         let Some(layout) = self.layout(sample.raw) else { return };
         if let Layout::Switch { prev, state, next, next_comm } = layout {
-            let (Some(prev), Some(state), Some(next)) = (self.id(prev, sample), self.get(state, sample), self.id(next, sample)) else {
+            let (Some(prev), Some(state), Some(next)) =
+                (self.id(prev, sample), self.get(state, sample), self.id(next, sample))
+            else {
                 return;
             };
             let comm = next_comm.map_or([0; 16], |offset| text(sample.raw, offset));
@@ -130,7 +133,8 @@ impl Decoder {
         let get = |slot: Slot| self.get(slot, sample);
         let number = |slot: Slot| get(slot).map(|value| value as u32);
         let direction = |write: bool| if write { Direction::Write } else { Direction::Read };
-        let access = |space, address, write, fault| Kind::Access(Access { space, address, direction: direction(write), fault });
+        let access =
+            |space, address, write, fault| Kind::Access(Access { space, address, direction: direction(write), fault });
         let kind = match layout {
             Layout::Exit { reason, isa, vcpu } => {
                 Kind::Exit { isa: Isa::from_code(number(isa)?), code: number(reason)?, vcpu: vcpu.and_then(number) }

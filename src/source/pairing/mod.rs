@@ -23,7 +23,7 @@ mod thread;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, Sample as RawSample, EVENTS};
+pub use decode::{Decoder, EVENTS, Sample as RawSample};
 pub use event::{Access, Event, Kind, Task};
 
 use crate::kvm::exit_reason::ReasonNames;
@@ -38,6 +38,14 @@ pub const MAX_THREADS: usize = 65_536;
 /// Accesses and userspace exits without one `kvm_exit` after which this kernel is held to fire none.
 const ENOUGH_TO_TELL: u64 = 100;
 
+/// Which kinds of events came at all: without them a part of an exit's time is unknown, not 0.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    userspace: bool,
+    halted: bool,
+    switches: bool,
+}
+
 /// Exit events, paired and added up by thread.
 #[derive(Debug, Default)]
 pub struct Pairing {
@@ -50,6 +58,7 @@ pub struct Pairing {
     counts_migrations: bool,
     /// Until when events are missing; exits that began before cannot be trusted.
     gap_until: u64,
+    seen: Seen,
     exits: u64,
     served: u64,
     events: u64,
@@ -82,7 +91,12 @@ impl Pairing {
         self.events += 1;
         match event.kind {
             Kind::Exit { .. } => self.exits += 1,
-            Kind::Access(_) | Kind::Userspace { .. } => self.served += 1,
+            Kind::Access(_) => self.served += 1,
+            Kind::Userspace { .. } => {
+                self.served += 1;
+                self.seen.userspace = true;
+            }
+            Kind::Halted { .. } => self.seen.halted = true,
             _ => {}
         }
         let room = self.threads.len() < MAX_THREADS;
@@ -141,7 +155,7 @@ impl Pairing {
 
     /// All that was counted so far. The extremes (shortest, longest, bursts) begin anew with each call.
     pub fn snapshot(&mut self) -> HashMap<i32, TracedThread> {
-        self.threads.iter_mut().map(|(tid, thread)| (*tid, thread.snapshot(&self.names))).collect()
+        self.threads.iter_mut().map(|(tid, thread)| (*tid, thread.snapshot(&self.names, self.seen))).collect()
     }
 
     /// Frees what was counted for these threads.

@@ -1,5 +1,6 @@
 //! What one vCPU thread is doing, and what it did.
 
+use super::Seen;
 use super::cells::{AccessKey, Accesses, Exits, Split, Tasks, Userspace, take_timing};
 use super::event::{Access, Task};
 use crate::kvm::exit_reason::ReasonNames;
@@ -27,6 +28,8 @@ struct Open {
 /// The scheduler's side of a thread.
 #[derive(Debug, Default)]
 struct Run {
+    /// It was switched in or out at least once, so preemptions are known.
+    seen: bool,
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
     wakeups: Timing,
@@ -153,12 +156,14 @@ impl Thread {
     }
 
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
+        self.run.seen = true;
         self.run.woken_at = None;
         self.run.preempted = runnable.then_some((time, next));
         true
     }
 
     pub fn switch_in(&mut self, time: u64) -> bool {
+        self.run.seen = true;
         if let Some(since) = self.run.woken_at.take() {
             self.run.wakeups.add(time.saturating_sub(since));
         }
@@ -174,7 +179,7 @@ impl Thread {
         true
     }
 
-    pub fn snapshot(&mut self, names: &ReasonNames) -> TracedThread {
+    pub fn snapshot(&mut self, names: &ReasonNames, seen: Seen) -> TracedThread {
         let wakeups = take_timing(&mut self.run.wakeups);
         let mut accesses = self.accesses.take();
         // Accesses of an exit that is still open happened: they are counted here, and get their time when it ends.
@@ -188,7 +193,7 @@ impl Thread {
             comm: self.comm.clone(),
             vcpu: self.vcpu,
             events: ThreadEvents {
-                exits: self.exits.take(names),
+                exits: self.exits.take(names, Seen { switches: self.run.seen, ..seen }),
                 accesses,
                 userspace: self.userspace.cells(),
                 migrations: self.migrations,

@@ -49,7 +49,10 @@ impl Tracefs {
         match self.id("kvm", "kvm_userspace_exit") {
             Ok(_) => Ok(self),
             Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
-                cause: format!("{} has no kvm events: the kvm module is not loaded", self.root.join("events").display()),
+                cause: format!(
+                    "{} has no kvm events: the kvm module is not loaded",
+                    self.root.join("events").display()
+                ),
                 fix: "modprobe kvm_intel (or kvm_amd)".into(),
             }),
             Err(e) => Err(e),
@@ -68,7 +71,10 @@ impl Tracefs {
     pub fn id(&self, group: &str, name: &str) -> Result<u64, EngineError> {
         let text = self.file(group, name, "id")?;
         text.trim().parse().map_err(|_| EngineError {
-            cause: format!("the id of tracepoint {group}:{name} is not a number: {:.20}", text.trim().escape_debug().to_string()),
+            cause: format!(
+                "the id of tracepoint {group}:{name} is not a number: {:.20}",
+                text.trim().escape_debug().to_string()
+            ),
             fix: "report this kernel's version to the authors of kvmtop".into(),
         })
     }
@@ -102,7 +108,10 @@ impl Tracefs {
         std::fs::read_to_string(self.root.join(&path)).map_err(|e| match e.kind() {
             ErrorKind::NotFound => EngineError {
                 cause: format!("this kernel has no tracepoint {group}:{name}"),
-                fix: format!("load the module that defines it; the events there are: ls {}", self.root.join("events").join(group).display()),
+                fix: format!(
+                    "load the module that defines it; the events there are: ls {}",
+                    self.root.join("events").join(group).display()
+                ),
             },
             _ => self.error(&path, &e),
         })
@@ -125,7 +134,10 @@ impl Tracefs {
                 fix: "run as root, or: setcap cap_perfmon,cap_bpf,cap_dac_read_search+ep on the kvmtop binary".into(),
             };
         }
-        EngineError { cause: format!("cannot read {path}: {error}"), fix: "mount -t tracefs tracefs /sys/kernel/tracing".into() }
+        EngineError {
+            cause: format!("cannot read {path}: {error}"),
+            fix: "mount -t tracefs tracefs /sys/kernel/tracing".into(),
+        }
     }
 
     fn locked_down(&self) -> bool {
@@ -193,7 +205,7 @@ mod tests {
         // As a user without rights sees it; root passes through the mode.
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "1")]);
         std::fs::write(dir.path().join("lockdown"), "").unwrap();
-        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(dir.path().join("events"), std::fs::Permissions::from_mode(0o0)).unwrap();
         if let Err(error) = open(dir.path()) {
             assert!(error.cause.contains("no permission"), "{error:?}");
         }

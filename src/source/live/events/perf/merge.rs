@@ -4,7 +4,7 @@
 //! at the clock: whatever a thread did before that instant was in its ring by then, because a tracepoint writes its record before
 //! the thread can go on, so all up to that instant can be handed over in order. Later events wait for the next pass.
 
-use crate::source::pairing::{Event, Pairing};
+use crate::source::pairing::{Event, Kind, Pairing};
 
 /// Events and gaps that wait to be handed over.
 #[derive(Debug, Default)]
@@ -12,11 +12,18 @@ pub(super) struct Merge {
     events: Vec<Event>,
     /// From the last event before to the first one after.
     gaps: Vec<(u64, u64)>,
+    switches: u64,
 }
 
 impl Merge {
     pub fn push(&mut self, event: Event) {
+        self.switches += u64::from(matches!(event.kind, Kind::SwitchIn | Kind::Waking { .. }));
         self.events.push(event);
+    }
+
+    /// How many of the scheduler's frequent events came since this was last asked.
+    pub fn switches(&mut self) -> u64 {
+        std::mem::take(&mut self.switches)
     }
 
     /// Events between these instants are missing on some CPU.

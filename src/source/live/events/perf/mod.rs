@@ -3,6 +3,7 @@
 //! For kernels and policies without BPF. It costs the guest some six times what the BPF engine does, because each event is copied;
 //! what it answers is the same. A thread of its own empties the rings, since at 100 000 exits a second one holds 30 ms.
 
+mod counts;
 mod merge;
 mod rings;
 mod watcher;
@@ -16,14 +17,30 @@ use crate::kvm::format;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
 use crate::source::pairing::{Decoder, Pairing};
+use counts::Counts;
+use rings::Wanted;
 use watcher::Watcher;
 
-/// What is watched at [`EngineLevel::Counts`].
-const COUNTED: [&str; 5] = ["kvm_exit", "kvm_pio", "kvm_mmio", "kvm_msr", "kvm_userspace_exit"];
+/// What is watched at [`EngineLevel::Counts`]: group, name, and for the scheduler's frequent events the fields with a thread's name.
+const COUNTED: [Watched; 5] = [
+    ("kvm", "kvm_exit", &[]),
+    ("kvm", "kvm_pio", &[]),
+    ("kvm", "kvm_mmio", &[]),
+    ("kvm", "kvm_msr", &[]),
+    ("kvm", "kvm_userspace_exit", &[]),
+];
 /// What is watched besides at [`EngineLevel::Full`].
-const TIMED: [(&str, &str); 3] = [("kvm", "kvm_entry"), ("kvm", "kvm_vcpu_wakeup"), ("sched", "sched_migrate_task")];
+const TIMED: [Watched; 5] = [
+    ("kvm", "kvm_entry", &[]),
+    ("kvm", "kvm_vcpu_wakeup", &[]),
+    ("sched", "sched_migrate_task", &[]),
+    ("sched", "sched_waking", &["comm"]),
+    ("sched", "sched_switch", &["prev_comm", "next_comm"]),
+];
 /// Events that no architecture lacks.
 const ESSENTIAL: [&str; 2] = ["kvm_exit", "kvm_entry"];
+
+type Watched = (&'static str, &'static str, &'static [&'static str]);
 
 /// Counts exits through perf rings.
 pub struct PerfEngine {
@@ -31,6 +48,7 @@ pub struct PerfEngine {
     topology: HostTopology,
     level: EngineLevel,
     watcher: Option<Watcher>,
+    counts: Option<Counts>,
     gaps: Vec<EngineError>,
 }
 
@@ -41,17 +59,16 @@ impl PerfEngine {
     /// When the kernel's tracepoints cannot be found or may not be opened; the sentence says why.
     pub fn open(level: EngineLevel, topology: HostTopology) -> Result<Self, EngineError> {
         let tracefs = Tracefs::open()?;
-        let mut engine = Self { tracefs, topology, level: EngineLevel::None, watcher: None, gaps: Vec::new() };
+        let mut engine =
+            Self { tracefs, topology, level: EngineLevel::None, watcher: None, counts: None, gaps: Vec::new() };
         engine.set_level(level)?;
         Ok(engine)
     }
 
     /// The tracepoints of a level that this kernel has, with what it lacks.
-    fn learn(&self, level: EngineLevel) -> Result<(Vec<u64>, Decoder, Vec<EngineError>), EngineError> {
-        let counted = COUNTED.map(|name| ("kvm", name));
-        let wanted = counted.iter().chain(if level == EngineLevel::Full { &TIMED[..] } else { &[] });
-        let (mut ids, mut decoder, mut gaps) = (Vec::new(), Decoder::new(), Vec::new());
-        for &(group, name) in wanted {
+    fn learn(&self, level: EngineLevel) -> Result<(Vec<Wanted>, Decoder, Vec<EngineError>), EngineError> {
+        let (mut wanted, mut decoder, mut gaps) = (Vec::new(), Decoder::new(), Vec::new());
+        for &(group, name, names) in COUNTED.iter().chain(if level == EngineLevel::Full { &TIMED[..] } else { &[] }) {
             if !self.tracefs.has(group, name) {
                 if ESSENTIAL.contains(&name) {
                     gaps.push(missing(name, "this kernel does not have it"));
@@ -60,12 +77,12 @@ impl PerfEngine {
             }
             let text = self.tracefs.format_text(group, name)?;
             match format::parse(&text) {
-                Ok(format) if decoder.learn(&format) => ids.push(format.id),
+                Ok(format) if decoder.learn(&format) => wanted.push(Wanted { id: format.id, names }),
                 Ok(_) => gaps.push(missing(name, "its format lacks a field that is needed")),
                 Err(e) => gaps.push(missing(name, &e.to_string())),
             }
         }
-        Ok((ids, decoder, gaps))
+        Ok((wanted, decoder, gaps))
     }
 }
 
@@ -89,22 +106,27 @@ impl Engine for PerfEngine {
         if level == EngineLevel::None {
             (self.watcher, self.gaps) = (None, Vec::new());
         } else {
-            let (ids, decoder, gaps) = self.learn(level)?;
+            let (wanted, decoder, gaps) = self.learn(level)?;
             let pairing = Pairing::new(decoder.reason_names().clone(), self.topology.clone());
             let pairing = if level == EngineLevel::Full { pairing.with_migrations() } else { pairing.untimed() };
-            self.watcher = Some(Watcher::start(&ids, decoder, pairing)?);
+            self.watcher = Some(Watcher::start(&wanted, decoder, pairing)?);
             self.gaps = gaps;
         }
         self.level = level;
         Ok(())
     }
 
-    fn set_kvm_events(&mut self, _on: bool) -> Result<(), EngineError> {
+    fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
+        self.counts = if on { Some(Counts::open(&self.tracefs)?) } else { None };
         Ok(())
     }
 
     fn read(&mut self) -> Reading {
-        self.watcher.as_ref().map(Watcher::read).unwrap_or_default()
+        let mut reading = self.watcher.as_ref().map(Watcher::read).unwrap_or_default();
+        if let Some(counts) = &mut self.counts {
+            reading.kvm_events = counts.read(reading.threads.values().map(|thread| thread.pid));
+        }
+        reading
     }
 
     fn forget(&mut self, tids: &[i32]) {
@@ -114,6 +136,8 @@ impl Engine for PerfEngine {
     }
 
     fn gaps(&self) -> Vec<EngineError> {
-        self.gaps.clone()
+        let watcher = self.watcher.as_ref().and_then(Watcher::gap);
+        let counts = self.counts.as_ref().and_then(Counts::gap);
+        self.gaps.iter().cloned().chain(watcher).chain(counts).collect()
     }
 }

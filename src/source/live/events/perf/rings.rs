@@ -7,6 +7,7 @@ use crate::source::pairing::{Decoder, RawSample};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -22,10 +23,16 @@ const HEADER: usize = 8;
 /// pid, tid, time, cpu and a reserved word, which end every record but a sample (`sample_id_all`).
 const TRAILER: usize = 24;
 
+/// Names that VMMs give to the threads that run vCPUs: QEMU with and without `debug-threads`, Firecracker, cloud-hypervisor, crosvm.
+/// A filter can be set once in an event's life, so it cannot follow the threads themselves.
+const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
+
 /// One CPU's ring and the events that write to it.
 pub(super) struct Ring {
     sampler: Sampler,
     others: Vec<Counter>,
+    /// The scheduler's frequent events, which can be silenced.
+    scheduler: Vec<Counter>,
     /// The time of the last record seen.
     last: u64,
     lost_records: u64,
@@ -33,16 +40,36 @@ pub(super) struct Ring {
     counts_lost: bool,
 }
 
+/// A tracepoint to open.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub id: u64,
+    /// The fields that hold the name of a thread of interest, for the scheduler's frequent events; none: take all.
+    pub names: &'static [&'static str],
+}
+
+impl Wanted {
+    /// The kernel's filter expression (Documentation/trace/events.rst).
+    fn filter(&self) -> Option<CString> {
+        let terms: Vec<String> = self
+            .names
+            .iter()
+            .flat_map(|field| VCPU_NAMES.iter().map(move |name| format!("{field} ~ \"{name}\"")))
+            .collect();
+        if terms.is_empty() { None } else { CString::new(terms.join(" || ")).ok() }
+    }
+}
+
 /// Opens every event on every CPU, all silent until [`Ring::enable`].
-pub(super) fn open(ids: &[u64]) -> Result<Vec<Ring>, EngineError> {
+pub(super) fn open(wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = CpuSet::parse(text.trim()).unwrap_or_default();
-    allow_files(online.len() * ids.len() + 256);
-    online.iter().map(|cpu| Ring::open(cpu, ids).map_err(|e| refused(cpu, &e))).collect()
+    allow_files(online.len() * wanted.len() + 256);
+    online.iter().map(|cpu| Ring::open(cpu, wanted).map_err(|e| refused(cpu, &e))).collect()
 }
 
 /// Raises the soft limit of open files as far as it may go; needs no right.
-fn allow_files(wanted: usize) {
+pub(super) fn allow_files(wanted: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let wanted = wanted as u64;
@@ -71,30 +98,52 @@ fn refused(cpu: u32, error: &io::Error) -> EngineError {
 }
 
 impl Ring {
-    fn open(cpu: u32, ids: &[u64]) -> io::Result<Self> {
+    fn open(cpu: u32, wanted: &[Wanted]) -> io::Result<Self> {
         // Lost samples are counted by event since Linux 6.0.
-        let counts = ReadFormat::LOST;
-        let (counters, counts_lost) = match counters(cpu, ids, counts) {
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (counters(cpu, ids, ReadFormat::empty())?, false),
+        let build =
+            |counts: ReadFormat| wanted.iter().map(|w| counter(cpu, w.id, counts)).collect::<io::Result<Vec<_>>>();
+        let (counters, counts_lost) = match build(ReadFormat::LOST) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (build(ReadFormat::empty())?, false),
             other => (other?, true),
         };
-        let mut counters = counters.into_iter();
-        let first = counters.next().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+        let mut counters = counters.into_iter().zip(wanted);
+        let (first, _) = counters.next().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
         let sampler = first.sampled(RING)?;
-        let others: Vec<Counter> = counters.collect();
-        for counter in &others {
+        let mut ring = Self {
+            sampler,
+            others: Vec::new(),
+            scheduler: Vec::new(),
+            last: 0,
+            lost_records: 0,
+            lost_counted: 0,
+            counts_lost,
+        };
+        for (counter, wanted) in counters {
             // SAFETY: both are open perf event descriptors of one CPU and one clock; the kernel checks the rest.
-            if unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), sampler.as_raw_fd()) } < 0 {
-                return Err(io::Error::last_os_error());
+            check(unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.sampler.as_raw_fd()) })?;
+            if let Some(filter) = wanted.filter() {
+                // SAFETY: the kernel copies the NUL-terminated text and does not write to it.
+                check(unsafe { ioctls::SET_FILTER(counter.as_raw_fd(), filter.as_ptr().cast_mut()) })?;
+                ring.scheduler.push(counter);
+            } else {
+                ring.others.push(counter);
             }
         }
-        Ok(Self { sampler, others, last: 0, lost_records: 0, lost_counted: 0, counts_lost })
+        Ok(ring)
     }
 
     /// Lets the events flow.
     pub fn enable(&mut self) -> io::Result<()> {
-        self.others.iter_mut().try_for_each(Counter::enable)?;
+        self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
         self.sampler.enable()
+    }
+
+    /// Ends the flow of the scheduler's frequent events.
+    pub fn silence_scheduler(&mut self) {
+        for counter in &mut self.scheduler {
+            // It cannot fail on an open event; a silent one more costs nothing.
+            let _ = counter.disable();
+        }
     }
 
     /// What to poll for a ring that is half full.
@@ -144,7 +193,7 @@ impl Ring {
         if !self.counts_lost {
             return true;
         }
-        let counters = self.others.iter_mut().chain(std::iter::once(&mut *self.sampler));
+        let counters = self.others.iter_mut().chain(&mut self.scheduler).chain(std::iter::once(&mut *self.sampler));
         let lost: u64 = counters.filter_map(|counter| counter.read_full().ok()?.lost()).sum();
         let more = lost > self.lost_counted;
         self.lost_counted = lost;
@@ -152,24 +201,24 @@ impl Ring {
     }
 }
 
-fn counters(cpu: u32, ids: &[u64], read_format: ReadFormat) -> io::Result<Vec<Counter>> {
-    ids.iter()
-        .map(|id| {
-            Builder::new(Tracepoint::with_id(*id))
-                .any_pid()
-                .one_cpu(cpu as usize)
-                // Tracepoints fire in the kernel; excluded, they count 0 without an error.
-                .exclude_kernel(false)
-                .exclude_hv(false)
-                .sample_period(1)
-                .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU | SampleFlag::RAW)
-                .sample_id_all(true)
-                .wakeup_watermark(RING / 2)
-                .clockid(Clock::MONOTONIC)
-                .read_format(read_format)
-                .build()
-        })
-        .collect()
+fn counter(cpu: u32, id: u64, read_format: ReadFormat) -> io::Result<Counter> {
+    Builder::new(Tracepoint::with_id(id))
+        .any_pid()
+        .one_cpu(cpu as usize)
+        // Tracepoints fire in the kernel; excluded, they count 0 without an error.
+        .exclude_kernel(false)
+        .exclude_hv(false)
+        .sample_period(1)
+        .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU | SampleFlag::RAW)
+        .sample_id_all(true)
+        .wakeup_watermark(RING / 2)
+        .clockid(Clock::MONOTONIC)
+        .read_format(read_format)
+        .build()
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The body of a sample of TID, TIME, CPU and RAW: `u32 pid, tid; u64 time; u32 cpu, res; u32 size; u8 raw[size]`.
@@ -177,7 +226,13 @@ fn sample(data: &[u8]) -> Option<RawSample<'_>> {
     let (head, rest) = data.split_at_checked(TRAILER)?;
     let (size, rest) = rest.split_first_chunk::<4>()?;
     let raw = rest.get(..u32::from_ne_bytes(*size) as usize)?;
-    Some(RawSample { pid: word(head, 0)?, tid: word(head, 4)?, time: long(head, 8)?, cpu: word(head, 16)?.cast_unsigned(), raw })
+    Some(RawSample {
+        pid: word(head, 0)?,
+        tid: word(head, 4)?,
+        time: long(head, 8)?,
+        cpu: word(head, 16)?.cast_unsigned(),
+        raw,
+    })
 }
 
 /// The body of a record of loss: `u64 id, lost`, then the trailer.

@@ -2,13 +2,13 @@
 
 use super::super::{EngineError, Reading};
 use super::merge::Merge;
-use super::rings::{self, Ring};
+use super::rings::{self, Ring, Wanted};
 use crate::source::pairing::{Decoder, Pairing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 /// How long events wait at most in a ring that stays less than half full.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -19,11 +19,39 @@ pub(super) fn now() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
+/// The scheduler's events of threads that look like vCPUs, a second, beyond which they are no longer watched.
+const MOST_SWITCHES: u64 = 50_000;
+/// Names kept of tasks that woke a vCPU.
+const MAX_NAMES: usize = 4096;
+
 struct State {
     rings: Vec<Ring>,
     decoder: Decoder,
     merge: Merge,
     pairing: Pairing,
+    scheduler: Budget,
+    names: HashMap<i32, String>,
+}
+
+/// Watches how often something happens.
+#[derive(Default)]
+struct Budget {
+    since: u64,
+    count: u64,
+    spent: bool,
+}
+
+impl Budget {
+    /// Adds these; true when they just became too many for one second.
+    fn spend(&mut self, now: u64, count: u64) -> bool {
+        if now.saturating_sub(self.since) > 1_000_000_000 {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count += count;
+        let spent = !self.spent && self.count > MOST_SWITCHES;
+        self.spent |= spent;
+        spent
+    }
 }
 
 struct Shared {
@@ -34,23 +62,29 @@ struct Shared {
 /// Rings that are being emptied into a [`Pairing`]; all ends with this value.
 pub(super) struct Watcher {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
     /// Opens the events and begins.
-    pub fn start(ids: &[u64], decoder: Decoder, pairing: Pairing) -> Result<Self, EngineError> {
-        let mut rings = rings::open(ids)?;
+    pub fn start(wanted: &[Wanted], decoder: Decoder, pairing: Pairing) -> Result<Self, EngineError> {
+        let mut rings = rings::open(wanted)?;
         let fds: Vec<_> = rings.iter().map(Ring::fd).collect();
         let failed = |e: std::io::Error| EngineError {
             cause: format!("cannot begin to watch the perf rings: {e}"),
             fix: "use --engine none to go on without exits".into(),
         };
         rings.iter_mut().try_for_each(Ring::enable).map_err(failed)?;
-        let state = Mutex::new(State { rings, decoder, merge: Merge::default(), pairing });
+        let state = Mutex::new(State {
+            rings,
+            decoder,
+            merge: Merge::default(),
+            pairing,
+            scheduler: Budget::default(),
+            names: HashMap::new(),
+        });
         let shared = Arc::new(Shared { state, stop: AtomicBool::new(false) });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("perf-rings".into())
             .spawn(move || {
                 while !theirs.stop.load(Ordering::Relaxed) {
@@ -63,22 +97,36 @@ impl Watcher {
                 }
             })
             .map_err(failed)?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared })
     }
 
     /// All that was counted up to now.
     pub fn read(&self) -> Reading {
         let mut state = self.shared.lock();
         state.pass();
-        let State { rings, pairing, .. } = &mut *state;
+        let mut threads = state.pairing.snapshot();
+        for waker in threads.values_mut().flat_map(|thread| &mut thread.events.woken_by) {
+            waker.comm = state.name_of(waker.tid);
+        }
+        let State { rings, pairing, .. } = &*state;
         Reading {
-            threads: pairing.snapshot(),
+            threads,
             lost: rings.iter().map(Ring::lost).sum(),
             overflow: pairing.overflow(),
             fires_kvm_exit: pairing.fires_kvm_exit(),
             events: pairing.events(),
             ..Reading::default()
         }
+    }
+
+    /// What is no longer watched.
+    pub fn gap(&self) -> Option<EngineError> {
+        self.shared.lock().scheduler.spent.then(|| EngineError {
+            cause: format!(
+                "more than {MOST_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
+            ),
+            fix: "use --engine bpf, which adds them up in the kernel".into(),
+        })
     }
 
     /// Frees the cells of threads that are gone.
@@ -88,11 +136,9 @@ impl Watcher {
 }
 
 impl Drop for Watcher {
+    /// The thread closes the events when it ends, within its patience: to close a tracepoint takes the kernel milliseconds each.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -109,12 +155,31 @@ impl State {
         for ring in &mut self.rings {
             ring.drain(horizon, &self.decoder, &mut self.merge);
         }
+        let switches = self.merge.switches();
         self.merge.flush(horizon, &mut self.pairing);
+        if self.scheduler.spend(horizon, switches) {
+            self.rings.iter_mut().for_each(Ring::silence_scheduler);
+        }
         for tid in self.pairing.take_new() {
-            // A thread that is gone already stays without a name.
-            if let Ok(comm) = std::fs::read_to_string(format!("/proc/{tid}/comm")) {
-                self.pairing.name(tid, comm.trim_end());
-            }
+            self.pairing.name(tid, &comm(tid));
         }
     }
+
+    /// The name of a task that woke a vCPU: not in the event, so asked for once.
+    fn name_of(&mut self, tid: i32) -> String {
+        if tid == 0 {
+            return "interrupt".into();
+        }
+        if self.names.len() >= MAX_NAMES {
+            self.names.clear();
+        }
+        self.names.entry(tid).or_insert_with(|| crate::kvm::sanitize(&comm(tid), 15)).clone()
+    }
+}
+
+/// A thread's name; empty when it is gone already.
+fn comm(tid: i32) -> String {
+    std::fs::read(format!("/proc/{tid}/comm"))
+        .map(|name| String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+        .unwrap_or_default()
 }

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the programs and kvmtop share. src/source/live/events/bpf/layout.rs says the same in Rust; both check the offsets. */
+#pragma once
+#include "bpf.h"
+
+#define BUCKETS 32    /* of a histogram: sample::BUCKETS */
+#define EXITS 23      /* exit cells a thread; the last is `other` */
+#define ACCESSES 64   /* access cells a thread, a power of two; one more is `other` */
+#define PROBES 8      /* access cells tried before `other` */
+#define TOUCHES 4     /* different accesses of one exit that share its time */
+#define USERSPACE 48  /* KVM_EXIT_* 0..45, then a signal (-4), then any other error */
+#define OTHERS 8      /* wakers, and holders of the pCPU, kept a thread */
+#define WAYS 7        /* threads a bucket of `tasks` */
+#define TASK_BITS 12  /* log2 of the buckets */
+#define SLOT_BITS 13  /* a task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot */
+
+struct timing {
+	u64 count, total;
+	u64 square_low, square_high; /* of durations clipped at 2^30 ns, 128 bits */
+	u64 min, max;                /* of the cell's epoch; 0: none yet */
+};
+
+/* Exits of one reason. */
+struct exit_cell {
+	struct timing time;
+	u64 userspace, halted, preempted;
+	u32 code, isa, epoch, used;
+	u64 histogram[BUCKETS];
+};
+
+/* Accesses to one port, address or MSR in one direction. */
+struct access_cell {
+	u64 key; /* address << 3 | space << 1 | write; 0: free */
+	struct timing time;
+	u64 faults;
+	u64 last, run_start, best_ns; /* bursts: runs with gaps below 1 ms */
+	u32 run, best, epoch, timed; /* timed: a whole exit was charged to it */
+};
+
+struct other_task {
+	u32 tid, count;
+	u64 ns;
+	char comm[16];
+};
+
+/* All of one vCPU thread. Only the thread itself, and the scheduler about it, write here. */
+struct slot {
+	u64 task; /* its task_struct */
+	u32 tid, tgid;
+	char comm[16];
+	u32 vcpu;  /* number + 1; 0: not known */
+	u32 dead;
+	u32 exits_seen, overflow;
+
+	/* the exit that is under way */
+	u64 exit_at, user_at; /* ns; 0: none */
+	u64 in_halt, in_wait, in_user_wait;
+	u32 exit_cell;
+	u32 touched;          /* access cells in `touches` */
+	u16 touches[TOUCHES]; /* the cells that share its time */
+	u16 shares[TOUCHES];  /* how often each was touched */
+
+	/* its place on the CPUs */
+	u64 out_at, waking_at;
+	u32 runnable, cpu, from, waker; /* cpu, from: number + 1 */
+	char waker_comm[16];
+	u64 migrations, cross_core, cross_llc, cross_node;
+	struct timing wakeup;
+	u64 wakeup_histogram[BUCKETS];
+	u32 wakeup_epoch, other_errno;
+	struct other_task woken_by[OTHERS];
+	struct other_task held_by[OTHERS];
+
+	u64 userspace[USERSPACE];
+	u8 exit_index[256]; /* short code -> exit cell + 1 */
+	struct exit_cell exits[EXITS];
+	struct access_cell accesses[ACCESSES + 1];
+	u64 pad[7];
+};
+
+_Static_assert(sizeof(struct exit_cell) == 344, "exit_cell");
+_Static_assert(sizeof(struct access_cell) == 104, "access_cell");
+_Static_assert(offset_of(struct slot, exits) == 1656, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 9568, "accesses");
+_Static_assert(sizeof(struct slot) == 16384, "a slot is four pages, so that each can be mapped by itself");

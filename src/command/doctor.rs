@@ -1,0 +1,68 @@
+//! `kvmtop doctor`: what this host lets kvmtop see, and what mends the rest.
+
+use super::{live, print};
+use crate::cli::Settings;
+use crate::cli::args::DoctorArgs;
+use crate::report::table::cut;
+use crate::report::{document, json};
+use crate::sample::{Sample, SourceState};
+use crate::source::Feed;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// libvirt and the monitor answer on threads of their own; they are given this long.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    tool: &'static str,
+    engine: &'static str,
+    guests: usize,
+    sources: Vec<document::Source>,
+}
+
+/// Runs it on the live host.
+pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let settings = Settings { interval: PATIENCE, ..settings.clone() };
+    let mut live = live::start(&settings);
+    live::stop_on_signals(live.commands)?;
+    let first = live.feed.next()?;
+    let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
+    if args.json {
+        let document = Document {
+            schema: document::SCHEMA,
+            tool: json::TOOL,
+            engine: sample.engine.kind.as_str(),
+            guests: sample.domains.len(),
+            sources: sample.sources.iter().cloned().map(json::source).collect(),
+        };
+        print(&(serde_json::to_string(&document)? + "\n"))?;
+    } else {
+        print(&text(&sample))?;
+    }
+    Ok(0)
+}
+
+fn text(sample: &Sample) -> String {
+    let facts = &sample.host.facts;
+    let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
+    let mut out = format!(
+        "{}  Linux {} {}  engine {}  {} guests\n",
+        cut(&facts.hostname, 32),
+        cut(&facts.kernel, 32),
+        cut(flavour, 16),
+        sample.engine.kind.as_str(),
+        sample.domains.len()
+    );
+    for s in &sample.sources {
+        let _ = writeln!(out, "{:<9} {}", s.state.as_str(), cut(&s.name, 24));
+        if s.state != SourceState::Ok {
+            for text in s.cause.iter().chain(&s.fix) {
+                let _ = writeln!(out, "          {}", cut(text, 400));
+            }
+        }
+    }
+    out
+}

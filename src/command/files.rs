@@ -1,0 +1,75 @@
+//! `report` and `diff`: files instead of a live host.
+
+use super::{FAILED, print, say, say_unmatched};
+use crate::cli::Settings;
+use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
+use crate::lint;
+use crate::model::{Base, Model};
+use crate::report::{View, diff, diff_text, json, text};
+use crate::source::import::{self, ImportOptions, Imported};
+use std::path::PathBuf;
+
+/// Files read, joined and judged.
+struct Read {
+    model: Model,
+    findings: lint::Report,
+    source: &'static str,
+    /// Whether a file could not be used; the others were.
+    damaged: bool,
+}
+
+impl Read {
+    fn view<'a>(&'a self, settings: &'a Settings) -> View<'a> {
+        View { model: &self.model, findings: &self.findings, source: self.source, domains: &settings.domains }
+    }
+}
+
+/// `kvmtop report`.
+pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let read = read(&args.inputs, &args.reading, settings)?;
+    let view = read.view(settings);
+    if args.reading.json {
+        say_unmatched(&view);
+        print(&(json::line(&view)? + "\n"))?;
+    } else {
+        print(&text::report(&view))?;
+    }
+    Ok(status(read.damaged))
+}
+
+/// `kvmtop diff`.
+pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let before = read(std::slice::from_ref(&args.before), &args.reading, settings)?;
+    let after = read(std::slice::from_ref(&args.after), &args.reading, settings)?;
+    let diff = diff::compare(&before.view(settings), &after.view(settings));
+    if args.reading.json {
+        print(&(serde_json::to_string(&diff)? + "\n"))?;
+    } else {
+        print(&diff_text::text(&diff))?;
+    }
+    Ok(status(before.damaged || after.damaged))
+}
+
+fn status(damaged: bool) -> u8 {
+    if damaged { FAILED } else { 0 }
+}
+
+fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<Read> {
+    let options = ImportOptions {
+        duration_s: reading.duration.map(|d| d.as_secs_f64()),
+        vcpus: reading.vcpus,
+        perf_times: reading.perf_times,
+    };
+    let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
+    for error in &errors {
+        say(&error.to_string());
+    }
+    for note in &notes {
+        say(note);
+    }
+    anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
+    let model = Model::new(&sample, Base::Whole(base));
+    let options = lint::Options { source: lint::Source::File, ..settings.findings.clone() };
+    let findings = lint::run(&model, &mut lint::Memory::default(), &options);
+    Ok(Read { model, findings, source, damaged: !errors.is_empty() })
+}

@@ -1,0 +1,118 @@
+//! The running host: which engine, which sources, and the end on a signal.
+
+use super::batch::Batch;
+use super::say;
+use crate::cli::Settings;
+use crate::cli::args::{BatchArgs, EngineChoice};
+use crate::kvm::thread_name::Role;
+use crate::kvm::topology::HostTopology;
+use crate::sample::{DomainSample, EngineLevel};
+use crate::source::live::devices::Devices;
+use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
+use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
+use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// How often KVM's statistics are asked of libvirt while nothing is traced: each asking costs every guest's monitor.
+const COUNTERS_EVERY: Duration = Duration::from_secs(2);
+
+/// A collector at work and the way to talk to it.
+pub struct Live {
+    /// Yields the samples.
+    pub feed: Collector,
+    /// Level, interval, stop.
+    pub commands: Sender<live::Command>,
+}
+
+/// Starts every source. What cannot be had is said in each sample; nothing here fails for it.
+pub fn start(settings: &Settings) -> Live {
+    let places = Places::default();
+    let (engine, problems) = engine(settings.engine, &live::topology(&places));
+    if engine.is_none()
+        && settings.engine != EngineChoice::Auto
+        && let Some(why) = problems.first()
+    {
+        say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
+    }
+    let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None });
+    let outside = Outside::new(libvirt, Devices::new(settings.monitor), COUNTERS_EVERY);
+    let (commands, receiver) = channel();
+    let mut feed = Collector::new(CollectorOptions {
+        interval: settings.interval,
+        engine,
+        engine_problems: problems,
+        informants: vec![Box::new(outside)],
+        commands: receiver,
+        places,
+        ..CollectorOptions::default()
+    });
+    if settings.kvm_events
+        && let Err(why) = feed.set_kvm_events(true)
+    {
+        say(&format!("--kvm-events: {}; {}", why.cause, why.fix));
+    }
+    Live { feed, commands }
+}
+
+/// The first engine of those asked for that this host allows, and why it is not a better one.
+fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
+    type Open = fn(HostTopology) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, vcpu_threads())?));
+    let perf: Open = |topology| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
+    let candidates: &[Open] = match choice {
+        EngineChoice::Auto => &[bpf, perf],
+        EngineChoice::Bpf => &[bpf],
+        EngineChoice::Perf => &[perf],
+        EngineChoice::None => &[],
+    };
+    let mut problems = Vec::new();
+    for open in candidates {
+        match open(topology.clone()) {
+            Ok(engine) => return (Some(engine), problems),
+            Err(why) => problems.push(why),
+        }
+    }
+    (None, problems)
+}
+
+/// How many threads run vCPUs now: what the engine's tables are sized by. One look at /proc alone.
+fn vcpu_threads() -> usize {
+    let now = Collector::new(CollectorOptions::default()).tick();
+    let of = |d: &DomainSample| match d.threads.iter().filter(|t| t.role == Role::Vcpu).count() {
+        // Without thread names any of them may be one.
+        0 => d.threads.len(),
+        named => named,
+    };
+    now.domains.iter().map(of).sum()
+}
+
+/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
+pub fn stop_on_signals(commands: Sender<live::Command>) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut seen = signals.forever();
+        seen.next();
+        // A feed that is gone already needs no stop.
+        let _ = commands.send(live::Command::Stop);
+        if let Some(signal) = seen.next() {
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(())
+}
+
+/// `kvmtop --batch`.
+pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
+    let mut live = start(settings);
+    stop_on_signals(live.commands)?;
+    Batch::new(settings, args, "live").run(&mut live.feed)?;
+    Ok(0)
+}
+
+/// `kvmtop`: the live screen.
+pub fn screen(_settings: &Settings) -> anyhow::Result<u8> {
+    anyhow::bail!("the live screen is not built in; `kvmtop --batch` prints text")
+}

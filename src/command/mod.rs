@@ -1,0 +1,114 @@
+//! What each command does: arguments in, output and an exit status out. All that reads, waits and prints is here; what is
+//! shown is decided in [`crate::report`] and [`crate::ui`].
+
+mod batch;
+mod check;
+mod doctor;
+mod files;
+mod live;
+
+use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
+use crate::cli::{Settings, config};
+use clap::Parser;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Exit status of a command that could not do what it was asked for.
+const FAILED: u8 = 1;
+
+/// Runs a command line and answers with its exit status. Errors are said on stderr.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(e) => {
+            // Help and version come this way, too. A reader that is gone wants no complaint.
+            let _ = e.print();
+            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(FAILED));
+        }
+    };
+    let failed = match &cli.command {
+        Some(Command::Check(_)) => check::COULD_NOT_LOOK,
+        _ => FAILED,
+    };
+    match dispatch(cli) {
+        Ok(status) => ExitCode::from(status),
+        Err(e) if reader_is_gone(&e) => ExitCode::SUCCESS,
+        Err(e) => {
+            say(&format!("{e:#}"));
+            ExitCode::from(failed)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<u8> {
+    match cli.command {
+        None if cli.batch.batch => {
+            let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
+            live::batch(&settings, &cli.batch)
+        }
+        None => {
+            if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+                anyhow::bail!(
+                    "the live screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, \
+                     `kvmtop --batch --json` prints JSON",
+                    if io::stdout().is_terminal() { "input" } else { "output" }
+                );
+            }
+            let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
+            live::screen(&settings)
+        }
+        Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Record(_) | Command::Replay(_) | Command::Demo(_)) => {
+            anyhow::bail!("this command is not built in yet")
+        }
+        Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Doctor(args)) => {
+            let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
+            doctor::run(&args, &settings(Some(&args.sampling), &choice, None)?)
+        }
+    }
+}
+
+fn settings(
+    sampling: Option<&SamplingArgs>,
+    choice: &ChoiceArgs,
+    screen: Option<&ScreenArgs>,
+) -> anyhow::Result<Settings> {
+    let config = config::load(choice.config.as_deref())?;
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    Ok(Settings::new(&config, sampling, choice, screen, no_color))
+}
+
+/// A line on stderr for each line of the message, each with the tool's name.
+fn say(message: &str) {
+    let mut err = io::stderr().lock();
+    for line in message.lines().filter(|l| !l.trim().is_empty()) {
+        // Where stderr is gone nobody is left to be told.
+        let _ = writeln!(err, "kvmtop: {}", crate::kvm::sanitize(line, 2000));
+    }
+}
+
+/// Says on stderr which pattern of `--domain` matches nothing, beside the source that says so in JSON.
+fn say_unmatched(view: &crate::report::View<'_>) {
+    for s in view.domains.unmatched(view.model.domains.iter().map(|d| &*d.facts)) {
+        say(&[s.cause, s.fix].into_iter().flatten().collect::<Vec<_>>().join("; "));
+    }
+}
+
+/// Whether the output's reader went away (`kvmtop … | head`): no error of ours.
+fn reader_is_gone(e: &anyhow::Error) -> bool {
+    e.chain().any(|cause| {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        kind.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Prints a text that ends in a line break, all of it at once.
+fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

@@ -1,0 +1,102 @@
+//! Two reports side by side: what changed, and which changes are more than noise.
+//!
+//! Rates are compared as Poisson counts over their times, means by Welch's test from count, mean and standard error. Guests are
+//! not Poisson: they burst. So a change is only called one when it is both beyond chance (3.3 standard errors, one in a
+//! thousand) and large enough to matter (a tenth, and not a trifle of all exits).
+
+mod lines;
+mod stats;
+mod verdict;
+
+pub use lines::{AccessLine, Change, DomainDiff, ExitLine};
+pub use stats::{Compared, Verdict};
+pub use verdict::Cause;
+
+use super::View;
+use super::json;
+use crate::lint;
+use serde::Serialize;
+
+/// Two inputs compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diff {
+    /// Schema of this object.
+    pub schema: u32,
+    /// `kvmtop` and its version.
+    pub tool: &'static str,
+    /// One sentence: the answer.
+    pub summary: String,
+    /// What all changes together mean.
+    pub cause: Cause,
+    /// Seconds that each side covers.
+    pub before_s: Option<f64>,
+    /// See `before_s`.
+    pub after_s: Option<f64>,
+    /// Guests, those of before first.
+    pub domains: Vec<DomainDiff>,
+    /// Findings.
+    pub findings: FindingsDiff,
+}
+
+/// What became of the findings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct FindingsDiff {
+    /// No longer there.
+    pub gone: Vec<super::document::Finding>,
+    /// Not there before.
+    pub new: Vec<super::document::Finding>,
+    /// There on both sides, with another severity.
+    pub changed: Vec<ChangedFinding>,
+    /// There on both sides.
+    pub same: Vec<super::document::Finding>,
+}
+
+/// A finding that weighs more or less than before.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChangedFinding {
+    /// As it was.
+    pub before: super::document::Finding,
+    /// As it is.
+    pub after: super::document::Finding,
+}
+
+/// Compares.
+pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
+    let domains = lines::domains(before, after);
+    let findings = findings(before, after, &domains);
+    let cause = verdict::cause(&domains);
+    Diff {
+        schema: super::document::SCHEMA,
+        tool: json::TOOL,
+        summary: verdict::summary(before, after, &domains, cause, &findings),
+        cause,
+        before_s: before.model.interval_s.map(json::figure),
+        after_s: after.model.interval_s.map(json::figure),
+        domains,
+        findings,
+    }
+}
+
+/// A finding of before and one of after are the same if rule and target are, and their domains were lined up.
+fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
+    let paired = |a: Option<&str>, b: Option<&str>| {
+        a == b
+            || domains.iter().any(|d| a.is_some() && b.is_some() && d.before.as_deref() == a && d.after.as_deref() == b)
+    };
+    let same = |a: &lint::Finding, b: &lint::Finding| {
+        a.rule == b.rule && a.target == b.target && paired(a.domain.as_deref(), b.domain.as_deref())
+    };
+    let (old, new): (Vec<_>, Vec<_>) = (before.told().collect(), after.told().collect());
+    let mut diff = FindingsDiff::default();
+    for f in &old {
+        match new.iter().find(|n| same(f, n)) {
+            None => diff.gone.push(json::finding(f)),
+            Some(n) if n.severity != f.severity => {
+                diff.changed.push(ChangedFinding { before: json::finding(f), after: json::finding(n) });
+            }
+            Some(n) => diff.same.push(json::finding(n)),
+        }
+    }
+    diff.new = new.iter().filter(|n| !old.iter().any(|f| same(f, n))).map(|n| json::finding(n)).collect();
+    diff
+}

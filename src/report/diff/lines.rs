@@ -1,0 +1,214 @@
+//! Lining up guests, reasons and addresses of the two sides.
+
+use super::stats::{self, Compared, Verdict};
+use crate::kvm::Space;
+use crate::model::{AccessRow, DomainModel, ExitRow, Span};
+use crate::report::View;
+use crate::sample::{Direction, EngineKind};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What became of a row as a whole: its rate, or its share where no duration is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Change {
+    /// Counts; `None` where the side did not count such a thing at all.
+    pub before: Option<u64>,
+    /// See `before`.
+    pub after: Option<u64>,
+    /// Per second.
+    pub rate: Compared,
+    /// Percent of the guest's exits (of the table's accesses for an access).
+    pub share: Compared,
+    /// Mean time, microseconds.
+    pub mean_us: Compared,
+    /// 99th percentile, microseconds.
+    pub p99_us: Compared,
+    /// The row's verdict.
+    pub verdict: Verdict,
+}
+
+/// An exit reason on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExitLine {
+    /// The reason.
+    pub reason: String,
+    /// Whether the guest sleeps in it.
+    pub idle: bool,
+    /// The figures.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// An address on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AccessLine {
+    /// `pio`, `mmio`, `msr`.
+    pub space: &'static str,
+    /// The address.
+    pub address: String,
+    /// `read` or `write`.
+    pub access: &'static str,
+    /// Who owns it.
+    pub device: Option<String>,
+    /// The figures.
+    #[serde(flatten)]
+    pub change: Change,
+}
+
+/// A guest on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DomainDiff {
+    /// Its name before; `None`: not there.
+    pub before: Option<String>,
+    /// Its name after; `None`: not there.
+    pub after: Option<String>,
+    /// All exits together, without those in which the guest sleeps.
+    pub work: Compared,
+    /// CPU time, percent of one CPU.
+    pub cpu_percent: Compared,
+    /// Exits by reason, the largest first.
+    pub exits: Vec<ExitLine>,
+    /// Accesses by address, the largest first.
+    pub accesses: Vec<AccessLine>,
+}
+
+impl DomainDiff {
+    /// The name to show: the newer one.
+    pub fn name(&self) -> &str {
+        self.after.as_deref().or(self.before.as_deref()).unwrap_or("")
+    }
+
+    /// Whether it is there on both sides.
+    pub fn on_both(&self) -> bool {
+        self.before.is_some() && self.after.is_some()
+    }
+
+    /// All rows' figures.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.exits.iter().map(|e| &e.change).chain(self.accesses.iter().map(|a| &a.change))
+    }
+}
+
+/// The guests of both sides: by UUID, else by name; a lone guest on each side is the same one.
+pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
+    let old: Vec<_> = before.shown().collect();
+    let mut new: Vec<_> = after.shown().map(Some).collect();
+    let lone = old.len() == 1 && new.len() == 1;
+    let uuid = |d: &DomainModel| d.facts.uuid.as_ref().map(|u| u.value.clone());
+    let mut take =
+        |fits: &dyn Fn(&DomainModel) -> bool| new.iter_mut().find(|n| n.is_some_and(fits)).and_then(Option::take);
+    let mut out = Vec::new();
+    for d in old {
+        let partner = take(&|n| uuid(d).is_some() && uuid(n) == uuid(d))
+            .or_else(|| take(&|n| n.name() == d.name()))
+            .or_else(|| take(&|_| lone));
+        out.push(domain(Some(d), partner, before, after));
+    }
+    out.extend(new.into_iter().flatten().map(|n| domain(None, Some(n), before, after)));
+    out
+}
+
+fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, after: &View<'_>) -> DomainDiff {
+    // A guest that is missing on one side was not watched there: that is not zero exits.
+    let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
+    let work =
+        |d: Option<&DomainModel>| d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum());
+    let traced = |d: Option<&DomainModel>, view: &View<'_>| {
+        d.is_some() && matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf)
+    };
+    let cpu = |d: Option<&DomainModel>| d.and_then(|d| d.cpu).map(|c| c.busy());
+    DomainDiff {
+        before: b.map(|d| d.name().to_string()),
+        after: a.map(|d| d.name().to_string()),
+        work: stats::rates(work(b), seconds.0, work(a), seconds.1),
+        cpu_percent: Compared::new(cpu(b), cpu(a), Verdict::Unknown),
+        exits: exits(b, a, seconds),
+        accesses: accesses(b, a, seconds, (traced(b, before), traced(a, after))),
+    }
+}
+
+type Seconds = (Option<f64>, Option<f64>);
+
+fn exits(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) -> Vec<ExitLine> {
+    let mut pairs: BTreeMap<&str, [Option<&ExitRow>; 2]> = BTreeMap::new();
+    for (side, d) in [b, a].into_iter().enumerate() {
+        for row in d.into_iter().flat_map(|d| &d.exits.rows) {
+            pairs.entry(&row.reason).or_default()[side] = Some(row);
+        }
+    }
+    let all = [b, a].map(|d| d.map_or(0, |d| d.exits.count));
+    let watched = all.map(|count| count > 0);
+    let mut lines: Vec<_> = pairs
+        .into_iter()
+        .map(|(reason, rows)| ExitLine {
+            reason: reason.to_string(),
+            idle: rows.iter().flatten().any(|r| r.idle),
+            change: change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
+        })
+        .collect();
+    lines.sort_by(|x, y| (x.idle, weight(&y.change)).cmp(&(y.idle, weight(&x.change))).then(x.reason.cmp(&y.reason)));
+    lines
+}
+
+fn accesses(
+    b: Option<&DomainModel>,
+    a: Option<&DomainModel>,
+    seconds: Seconds,
+    traced: (bool, bool),
+) -> Vec<AccessLine> {
+    type Key = (Space, Option<u64>, Direction);
+    let mut pairs: BTreeMap<Key, [Option<&AccessRow>; 2]> = BTreeMap::new();
+    let mut all = [BTreeMap::<Space, u64>::new(), BTreeMap::new()];
+    for (side, d) in [b, a].into_iter().enumerate() {
+        for row in d.into_iter().flat_map(|d| &d.accesses) {
+            pairs.entry((row.space, row.address, row.direction)).or_default()[side] = Some(row);
+            *all[side].entry(row.space).or_default() += row.span.count;
+        }
+    }
+    // A table that a file does not hold at all was not read: that is not zero accesses. An engine counts all that there is.
+    let watched = |space: Space| {
+        [(b, traced.0), (a, traced.1)]
+            .map(|(d, traced)| traced || d.is_some_and(|d| d.accesses.iter().any(|r| r.space == space)))
+    };
+    let mut lines: Vec<_> = pairs
+        .into_iter()
+        .filter_map(|((space, _, direction), rows)| {
+            let sums = [0, 1].map(|side| all[side].get(&space).copied().unwrap_or(0));
+            let any = rows[1].or(rows[0])?;
+            Some(AccessLine {
+                space: space.as_str(),
+                address: any.address_text(),
+                access: direction.as_str(),
+                device: rows.iter().rev().flatten().find_map(|r| r.device_name()).map(ToString::to_string),
+                change: change(rows.map(|r| r.map(|r| &r.span)), sums, watched(space), seconds),
+            })
+        })
+        .collect();
+    lines.sort_by(|x, y| weight(&y.change).cmp(&weight(&x.change)).then_with(|| x.address.cmp(&y.address)));
+    lines
+}
+
+fn change(spans: [Option<&Span>; 2], all: [u64; 2], watched: [bool; 2], seconds: Seconds) -> Change {
+    let count = [0, 1].map(|side| watched[side].then(|| spans[side].map_or(0, |s| s.count)));
+    let (rate, share) = match (count[0], count[1]) {
+        (Some(b), Some(a)) => (stats::rates(b, seconds.0, a, seconds.1), stats::shares((b, all[0]), (a, all[1]))),
+        _ => (Compared::default(), Compared::default()),
+    };
+    Change {
+        before: count[0],
+        after: count[1],
+        rate,
+        share,
+        mean_us: stats::means(spans[0], spans[1]),
+        p99_us: stats::p99(spans[0], spans[1]),
+        verdict: if rate.verdict == Verdict::Unknown { share.verdict } else { rate.verdict },
+    }
+}
+
+fn weight(c: &Change) -> u64 {
+    // In thousandths, so that it sorts as a whole number.
+    let most = |x: &Compared| x.before.unwrap_or(0.0).max(x.after.unwrap_or(0.0));
+    let figure = if c.rate.verdict == Verdict::Unknown { most(&c.share) } else { most(&c.rate) };
+    let count = c.before.max(c.after).unwrap_or(0);
+    if figure > 0.0 { (figure * 1e3) as u64 } else { count }
+}

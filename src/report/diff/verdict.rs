@@ -1,0 +1,172 @@
+//! The answer in one sentence.
+
+use super::lines::{Change, DomainDiff, ExitLine};
+use super::stats::{Compared, Verdict};
+use super::{FindingsDiff, View};
+use crate::report::table::{cut, micros, percent, rate, seconds};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// What all changes together mean.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Something changed by more than noise.
+    Changed,
+    /// Nothing did.
+    Nothing,
+    /// Nothing did, but one side was watched longer.
+    OnlyDuration,
+    /// No guest is on both sides, or nothing was counted on one of them.
+    #[default]
+    NotComparable,
+}
+
+/// A mean that moved counts as a change of the whole from this share of the exits on, percent.
+const TELLING_SHARE: f64 = 1.0;
+/// Two durations differ from this ratio on.
+const OTHER_DURATION: f64 = 1.1;
+
+/// One side's count.
+type Count = fn(&Change) -> Option<u64>;
+
+pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
+    let both: Vec<_> = domains.iter().filter(|d| d.on_both()).collect();
+    let total = |f: Count| both.iter().flat_map(|d| &d.exits).filter_map(|e| f(&e.change)).sum::<u64>();
+    let accesses = |f: Count| both.iter().flat_map(|d| &d.accesses).filter_map(|a| f(&a.change)).sum::<u64>();
+    let (before, after) = match (total(|c| c.before), total(|c| c.after)) {
+        (0, 0) => (accesses(|c| c.before), accesses(|c| c.after)),
+        both => both,
+    };
+    if both.is_empty() || (before == 0) != (after == 0) || before == 0 {
+        return Cause::NotComparable;
+    }
+    if both.iter().flat_map(|d| d.changes()).any(|c| c.verdict.is_change() || mean_moved(c)) {
+        return Cause::Changed;
+    }
+    let ratio = after as f64 / before as f64;
+    if ratio.max(1.0 / ratio) >= OTHER_DURATION { Cause::OnlyDuration } else { Cause::Nothing }
+}
+
+/// Whether the mean time of a row that carries weight moved.
+fn mean_moved(c: &Change) -> bool {
+    let share = c.share.before.unwrap_or(0.0).max(c.share.after.unwrap_or(0.0));
+    c.mean_us.verdict.is_change() && share >= TELLING_SHARE
+}
+
+pub(super) fn summary(
+    before: &View<'_>,
+    after: &View<'_>,
+    domains: &[DomainDiff],
+    cause: Cause,
+    findings: &FindingsDiff,
+) -> String {
+    let times = before.model.interval_s.zip(after.model.interval_s);
+    let mut text = match cause {
+        Cause::NotComparable => not_comparable(before, after, domains),
+        Cause::Nothing => "Nothing changed by more than noise".to_string(),
+        Cause::OnlyDuration => only_duration(times, domains),
+        Cause::Changed => {
+            let changed: Vec<_> =
+                domains.iter().filter(|d| d.on_both()).filter_map(|d| domain(d, times.is_some())).collect();
+            changed.join("; ")
+        }
+    };
+    for (n, what) in [(findings.gone.len(), "gone"), (findings.new.len(), "new"), (findings.changed.len(), "changed")] {
+        if n > 0 {
+            let _ = write!(text, "; {n} finding{} {what}", if n == 1 { "" } else { "s" });
+        }
+    }
+    text + "."
+}
+
+fn not_comparable(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> String {
+    match (before.shown().count(), after.shown().count()) {
+        (0, 0) => "Neither side holds a guest".into(),
+        (0, _) => "Before holds no guest".into(),
+        (_, 0) => "After holds no guest".into(),
+        _ if !domains.iter().any(DomainDiff::on_both) => "No guest is on both sides".into(),
+        _ => "One side counted no exits, so there is nothing to compare".into(),
+    }
+}
+
+fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
+    if let Some((b, a)) = times {
+        let (b, a) = (seconds(b), seconds(a));
+        return format!("Only the duration differs, {b} before and {a} after: all rates are the same within noise");
+    }
+    let count = |f: Count| {
+        domains.iter().filter(|d| d.on_both()).flat_map(DomainDiff::changes).filter_map(f).sum::<u64>() as f64
+    };
+    let ratio = count(|c| c.after) / count(|c| c.before);
+    let ratio = if ratio >= 1.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") };
+    format!(
+        "All counts are {ratio} times what they were and every share is the same: most likely the same load, watched for another \
+         time (the inputs do not say how long; --duration does)"
+    )
+}
+
+/// `win10: 35.1k exits/s of work before, 1.2k after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` where nothing changed.
+fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
+    let mut moved: Vec<&ExitLine> = d.exits.iter().filter(|e| e.change.verdict.is_change() && !e.idle).collect();
+    moved.sort_by(|a, b| distance(&b.change, timed).total_cmp(&distance(&a.change, timed)));
+    let mut parts: Vec<_> =
+        moved.iter().take(3).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed))).collect();
+    if parts.is_empty() {
+        let slower = d.exits.iter().filter(|e| mean_moved(&e.change) && !e.idle);
+        parts.extend(slower.take(3).map(|e| format!("{} {}", cut(&e.reason, 40), mean(&e.change.mean_us))));
+    }
+    if parts.is_empty() {
+        let ports = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change));
+        parts.extend(ports.take(3).map(|a| {
+            let name = a.device.as_deref().unwrap_or(a.space);
+            let what = if a.change.verdict.is_change() { from_to(&a.change, timed) } else { mean(&a.change.mean_us) };
+            format!("{} {} {}", cut(name, 40), a.address, what)
+        }));
+    }
+    if parts.is_empty() {
+        let asleep = d.exits.iter().filter(|e| e.idle && e.change.verdict.is_change());
+        parts.extend(asleep.take(1).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed))));
+    }
+    if parts.is_empty() {
+        return None;
+    }
+    let work = match (d.work.before, d.work.after, d.work.verdict) {
+        (Some(b), Some(a), v) if timed && v != Verdict::Unknown => {
+            format!("{} exits/s before, {} after{}: ", rate(b), rate(a), change_words(&d.work))
+        }
+        _ => String::new(),
+    };
+    Some(format!("{}: {work}{}", cut(d.name(), 48), parts.join(", ")))
+}
+
+fn distance(c: &Change, timed: bool) -> f64 {
+    let by = |x: &Compared| (x.after.unwrap_or(0.0) - x.before.unwrap_or(0.0)).abs();
+    if timed { by(&c.rate) } else { by(&c.share) }
+}
+
+fn from_to(c: &Change, timed: bool) -> String {
+    let (x, write, unit): (_, fn(f64) -> String, _) =
+        if timed && c.rate.verdict != Verdict::Unknown { (&c.rate, rate, "/s") } else { (&c.share, percent, " %") };
+    let figure = |v: Option<f64>| v.map_or_else(|| "-".to_string(), write);
+    match c.verdict {
+        Verdict::Gone => format!("is gone ({}{unit} before)", figure(x.before)),
+        Verdict::New => format!("is new ({}{unit})", figure(x.after)),
+        _ => format!("{} to {}{unit}", figure(x.before), figure(x.after)),
+    }
+}
+
+fn mean(x: &Compared) -> String {
+    let figure = |v: Option<f64>| v.map_or_else(|| "-".to_string(), micros);
+    format!("{} to {} us each", figure(x.before), figure(x.after))
+}
+
+/// ` (-96.6 %)`, ` (12 times as many)`, or nothing for what is the same.
+fn change_words(x: &Compared) -> String {
+    match (x.verdict, x.change_percent) {
+        (Verdict::Same, _) => " (the same within noise)".into(),
+        (_, Some(p)) if p >= 300.0 => format!(" ({:.0} times as many)", 1.0 + p / 100.0),
+        (_, Some(p)) => format!(" ({p:+.1} %)"),
+        _ => String::new(),
+    }
+}

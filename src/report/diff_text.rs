@@ -1,0 +1,132 @@
+//! A comparison as tables.
+
+use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
+use super::table::{Table, cut, micros, or_dash, percent, rate, seconds};
+use std::fmt::Write as _;
+
+/// Rows of each table.
+const ROWS: usize = 25;
+
+/// The summary, then a table a guest, then the findings.
+pub fn text(diff: &Diff) -> String {
+    let mut out = format!("{}\n", cut(&diff.summary, 2000));
+    let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (--duration says it)".to_string(), seconds);
+    let _ = writeln!(out, "before: {}  after: {}", time(diff.before_s), time(diff.after_s));
+    let timed = diff.before_s.is_some() && diff.after_s.is_some();
+    for d in &diff.domains {
+        out.push_str(&domain(d, timed));
+    }
+    let one = |f: &super::document::Finding| {
+        let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+        format!("{} {who}: {} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
+    };
+    let f = &diff.findings;
+    if !(f.gone.is_empty() && f.new.is_empty() && f.changed.is_empty() && f.same.is_empty()) {
+        out.push_str("\nfindings\n");
+    }
+    for (mark, list) in [("- gone ", &f.gone), ("+ new  ", &f.new)] {
+        for finding in list {
+            let _ = writeln!(out, "  {mark} {}", one(finding));
+        }
+    }
+    for c in &f.changed {
+        let _ = writeln!(out, "  ~ was {}, now {}", c.before.severity.as_str(), one(&c.after));
+    }
+    for finding in &f.same {
+        let _ = writeln!(out, "    still {}", one(finding));
+    }
+    out
+}
+
+fn domain(d: &DomainDiff, timed: bool) -> String {
+    let mut out = String::from("\n");
+    match (&d.before, &d.after) {
+        (Some(b), None) => return format!("\n{}: only before\n", cut(b, 64)),
+        (None, Some(a)) => return format!("\n{}: only after\n", cut(a, 64)),
+        (Some(b), Some(a)) if a != b => {
+            let _ = writeln!(out, "{} (before: {})", cut(a, 64), cut(b, 64));
+        }
+        _ => {
+            let _ = writeln!(out, "{}", cut(d.name(), 64));
+        }
+    }
+    if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
+        let _ = writeln!(out, "  CPU% {b:.1} before, {a:.1} after");
+    }
+    let unit = if timed { "/s" } else { "%" };
+    let heads = |name: &'static str| {
+        Table::new(&[
+            name,
+            "BEFORE",
+            if timed { "/s" } else { "%" },
+            "AFTER",
+            unit,
+            "<",
+            "mean us",
+            "after us",
+            "<",
+            "p99 us",
+            "after p99",
+            "<",
+        ])
+    };
+    let mut t = heads("<EXIT");
+    for e in d.exits.iter().take(ROWS) {
+        t.row(row(if e.idle { format!("{} (sleep)", e.reason) } else { e.reason.clone() }, &e.change, timed));
+    }
+    if !t.is_empty() {
+        out.push_str(&t.render(2));
+        out.push_str(&more(d.exits.len()));
+    }
+    let mut t = heads("<ACCESS");
+    for a in d.accesses.iter().take(ROWS) {
+        let device = a.device.as_deref().map(|d| format!(" {d}")).unwrap_or_default();
+        t.row(row(format!("{} {} {}{device}", a.space, a.address, a.access), &a.change, timed));
+    }
+    if !t.is_empty() {
+        out.push_str(&t.render(2));
+        out.push_str(&more(d.accesses.len()));
+    }
+    out
+}
+
+fn more(all: usize) -> String {
+    if all > ROWS { format!("  … {} more\n", all - ROWS) } else { String::new() }
+}
+
+fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
+    let (x, write): (_, fn(f64) -> String) = if timed { (&c.rate, rate) } else { (&c.share, percent) };
+    [
+        name,
+        count(c.before),
+        or_dash(x.before, write),
+        count(c.after),
+        or_dash(x.after, write),
+        word(c.verdict, x),
+        or_dash(c.mean_us.before, micros),
+        or_dash(c.mean_us.after, micros),
+        word(c.mean_us.verdict, &c.mean_us),
+        or_dash(c.p99_us.before, micros),
+        or_dash(c.p99_us.after, micros),
+        word(c.p99_us.verdict, &c.p99_us),
+    ]
+}
+
+fn count(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".to_string(), |n| n.to_string())
+}
+
+/// `-96.6 %`, `new`, `gone`; `=` within the noise; `?` where nothing decides.
+fn word(verdict: Verdict, x: &Compared) -> String {
+    match verdict {
+        Verdict::New => "new".into(),
+        Verdict::Gone => "gone".into(),
+        Verdict::Same => "=".into(),
+        Verdict::Unknown => "-".into(),
+        Verdict::More | Verdict::Less => match x.change_percent {
+            Some(p) if p >= 900.0 => format!("x{:.0}", 1.0 + p / 100.0),
+            Some(p) => format!("{p:+.0} %"),
+            None => if verdict == Verdict::More { "more" } else { "less" }.into(),
+        },
+    }
+}

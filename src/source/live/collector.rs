@@ -1,0 +1,368 @@
+//! The collector: every source of the running host, once a tick, as one sample.
+
+use super::discovery::{Discovery, Found};
+use super::ended;
+use super::events::{Engine, EngineError, Reading};
+use super::file::Failure;
+use super::filter::DomainFilter;
+use super::guest::Guest;
+use super::host::Host;
+use super::informant::{Informant, Watched};
+use super::kmsg::KernelLog;
+use super::own::{self, Instant};
+use super::places::Places;
+use super::sources;
+use super::status_xml::StatusFiles;
+use super::tasks::Tasks;
+use super::threads::{Life, Reader, take_where};
+use crate::sample::{DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
+use crate::source::Feed;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::Duration;
+
+/// Switches and moves are read of so many threads in one tick; beyond, they are unknown. Guests are gone through in order of
+/// PID, so that it is the same threads each time.
+const SCHED_BUDGET: usize = 512;
+/// While it waits for the next tick, the collector drains the engine this often.
+const DRAIN: Duration = Duration::from_millis(50);
+/// The engine may hold cells of threads that are gone in guests that `--domain` leaves out; they are looked for this rarely.
+const SWEEP_TICKS: u32 = 30;
+
+/// What to say to a collector at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Watch more or less.
+    Level(EngineLevel),
+    /// Count every `kvm:*` tracepoint, or cease to.
+    KvmEvents(bool),
+    /// Take this long between samples from now on.
+    Interval(Duration),
+    /// Take a sample at once.
+    Now,
+    /// End the feed.
+    Stop,
+}
+
+/// How a collector is to work.
+pub struct CollectorOptions {
+    /// Time between samples.
+    pub interval: Duration,
+    /// The tracing engine.
+    pub engine: Option<Box<dyn Engine>>,
+    /// Why there is none, or none better.
+    pub engine_problems: Vec<EngineError>,
+    /// Which guests are wanted.
+    pub filter: DomainFilter,
+    /// libvirt, the QEMU monitor.
+    pub informants: Vec<Box<dyn Informant>>,
+    /// What is said to the feed while it works.
+    pub commands: Receiver<Command>,
+    /// Where /proc and /sys are.
+    pub places: Places,
+    /// The clock.
+    pub clock: Box<dyn FnMut() -> Instant + Send>,
+}
+
+impl Default for CollectorOptions {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            engine: None,
+            engine_problems: Vec::new(),
+            filter: DomainFilter::default(),
+            informants: Vec::new(),
+            commands: channel().1,
+            places: Places::default(),
+            clock: Box::new(Instant::now),
+        }
+    }
+}
+
+/// Reads the running host. One failing source is a [`SourceStatus`]; no tick fails.
+pub struct Collector {
+    options: CollectorOptions,
+    reader: Reader,
+    discovery: Discovery,
+    guests: BTreeMap<i32, Guest>,
+    host: Host,
+    tasks: Tasks,
+    status_files: StatusFiles,
+    kernel_log: KernelLog,
+    generation: u32,
+    refused: Option<EngineError>,
+    next_ns: Option<u64>,
+}
+
+impl Collector {
+    /// Prepares every source. Nothing here fails: what cannot be had is said in each sample.
+    pub fn new(options: CollectorOptions) -> Self {
+        let places = &options.places;
+        Self {
+            reader: Reader::new(places),
+            discovery: Discovery::new(places.clone()),
+            guests: BTreeMap::new(),
+            host: Host::new(places),
+            tasks: Tasks::new(places.clone()),
+            status_files: StatusFiles::new(places.run.clone()),
+            kernel_log: KernelLog::open(places),
+            generation: 0,
+            refused: None,
+            next_ns: None,
+            options,
+        }
+    }
+
+    /// The patterns of `--domain` that no guest has fitted so far.
+    pub fn unmatched(&self) -> Vec<String> {
+        self.options.filter.unmatched()
+    }
+
+    /// Watches more or less. Counters begin again from zero, as the sample's `generation` says.
+    ///
+    /// # Errors
+    /// When there is no engine, or the kernel refuses.
+    pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
+        let Some(engine) = &mut self.options.engine else {
+            return Err(sources::no_engine(&self.options.engine_problems));
+        };
+        engine.set_level(level)?;
+        self.generation += 1;
+        self.guests.values_mut().for_each(Guest::restart_events);
+        Ok(())
+    }
+
+    /// Counts every `kvm:*` tracepoint by guest, or ceases to.
+    ///
+    /// # Errors
+    /// When there is no engine, or the kernel refuses.
+    pub fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
+        match &mut self.options.engine {
+            Some(engine) => engine.set_kvm_events(on),
+            None => Err(sources::no_engine(&self.options.engine_problems)),
+        }
+    }
+
+    /// Reads everything once.
+    pub fn tick(&mut self) -> Sample {
+        let now = (self.options.clock)();
+        self.reader.begin(SCHED_BUDGET);
+        let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
+            Ok(found) => (found, None),
+            Err(e) => (Found::default(), Some(e)),
+        };
+        self.admit(&found.guests, now);
+        self.help(&found);
+        let ended = self.read_guests(&found, now);
+        // The engine comes after /proc: whoever was gone by then has all of its events in this reading.
+        let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
+        let mut domains = self.join(ended, &mut reading, now);
+        domains.sort_by_key(|d| d.facts.pid);
+        let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
+        Sample {
+            time_ms: now.time_ms,
+            mono_ns: now.mono_ns,
+            boot_ns: now.boot_ns,
+            host: self.host_sample(now, &skip),
+            domains,
+            engine: self.engine_status(&reading),
+            sources: self.sources(&found, proc_failure, &reading),
+            own: own::cost(&self.options.places),
+        }
+    }
+
+    /// Opens guests that are new.
+    fn admit(&mut self, pids: &[i32], now: Instant) {
+        let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
+        self.status_files.refresh(now.mono_ns, !new.is_empty());
+        for pid in new {
+            self.open(pid, now);
+        }
+        let watched: Vec<Watched> = self.guests.values().map(Guest::watched).collect();
+        let untraced = self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None);
+        for informant in &mut self.options.informants {
+            informant.want_counters(untraced);
+            informant.watch(&watched);
+        }
+        for guest in self.guests.values_mut() {
+            if guest.inform(&self.status_files, &mut self.options.informants) {
+                guest.wanted = self.options.filter.wants(&guest.facts);
+            }
+        }
+    }
+
+    /// Opens a guest; one that is gone already is left to its events.
+    fn open(&mut self, pid: i32, now: Instant) -> bool {
+        let boot_time_ms = now.time_ms - i64::try_from(now.boot_ns / 1_000_000).unwrap_or(0);
+        let Ok(mut guest) = Guest::open(&self.options.places, pid, boot_time_ms, &mut self.reader) else {
+            return false;
+        };
+        guest.inform(&self.status_files, &mut self.options.informants);
+        guest.wanted = self.options.filter.wants(&guest.facts);
+        self.guests.insert(pid, guest);
+        true
+    }
+
+    fn help(&mut self, found: &Found) {
+        if found.helpers.is_empty() {
+            return;
+        }
+        for (pid, guest) in &mut self.guests {
+            let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
+            guest.help(&self.options.places, &mine, &mut self.reader);
+        }
+    }
+
+    /// Reads every guest's threads; takes out and returns those that ended.
+    fn read_guests(&mut self, found: &Found, now: Instant) -> Vec<Guest> {
+        let living: HashSet<i32> = found.guests.iter().copied().collect();
+        let (places, reader) = (&self.options.places, &mut self.reader);
+        // A process that ended shows by its threads, even when another took its PID; one that closed its VM by discovery.
+        take_where(&mut self.guests, |pid, guest| {
+            guest.read(places, now.mono_ns, reader) == Life::Ended || !living.contains(pid)
+        })
+    }
+
+    /// Gives every traced thread's events to its guest.
+    fn join(&mut self, ended: Vec<Guest>, reading: &mut Reading, now: Instant) -> Vec<DomainSample> {
+        let mut by_pid: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+        for (tid, traced) in &reading.threads {
+            by_pid.entry(traced.pid).or_default().push(*tid);
+        }
+        let mut forget = Vec::new();
+        let mut domains = Vec::new();
+        for mut guest in ended {
+            let pid = guest.threads.pid;
+            let tids = by_pid.remove(&pid).unwrap_or_default();
+            if guest.wanted {
+                domains.push(guest.last_sample(&tids, reading));
+            }
+            forget.extend(tids);
+        }
+        let sweep = self.reader.tick.is_multiple_of(SWEEP_TICKS);
+        for (pid, tids) in by_pid {
+            if !self.guests.contains_key(&pid) && self.discovery.look_at(pid, now.mono_ns) {
+                self.open(pid, now);
+            }
+            match self.guests.get_mut(&pid) {
+                Some(guest) if guest.wanted => guest.take_events(&tids, reading, &mut self.reader, &mut forget),
+                Some(_) if sweep => {
+                    let task = self.options.places.process(pid, "task");
+                    forget.extend(tids.into_iter().filter(|tid| !task.join(tid.to_string()).exists()));
+                }
+                Some(_) => {}
+                None => {
+                    let domain = ended::from_events(pid, &tids, reading);
+                    domains.extend(domain.filter(|d| self.options.filter.wants(&d.facts)));
+                    forget.extend(tids);
+                }
+            }
+        }
+        domains.extend(self.guests.values_mut().filter(|g| g.wanted).map(|g| g.sample(reading)));
+        if !forget.is_empty()
+            && let Some(engine) = &mut self.options.engine
+        {
+            engine.forget(&forget);
+        }
+        domains
+    }
+
+    fn host_sample(&mut self, now: Instant, skip: &HashSet<i32>) -> HostSample {
+        HostSample {
+            cpus: self.host.cpus(),
+            facts: self.host.facts(),
+            tasks: self.tasks.scan(now.mono_ns, skip),
+            memory: self.host.memory(),
+            kernel_log: self.kernel_log.read(now.mono_ns),
+        }
+    }
+
+    fn engine_status(&self, reading: &Reading) -> EngineStatus {
+        let Some(engine) = &self.options.engine else {
+            return EngineStatus { level: EngineLevel::None, generation: self.generation, ..EngineStatus::default() };
+        };
+        EngineStatus {
+            kind: engine.kind(),
+            level: engine.level(),
+            generation: self.generation,
+            lost: reading.lost,
+            overflow: reading.overflow,
+            fires_kvm_exit: reading.fires_kvm_exit,
+            events: reading.events,
+            program_ns: reading.program_ns,
+        }
+    }
+
+    fn sources(&mut self, found: &Found, failure: Option<Failure>, reading: &Reading) -> Vec<SourceStatus> {
+        let mut all = vec![sources::procfs(found, failure)];
+        let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
+        all.push(sources::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
+        all.extend(self.status_files.problem());
+        all.extend(self.kernel_log.status());
+        all.extend(self.options.informants.iter_mut().flat_map(|i| i.status()));
+        all
+    }
+
+    /// Does what is asked; answers whether to end.
+    fn obey(&mut self, command: Command) -> bool {
+        let done = match command {
+            Command::Level(level) => self.set_level(level),
+            Command::KvmEvents(on) => self.set_kvm_events(on),
+            Command::Interval(interval) => {
+                self.options.interval = interval;
+                Ok(())
+            }
+            Command::Now => {
+                self.next_ns = None;
+                Ok(())
+            }
+            Command::Stop => return true,
+        };
+        self.refused = done.err();
+        false
+    }
+
+    /// Waits until a sample is due, draining the engine meanwhile; answers whether to end.
+    fn wait(&mut self) -> bool {
+        loop {
+            let now_ns = (self.options.clock)().mono_ns;
+            let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
+            let step = left.min(if self.options.engine.is_some() { DRAIN } else { left });
+            let command = if left.is_zero() {
+                self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
+            } else {
+                self.options.commands.recv_timeout(step).map_err(|e| e == RecvTimeoutError::Disconnected)
+            };
+            match command {
+                Ok(command) => {
+                    if self.obey(command) {
+                        return true;
+                    }
+                    continue;
+                }
+                // Nobody will say anything any more, and nothing waits on a closed channel.
+                Err(true) => std::thread::sleep(step),
+                Err(false) => {}
+            }
+            if let Some(engine) = &mut self.options.engine {
+                engine.drain();
+            }
+            if left.is_zero() {
+                let interval = self.options.interval.as_nanos() as u64;
+                // A tick that comes late by more than an interval is not made up for.
+                let due = self.next_ns.unwrap_or(now_ns) + interval;
+                self.next_ns = Some(if due > now_ns { due } else { now_ns + interval });
+                return false;
+            }
+        }
+    }
+}
+
+impl Feed for Collector {
+    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+        if self.wait() {
+            return Ok(None);
+        }
+        Ok(Some(self.tick()))
+    }
+}

@@ -1,0 +1,283 @@
+//! Which processes are guests: those that hold a KVM VM.
+//!
+//! Every tick lists /proc, but only looks into processes that are new, young, hold `/dev/kvm` already, or were not looked at for
+//! half a minute; a process may open its VM at any time of its life.
+
+use super::fds::KvmFiles;
+use super::file::{self, Failure};
+use super::places::Places;
+use super::stat::{Stat, TICK_NS};
+use crate::kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+/// A process this young is looked at again each tick.
+const YOUNG_NS: u64 = 10_000_000_000;
+/// After this long everything is looked at again.
+const RECHECK_NS: u64 = 30_000_000_000;
+/// More processes than this are not kept track of; the kernel's own limit of PIDs is 2^22.
+const MAX_PROCESSES: usize = 1 << 22;
+
+/// What a process was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Holds a VM.
+    Guest,
+    /// A kernel thread that works for the guest of this PID.
+    Helper(i32),
+    /// Neither, so far.
+    Other,
+    /// A kernel thread of no guest; stays one.
+    Kernel,
+}
+
+/// A process that was looked at.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Inode of /proc/PID: another one means that the PID was reused (or that the kernel dropped it from its cache, which
+    /// costs one needless look).
+    inode: u64,
+    verdict: Verdict,
+    /// When to look again, monotonic nanoseconds.
+    next_ns: u64,
+    /// The scan that saw it last.
+    scan: u32,
+}
+
+/// Watches /proc for guests.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    places: Places,
+    proc_dir: Option<OwnedFd>,
+    seen: HashMap<i32, Seen>,
+    scan: u32,
+    /// Processes whose open files may not be looked at.
+    denied: HashMap<i32, bool>,
+}
+
+/// What a scan found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Every guest by PID, ascending.
+    pub guests: Vec<i32>,
+    /// Kernel threads that work for a guest: thread, guest.
+    pub helpers: Vec<(i32, i32)>,
+    /// Processes whose files may not be looked at, guests told by their threads' names not counted.
+    pub denied: usize,
+    /// Guests that were told by their threads' names only.
+    pub guessed: usize,
+}
+
+impl Discovery {
+    pub(crate) fn new(places: Places) -> Self {
+        Self { places, proc_dir: None, seen: HashMap::new(), scan: 0, denied: HashMap::new() }
+    }
+
+    /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
+    pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Found, Failure> {
+        if self.proc_dir.is_none() {
+            self.proc_dir = Some(file::open_dir(&self.places.proc)?);
+        }
+        let Some(dir) = &self.proc_dir else { return Err(Failure::Gone) };
+        self.scan = self.scan.wrapping_add(1);
+        let mut due = Vec::new();
+        let (seen, scan) = (&mut self.seen, self.scan);
+        file::list_numbers(dir, |pid, inode| match seen.get_mut(&pid) {
+            Some(s) if s.inode == inode => {
+                s.scan = scan;
+                if now_ns >= s.next_ns && s.verdict != Verdict::Kernel {
+                    due.push((pid, inode, s.verdict == Verdict::Guest));
+                }
+            }
+            _ => due.push((pid, inode, false)),
+        })?;
+        self.seen.retain(|_, s| s.scan == scan);
+        for (pid, inode, _) in due {
+            self.denied.remove(&pid);
+            match self.look(pid, now_ns, boot_ns) {
+                Some((verdict, next_ns)) if self.seen.len() < MAX_PROCESSES => {
+                    self.seen.insert(pid, Seen { inode, verdict, next_ns, scan });
+                }
+                _ => {
+                    self.seen.remove(&pid);
+                }
+            }
+        }
+        self.denied.retain(|pid, _| self.seen.contains_key(pid));
+        Ok(self.found())
+    }
+
+    /// Looks at a process that fires KVM's events, if it was not known as a guest; answers whether it is one. Where its files
+    /// may not be looked at, its events are proof enough.
+    pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
+        if let Some(s) = self.seen.get(&pid)
+            && s.verdict == Verdict::Guest
+        {
+            return true;
+        }
+        let is_guest = match KvmFiles::read(&self.places, pid) {
+            Ok(files) => files.vm,
+            Err(e) => e == Failure::Denied,
+        };
+        if is_guest && let Some(s) = self.seen.get_mut(&pid) {
+            s.verdict = Verdict::Guest;
+            s.next_ns = recheck(pid, now_ns);
+        }
+        is_guest
+    }
+
+    fn found(&self) -> Found {
+        let mut found = Found::default();
+        for (pid, s) in &self.seen {
+            match s.verdict {
+                Verdict::Guest => found.guests.push(*pid),
+                Verdict::Helper(owner) => found.helpers.push((*pid, owner)),
+                Verdict::Other | Verdict::Kernel => {}
+            }
+        }
+        found.guests.sort_unstable();
+        found.helpers.sort_unstable();
+        found.denied = self.denied.values().filter(|guest| !**guest).count();
+        found.guessed = self.denied.values().filter(|guest| **guest).count();
+        found
+    }
+
+    /// What a process is and when to look again; `None` when it is gone.
+    fn look(&mut self, pid: i32, now_ns: u64, boot_ns: u64) -> Option<(Verdict, u64)> {
+        let line = file::read_bytes(&self.places.process(pid, "stat"), 4096).ok()?;
+        let stat = Stat::parse(&line)?;
+        if stat.kernel {
+            // kvm-pit and, before Linux 6.4, vhost are kernel threads of their own named after their process
+            // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they are named right after their birth.
+            let comm = String::from_utf8_lossy(stat.comm);
+            if let Some(owner) = vhost_owner(&comm).or_else(|| pit_owner(&comm)) {
+                return Some((Verdict::Helper(owner), u64::MAX));
+            }
+            let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+            return Some((if young { Verdict::Other } else { Verdict::Kernel }, now_ns));
+        }
+        if stat.is_dead() {
+            return Some((Verdict::Other, recheck(pid, now_ns)));
+        }
+        let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+        match KvmFiles::read(&self.places, pid) {
+            Ok(files) if files.vm => Some((Verdict::Guest, recheck(pid, now_ns))),
+            Ok(files) => Some((Verdict::Other, if young || files.dev_kvm { now_ns } else { recheck(pid, now_ns) })),
+            Err(Failure::Gone) => None,
+            Err(_) => {
+                let guest = self.has_vcpu_thread(pid);
+                self.denied.insert(pid, guest);
+                let verdict = if guest { Verdict::Guest } else { Verdict::Other };
+                Some((verdict, if young && !guest { now_ns } else { recheck(pid, now_ns) }))
+            }
+        }
+    }
+
+    /// Whether a thread is named as a vCPU is: all that can be told without the right to look at open files.
+    fn has_vcpu_thread(&self, pid: i32) -> bool {
+        let dir = self.places.process(pid, "task");
+        let Ok(fd) = file::open_dir(&dir) else { return false };
+        let mut tids = Vec::new();
+        let _ = file::list_numbers(&fd, |tid, _| tids.push(tid));
+        tids.iter().take(64).any(|tid| {
+            file::read_word(&dir.join(tid.to_string()).join("comm")).is_some_and(|c| vcpu_index(&c).is_some())
+        })
+    }
+}
+
+/// Half a minute from now, spread over a quarter of a minute more so that not all fall due in one tick.
+fn recheck(pid: i32, now_ns: u64) -> u64 {
+    now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    const OLD: u64 = 1_000_000_000_000;
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_process_with_a_vm_is_a_guest_whatever_its_name() {
+        let fake = FakeProc::new();
+        fake.process(10, "anything").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "qemu-system-x86").fd(3, "/dev/kvm");
+        fake.process(12, "bash");
+        let mut d = Discovery::new(fake.places());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+    }
+
+    #[test]
+    fn a_vm_that_is_opened_later_is_found() {
+        let fake = FakeProc::new();
+        fake.process(11, "young").start(99_900);
+        fake.process(12, "holds").fd(3, "/dev/kvm");
+        fake.process(13, "old");
+        let mut d = Discovery::new(fake.places());
+        assert_eq!(d.scan(0, OLD).unwrap(), Found::default());
+        for pid in [11, 12, 13] {
+            fake.process(pid, "late").fd(4, "anon_inode:kvm-vm");
+        }
+        assert_eq!(d.scan(S, OLD + S).unwrap().guests, [11, 12]);
+        assert_eq!(d.scan(29 * S, OLD + S).unwrap().guests, [11, 12]);
+        assert_eq!(d.scan(50 * S, OLD + S).unwrap().guests, [11, 12, 13]);
+    }
+
+    #[test]
+    fn events_make_a_candidate_at_once() {
+        let fake = FakeProc::new();
+        fake.process(13, "old");
+        let mut d = Discovery::new(fake.places());
+        d.scan(0, OLD).unwrap();
+        fake.process(13, "old").fd(4, "anon_inode:kvm-vm");
+        assert!(d.look_at(13, S));
+        assert_eq!(d.scan(S, OLD + S).unwrap().guests, [13]);
+        assert!(!d.look_at(99, S));
+    }
+
+    #[test]
+    fn a_guest_that_ends_or_closes_its_vm_is_none() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "b").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.places());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10, 11]);
+        fake.end(10);
+        assert_eq!(d.scan(S, OLD).unwrap().guests, [11]);
+        fake.close(11, 3);
+        assert_eq!(d.scan(60 * S, OLD).unwrap().guests, [0; 0]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_process() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.places());
+        d.scan(0, OLD).unwrap();
+        fake.end(10);
+        // Something else takes the freed inode, so that the new folder has another.
+        fake.process(9, "between");
+        fake.process(10, "bash");
+        assert_eq!(d.scan(S, OLD).unwrap().guests, [0; 0]);
+    }
+
+    #[test]
+    fn kernel_threads_serve_their_guest() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm");
+        fake.process(20, "vhost-10").kernel();
+        fake.process(21, "kvm-pit/10").kernel();
+        fake.process(22, "kworker/0:1").kernel();
+        fake.process(23, "vhost-10");
+        let found = Discovery::new(fake.places()).scan(0, OLD).unwrap();
+        assert_eq!(found.helpers, [(20, 10), (21, 10)]);
+    }
+
+    #[test]
+    fn the_dead_are_no_guests() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").state('Z');
+        assert_eq!(Discovery::new(fake.places()).scan(0, OLD).unwrap().guests, [0; 0]);
+    }
+}

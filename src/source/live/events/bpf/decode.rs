@@ -1,0 +1,200 @@
+//! From the memory of a slot to a [`TracedThread`].
+
+use super::super::TracedThread;
+use super::layout::{ACCESSES, EXITS, ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
+use crate::kvm::exit_reason::{self, ReasonNames};
+use crate::kvm::isa::Isa;
+use crate::kvm::{Space, sanitize};
+use crate::sample::{
+    AccessCell, Burst, Direction, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
+};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// `-EINTR`, the reason of an exit on a signal.
+const SIGNAL: i32 = -4;
+
+/// What the running programs can tell; the rest is `None`, not 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Parts {
+    /// Durations are taken.
+    pub timed: bool,
+    /// `kvm_userspace_exit` is watched.
+    pub userspace: bool,
+    /// `kvm_vcpu_wakeup` is watched.
+    pub halts: bool,
+    /// `sched_switch` is watched.
+    pub switches: bool,
+    /// `sched_waking` is watched.
+    pub wakings: bool,
+}
+
+/// What decoding needs beside the memory.
+pub(super) struct Decoder<'a> {
+    pub parts: Parts,
+    pub names: &'a ReasonNames,
+    /// Extremes of cells of another epoch are of the past.
+    pub epoch: u32,
+}
+
+fn get(n: &AtomicU64) -> u64 {
+    n.load(Relaxed)
+}
+
+fn text(bytes: &[AtomicU8]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|b| b.load(Relaxed)).take_while(|b| *b != 0).collect();
+    sanitize(&String::from_utf8_lossy(&bytes), 15)
+}
+
+/// Without the empty buckets at the end.
+fn histogram(buckets: &[AtomicU64]) -> Histogram {
+    let mut counts: Vec<u64> = buckets.iter().map(get).collect();
+    counts.truncate(counts.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1));
+    Histogram(counts)
+}
+
+/// 128 bits that grow meanwhile: read again if the high word moved.
+fn squares(t: &RawTiming) -> u128 {
+    loop {
+        let (high, low) = (get(&t.square_high), get(&t.square_low));
+        if high == get(&t.square_high) {
+            return u128::from(high) << 64 | u128::from(low);
+        }
+    }
+}
+
+impl Decoder<'_> {
+    fn timing(&self, t: &RawTiming, epoch: u32, timed: bool) -> Timing {
+        if !timed {
+            return Timing { count: get(&t.count), ..Timing::default() };
+        }
+        let (min, max) = (get(&t.min), get(&t.max));
+        let extremes = epoch == self.epoch && max > 0;
+        Timing {
+            count: get(&t.count),
+            total_ns: Some(get(&t.total)),
+            sum_sq: Some(squares(t)),
+            min_ns: extremes.then_some(min),
+            max_ns: extremes.then_some(max),
+            histogram: None,
+        }
+    }
+
+    /// All of a thread.
+    pub fn thread(&self, slot: &Slot) -> TracedThread {
+        let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
+        let events = ThreadEvents {
+            exits: slot.exits.iter().enumerate().filter_map(|(i, c)| self.exit(i, c)).collect(),
+            accesses: slot.accesses.iter().enumerate().filter_map(|(i, c)| self.access(i, c)).collect(),
+            userspace: userspace(slot),
+            migrations: self.migrations(slot),
+            wakeups: (self.parts.switches && self.parts.wakings).then(|| Timing {
+                histogram: Some(histogram(&slot.wakeup_histogram)),
+                ..self.timing(&slot.wakeup, slot.wakeup_epoch.load(Relaxed), true)
+            }),
+            woken_by: others(&slot.woken_by, |o| (o.count, o.ns)),
+            preempted_by: others(&slot.held_by, |o| (o.ns, o.count)),
+        };
+        TracedThread { pid: slot.tgid.load(Relaxed).cast_signed(), comm: text(&slot.comm), vcpu, events }
+    }
+
+    fn exit(&self, index: usize, cell: &RawExit) -> Option<ExitCell> {
+        if get(&cell.time.count) == 0 {
+            return None;
+        }
+        let code = cell.code.load(Relaxed);
+        let isa = match cell.isa.load(Relaxed) {
+            ISA_ARM64 => Isa::Arm64,
+            other => Isa::from_code(other),
+        };
+        let learnt = || self.names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
+        let name = if index == EXITS - 1 {
+            Some("other".into())
+        } else if exit_reason::name(isa, code).is_some() {
+            None
+        } else {
+            learnt()
+        };
+        let timed = self.parts.timed;
+        let mut time = self.timing(&cell.time, cell.epoch.load(Relaxed), timed);
+        time.histogram = timed.then(|| histogram(&cell.histogram));
+        Some(ExitCell {
+            isa,
+            code,
+            name,
+            time,
+            userspace_ns: (timed && self.parts.userspace).then(|| get(&cell.userspace)),
+            halted_ns: (timed && self.parts.halts).then(|| get(&cell.halted)),
+            preempted_ns: (timed && self.parts.switches).then(|| get(&cell.preempted)),
+        })
+    }
+
+    fn access(&self, index: usize, cell: &RawAccess) -> Option<AccessCell> {
+        if get(&cell.time.count) == 0 {
+            return None;
+        }
+        let key = get(&cell.key);
+        let epoch = cell.epoch.load(Relaxed);
+        let best = || match epoch == self.epoch {
+            true => Burst { count: cell.best.load(Relaxed).into(), ns: get(&cell.best_ns) },
+            false => Burst::default(),
+        };
+        Some(AccessCell {
+            space: match key >> 1 & 3 {
+                1 => Space::Pio,
+                2 => Space::Mmio,
+                _ => Space::Msr,
+            },
+            address: (index < ACCESSES).then_some(key >> 3),
+            direction: if key & 1 == 0 { Direction::Read } else { Direction::Write },
+            time: self.timing(&cell.time, epoch, cell.timed.load(Relaxed) != 0),
+            faults: get(&cell.faults),
+            burst: self.parts.timed.then(best),
+        })
+    }
+
+    fn migrations(&self, slot: &Slot) -> Migrations {
+        if !self.parts.switches {
+            return Migrations::default();
+        }
+        Migrations {
+            total: Some(get(&slot.migrations)),
+            cross_core: get(&slot.cross_core),
+            cross_llc: get(&slot.cross_llc),
+            cross_node: get(&slot.cross_node),
+            from: slot.from.load(Relaxed).checked_sub(1),
+        }
+    }
+}
+
+fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
+    let other = slot.other_errno.load(Relaxed).cast_signed();
+    let reason = |index: usize| match index {
+        i if i == USERSPACE - 2 => SIGNAL,
+        i if i == USERSPACE - 1 => other,
+        i => i as i32,
+    };
+    let cells = slot.userspace.iter().enumerate().map(|(i, n)| UserspaceCell { reason: reason(i), count: get(n) });
+    let mut cells: Vec<_> = cells.filter(|c| c.count > 0).collect();
+    cells.sort_unstable_by_key(|c| c.reason);
+    cells
+}
+
+fn others(cells: &[RawOther], weight: impl Fn(&OtherTask) -> (u64, u64)) -> Vec<OtherTask> {
+    let task = |o: &RawOther| OtherTask {
+        tid: o.tid.load(Relaxed).cast_signed(),
+        comm: text(&o.comm),
+        count: o.count.load(Relaxed).into(),
+        ns: get(&o.ns),
+    };
+    let mut tasks: Vec<OtherTask> = cells.iter().map(task).filter(|o| o.count > 0).collect();
+    tasks.sort_by_key(|o| std::cmp::Reverse(weight(o)));
+    tasks
+}
+
+/// Events that the programs ran for, as far as the cells tell.
+pub(super) fn handled(events: &ThreadEvents) -> u64 {
+    let exits: u64 = events.exits.iter().map(|c| c.time.count * (1 + u64::from(c.time.total_ns.is_some()))).sum();
+    let accesses: u64 = events.accesses.iter().map(|c| c.time.count).sum();
+    let userspace: u64 = events.userspace.iter().map(|c| c.count).sum();
+    exits + accesses + userspace + 2 * events.wakeups.as_ref().map_or(0, |w| w.count)
+}

@@ -1,0 +1,132 @@
+//! The maps of a running engine, seen from user space: which slots are taken, their memory, and how they are given back.
+
+use super::explain::{Refusal, Stage};
+use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, Words, bucket_of};
+use super::object::Object;
+use super::sys::{self, Mapping};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c, `elem_size`).
+const OWNER_SIZE: usize = 8;
+
+/// Most slots an object can have.
+pub(super) const MAX_SLOTS: usize = (1 << SLOT_BITS) - 1;
+
+#[derive(Debug)]
+pub(super) struct Tables {
+    slots: OwnedFd,
+    /// Slots' memory, mapped when a slot is first seen: what is mapped counts as resident.
+    chunks: Vec<Option<Mapping>>,
+    /// Slots in one chunk: one, or as many as a page holds where pages are large.
+    per_chunk: usize,
+    owners: Mapping,
+    tasks: Mapping,
+    homeless: Mapping,
+    free: OwnedFd,
+    epoch_map: OwnedFd,
+    epoch: u32,
+    count: usize,
+}
+
+impl Tables {
+    /// Takes over the maps of an object that was prepared for so many slots, all free.
+    pub fn new(object: &mut Object, count: usize) -> Result<Self, Refusal> {
+        let chunk = rustix::param::page_size().max(SLOT_SIZE);
+        let tables = Self {
+            owners: object.mapping("owners", count, OWNER_SIZE)?,
+            tasks: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
+            homeless: object.mapping("homeless", 1, size_of::<u64>())?,
+            slots: object.take_map("slots")?,
+            free: object.take_map("free_slots")?,
+            epoch_map: object.take_map(".bss")?,
+            chunks: (0..(count * SLOT_SIZE).div_ceil(chunk)).map(|_| None).collect(),
+            per_chunk: chunk / SLOT_SIZE,
+            epoch: 1,
+            count,
+        };
+        // A stack: low numbers are taken first, and again, so few pages are ever touched.
+        (0..count as u32).rev().try_for_each(|slot| tables.give_back(slot))?;
+        tables.tell_epoch()?;
+        Ok(tables)
+    }
+
+    /// The epoch of the extremes that are being gathered.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Begins a new epoch: the extremes before it have been read.
+    pub fn next_epoch(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        // A refusal leaves extremes that cover too much; nothing else depends on it.
+        let _ = self.tell_epoch();
+    }
+
+    fn tell_epoch(&self) -> Result<(), Refusal> {
+        sys::update(self.epoch_map.as_fd(), Some(0), &self.epoch.to_ne_bytes())
+            .map_err(|e| Refusal::new(Stage::Map, "epoch", e))
+    }
+
+    fn give_back(&self, slot: u32) -> Result<(), Refusal> {
+        sys::update(self.free.as_fd(), None, &slot.to_ne_bytes()).map_err(|e| Refusal::new(Stage::Map, "free_slots", e))
+    }
+
+    /// The slots that threads have taken.
+    pub fn taken(&self) -> Vec<usize> {
+        (0..self.count)
+            .filter(|i| self.owners.at::<AtomicU64>(i * OWNER_SIZE).is_some_and(|tid| tid.load(Relaxed) != 0))
+            .collect()
+    }
+
+    /// A slot's memory.
+    pub fn slot(&mut self, index: usize) -> Option<&Slot> {
+        let offset = index % self.per_chunk * SLOT_SIZE;
+        self.memory(index)?.at(offset)
+    }
+
+    fn memory(&mut self, index: usize) -> Option<&Mapping> {
+        let number = index / self.per_chunk;
+        let chunk = self.chunks.get_mut(number)?;
+        if chunk.is_none() {
+            let size = self.per_chunk * SLOT_SIZE;
+            *chunk = Mapping::new(self.slots.as_fd(), number * size, size).ok();
+        }
+        chunk.as_ref()
+    }
+
+    /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared and unmapped.
+    pub fn release(&mut self, index: usize) {
+        let Some(task) = self.slot(index).map(|s| s.task.load(Relaxed)) else { return };
+        if let Some(bucket) = self.tasks.at::<Bucket>(bucket_of(task) * size_of::<Bucket>()) {
+            let entry = task << 7 | index as u64;
+            for way in bucket.entry.iter().take(WAYS) {
+                let _ = way.compare_exchange(entry, 0, Relaxed, Relaxed);
+            }
+        }
+        let offset = index % self.per_chunk * SLOT_SIZE;
+        if let Some(words) = self.memory(index).and_then(|m| m.at::<Words>(offset)) {
+            words.0.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
+            owner.store(0, Relaxed);
+        }
+        if self.per_chunk == 1
+            && let Some(chunk) = self.chunks.get_mut(index)
+        {
+            *chunk = None;
+        }
+        // Refused only if it was never taken.
+        let _ = self.give_back(index as u32);
+    }
+
+    /// Events of threads that found no slot.
+    pub fn homeless(&self) -> u64 {
+        self.homeless.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
+    }
+
+    /// Whether every slot is taken or nearly so.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}

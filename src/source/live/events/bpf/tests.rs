@@ -1,0 +1,24 @@
+//! Against the running kernel, where it lets us.
+
+use super::*;
+
+#[test]
+fn the_verifier_takes_every_program() {
+    let events: Vec<EventFormat> = kvm_exit_format().into_iter().collect();
+    let object = Object::prepare(object::main_object().unwrap(), &events, &Choices::default()).unwrap();
+    let mut programs: Vec<&str> = parts::PARTS.iter().map(|p| p.program).collect();
+    programs.extend(["sched_switch_old"]);
+    for name in programs {
+        if let Err(refusal) = object.load(name) {
+            let lines: Vec<&str> = refusal.log.lines().collect();
+            panic!("{name}: {}\n{}", refusal.error, lines[lines.len().saturating_sub(60)..].join("\n"));
+        }
+    }
+}
+
+#[test]
+fn loads_here() {
+    let engine = BpfEngine::new(HostTopology::default(), 1);
+    eprintln!("{:?}", engine.as_ref().map(|e| e.gaps()));
+    assert!(engine.is_ok());
+}

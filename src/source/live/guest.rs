@@ -1,0 +1,260 @@
+//! A guest that lives: its process, threads, kernel helpers and facts.
+
+use super::facts::Origins;
+use super::fds::KvmFiles;
+use super::file::Failure;
+use super::informant::{Informant, Told, Watched};
+use super::places::Places;
+use super::retired;
+use super::roles::Learnt;
+use super::status_xml::{Status, StatusFiles};
+use super::threads::{Life, Reader, Thread, Threads};
+use crate::kvm::Space;
+use crate::sample::{AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample};
+use crate::source::live::events::Reading;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Its open files are looked at this rarely.
+const FILES_NS: u64 = 10_000_000_000;
+
+/// A guest.
+pub(crate) struct Guest {
+    /// What the process says of itself.
+    origins: Origins,
+    /// What it is, by all who know.
+    pub facts: Arc<DomainFacts>,
+    /// Whether `--domain` wants it.
+    pub wanted: bool,
+    /// Its threads.
+    pub threads: Threads,
+    /// Kernel threads that work for it, by PID.
+    helpers: BTreeMap<i32, Threads>,
+    /// Its files of KVM.
+    pub files: KvmFiles,
+    files_due_ns: u64,
+    learnt: Learnt,
+    told: Vec<Arc<Told>>,
+    status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
+    state: DomainState,
+    unnamed: bool,
+    /// Events of its threads that are gone.
+    retired: ThreadEvents,
+}
+
+impl Guest {
+    /// Opens a process that was found to be a guest.
+    pub(crate) fn open(places: &Places, pid: i32, boot_time_ms: i64, reader: &mut Reader) -> Result<Self, Failure> {
+        let threads = Threads::open(places, pid, reader)?;
+        let comm = threads.living.get(&pid).map(|t| t.comm.clone()).unwrap_or_default();
+        let files = KvmFiles::read(places, pid).unwrap_or_default();
+        let mut origins = Origins::read(places, pid, threads.start_ticks(), &comm, boot_time_ms);
+        origins.vcpu_files = files.vcpus.len() as u32;
+        Ok(Self {
+            facts: Arc::new(origins.facts(None, &[])),
+            origins,
+            wanted: true,
+            threads,
+            helpers: BTreeMap::new(),
+            files,
+            files_due_ns: 0,
+            learnt: Learnt::default(),
+            told: Vec::new(),
+            status_seen: None,
+            state: DomainState::Running,
+            unnamed: false,
+            retired: ThreadEvents::default(),
+        })
+    }
+
+    /// How an informant knows it.
+    pub(crate) fn watched(&self) -> Watched {
+        Watched {
+            pid: self.origins.pid,
+            start_ticks: self.origins.start_ticks,
+            facts: self.facts.clone(),
+            unnamed: self.unnamed,
+        }
+    }
+
+    /// Takes over what others know by now; answers whether the facts changed.
+    pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) -> bool {
+        let watched = self.watched();
+        let told: Vec<_> = informants.iter_mut().filter_map(|i| i.told(&watched)).collect();
+        let status = files.of(self.origins.pid);
+        self.state = told.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
+        let same_told = told.len() == self.told.len() && told.iter().zip(&self.told).all(|(a, b)| Arc::ptr_eq(a, b));
+        let same_status = match (&self.status_seen, status) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, &b.xml),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let same_files = self.facts.vcpus.is_some() || self.origins.vcpu_files == 0;
+        if same_told && same_status && same_files {
+            return false;
+        }
+        self.told = told;
+        self.status_seen = status.map(|s| s.xml.clone());
+        self.renew(status);
+        true
+    }
+
+    fn renew(&mut self, status: Option<&Status>) {
+        self.learnt.tell(status, &self.told);
+        let facts = self.origins.facts(status, &self.told);
+        if facts != *self.facts {
+            self.facts = Arc::new(facts);
+        }
+    }
+
+    /// Reads the threads, and what else is due. Of a guest that is not wanted, only whether it lives.
+    pub(crate) fn read(&mut self, places: &Places, now_ns: u64, reader: &mut Reader) -> Life {
+        if !self.wanted {
+            return self.threads.read_leader(reader);
+        }
+        if self.threads.read(reader) == Life::Ended {
+            return Life::Ended;
+        }
+        self.helpers.retain(|_, h| h.read(reader) == Life::Alive);
+        if now_ns >= self.files_due_ns {
+            self.files_due_ns = now_ns + FILES_NS;
+            if let Ok(files) = KvmFiles::read(places, self.origins.pid) {
+                self.origins.vcpu_files = files.vcpus.len() as u32;
+                self.files = files;
+            }
+        }
+        self.learnt.look(places, &self.threads, &self.files.vcpus);
+        Life::Alive
+    }
+
+    /// The kernel threads that work for it by now.
+    pub(crate) fn help(&mut self, places: &Places, pids: &[i32], reader: &mut Reader) {
+        self.helpers.retain(|pid, _| pids.contains(pid));
+        for pid in pids {
+            if !self.helpers.contains_key(pid)
+                && let Ok(threads) = Threads::open(places, *pid, reader)
+            {
+                self.helpers.insert(*pid, threads);
+            }
+        }
+    }
+
+    /// Takes its threads' events out of the reading. Those of threads that are gone stay with the guest; `forget` gets their
+    /// ids, so that the engine frees what it holds.
+    pub(crate) fn take_events(
+        &mut self,
+        tids: &[i32],
+        reading: &mut Reading,
+        reader: &mut Reader,
+        forget: &mut Vec<i32>,
+    ) {
+        for tid in tids {
+            let Some(traced) = reading.threads.get(tid) else { continue };
+            if self.threads.look_for(*tid, reader) {
+                if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
+                    self.learnt.fired(*tid, traced.vcpu);
+                }
+            } else if let Some(traced) = reading.threads.remove(tid) {
+                retired::add(&mut self.retired, traced.events);
+                forget.push(*tid);
+            }
+        }
+    }
+
+    /// The engine's counters began again: what was kept of them goes.
+    pub(crate) fn restart_events(&mut self) {
+        self.retired = ThreadEvents::default();
+        self.threads.restart_migrations();
+    }
+
+    /// The guest as of now. Takes its threads' events out of the reading.
+    pub(crate) fn sample(&mut self, reading: &mut Reading) -> DomainSample {
+        let mut threads: Vec<ThreadSample> = Vec::with_capacity(self.threads.living.len() + self.helpers.len());
+        for (group, is_helper) in
+            std::iter::once((&self.threads, false)).chain(self.helpers.values().map(|h| (h, true)))
+        {
+            for t in group.living.values() {
+                let events = reading.threads.remove(&t.tid).map(|r| r.events).unwrap_or_default();
+                threads.push(self.thread(t, !is_helper && t.tid == group.pid, events));
+            }
+        }
+        threads.sort_unstable_by_key(|t| t.tid);
+        self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
+        let sample = DomainSample {
+            facts: self.facts.clone(),
+            state: self.state,
+            threads,
+            unattributed: self.retired.clone(),
+            kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
+            ..self.told_devices()
+        };
+        retired::next_interval(&mut self.retired);
+        sample
+    }
+
+    /// The guest once more, after its end: all that it did, and no CPU time, as nobody knows what it used last.
+    pub(crate) fn last_sample(&mut self, tids: &[i32], reading: &mut Reading) -> DomainSample {
+        let gone = std::mem::take(&mut self.threads.gone);
+        let mut threads: Vec<ThreadSample> = Vec::new();
+        for t in gone.iter().chain(self.threads.living.values()) {
+            let Some(traced) = reading.threads.remove(&t.tid) else { continue };
+            if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
+                self.learnt.fired(t.tid, traced.vcpu);
+            }
+            threads.push(ThreadSample { cpu: None, ..self.thread(t, t.tid == self.origins.pid, traced.events) });
+        }
+        threads.sort_unstable_by_key(|t| t.tid);
+        // Threads that were born and gone since the last look.
+        for traced in tids.iter().filter_map(|tid| reading.threads.remove(tid)) {
+            retired::add(&mut self.retired, traced.events);
+        }
+        DomainSample {
+            facts: self.facts.clone(),
+            state: DomainState::Ended,
+            threads,
+            unattributed: std::mem::take(&mut self.retired),
+            kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
+            ..DomainSample::default()
+        }
+    }
+
+    /// Whether an access went to an address that the monitor's answer does not name.
+    fn touched_unnamed(&self, events: &ThreadEvents) -> bool {
+        let Some(map) = self.facts.devices.as_ref().filter(|m| m.from == Origin::Monitor) else { return false };
+        let known =
+            |c: &AccessCell| c.space == Space::Msr || c.address.is_none_or(|a| map.value.lookup(c.space, a).is_some());
+        !events.accesses.iter().all(known)
+    }
+
+    /// What the informants read of devices and counters.
+    fn told_devices(&self) -> DomainSample {
+        let mut sample = DomainSample::default();
+        for t in &self.told {
+            if sample.devices_ns == 0 {
+                (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
+            }
+            if sample.counters.is_empty() {
+                sample.counters.clone_from(&t.counters);
+            }
+        }
+        sample
+    }
+
+    fn thread(&self, t: &Thread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {
+        let (role, index) = self.learnt.role(t.tid, &t.comm, is_main);
+        if events.migrations.total.is_none() {
+            events.migrations.total = t.migrations;
+        }
+        let counters = index.and_then(|i| self.told.iter().find_map(|told| told.vcpu_counters.get(&i))).cloned();
+        ThreadSample {
+            tid: t.tid,
+            start_ticks: t.start_ticks,
+            comm: t.comm.clone(),
+            role,
+            index,
+            cpu: t.times,
+            place: t.place.clone(),
+            events,
+            counters: counters.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The state of each source in a sentence, with its cure.
+
+use super::discovery::Found;
+use super::events::{Engine, EngineError, Reading};
+use super::file::Failure;
+use crate::sample::{EngineLevel, HostFacts, SourceStatus};
+
+/// /proc.
+pub(crate) fn procfs(found: &Found, failure: Option<Failure>) -> SourceStatus {
+    const NAME: &str = "procfs";
+    if failure.is_some() {
+        return SourceStatus::missing(NAME, "/proc cannot be read", "mount -t proc proc /proc");
+    }
+    if found.guessed + found.denied > 0 {
+        let cause = format!(
+            "the open files of {} processes may not be looked at: guests are told by their threads' names ({} found so), others \
+             may be missing",
+            found.guessed + found.denied,
+            found.guessed
+        );
+        return SourceStatus::degraded(NAME, cause, "run kvmtop as root, or give it CAP_SYS_PTRACE");
+    }
+    SourceStatus::ok(NAME)
+}
+
+/// Why there is no engine.
+pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
+    problems.first().cloned().unwrap_or_else(|| EngineError {
+        cause: "tracing is off (--engine none)".into(),
+        fix: "start kvmtop with --engine auto".into(),
+    })
+}
+
+/// The engine.
+pub(crate) fn tracepoints(
+    engine: Option<&dyn Engine>,
+    problems: &[EngineError],
+    reading: &Reading,
+    host: &HostFacts,
+) -> SourceStatus {
+    const NAME: &str = "tracepoints";
+    let Some(engine) = engine else {
+        let why = no_engine(problems);
+        return SourceStatus::missing(NAME, why.cause, why.fix);
+    };
+    let gaps = engine.gaps();
+    if let Some(first) = gaps.iter().chain(problems).next() {
+        let more = gaps.len() + problems.len() - 1;
+        let cause = if more > 0 { format!("{} (and {more} more)", first.cause) } else { first.cause.clone() };
+        return SourceStatus::degraded(NAME, cause, first.fix.clone());
+    }
+    if engine.level() == EngineLevel::None {
+        return SourceStatus::missing(
+            NAME,
+            "the engine is switched off",
+            "press e, or start kvmtop with --engine auto",
+        );
+    }
+    if reading.fires_kvm_exit == Some(false) {
+        let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
+        let cause = format!("{flavour} fires no kvm_exit, so there are no exit reasons and times");
+        return SourceStatus::degraded(
+            NAME,
+            cause,
+            "nothing to mend: accesses and exits to the VMM are counted instead",
+        );
+    }
+    SourceStatus::ok(NAME)
+}

@@ -1,0 +1,454 @@
+//! The threads of a process: CPU time, waiting, place, switches, read through files kept open.
+//!
+//! `schedstat` comes first, as it costs a quarter of `stat`: a thread that got no CPU since the last look has the same figures as
+//! then, and nothing else of it is read. `sched` (switches and moves) is read for threads that ran, within a budget per tick.
+
+use super::file::{self, Failure, read_kept};
+use super::places::Places;
+use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
+use crate::kvm::{CpuSet, sanitize};
+use crate::sample::{Placement, ThreadTimes};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// More threads of one process than this are not read.
+const MAX_THREADS: usize = 16_384;
+/// Every so many ticks the threads are listed even though nothing tells of a change.
+const RELIST_TICKS: u32 = 10;
+/// The affinity of a thread that does not run is read this rarely, in ticks.
+const AFFINITY_TICKS: u32 = 5;
+/// A thread's name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
+const MAX_COMM: usize = 64;
+
+/// What one tick lends to all readings.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    buf: Vec<u8>,
+    /// Files are kept open below this descriptor.
+    pub keep_below: i32,
+    /// How many `sched` files may still be read in this tick.
+    pub sched_budget: usize,
+    /// Threads that ran in this tick but whose switches were beyond the budget.
+    pub over_budget: usize,
+    /// Counts ticks.
+    pub tick: u32,
+    /// Whether PIDs may be handed to system calls.
+    pub real: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(places: &Places) -> Self {
+        Self {
+            buf: vec![0; 8192],
+            keep_below: if places.real { file::keep_below() } else { 512 },
+            sched_budget: 0,
+            over_budget: 0,
+            tick: 0,
+            real: places.real,
+        }
+    }
+
+    /// Begins a tick in which so many `sched` files may be read.
+    pub(crate) fn begin(&mut self, sched_budget: usize) {
+        self.tick = self.tick.wrapping_add(1);
+        self.sched_budget = sched_budget;
+        self.over_budget = 0;
+    }
+}
+
+/// A thread that lives.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    /// Thread id.
+    pub tid: i32,
+    /// Start, ticks after boot.
+    pub start_ticks: u64,
+    /// Name, made harmless.
+    pub comm: String,
+    /// Times; `None` until read.
+    pub times: Option<ThreadTimes>,
+    /// Where it runs.
+    pub place: Placement,
+    /// Moves between CPUs as of its last run: since its birth, or since they were read again after a tick in which they could
+    /// not be. `None` where they are not known.
+    pub migrations: Option<u64>,
+    /// Its state letter when last read.
+    pub state: u8,
+    stat: Option<OwnedFd>,
+    schedstat: Option<OwnedFd>,
+    sched: Option<OwnedFd>,
+    seen: Option<SchedStat>,
+    affinity_tick: u32,
+    /// What `se.nr_migrations` was where the count begins; `None` after a tick without.
+    first_migrations: Option<u64>,
+    /// `sched` is not there on this kernel (no `CONFIG_SCHED_DEBUG` before 6.15): `status` serves.
+    no_sched: bool,
+}
+
+impl Thread {
+    fn open(task: impl AsFd, tid: i32, reader: &mut Reader) -> Result<Self, Failure> {
+        let mut thread = Self {
+            tid,
+            start_ticks: 0,
+            comm: String::new(),
+            times: None,
+            place: Placement::default(),
+            migrations: None,
+            state: b'?',
+            stat: None,
+            schedstat: None,
+            sched: None,
+            seen: None,
+            affinity_tick: 0,
+            first_migrations: Some(0),
+            no_sched: false,
+        };
+        thread.read(task, reader)?;
+        Ok(thread)
+    }
+
+    /// Reads what changed.
+    fn read(&mut self, task: impl AsFd, reader: &mut Reader) -> Result<(), Failure> {
+        let (tid, below) = (self.tid, reader.keep_below);
+        let name = |file: &'static str| move || format!("{tid}/{file}");
+        let now = match read_kept(task.as_fd(), name("schedstat"), &mut self.schedstat, below, &mut reader.buf) {
+            Ok(line) => SchedStat::parse(line),
+            Err(Failure::Gone) if self.times.is_some() && self.seen.is_some() => return Err(Failure::Gone),
+            Err(_) => None,
+        };
+        // One that was running when last seen may have gone on without ever leaving its CPU, and `schedstat` grows only at
+        // the scheduler's tick, which a `nohz_full` CPU does not take.
+        let ran = now.is_none() || now != self.seen || self.state == b'R';
+        if ran {
+            self.read_stat(task.as_fd(), now, reader)?;
+            self.read_switches(task.as_fd(), reader);
+        }
+        self.seen = now;
+        if ran || self.affinity_tick.wrapping_add(AFFINITY_TICKS) <= reader.tick || self.place.affinity.is_none() {
+            self.affinity_tick = reader.tick;
+            self.read_affinity(task, reader);
+        }
+        Ok(())
+    }
+
+    fn read_stat(&mut self, task: impl AsFd, sched: Option<SchedStat>, reader: &mut Reader) -> Result<(), Failure> {
+        let tid = self.tid;
+        let line = read_kept(task, || format!("{tid}/stat"), &mut self.stat, reader.keep_below, &mut reader.buf)?;
+        let stat = Stat::parse(line).ok_or(Failure::Gone)?;
+        if self.comm.as_bytes() != stat.comm {
+            self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
+        }
+        self.start_ticks = stat.start_ticks;
+        self.state = stat.state;
+        let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
+        self.times = Some(ThreadTimes {
+            user_ns: ns(stat.user_ticks),
+            system_ns: ns(stat.system_ticks),
+            guest_ns: ns(stat.guest_ticks),
+            run_ns: sched.map(|s| s.run_ns),
+            wait_ns: sched.map(|s| s.wait_ns),
+            voluntary: None,
+            involuntary: None,
+        });
+        self.place.cpu = stat.cpu;
+        self.place.policy = stat.policy;
+        self.place.rt_priority = stat.rt_priority;
+        Ok(())
+    }
+
+    fn read_switches(&mut self, task: impl AsFd, reader: &mut Reader) {
+        self.migrations = None;
+        let first = self.first_migrations.take();
+        if reader.sched_budget == 0 {
+            reader.over_budget += 1;
+            return;
+        }
+        reader.sched_budget -= 1;
+        let tid = self.tid;
+        let file = if self.no_sched { "status" } else { "sched" };
+        let name = || format!("{tid}/{file}");
+        match read_kept(task, name, &mut self.sched, reader.keep_below, &mut reader.buf) {
+            Ok(text) => {
+                let switches = Switches::parse(text);
+                self.first_migrations = first.or(switches.migrations);
+                self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
+                if let Some(times) = &mut self.times {
+                    times.voluntary = switches.voluntary;
+                    times.involuntary = switches.involuntary;
+                }
+            }
+            Err(Failure::Gone) if self.sched.is_none() => self.no_sched = true,
+            Err(_) => {}
+        }
+    }
+
+    fn read_affinity(&mut self, task: impl AsFd, reader: &mut Reader) {
+        let set = if reader.real {
+            affinity_of(self.tid)
+        } else {
+            let tid = self.tid;
+            read_kept(task, || format!("{tid}/status"), &mut None, 0, &mut reader.buf)
+                .ok()
+                .and_then(|text| CpuSet::parse(status_value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok())
+        };
+        if self.place.affinity.as_deref() != set.as_ref() {
+            self.place.affinity = set.map(Arc::new);
+        }
+    }
+}
+
+/// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
+#[allow(unsafe_code)]
+fn affinity_of(tid: i32) -> Option<CpuSet> {
+    let mut words = [0_u64; crate::kvm::cpulist::MAX_CPUS as usize / 64];
+    // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
+    // sched_getaffinity(2) asks; it reads nothing from it.
+    let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
+    if written <= 0 {
+        return None;
+    }
+    let bits = words.iter().enumerate().flat_map(|(i, word)| {
+        let word = *word;
+        (0..64_u32).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
+    });
+    Some(bits.collect())
+}
+
+/// The threads of one process.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    /// Process id.
+    pub pid: i32,
+    /// By thread id.
+    pub living: BTreeMap<i32, Thread>,
+    /// Those that the last reading found gone.
+    pub gone: Vec<Thread>,
+    task: OwnedFd,
+    links: i64,
+    listed: u32,
+}
+
+/// Takes the entries that fit out of a map.
+pub(crate) fn take_where<K: Ord + Copy, V>(
+    map: &mut BTreeMap<K, V>,
+    mut fits: impl FnMut(&K, &mut V) -> bool,
+) -> Vec<V> {
+    let keys: Vec<K> = map.iter_mut().filter_map(|(k, v)| fits(k, v).then_some(*k)).collect();
+    keys.iter().filter_map(|k| map.remove(k)).collect()
+}
+
+/// Whether a process still lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It does.
+    Alive,
+    /// It ended, or it is a zombie that nobody has reaped.
+    Ended,
+}
+
+impl Threads {
+    /// Opens a process and reads its threads.
+    pub(crate) fn open(places: &Places, pid: i32, reader: &mut Reader) -> Result<Self, Failure> {
+        let task = file::open_dir(&places.process(pid, "task"))?;
+        let mut threads = Self { pid, living: BTreeMap::new(), gone: Vec::new(), task, links: 0, listed: 0 };
+        match threads.read(reader) {
+            Life::Alive => Ok(threads),
+            Life::Ended => Err(Failure::Gone),
+        }
+    }
+
+    /// Start of the process, ticks after boot.
+    pub(crate) fn start_ticks(&self) -> u64 {
+        self.living.get(&self.pid).map_or(0, |t| t.start_ticks)
+    }
+
+    /// Reads every thread, new ones included; those that are gone are dropped.
+    pub(crate) fn read(&mut self, reader: &mut Reader) -> Life {
+        self.gone.clear();
+        let before = self.living.len();
+        let task = self.task.as_fd();
+        self.gone.extend(take_where(&mut self.living, |_, t| t.read(task, reader) == Err(Failure::Gone)));
+        // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so this tells of new ones at the price
+        // of one system call; the number stays when one takes another's place, but then one is gone.
+        let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
+        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS;
+        if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
+            self.links = links;
+            self.listed = reader.tick;
+            if self.list(reader).is_err() {
+                self.gone.extend(std::mem::take(&mut self.living).into_values());
+            }
+        }
+        match self.living.get(&self.pid) {
+            None => Life::Ended,
+            // The leader may end before the others; alone, it is a process that nobody has reaped.
+            Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Life::Ended,
+            Some(_) => Life::Alive,
+        }
+    }
+
+    /// Reads only the main thread, and closes the files of all others.
+    pub(crate) fn read_leader(&mut self, reader: &mut Reader) -> Life {
+        self.living.retain(|tid, _| *tid == self.pid);
+        // The threads are listed anew if they are wanted again.
+        self.links = 0;
+        let task = self.task.as_fd();
+        match self.living.get_mut(&self.pid).map(|t| t.read(task, reader)) {
+            Some(Ok(())) => Life::Alive,
+            Some(Err(e)) if e != Failure::Gone => Life::Alive,
+            _ => Life::Ended,
+        }
+    }
+
+    /// Begins the count of moves anew with the next reading of each thread.
+    pub(crate) fn restart_migrations(&mut self) {
+        self.living.values_mut().for_each(|t| t.first_migrations = None);
+    }
+
+    /// Adds a thread that something else told of; answers whether it lives.
+    pub(crate) fn look_for(&mut self, tid: i32, reader: &mut Reader) -> bool {
+        if self.living.contains_key(&tid) {
+            return true;
+        }
+        match Thread::open(self.task.as_fd(), tid, reader) {
+            Ok(t) => {
+                self.living.insert(tid, t);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn list(&mut self, reader: &mut Reader) -> Result<(), Failure> {
+        let mut tids = Vec::with_capacity(self.living.len() + 8);
+        file::list_numbers(&self.task, |tid, _| tids.push(tid))?;
+        tids.sort_unstable();
+        tids.truncate(MAX_THREADS);
+        self.gone.extend(take_where(&mut self.living, |tid, _| tids.binary_search(tid).is_err()));
+        for tid in tids {
+            self.look_for(tid, reader);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    fn reader(fake: &FakeProc) -> Reader {
+        let mut r = Reader::new(&fake.places());
+        r.begin(100);
+        r
+    }
+
+    #[test]
+    fn times_places_and_switches() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu");
+        let t = p
+            .thread(11, "CPU 0/KVM")
+            .ticks(300, 20, 250)
+            .field(39, "3")
+            .field(40, "5")
+            .field(41, "1")
+            .file("sched", "se.nr_migrations : 4\nnr_voluntary_switches : 9\nnr_involuntary_switches : 2\n")
+            .file("status", "Name:\tx\nCpus_allowed_list:\t2-3\n");
+        t.schedstat(3_200_000_001, 77, 12);
+        let mut r = reader(&fake);
+        let threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
+        let vcpu = &threads.living[&11];
+        let times = vcpu.times.unwrap();
+        assert_eq!((times.user_ns, times.system_ns, times.guest_ns), (3_000_000_000, 200_000_000, 2_500_000_000));
+        assert_eq!((times.run_ns, times.wait_ns), (Some(3_200_000_001), Some(77)));
+        assert_eq!((times.voluntary, times.involuntary, vcpu.migrations), (Some(9), Some(2), Some(4)));
+        assert_eq!((vcpu.place.cpu, vcpu.place.policy, vcpu.place.rt_priority), (Some(3), Some(1), Some(5)));
+        assert_eq!(vcpu.place.affinity.as_ref().unwrap().to_string(), "2-3");
+        assert_eq!(threads.living[&10].times.unwrap().voluntary, None, "a file that is not there is no zero");
+    }
+
+    #[test]
+    fn a_thread_that_did_not_run_is_not_read_again() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu").ticks(1, 0, 0);
+        p.schedstat(10_000_000, 0, 1);
+        let mut r = reader(&fake);
+        let mut threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
+        let p = p.ticks(2, 0, 0);
+        r.begin(100);
+        threads.read(&mut r);
+        assert_eq!(threads.living[&10].times.unwrap().user_ns, 10_000_000);
+        p.schedstat(20_000_000, 0, 2);
+        r.begin(0);
+        threads.read(&mut r);
+        assert_eq!(threads.living[&10].times.unwrap().user_ns, 20_000_000);
+        assert_eq!(r.over_budget, 1);
+        // A running thread is read each time.
+        p.ticks(3, 0, 0).state('R').schedstat(30_000_000, 0, 3);
+        threads.read(&mut r);
+        fake.process(10, "qemu").ticks(4, 0, 0);
+        threads.read(&mut r);
+        assert_eq!(threads.living[&10].times.unwrap().user_ns, 40_000_000);
+    }
+
+    #[test]
+    fn threads_come_and_go() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu");
+        p.thread(11, "worker");
+        let mut r = reader(&fake);
+        let mut threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
+        p.thread(12, "worker");
+        fake.end_thread(10, 11);
+        for _ in 0..=RELIST_TICKS {
+            r.begin(100);
+            assert_eq!(threads.read(&mut r), Life::Alive);
+        }
+        assert_eq!(threads.living.keys().copied().collect::<Vec<_>>(), [10, 12]);
+        fake.end(10);
+        for _ in 0..=RELIST_TICKS {
+            r.begin(100);
+            threads.read(&mut r);
+        }
+        assert_eq!(threads.read(&mut r), Life::Ended);
+    }
+
+    #[test]
+    fn a_zombie_has_ended_but_a_dead_leader_with_threads_has_not() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu").state('Z');
+        let mut r = reader(&fake);
+        assert_eq!(Threads::open(&fake.places(), 10, &mut r).map(|t| t.pid), Err(Failure::Gone));
+        p.thread(11, "CPU 0/KVM");
+        assert!(Threads::open(&fake.places(), 10, &mut r).is_ok());
+    }
+
+    #[test]
+    fn hostile_names_are_made_harmless() {
+        let fake = FakeProc::new();
+        fake.process(10, "a) R\n\u{1b}[31m(b");
+        let mut r = reader(&fake);
+        let threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
+        assert_eq!(threads.living[&10].comm, "a) R (b");
+    }
+
+    #[test]
+    fn without_schedstat_there_is_no_wait() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").ticks(5, 5, 0);
+        std::fs::remove_file(fake.places().proc.join("10/task/10/schedstat")).unwrap();
+        let mut r = reader(&fake);
+        let threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
+        let times = threads.living[&10].times.unwrap();
+        assert_eq!((times.user_ns, times.run_ns, times.wait_ns), (50_000_000, None, None));
+    }
+
+    #[test]
+    fn own_affinity_is_that_of_the_library() {
+        let mine = affinity_of(0).unwrap();
+        let other = rustix::thread::sched_getaffinity(None).unwrap();
+        assert_eq!(mine.len() as u32, other.count());
+    }
+}
