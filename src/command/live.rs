@@ -4,10 +4,11 @@ use super::batch::Batch;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
+use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
-use crate::sample::EngineLevel;
+use crate::sample::{DomainSample, EngineLevel};
 use crate::source::live::devices::Devices;
-use crate::source::live::events::{Engine, EngineError, perf::PerfEngine};
+use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,9 +60,12 @@ pub fn start(settings: &Settings) -> Live {
 /// The first engine of those asked for that this host allows, and why it is not a better one.
 fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
     type Open = fn(HostTopology) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, vcpu_threads())?));
     let perf: Open = |topology| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
     let candidates: &[Open] = match choice {
-        EngineChoice::Auto | EngineChoice::Bpf | EngineChoice::Perf => &[perf],
+        EngineChoice::Auto => &[bpf, perf],
+        EngineChoice::Bpf => &[bpf],
+        EngineChoice::Perf => &[perf],
         EngineChoice::None => &[],
     };
     let mut problems = Vec::new();
@@ -72,6 +76,17 @@ fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engi
         }
     }
     (None, problems)
+}
+
+/// How many threads run vCPUs now: what the engine's tables are sized by. One look at /proc alone.
+fn vcpu_threads() -> usize {
+    let now = Collector::new(CollectorOptions::default()).tick();
+    let of = |d: &DomainSample| match d.threads.iter().filter(|t| t.role == Role::Vcpu).count() {
+        // Without thread names any of them may be one.
+        0 => d.threads.len(),
+        named => named,
+    };
+    now.domains.iter().map(of).sum()
 }
 
 /// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.

@@ -31,6 +31,7 @@ pub fn document(view: &View<'_>) -> Document {
         host: Host { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
         domains: view.shown().map(|d| domain(d, m)).collect(),
         findings: view.told().map(finding).collect(),
+        cannot_tell: view.not_told().cloned().collect(),
     }
 }
 

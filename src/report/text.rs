@@ -6,6 +6,7 @@ use crate::kvm::Space;
 use crate::lint::{Finding, FixKind};
 use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Up to so many guests, an interval of `--batch` shows each one's exits and accesses.
@@ -64,13 +65,21 @@ pub fn report(view: &View<'_>) -> String {
     out
 }
 
-/// The findings in full, or a calm line.
+/// The findings in full, or a calm line; then what could not be judged, and why.
 pub fn findings(view: &View<'_>) -> String {
-    let all: Vec<_> = view.told().collect();
-    if all.is_empty() {
-        return "no findings\n".into();
+    let all: Vec<_> = view.told().map(finding).collect();
+    let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for c in view.not_told() {
+        let rules = by_reason.entry(&c.because).or_default();
+        if !rules.contains(&c.rule) {
+            rules.push(c.rule);
+        }
     }
-    all.into_iter().map(finding).collect::<Vec<_>>().join("\n")
+    for (because, rules) in by_reason {
+        let _ = writeln!(out, "not judged: {}: {}", rules.join(", "), cut(because, 300));
+    }
+    out
 }
 
 /// Who, when, by which means.
