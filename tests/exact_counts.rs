@@ -45,7 +45,7 @@ impl Watch {
         self.lines.by_ref().for_each(drop);
         let status = self.child.wait().expect("kvmtop ends");
         assert!(status.success(), "SIGINT ends kvmtop with {status}");
-        self.seen
+        std::mem::take(&mut self.seen)
     }
 }
 

@@ -113,12 +113,9 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
     let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
     let work =
         |d: Option<&DomainModel>| d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum());
-<<<<<<< HEAD
     let traced = |d: Option<&DomainModel>, view: &View<'_>| {
         d.is_some() && matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf)
     };
-=======
->>>>>>> main
     let cpu = |d: Option<&DomainModel>| d.and_then(|d| d.cpu).map(|c| c.busy());
     DomainDiff {
         before: b.map(|d| d.name().to_string()),
@@ -176,10 +173,6 @@ fn accesses(
     let mut lines: Vec<_> = pairs
         .into_iter()
         .filter_map(|((space, _, direction), rows)| {
-<<<<<<< HEAD
-=======
-            let seconds = (seconds.0.filter(|_| watched(0, space, b)), seconds.1.filter(|_| watched(1, space, a)));
->>>>>>> main
             let sums = [0, 1].map(|side| all[side].get(&space).copied().unwrap_or(0));
             let any = rows[1].or(rows[0])?;
             Some(AccessLine {
