@@ -2,7 +2,8 @@
 
 use super::{Mark, Options, Source};
 use crate::kvm::thread_name::Role;
-use crate::kvm::{Isa, Space};
+use crate::kvm::topology::HostTopology;
+use crate::kvm::{CpuSet, Isa, Space};
 use crate::model::{AccessRow, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, Model, ThreadModel};
 use crate::sample::{Direction, DomainState};
 
@@ -32,8 +33,6 @@ pub(super) enum Exit {
     HostInterrupt,
     Window,
     Io,
-    MsrRead,
-    MsrWrite,
     TprBelow,
     ApicAccess,
     ApicWrite,
@@ -59,8 +58,6 @@ impl Exit {
             Self::HostInterrupt => &[(Vmx, 1), (Svm, 0x60), (Arm64, 0x100)],
             Self::Window => &[(Vmx, 7), (Svm, 0x64)],
             Self::Io => &[(Vmx, 30), (Svm, 0x7b)],
-            Self::MsrRead => &[(Vmx, 31), (Vmx, 84), (Svm, 0x7c)],
-            Self::MsrWrite => &[(Vmx, 32), (Vmx, 85), (Svm, 0x7c)],
             Self::TprBelow => &[(Vmx, 43)],
             Self::ApicAccess => &[(Vmx, 44)],
             Self::ApicWrite => &[(Vmx, 56)],
@@ -253,6 +250,29 @@ impl<'a> Guest<'a> {
     /// Cost of a share of one CPU as an average over the vCPUs.
     pub fn over_vcpus(&self, cost: f64) -> Option<f64> {
         self.vcpus().map(|n| cost / n)
+    }
+
+    /// vCPUs whose CPUs are restricted, with the CPUs they may use: as they are, else as configured.
+    pub fn masks(&self, host: &HostTopology) -> Vec<(u32, CpuSet)> {
+        let all = host.all();
+        let restricts = |set: &CpuSet| !set.is_empty() && (all.is_empty() || !all.is_subset(set));
+        let live: Vec<(u32, CpuSet)> = self
+            .vcpu_threads()
+            .filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone())))
+            .collect();
+        let all_masks = if live.is_empty() {
+            let n = self.vcpus().unwrap_or(0.0) as u32;
+            let last = self.config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
+            (0..n.max(last)).filter_map(|v| Some((v, self.config.pins.vcpu(v)?.clone()))).collect()
+        } else {
+            live
+        };
+        all_masks.into_iter().filter(|(_, set)| restricts(set)).collect()
+    }
+
+    /// The CPUs that hold a vCPU which may run there only.
+    pub fn single_pins(&self) -> CpuSet {
+        self.masks(&HostTopology::default()).iter().filter_map(|(_, set)| set.single()).collect()
     }
 
     pub fn vcpu_threads(&self) -> impl Iterator<Item = &'a ThreadModel> {

@@ -24,6 +24,8 @@ pub enum Work {
     MmioReads(u32, u32),
     /// Reads an MSR this often.
     MsrReads(u32, u32),
+    /// Reads ports 0, 1, 2, … this many, each once; begins again after 65 535.
+    PortSweep(u32),
     /// Reads a port for ever.
     PortLoop(u16),
     /// Halts for ever, a millisecond a time.
@@ -37,6 +39,7 @@ impl Work {
             Self::PortWrites(p, n) => format!("out:{p}:{n}"),
             Self::MmioReads(a, n) => format!("mmio:{a}:{n}"),
             Self::MsrReads(m, n) => format!("msr:{m}:{n}"),
+            Self::PortSweep(n) => format!("sweep:0:{n}"),
             Self::PortLoop(p) => format!("loop:{p}:0"),
             Self::Idle => "idle:0:0".into(),
         }
@@ -52,6 +55,7 @@ impl Work {
             "out" => Self::PortWrites(a as u16, n),
             "mmio" => Self::MmioReads(a, n),
             "msr" => Self::MsrReads(a, n),
+            "sweep" => Self::PortSweep(n),
             "loop" => Self::PortLoop(a as u16),
             _ => Self::Idle,
         }
@@ -84,6 +88,10 @@ impl Work {
                 c.extend([0x66, 0xb9]); // mov ecx, m
                 c.extend(m.to_le_bytes());
                 counted(&mut c, n, &[0x0f, 0x32]); // rdmsr
+            }
+            Self::PortSweep(n) => {
+                c.extend([0x31, 0xd2]); // xor dx, dx
+                counted(&mut c, n, &[0xec, 0x42]); // in al, dx; inc dx
             }
             Self::PortLoop(p) => {
                 c.push(0xba);

@@ -4,6 +4,7 @@
 //! memory tree give named devices. A file that cannot be used is said by name, and the others are used all the same.
 
 mod clean;
+mod guests;
 mod join;
 mod kvm_stat;
 mod merge;
@@ -20,7 +21,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Larger text files are refused, traces excepted, which are read line by line.
-const MAX_TEXT: u64 = 64 * 1024 * 1024;
+const MAX_TEXT: u64 = 32 * 1024 * 1024;
 /// Files of one folder, and files in all.
 const MAX_FILES: usize = 4096;
 

@@ -14,7 +14,7 @@ use super::places::Places;
 use super::sources;
 use super::status_xml::StatusFiles;
 use super::tasks::Tasks;
-use super::threads::{Life, Reader};
+use super::threads::{Life, Reader, take_where};
 use crate::sample::{DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
 use std::collections::{BTreeMap, HashSet};
@@ -215,17 +215,12 @@ impl Collector {
 
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Found, now: Instant) -> Vec<Guest> {
-        let mut ended = Vec::new();
         let living: HashSet<i32> = found.guests.iter().copied().collect();
         let (places, reader) = (&self.options.places, &mut self.reader);
-        for (_, guest) in self.guests.extract_if(.., |pid, guest| {
-            // A process that took the PID of a guest shows by its start, one that closed its VM by discovery.
-            let reading = if guest.wanted { guest.read(places, now.mono_ns, reader) } else { Life::Alive };
-            !living.contains(pid) || reading == Life::Ended
-        }) {
-            ended.push(guest);
-        }
-        ended
+        // A process that ended shows by its threads, even when another took its PID; one that closed its VM by discovery.
+        take_where(&mut self.guests, |pid, guest| {
+            guest.read(places, now.mono_ns, reader) == Life::Ended || !living.contains(pid)
+        })
     }
 
     /// Gives every traced thread's events to its guest.

@@ -77,11 +77,6 @@ impl Guest {
         }
     }
 
-    /// Start of the process, ticks after boot.
-    pub(crate) fn start_ticks(&self) -> u64 {
-        self.origins.start_ticks
-    }
-
     /// Takes over what others know by now; answers whether the facts changed.
     pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) -> bool {
         let watched = self.watched();
@@ -111,8 +106,11 @@ impl Guest {
         }
     }
 
-    /// Reads the threads, and what else is due.
+    /// Reads the threads, and what else is due. Of a guest that is not wanted, only whether it lives.
     pub(crate) fn read(&mut self, places: &Places, now_ns: u64, reader: &mut Reader) -> Life {
+        if !self.wanted {
+            return self.threads.read_leader(reader);
+        }
         if self.threads.read(reader) == Life::Ended {
             return Life::Ended;
         }
