@@ -1,5 +1,5 @@
 //! The program as a script meets it: exit statuses, what goes to stdout and what to stderr, signals, pipes.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 

@@ -5,6 +5,7 @@ use super::config::Config;
 use super::domains::Pattern;
 use super::settings::{Look, Settings};
 use clap::{CommandFactory, Parser};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 fn parse(line: &str) -> Result<Cli, String> {
@@ -130,7 +131,7 @@ fn wrong_usage_is_said_exactly() {
     let mut all = String::new();
     for line in lines {
         let said = parse(line).expect_err(line);
-        all += &format!("$ kvmtop {line}\n{}\n\n", said.trim_end());
+        let _ = write!(all, "$ kvmtop {line}\n{}\n\n", said.trim_end());
     }
     assert_same("wrong_usage", &all);
 }
@@ -148,7 +149,7 @@ fn help_is_what_it_was() {
         for l in text.lines() {
             assert!(l.chars().count() <= 100, "{line}: {l}");
         }
-        all += &format!("$ kvmtop {line}\n{text}\n");
+        let _ = writeln!(all, "$ kvmtop {line}\n{text}");
     }
     assert_same("help", &all);
 }
