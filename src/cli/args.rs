@@ -223,7 +223,7 @@ pub struct InputArgs {
     #[arg(long)]
     pub perf_times: bool,
     /// Of a session, the interval at this time: 14:03 or +10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true, hide = true)]
     pub at: Option<At>,
     /// Print one JSON object
     #[arg(long)]
