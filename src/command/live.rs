@@ -1,7 +1,6 @@
 //! The running host: which engine, which sources, and the end on a signal.
 
 use super::batch::Batch;
-use super::narrow::Narrowed;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
@@ -12,10 +11,9 @@ use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
-use crate::ui::{self, UiOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// How often KVM's statistics are asked of libvirt while nothing is traced: each asking costs every guest's monitor.
