@@ -24,5 +24,6 @@ pub mod model;
 pub mod report;
 pub mod sample;
 pub mod source;
+pub mod ui;
 
 pub use command::run;

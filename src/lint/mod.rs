@@ -3,11 +3,26 @@
 //! A rule looks at one interval and answers nothing, a [`Finding`], or that it cannot tell and why. [`run`] asks all rules,
 //! keeps only what lasts (on a running host), folds findings of one cause into one, and sorts them.
 
+mod answers;
+mod apic;
+mod checks;
+mod devices;
 mod finding;
+mod fix;
+mod fold;
+mod machine;
 mod memory;
+mod numa;
 mod options;
+mod pinning;
+mod propose;
 mod rules;
+mod scheduling;
+mod tenants;
+mod text;
 mod thresholds;
+mod timers;
+mod view;
 
 pub use finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, order};
 pub use memory::Memory;
@@ -16,7 +31,10 @@ pub use rules::{RULES, RuleInfo, rank, rule};
 pub use thresholds::{Steps, Thresholds};
 
 use crate::model::Model;
+use crate::sample::DomainState;
+use answers::{Answers, Ask};
 use serde::Serialize;
+use view::{Guest, World};
 
 /// A rule that could not be judged, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,6 +69,77 @@ impl Report {
 }
 
 /// Judges one interval.
-pub fn run(_model: &Model, _memory: &mut Memory, _options: &Options) -> Report {
-    Report::default()
+pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
+    let world = World { model, guests: model.domains.iter().map(|d| Guest::new(model, d)).collect(), options };
+    memory.watch(model);
+    let mut answers = Answers::default();
+    let silent: Vec<Option<String>> = world.guests.iter().map(|g| guarded(g, memory, options, model)).collect();
+    for check in checks::CHECKS.iter().filter(|c| options.tells(c.rule)) {
+        if let Ask::Host(ask) = check.ask {
+            answers.turn(check.rule, None);
+            ask(&world, &mut answers);
+            continue;
+        }
+        for (i, guest) in world.guests.iter().enumerate().filter(|(_, g)| g.domain.state != DomainState::Ended) {
+            answers.turn(check.rule, Some((i, guest)));
+            match check.ask {
+                Ask::Behaviour(ask) if silent[i].is_none() => ask(&world, guest, &mut answers),
+                Ask::Setup(ask) => ask(&world, guest, &mut answers),
+                Ask::Behaviour(_) | Ask::Host(_) => {}
+            }
+        }
+    }
+    for (guest, because) in world.guests.iter().zip(silent) {
+        if let Some(because) = because {
+            answers.cannot.push(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because });
+        }
+    }
+    let Answers { found, cannot, .. } = answers;
+    let mut findings: Vec<Finding> = match options.source {
+        Source::File => found.into_iter().map(|f| f.1).collect(),
+        Source::Live => {
+            let found = found
+                .into_iter()
+                .map(|(guest, f)| (guest.and_then(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
+                .collect();
+            memory.settle(found, checks::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
+        }
+    };
+    findings = fold::fold(findings);
+    for f in &mut findings {
+        if options.warn.contains(f.rule) {
+            f.severity = timers::raise(f.severity);
+        }
+    }
+    findings.sort_by(order);
+    let mut cannot_tell = cannot;
+    cannot_tell.sort();
+    cannot_tell.dedup();
+    Report { findings, cannot_tell }
 }
+
+/// In [`CannotTell::rule`]: no rule about the guest's behaviour can be judged.
+pub const EVERY_RULE: &str = "*";
+
+/// Why a guest's behaviour is not judged now, if it is not.
+fn guarded(guest: &Guest<'_>, memory: &Memory, options: &Options, model: &Model) -> Option<String> {
+    if options.source == Source::File {
+        return None;
+    }
+    if guest.domain.state == DomainState::Paused {
+        return Some("the guest is paused".into());
+    }
+    let age = guest.domain.facts.started_ms.map(|at| (model.time_ms - at) as f64 / 1e3);
+    if let Some(age) = age.filter(|a| (0.0..options.startup_guard_s).contains(a)) {
+        return Some(format!(
+            "the guest started {} s ago, and firmware and a booting system poll timers heavily; judged from {} s on",
+            text::figure(age),
+            text::figure(options.startup_guard_s)
+        ));
+    }
+    let resumed = memory.resumed_s(guest.domain, model.time_ms).filter(|s| *s < options.resume_guard_s)?;
+    Some(format!("the guest was resumed {} s ago", text::figure(resumed)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use crate::kvm::Space;
 use crate::lint::{Finding, FixKind};
 use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Up to so many guests, an interval of `--batch` shows each one's exits and accesses.
@@ -64,13 +65,21 @@ pub fn report(view: &View<'_>) -> String {
     out
 }
 
-/// The findings in full, or a calm line.
+/// The findings in full, or a calm line; then what could not be judged, and why.
 pub fn findings(view: &View<'_>) -> String {
-    let all: Vec<_> = view.told().collect();
-    if all.is_empty() {
-        return "no findings\n".into();
+    let all: Vec<_> = view.told().map(finding).collect();
+    let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for c in view.not_told() {
+        let rules = by_reason.entry(&c.because).or_default();
+        if !rules.contains(&c.rule) {
+            rules.push(c.rule);
+        }
     }
-    all.into_iter().map(finding).collect::<Vec<_>>().join("\n")
+    for (because, rules) in by_reason {
+        let _ = writeln!(out, "not judged: {}: {}", rules.join(", "), cut(because, 300));
+    }
+    out
 }
 
 /// Who, when, by which means.
@@ -197,11 +206,16 @@ fn access_name(a: &AccessRow) -> String {
     }
 }
 
+/// `1 guest`, `2 guests`.
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 fn domain_line(d: &DomainModel) -> String {
     let f = &d.facts;
     let mut parts = vec![cut(d.name(), 64)];
     parts.extend(f.pid.map(|p| format!("pid {p}")));
-    parts.extend(Some(d.vcpu_count()).filter(|n| *n > 0).map(|n| format!("{n} vCPUs")));
+    parts.extend(Some(d.vcpu_count()).filter(|n| *n > 0).map(|n| count(n as usize, "vCPU")));
     parts.extend(f.machine.as_ref().map(|m| cut(&m.value, 32)));
     parts.extend(super::json::guest_os(f).map(|os| cut(&os, 32)));
     if d.state != DomainState::Running {

@@ -1,0 +1,48 @@
+//! Where rules put their answers.
+
+use super::view::{Guest, World};
+use super::{CannotTell, Finding};
+
+/// The answers of all rules to one interval.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// What was found: the guest's index and the finding.
+    pub found: Vec<(Option<usize>, Finding)>,
+    pub cannot: Vec<CannotTell>,
+    rule: &'static str,
+    guest: Option<(usize, String)>,
+}
+
+impl Answers {
+    /// Names who speaks next, and of whom.
+    pub fn turn(&mut self, rule: &'static str, guest: Option<(usize, &Guest<'_>)>) {
+        self.rule = rule;
+        self.guest = guest.map(|(i, g)| (i, g.name().to_owned()));
+    }
+
+    /// A finding; rule and domain are filled in.
+    pub fn find(&mut self, finding: Finding) {
+        let domain = self.guest.as_ref().map(|g| g.1.clone()).or(finding.domain.clone());
+        self.found.push((self.guest.as_ref().map(|g| g.0), Finding { rule: self.rule, domain, ..finding }));
+    }
+
+    /// The rule cannot be judged.
+    pub fn cannot(&mut self, because: impl Into<String>) {
+        let domain = self.guest.as_ref().map(|g| g.1.clone());
+        self.cannot.push(CannotTell { rule: self.rule, domain, because: because.into() });
+    }
+}
+
+/// How a rule is asked.
+#[derive(Clone, Copy)]
+pub(super) enum Ask {
+    /// Once a guest, about what the guest does: not while it starts or is paused.
+    Behaviour(fn(&World<'_>, &Guest<'_>, &mut Answers)),
+    /// Once a guest, about how it is set up.
+    Setup(fn(&World<'_>, &Guest<'_>, &mut Answers)),
+    /// Once, about the host and all guests together.
+    Host(fn(&World<'_>, &mut Answers)),
+}
+
+pub(super) const NO_TIME: &str = "the time that the figures cover is not known (--duration says it), so there is no rate";
+pub(super) const NO_VCPUS: &str = "the number of vCPUs is not known (--vcpus says it), so there is no rate per vCPU";

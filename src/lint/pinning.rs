@@ -1,0 +1,392 @@
+//! Who may run where: pins against pins, helpers against vCPUs, the configuration against what is.
+
+use super::answers::Answers;
+use super::text::figure;
+use super::view::{Guest, World};
+use super::{Confidence, Finding, Fix, Mark, Severity, Target, fix, propose};
+use crate::kvm::CpuSet;
+use crate::kvm::thread_name::Role;
+use crate::model::ThreadModel;
+
+const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
+const ISOLATION_DOC: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.html";
+const PARAMETERS_DOC: &str = "https://docs.kernel.org/admin-guide/kernel-parameters.html";
+
+/// What a vCPU wants of a CPU, percent; `None` without figures.
+fn demand(guest: &Guest<'_>, vcpu: u32) -> Option<f64> {
+    guest.domain.vcpu(vcpu)?.cpu.map(|c| c.busy() + c.wait.unwrap_or(0.0))
+}
+
+/// A clash of two vCPUs on a CPU.
+struct Clash {
+    cpu: u32,
+    mine: u32,
+    other: u32,
+    /// What each wants, where figures tell.
+    wanted: Option<(f64, f64)>,
+}
+
+fn clashes(a: &Guest<'_>, b: &Guest<'_>, host: &crate::kvm::topology::HostTopology, same: bool) -> Vec<Clash> {
+    let (mine, theirs) = (a.masks(host), b.masks(host));
+    let mut found = Vec::new();
+    for (v, set) in &mine {
+        for (w, other) in &theirs {
+            if same && w <= v {
+                continue;
+            }
+            // A pin to one CPU is meant to be exclusive; larger sets are pools, which may be shared.
+            let cpu = match (set.single(), other.single()) {
+                (Some(cpu), _) if other.contains(cpu) => cpu,
+                (_, Some(cpu)) if set.contains(cpu) => cpu,
+                _ => continue,
+            };
+            found.push(Clash { cpu, mine: *v, other: *w, wanted: demand(a, *v).zip(demand(b, *w)) });
+        }
+    }
+    found
+}
+
+/// P-03: pins that meet.
+pub(super) fn overlap(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    if !guest.running() {
+        return;
+    }
+    let host = propose::topology(world.model);
+    let me = world.guests.iter().position(|g| std::ptr::eq(g.domain, guest.domain)).unwrap_or(0);
+    for other in world.guests.iter().skip(me + 1).filter(|g| g.running()) {
+        report(world, guest, Some(other), clashes(guest, other, host, false), answers);
+    }
+    report(world, guest, None, clashes(guest, guest, host, true), answers);
+    partial(world, guest, answers);
+}
+
+fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clashes: Vec<Clash>, answers: &mut Answers) {
+    if clashes.is_empty() {
+        return;
+    }
+    let busy = world.options.thresholds.pinning.overlap_busy;
+    let judge = |c: &Clash| match c.wanted {
+        None => Severity::Warning,
+        Some((a, b)) if a + b > 100.0 && a.min(b) >= busy => Severity::Critical,
+        Some((a, b)) if a.min(b) >= busy => Severity::Warning,
+        Some(_) => Severity::Info,
+    };
+    let severity = clashes.iter().map(judge).max().unwrap_or_default();
+    let Some(worst) = clashes.iter().max_by_key(|c| judge(c)) else { return };
+    let cpus: CpuSet = clashes.iter().map(|c| c.cpu).collect();
+    let (title, whose) = match other {
+        Some(o) => (format!("vCPUs of {} and {} are pinned to the same CPU", guest.name(), o.name()), format!("vCPU {} of {}", worst.other, o.name())),
+        None => ("Two vCPUs of the guest are pinned to the same CPU".to_owned(), format!("vCPU {} of the same guest", worst.other)),
+    };
+    let mut first = format!("vCPU {} and {whose} may both use CPU {}", worst.mine, worst.cpu);
+    if let Some((a, b)) = worst.wanted {
+        first.push_str(&format!(": they want {} % and {} % of it {}", figure(a), figure(b), guest.window()));
+    }
+    let mut evidence = vec![first];
+    if cpus.len() > 1 {
+        evidence.push(format!("the same on CPUs {cpus}"));
+    }
+    evidence.push(format!("check: {}", fix::virsh(guest, "vcpupin", "")));
+    let mut fixes = propose::least(world, other.unwrap_or(guest));
+    if fixes.is_empty() {
+        fixes.push(fix::advice("Give the guests CPU sets that do not meet; where there are too few CPUs, let them share a common set instead of single CPUs"));
+    }
+    let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
+    marks.extend(clashes.iter().map(|c| Mark::Vcpu(c.mine)));
+    answers.find(Finding {
+        severity,
+        confidence: if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium },
+        target: Target::Pcpu(worst.cpu),
+        title,
+        evidence,
+        why: "A vCPU that may use one CPU only cannot give way: when both are busy each gets half, whatever is free elsewhere".into(),
+        fix: fixes,
+        see: vec![CPUTUNE_DOC.into()],
+        cost: clashes.iter().filter_map(|c| c.wanted).map(|(a, b)| (a + b - 100.0).max(0.0)).reduce(|a, b| a + b).filter(|c| *c > 0.0),
+        marks,
+        ..Finding::default()
+    });
+}
+
+/// Some vCPUs pinned, the rest free to run on the pinned ones' CPUs.
+fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let host = propose::topology(world.model);
+    let masks = guest.masks(host);
+    let single = guest.single_pins();
+    let Some(n) = guest.vcpus() else { return };
+    let free = n as usize - masks.len().min(n as usize);
+    if single.is_empty() || free == 0 || masks.iter().any(|m| m.1.single().is_none()) {
+        return;
+    }
+    let loose: Vec<String> = (0..n as u32).filter(|v| !masks.iter().any(|m| m.0 == *v)).map(|v| v.to_string()).collect();
+    let mut fixes = propose::fixes(world, guest);
+    if fixes.is_empty() {
+        fixes.push(fix::advice("Pin all vCPUs or none"));
+    }
+    answers.find(Finding {
+        severity: Severity::Info,
+        confidence: Confidence::High,
+        title: "Some vCPUs are pinned and the others may run on their CPUs".into(),
+        evidence: vec![
+            format!("{} of {} vCPUs have a CPU of their own ({single}); vCPU {} may run anywhere, those CPUs included", masks.len(), figure(n), loose.join(", ")),
+            format!("check: {}", fix::virsh(guest, "vcpupin", "")),
+        ],
+        why: "A pinned vCPU cannot leave when one that is not pinned is put on its CPU, so the pins do not give it what they are for".into(),
+        fix: fixes,
+        see: vec![CPUTUNE_DOC.into()],
+        marks: single.iter().map(Mark::Pcpu).collect(),
+        ..Finding::default()
+    });
+}
+
+/// CPUs for emulator and IOThreads: neither pinned by a vCPU nor isolated, near the guest's vCPUs.
+fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
+    let host = propose::topology(world.model);
+    let isolated = host.isolated.clone().unwrap_or_default();
+    let free = host.all().difference(&propose::taken(world, guest)).difference(&guest.single_pins()).difference(&isolated);
+    let nodes: CpuSet = guest.single_pins().iter().filter_map(|c| host.node_of(c)).collect();
+    let near: CpuSet = free.iter().filter(|c| host.node_of(*c).is_some_and(|n| nodes.contains(n))).collect();
+    [near, free].into_iter().find(|s| !s.is_empty())
+}
+
+fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads: &[u32], tid: Option<i32>) -> Vec<Fix> {
+    let Some(room) = room_for_helpers(world, guest) else {
+        return vec![fix::advice("No CPU of this host is free of pinned vCPUs: take one vCPU away, so that emulator and IOThreads have a CPU")];
+    };
+    if guest.config.libvirt == Some(false) {
+        return tid.map(|tid| fix::command(format!("taskset -pc {room} {tid}")).needing("holds until the guest ends")).into_iter().collect();
+    }
+    let (mut text, mut commands) = (String::from("<cputune>"), Vec::new());
+    if emulator {
+        text.push_str(&format!("\n  <emulatorpin cpuset='{room}'/>"));
+        commands.push(fix::virsh(guest, "emulatorpin", &format!("{room} --live --config")));
+    }
+    for id in iothreads {
+        text.push_str(&format!("\n  <iothreadpin iothread='{id}' cpuset='{room}'/>"));
+        commands.push(fix::virsh(guest, "iothreadpin", &format!("{id} {room} --live --config")));
+    }
+    text.push_str("\n</cputune>");
+    vec![
+        fix::command(commands.join("\n")).needing("effective at once and kept"),
+        fix::xml(text).needing("kept in the domain's XML; effective when the guest is started anew"),
+    ]
+}
+
+/// P-04: emulator, IOThreads or vhost on a pinned vCPU's CPU.
+pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let single = guest.single_pins();
+    if single.is_empty() {
+        return;
+    }
+    let helpers: Vec<&ThreadModel> =
+        guest.domain.threads.iter().filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost)).collect();
+    if helpers.is_empty() {
+        return configured_helpers(world, guest, &single, answers);
+    }
+    let t = &world.options.thresholds.pinning.emulator;
+    let mut worst: Option<(Severity, f64, &ThreadModel, CpuSet)> = None;
+    for thread in helpers {
+        let Some(mask) = thread.place.affinity.as_deref() else { continue };
+        let shared = mask.intersection(&single);
+        if shared.is_empty() {
+            continue;
+        }
+        let busy = thread.cpu.map_or(0.0, |c| c.busy());
+        let there = thread.place.cpu.is_some_and(|c| shared.contains(c));
+        // Nowhere else to go, or found there.
+        let severity = if mask.is_subset(&single) {
+            t.of(busy).unwrap_or_default()
+        } else if there && let Some(s) = t.of(busy) {
+            s
+        } else {
+            continue;
+        };
+        let realtime = guest.vcpu_threads().any(|v| matches!(v.place.policy, Some(1 | 2)) && v.pinned_cpu().is_some_and(|c| shared.contains(c)));
+        let severity = if realtime { severity.max(Severity::Warning) } else { severity };
+        if worst.as_ref().is_none_or(|w| (severity, busy) > (w.0, w.1)) {
+            worst = Some((severity, busy, thread, shared));
+        }
+    }
+    let Some((severity, busy, thread, shared)) = worst else { return };
+    let iothreads: Vec<u32> = if thread.role == Role::Iothread { thread.index.into_iter().collect() } else { Vec::new() };
+    let mut marks = vec![Mark::Thread(thread.tid)];
+    marks.extend(shared.iter().map(Mark::Pcpu));
+    answers.find(Finding {
+        severity,
+        confidence: Confidence::High,
+        target: Target::Thread(thread.tid),
+        title: format!("The guest's {} may run on the CPU of a pinned vCPU", name_of(thread)),
+        evidence: vec![
+            format!(
+                "{} ({}) may use CPUs {}, and CPU {shared} holds a pinned vCPU; it uses {} % of a CPU {}",
+                name_of(thread),
+                thread.tid,
+                thread.place.affinity.as_deref().map_or_else(String::new, ToString::to_string),
+                figure(busy),
+                guest.window()
+            ),
+            format!("check: taskset -pc {}; {}", thread.tid, fix::virsh(guest, "emulatorpin", "")),
+        ],
+        why: "While it runs the vCPU does not, and the vCPU cannot move away. Device work of the guest (timers, disks, network) then stops the guest itself".into(),
+        fix: helper_fixes(world, guest, thread.role != Role::Iothread || iothreads.is_empty(), &iothreads, Some(thread.tid)),
+        see: vec![CPUTUNE_DOC.into(), "https://libvirt.org/kbase/kvm-realtime.html".into()],
+        cost: Some(busy).filter(|b| *b > 0.0),
+        marks,
+        ..Finding::default()
+    });
+}
+
+fn name_of(thread: &ThreadModel) -> &'static str {
+    match thread.role {
+        Role::Iothread => "IOThread",
+        Role::Vhost => "vhost thread",
+        _ => "emulator thread",
+    }
+}
+
+/// The same from the configuration alone.
+fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, answers: &mut Answers) {
+    let pins = &guest.config.pins;
+    let meets = |set: Option<&CpuSet>| set.is_some_and(|s| s.intersects(single));
+    let emulator = meets(pins.emulator());
+    let iothreads: Vec<u32> = (1..=pins.iothread_count).filter(|id| meets(pins.iothread(*id))).collect();
+    let host = propose::topology(world.model);
+    // An emulator without a pin may run anywhere, but the scheduler puts nothing on isolated CPUs by itself.
+    let roams = pins.emulator().is_none()
+        && guest.domain.exits.count == 0
+        && !host.cpus.is_empty()
+        && !single.iter().all(|c| host.is_isolated(c))
+        && guest.vcpus().is_some_and(|n| guest.masks(host).len() as f64 >= n);
+    if !emulator && iothreads.is_empty() && !roams {
+        return;
+    }
+    let mut evidence = Vec::new();
+    if emulator {
+        evidence.push(format!("the emulator may use CPUs {}; vCPUs are pinned to {single}", pins.emulator().map_or_else(String::new, ToString::to_string)));
+    }
+    for id in &iothreads {
+        evidence.push(format!("IOThread {id} may use CPUs {}; vCPUs are pinned to {single}", pins.iothread(*id).map_or_else(String::new, ToString::to_string)));
+    }
+    if roams {
+        evidence.push(format!("the emulator has no pin and may run on all CPUs, {single} of the vCPUs included"));
+    }
+    evidence.push(format!("check: {}", fix::virsh(guest, "emulatorpin", "")));
+    answers.find(Finding {
+        severity: Severity::Info,
+        confidence: if emulator || !iothreads.is_empty() { Confidence::High } else { Confidence::Medium },
+        title: "Emulator or IOThreads may run on CPUs of pinned vCPUs".into(),
+        evidence,
+        why: "While one of them runs there the vCPU does not, and the vCPU cannot move away".into(),
+        fix: helper_fixes(world, guest, emulator || roams, &iothreads, None),
+        see: vec![CPUTUNE_DOC.into(), "https://libvirt.org/kbase/kvm-realtime.html".into()],
+        marks: single.iter().map(Mark::Pcpu).collect(),
+        ..Finding::default()
+    });
+}
+
+/// P-07: sets of isolated CPUs, where nothing spreads the load.
+pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let host = propose::topology(world.model);
+    let Some(isolated) = host.isolated.as_ref().filter(|s| !s.is_empty()) else { return };
+    let piles: Vec<(u32, CpuSet)> = guest.masks(host).into_iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).collect();
+    if piles.len() < 2 {
+        return;
+    }
+    let busy = world.options.thresholds.pinning.busy;
+    let mut per_cpu: std::collections::BTreeMap<u32, Vec<u32>> = std::collections::BTreeMap::new();
+    for (v, _) in &piles {
+        if let Some(cpu) = guest.domain.vcpu(*v).and_then(|t| t.place.cpu)
+            && demand(guest, *v).is_some_and(|d| d >= busy)
+        {
+            per_cpu.entry(cpu).or_default().push(*v);
+        }
+    }
+    let figures = guest.vcpu_threads().any(|t| t.cpu.is_some());
+    let pile = per_cpu.iter().max_by_key(|p| p.1.len()).filter(|p| p.1.len() > 1);
+    if figures && pile.is_none() {
+        return;
+    }
+    let all = piles.iter().fold(CpuSet::new(), |a, p| a.union(&p.1));
+    let mut evidence = vec![format!("{} vCPUs may use the isolated CPUs {all}, several each", piles.len())];
+    let mut marks: Vec<Mark> = piles.iter().map(|p| Mark::Vcpu(p.0)).collect();
+    if let Some((cpu, vcpus)) = pile {
+        let names = vcpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        evidence.insert(0, format!("vCPUs {names} are all on CPU {cpu} and want it {}", guest.window()));
+        marks.push(Mark::Pcpu(*cpu));
+    }
+    evidence.push("check: cat /sys/devices/system/cpu/isolated".into());
+    let mut fixes = propose::fixes(world, guest);
+    if fixes.is_empty() {
+        fixes.push(fix::advice("Pin each vCPU to one isolated CPU, or use a cpuset partition instead of isolcpus, in which load is balanced"));
+    }
+    answers.find(Finding {
+        severity: if pile.is_some() { Severity::Critical } else { Severity::Warning },
+        confidence: if pile.is_some() { Confidence::High } else { Confidence::Medium },
+        target: pile.map_or(Target::Domain, |p| Target::Pcpu(*p.0)),
+        title: "vCPUs pile up on an isolated CPU: nothing balances load there".into(),
+        evidence,
+        why: "Isolated CPUs are taken out of the scheduler's load balancing. A task that may use several of them stays where it was first put, usually all \
+              on the first, while the others idle"
+            .into(),
+        fix: fixes,
+        see: vec![PARAMETERS_DOC.into(), ISOLATION_DOC.into()],
+        marks,
+        ..Finding::default()
+    });
+}
+
+/// P-13: affinity against configuration.
+pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
+    if guest.config.libvirt != Some(true) || online.is_empty() {
+        return;
+    }
+    let mut lines = Vec::new();
+    let mut marks = Vec::new();
+    let mut commands = Vec::new();
+    for (v, want) in &guest.config.pins.vcpus {
+        let reachable = want.intersection(&online);
+        if reachable.is_empty() {
+            lines.push(format!("vCPU {v} is to run on CPU {want}, which is offline"));
+            marks.push(Mark::Vcpu(*v));
+            continue;
+        }
+        let Some(thread) = guest.domain.vcpu(*v) else { continue };
+        let Some(is) = thread.place.affinity.as_deref().map(|a| a.intersection(&online)) else { continue };
+        if is != reachable {
+            lines.push(format!("vCPU {v} is configured for CPU {want} and may use {is}"));
+            commands.push(fix::virsh(guest, "vcpupin", &format!("{v} {want} --live")));
+            marks.push(Mark::Vcpu(*v));
+        }
+    }
+    if let (Some(want), Some(thread)) = (&guest.config.pins.emulator, guest.domain.emulator())
+        && let Some(is) = thread.place.affinity.as_deref().map(|a| a.intersection(&online))
+        && is != want.intersection(&online)
+        && want.intersects(&online)
+    {
+        lines.push(format!("the emulator is configured for CPU {want} and may use {is}"));
+        commands.push(fix::virsh(guest, "emulatorpin", &format!("{want} --live")));
+        marks.push(Mark::Thread(thread.tid));
+    }
+    if lines.is_empty() {
+        return;
+    }
+    lines.truncate(8);
+    lines.push(format!("check: {}; taskset -pc TID", fix::virsh(guest, "vcpupin", "")));
+    let fixes = if commands.is_empty() {
+        vec![fix::command(fix::virsh(guest, "vcpupin", "VCPU CPU --live --config")).needing("with a CPU that is online")]
+    } else {
+        vec![fix::command(commands.join("\n")).needing("effective at once")]
+    };
+    answers.find(Finding {
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        title: "A thread's CPU affinity is not what the configuration asks for".into(),
+        evidence: lines,
+        why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went offline and came back".into(),
+        fix: fixes,
+        see: vec![CPUTUNE_DOC.into()],
+        marks,
+        ..Finding::default()
+    });
+}

@@ -1,0 +1,344 @@
+//! A proposal where a guest's vCPUs, emulator and IOThreads should run on this very host.
+
+use super::view::{Guest, World};
+use super::{Fix, fix};
+use crate::kvm::CpuSet;
+use crate::kvm::topology::HostTopology;
+use crate::model::Model;
+use std::fmt::Write as _;
+
+/// What a guest needs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Want {
+    pub vcpus: u32,
+    /// Hardware threads of a core, as the guest sees them.
+    pub threads: u32,
+    pub iothreads: u32,
+    /// CPUs that other guests' vCPUs are pinned to.
+    pub taken: CpuSet,
+    /// CPUs that the guest's vCPUs are pinned to now: kept where they serve.
+    pub current: CpuSet,
+    /// Nodes that hold its memory or that it is bound to.
+    pub nodes: CpuSet,
+}
+
+/// Where everything should run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Proposal {
+    /// The CPU of each vCPU, in order.
+    pub vcpus: Vec<u32>,
+    /// Where the emulator and the IOThreads should run.
+    pub helpers: CpuSet,
+    /// The nodes that the vCPUs are on.
+    pub nodes: CpuSet,
+    pub iothreads: u32,
+    /// Hardware threads a core that the guest has to be shown, where that is a change.
+    pub show_threads: Option<u32>,
+}
+
+/// Finds places: whole cores, one node if it has room, isolated CPUs where there are any, and never the first core of a node,
+/// which stays with the host. `None` when there is no room for one vCPU a CPU.
+pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
+    if want.vcpus == 0 || host.cpus.is_empty() {
+        return None;
+    }
+    let isolated = host.isolated.clone().unwrap_or_default();
+    let housekeeping = housekeeping(host, &isolated);
+    let free = host.all().difference(&want.taken).difference(&housekeeping);
+    let pools = [free.intersection(&isolated), free.clone()];
+    // A guest without hardware threads of its own that does not fit on whole cores is better shown the threads it gets.
+    let pairs = host.cpus.iter().map(|c| c.siblings.len() as u32).max().unwrap_or(1);
+    let mut shapes = vec![(want.threads.max(1), None)];
+    if want.threads <= 1 && pairs > 1 && want.vcpus.is_multiple_of(pairs) {
+        shapes.push((pairs, Some(pairs)));
+    }
+    for ((threads, show_threads), pool) in shapes.iter().flat_map(|s| pools.iter().map(move |p| (*s, p))) {
+        let nodes: Vec<u32> = host.nodes().iter().collect();
+        let mut single: Vec<CpuSet> = nodes.iter().map(|n| pool.intersection(&host.cpus_of_node(*n))).collect();
+        // Nodes in order of what speaks for them: the guest's memory, then its present CPUs, then most room.
+        single.sort_by_key(|cpus| {
+            let node = cpus.first().and_then(|c| host.node_of(c));
+            let bound = node.is_some_and(|n| want.nodes.contains(n));
+            std::cmp::Reverse((bound, cpus.intersection(&want.current).len(), cpus.len()))
+        });
+        for cpus in single.iter().chain([pool]) {
+            if let Some(vcpus) = place(host, cpus, want.vcpus as usize, threads as usize) {
+                let nodes = vcpus.iter().filter_map(|c| host.node_of(*c)).collect();
+                let left = housekeeping.difference(&want.taken);
+                let near: CpuSet = left.iter().filter(|c| host.node_of(*c).is_none_or(|n| CpuSet::contains(&nodes, n))).collect();
+                let helpers = if near.is_empty() { left } else { near };
+                return Some(Proposal { vcpus, helpers, nodes, iothreads: want.iothreads, show_threads });
+            }
+        }
+    }
+    None
+}
+
+/// What stays with the host: the CPUs that are not isolated; without isolation the first core of every node.
+fn housekeeping(host: &HostTopology, isolated: &CpuSet) -> CpuSet {
+    let rest = host.all().difference(isolated);
+    if !isolated.is_empty() && !rest.is_empty() {
+        return rest;
+    }
+    let nodes = host.nodes();
+    let first = |cpus: CpuSet| cpus.first().map(|c| host.siblings(c)).unwrap_or_default();
+    if nodes.is_empty() {
+        return first(host.all());
+    }
+    nodes.iter().map(|n| first(host.cpus_of_node(n))).fold(CpuSet::new(), |a, b| a.union(&b))
+}
+
+/// One CPU a vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own threads.
+fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Option<Vec<u32>> {
+    let mut left = pool.clone();
+    let mut cpus = Vec::with_capacity(vcpus);
+    while let Some(cpu) = left.first() {
+        let core = host.siblings(cpu).intersection(&left);
+        left = left.difference(&core);
+        if core.len() >= threads {
+            cpus.extend(core.iter().take(threads));
+        }
+        if cpus.len() >= vcpus {
+            cpus.truncate(vcpus);
+            return Some(cpus);
+        }
+    }
+    None
+}
+
+impl Proposal {
+    /// `<cputune>` with all pins, and `<numatune>` where the host has several nodes.
+    pub fn xml(&self, host: &HostTopology) -> String {
+        let mut text = String::from("<cputune>\n");
+        for (v, cpu) in self.vcpus.iter().enumerate() {
+            let _ = writeln!(text, "  <vcpupin vcpu='{v}' cpuset='{cpu}'/>");
+        }
+        if !self.helpers.is_empty() {
+            let _ = writeln!(text, "  <emulatorpin cpuset='{}'/>", self.helpers);
+            for id in 1..=self.iothreads {
+                let _ = writeln!(text, "  <iothreadpin iothread='{id}' cpuset='{}'/>", self.helpers);
+            }
+        }
+        text.push_str("</cputune>");
+        if let Some(threads) = self.show_threads {
+            let cores = self.vcpus.len() as u32 / threads;
+            let _ = write!(text, "\n<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
+        }
+        if host.nodes().len() > 1 && !self.nodes.is_empty() {
+            let _ = write!(text, "\n<numatune>\n  <memory mode='strict' nodeset='{}'/>\n</numatune>", self.nodes);
+        }
+        text
+    }
+
+    /// The same as live commands.
+    pub fn commands(&self, guest: &Guest<'_>) -> String {
+        let mut lines: Vec<String> = self
+            .vcpus
+            .iter()
+            .enumerate()
+            .map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config")))
+            .collect();
+        if !self.helpers.is_empty() {
+            lines.push(fix::virsh(guest, "emulatorpin", &format!("{} --live --config", self.helpers)));
+            lines.extend((1..=self.iothreads).map(|id| fix::virsh(guest, "iothreadpin", &format!("{id} {} --live --config", self.helpers))));
+        }
+        lines.join("\n")
+    }
+
+    /// For a guest that libvirt does not run: one `taskset` a vCPU thread.
+    pub fn tasksets(&self, guest: &Guest<'_>) -> Option<String> {
+        let lines: Vec<String> = guest
+            .vcpu_threads()
+            .filter_map(|t| Some(format!("taskset -pc {} {}", self.vcpus.get(t.index? as usize)?, t.tid)))
+            .collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+}
+
+/// The CPUs that single vCPUs of the other guests are pinned to.
+pub(super) fn taken(world: &World<'_>, but: &Guest<'_>) -> CpuSet {
+    let mut cpus = CpuSet::new();
+    for g in world.guests.iter().filter(|g| !std::ptr::eq(g.domain, but.domain)) {
+        cpus = cpus.union(&g.single_pins());
+    }
+    cpus
+}
+
+/// Proposes pins for a guest on this host.
+pub(super) fn for_guest(world: &World<'_>, guest: &Guest<'_>) -> Option<Proposal> {
+    let want = Want {
+        vcpus: guest.vcpus()? as u32,
+        threads: guest.config.threads_per_core(),
+        iothreads: guest.config.pins.iothread_count,
+        taken: taken(world, guest),
+        current: guest.single_pins(),
+        nodes: nodes(guest),
+    };
+    propose(topology(world.model), &want)
+}
+
+/// The nodes that speak for themselves: bound in the configuration, else those that hold most of the memory.
+fn nodes(guest: &Guest<'_>) -> CpuSet {
+    if let Some(bound) = &guest.config.numa.nodes {
+        return bound.clone();
+    }
+    let all: u64 = guest.domain.node_memory.values().sum();
+    guest.domain.node_memory.iter().filter(|(_, b)| **b * 2 > all).map(|(n, _)| *n).collect()
+}
+
+pub(super) fn topology(model: &Model) -> &HostTopology {
+    &model.host.facts.topology
+}
+
+/// The least that parts a guest's pins from each other and from other guests': vCPUs whose CPU is theirs alone stay, the others
+/// get a free one on the same node. Each with its new CPU; `None` when there is no room, or when the guest's own threads
+/// would be torn apart.
+pub(super) fn moves(host: &HostTopology, pins: &[(u32, CpuSet)], taken: &CpuSet, threads: u32) -> Option<Vec<(u32, u32)>> {
+    let isolated = host.isolated.clone().unwrap_or_default();
+    let mut used = CpuSet::new();
+    let (mut stay, mut go) = (CpuSet::new(), Vec::new());
+    for (v, set) in pins {
+        match set.single() {
+            Some(cpu) if !taken.contains(cpu) && !stay.contains(cpu) => drop(stay.insert(cpu)),
+            Some(cpu) => go.push((*v, cpu)),
+            None => return None,
+        }
+    }
+    if go.is_empty() || threads > 1 {
+        return None;
+    }
+    let keep_out = if stay.is_subset(&isolated) && !stay.is_empty() { host.all().difference(&isolated) } else { housekeeping(host, &isolated) };
+    let free = host.all().difference(&stay).difference(taken).difference(&keep_out);
+    let mut moved = Vec::new();
+    for (v, cpu) in go {
+        let left = free.difference(&used);
+        // A whole free core before a sibling of a busy thread, the same node before another.
+        let best = left.iter().min_by_key(|c| {
+            let near = host.same_node(*c, cpu).unwrap_or(true);
+            let core = host.siblings(*c);
+            (!near, core.intersects(&stay.union(&used).union(taken)), *c)
+        })?;
+        used.insert(best);
+        moved.push((v, best));
+    }
+    Some(moved)
+}
+
+/// As [`fixes`], moving no more vCPUs than have to move.
+pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    let host = topology(world.model);
+    let taken = taken(world, guest);
+    let Some(moved) = moves(host, &guest.masks(&HostTopology::default()), &taken, guest.config.threads_per_core()) else {
+        return fixes(world, guest);
+    };
+    if guest.config.libvirt == Some(false) {
+        let line = |(v, cpu): &(u32, u32)| Some(format!("taskset -pc {cpu} {}", guest.domain.vcpu(*v)?.tid));
+        let lines: Vec<String> = moved.iter().filter_map(line).collect();
+        return vec![fix::command(lines.join("\n")).needing("holds until the guest ends")];
+    }
+    let pins: String = moved.iter().map(|(v, cpu)| format!("\n  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
+    let lines: Vec<String> = moved.iter().map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"))).collect();
+    vec![
+        fix::command(lines.join("\n")).needing("effective at once and kept"),
+        fix::xml(format!("<cputune>{pins}\n</cputune>")).needing(&format!("in the XML of {}; effective when it is started anew", guest.name())),
+    ]
+}
+
+/// The proposal as fixes: XML to keep, commands to try at once. Empty where this host has no room or is not known.
+pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    let Some(p) = for_guest(world, guest) else { return Vec::new() };
+    if guest.config.libvirt == Some(false) {
+        let needs = "holds until the guest ends";
+        return p.tasksets(guest).map(|t| fix::command(t).needing(needs)).into_iter().collect();
+    }
+    let host = topology(world.model);
+    let memory = if host.nodes().len() > 1 { "; memory follows only then" } else { "" };
+    vec![
+        fix::xml(p.xml(host)).needing(&format!("in the XML of {}; effective when it is started anew{memory}", guest.name())),
+        fix::command(p.commands(guest)).needing("effective at once and kept"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kvm::topology::CpuTopo;
+
+    /// Sockets x cores x threads; second threads are numbered after all first ones.
+    fn host(nodes: u32, cores: u32, threads: u32, isolated: &str) -> HostTopology {
+        let all = nodes * cores;
+        let mut host = HostTopology {
+            cpus: (0..all * threads)
+                .map(|cpu| CpuTopo {
+                    cpu,
+                    core: Some(cpu % all % cores),
+                    socket: Some(cpu % all / cores),
+                    node: Some(cpu % all / cores),
+                    ..CpuTopo::default()
+                })
+                .collect(),
+            isolated: Some(CpuSet::parse(isolated).unwrap()),
+            nohz_full: None,
+        };
+        host.normalise();
+        host
+    }
+
+    #[test]
+    fn siblings_stay_together_and_the_first_core_stays_with_the_host() {
+        let want = Want { vcpus: 4, threads: 2, iothreads: 1, ..Want::default() };
+        let h = host(1, 18, 2, "");
+        let p = propose(&h, &want).unwrap();
+        assert_eq!(p.vcpus, [1, 19, 2, 20]);
+        assert_eq!(p.helpers.to_string(), "0,18");
+        assert_eq!(
+            p.xml(&h),
+            "<cputune>\n  <vcpupin vcpu='0' cpuset='1'/>\n  <vcpupin vcpu='1' cpuset='19'/>\n  <vcpupin vcpu='2' cpuset='2'/>\n  \
+             <vcpupin vcpu='3' cpuset='20'/>\n  <emulatorpin cpuset='0,18'/>\n  <iothreadpin iothread='1' cpuset='0,18'/>\n</cputune>"
+        );
+    }
+
+    #[test]
+    fn one_node_is_kept_and_other_guests_are_left_alone() {
+        let h = host(2, 8, 1, "");
+        let want = Want { vcpus: 4, threads: 1, nodes: CpuSet::parse("1").unwrap(), taken: CpuSet::parse("9-10").unwrap(), ..Want::default() };
+        let p = propose(&h, &want).unwrap();
+        assert_eq!((p.vcpus.as_slice(), p.nodes.to_string().as_str()), (&[11, 12, 13, 14][..], "1"));
+        assert!(p.xml(&h).contains("<memory mode='strict' nodeset='1'/>"));
+    }
+
+    #[test]
+    fn isolated_cpus_are_for_guests() {
+        let h = host(1, 8, 1, "4-7");
+        let p = propose(&h, &Want { vcpus: 2, threads: 1, ..Want::default() }).unwrap();
+        assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[4, 5][..], "0-3"));
+    }
+
+    #[test]
+    fn no_room_is_no_proposal() {
+        assert_eq!(propose(&host(1, 2, 1, ""), &Want { vcpus: 4, threads: 1, ..Want::default() }), None);
+        assert_eq!(propose(&HostTopology::default(), &Want { vcpus: 1, threads: 1, ..Want::default() }), None);
+    }
+
+    #[test]
+    fn only_what_clashes_is_moved() {
+        let pins = |cpus: &[u32]| cpus.iter().enumerate().map(|(v, c)| (v as u32, CpuSet::from_iter([*c]))).collect::<Vec<_>>();
+        let none = CpuSet::new();
+        let h = host(2, 4, 1, "");
+        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, 1), Some(vec![(2, 3)]));
+        assert_eq!(moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), 1), Some(vec![(1, 7)]));
+        assert_eq!(moves(&h, &pins(&[1, 2]), &none, 1), None, "nothing clashes");
+        assert_eq!(moves(&h, &pins(&[1, 1]), &none, 2), None, "threads of a core move together");
+        assert_eq!(moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, 1), None, "no room");
+    }
+
+    #[test]
+    fn a_guest_that_needs_sibling_threads_is_shown_them() {
+        let h = host(1, 4, 2, "");
+        let p = propose(&h, &Want { vcpus: 3, threads: 1, ..Want::default() }).unwrap();
+        assert_eq!((p.vcpus.as_slice(), p.show_threads), (&[1, 2, 3][..], None));
+        let p = propose(&h, &Want { vcpus: 4, threads: 1, ..Want::default() }).unwrap();
+        assert_eq!((p.vcpus.as_slice(), p.show_threads), (&[1, 5, 2, 6][..], Some(2)));
+        assert!(p.xml(&h).contains("<topology sockets='1' dies='1' cores='2' threads='2'/>"));
+    }
+}

@@ -1,0 +1,513 @@
+//! Timers and clocks of PCs: which of them the guest uses, and what it should use instead.
+
+use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::text::{figure, maybe};
+use super::view::{Exit, Guest, Seen, World, region};
+use super::{Confidence, Finding, Fix, Severity, fix};
+use crate::kvm::Space;
+use crate::model::Sureness;
+use crate::sample::Direction;
+
+const HYPERV_DOC: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
+const CLOCK_DOC: &str = "https://libvirt.org/formatdomain.html#time-keeping";
+const KVM_CLOCK_DOC: &str = "https://docs.kernel.org/virt/kvm/x86/timekeeping.html";
+const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
+/// What lets Windows keep time without QEMU.
+pub(super) const CORE: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
+
+/// The highest severity of several answers.
+fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<Severity> {
+    all.into_iter().flatten().max()
+}
+
+/// A severity by what exits cost.
+pub(super) fn by_cost(world: &World<'_>, guest: &Guest<'_>, seen: &Seen) -> Option<Severity> {
+    let cost = seen.cost?;
+    let steps = &world.options.thresholds.cost;
+    worst([steps.of_one_cpu.of(cost), guest.over_vcpus(cost).and_then(|c| steps.of_vcpus.of(c))])
+}
+
+/// `15 879/s reads of … over 10 s, 1986/s on vCPU 3, 45 % of the guest's exits, costing 18 % of one CPU`.
+pub(super) fn told(guest: &Guest<'_>, seen: &Seen, what: &str) -> String {
+    let mut text = format!("{}/s {what} {}", maybe(seen.rate), guest.window());
+    if let Some(per) = seen.per_vcpu {
+        let on = seen.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
+        text.push_str(&format!(", {}/s on {on}", figure(per)));
+    }
+    if let Some(share) = seen.exit_share {
+        text.push_str(&format!(", {} % of the guest's exits", figure(share)));
+    }
+    if let Some(cost) = seen.cost {
+        text.push_str(&format!(", costing {} % of one CPU", figure(cost)));
+    }
+    if let Some(mean) = seen.mean_us {
+        text.push_str(&format!(" ({} us each)", figure(mean)));
+    }
+    text
+}
+
+/// What to do about a clock or timer that lives in QEMU, for this guest's system.
+fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    if guest.kind.windows(Sureness::Low) {
+        return windows_cure(world, guest);
+    }
+    let mut fixes = Vec::new();
+    if guest.config.timers.kvmclock == Some(false) && guest.config.is_x86() {
+        let on = fix::timer(guest, "<timer name='kvmclock' present='yes'/>");
+        fixes.extend(fix::either(guest, fix::xml(on), fix::qemu("-cpu host,kvmclock=on")));
+    }
+    if guest.kind.linux() {
+        fixes.push(
+            fix::command(
+                "cat /sys/devices/system/clocksource/clocksource0/available_clocksource\n\
+                 echo kvm-clock > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+            )
+            .needing(fix::IN_GUEST),
+        );
+        fixes.push(fix::advice(
+            "Take clocksource= and notsc off the guest's kernel command line, so that kvm-clock or tsc is chosen at the next boot as well",
+        ));
+    } else {
+        fixes.push(fix::advice(
+            "A Linux guest: set its clocksource to kvm-clock or tsc (/sys/devices/system/clocksource/clocksource0/current_clocksource). \
+             A Windows guest: switch on the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer",
+        ));
+    }
+    fixes
+}
+
+/// The Hyper-V clock and timers; where QEMU is too old for them, the HPET.
+fn windows_cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    if guest.config.machine.version.is_some_and(|v| v < (2, 6)) {
+        // QEMU before 2.6 has no synthetic timers (hv-stimer); the HPET is the lesser evil (QEMU's hyperv.rst on stimer).
+        let mut fixes = fix::enlighten(guest, &["hypervclock"]);
+        if guest.config.hpet() == Some(false) {
+            fixes.extend(fix::either(guest, fix::xml(fix::timer(guest, "<timer name='hpet' present='yes'/>")), fix::advice("Take -no-hpet off QEMU's command line")));
+        }
+        fixes.push(fix::advice("Move the guest to a newer machine type (QEMU 2.6 or later) to give it stimer, which needs neither RTC nor HPET"));
+        return fixes;
+    }
+    let avic = fix::apic_virtualisation(world) == Some(true) && guest.config.machine.version.is_none_or(|v| v >= (6, 2));
+    let mut wanted = CORE.to_vec();
+    if avic {
+        wanted.push("avic");
+    }
+    let mut fixes = fix::enlighten(guest, &wanted);
+    if fixes.is_empty() {
+        return fixes;
+    }
+    if !avic && !guest.config.hyperv.has("avic") {
+        fixes.push(fix::advice(
+            "synic switches APIC virtualisation off unless avic is on as well: add <avic state='on'/> (hv-avic=on; libvirt 8.10, QEMU 6.2) where \
+             /sys/module/kvm_intel/parameters/enable_apicv or /sys/module/kvm_amd/parameters/avic says Y",
+        ));
+    }
+    fixes
+}
+
+fn timer_finding(world: &World<'_>, guest: &Guest<'_>, seen: Seen, severity: Severity, title: &str, evidence: Vec<String>, why: &str) -> Finding {
+    let see = if guest.kind.linux() { vec![KVM_CLOCK_DOC.into(), CLOCK_DOC.into()] } else { vec![HYPERV_DOC.into(), CLOCK_DOC.into()] };
+    Finding {
+        severity,
+        confidence: Confidence::High,
+        title: title.into(),
+        evidence,
+        why: why.into(),
+        fix: cure(world, guest),
+        see,
+        cost: seen.cost,
+        marks: seen.marks,
+        ..Finding::default()
+    }
+}
+
+/// T-01: reads of the ACPI PM timer.
+pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let t = &world.options.thresholds.timers;
+    let seen = guest.devices(Space::Pio, |name| name == "acpi-tmr");
+    if seen.count == 0 {
+        return;
+    }
+    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    if seen.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
+        answers.cannot(NO_VCPUS);
+    }
+    let by_rate = seen.per_vcpu.and_then(|r| t.acpi_pm_per_vcpu.of(r)).map(|s| {
+        // Where the kernel fires no kvm_exit there is no share to test.
+        let share = seen.exit_share.unwrap_or(100.0);
+        if s == Severity::Warning && share < t.acpi_pm_exit_share { Severity::Info } else { s }
+    });
+    let info = (rate >= t.acpi_pm_per_vcpu.info).then_some(Severity::Info);
+    let Some(mut severity) = worst([by_rate, info.and(by_cost(world, guest, &seen)), info.filter(|_| guest.vcpus().is_none())]) else { return };
+    // Before QEMU 10.2 every read takes the big lock, so that vCPUs queue up behind each other.
+    let many = guest.vcpus().is_some_and(|n| n >= 32.0) && guest.config.machine.version.is_some_and(|v| v < (10, 2));
+    if many {
+        severity = raise(severity);
+    }
+    let ports = guest.accesses(|r| r.space == Space::Pio);
+    let port = seen.marks.first().map_or_else(String::new, |m| match m {
+        super::Mark::Access(_, Some(a), _) => format!("port {a:#x} "),
+        _ => String::new(),
+    });
+    let mut evidence = vec![told(guest, &seen, &format!("reads of {port}(acpi-tmr, the ACPI PM timer)"))];
+    if ports.count > seen.count {
+        evidence.push(format!("{} % of all port accesses", figure(100.0 * seen.count as f64 / ports.count as f64)));
+    }
+    if many {
+        evidence.push("32 or more vCPUs: before QEMU 10.2 such reads queue up behind QEMU's big lock".into());
+    }
+    evidence.push(guest.perf("ioport"));
+    let why = "The PM timer is a device of QEMU: each time the guest asks for the time, the vCPU leaves for QEMU's user space and waits \
+               for its answer. A guest does so when it has no better clock that it trusts: Windows without the Hyper-V clock, Linux with \
+               clocksource acpi_pm";
+    answers.find(timer_finding(world, guest, seen, severity, "The guest keeps time by reading the ACPI PM timer", evidence, why));
+}
+
+pub(super) fn raise(s: Severity) -> Severity {
+    match s {
+        Severity::Info => Severity::Warning,
+        Severity::Warning | Severity::Critical => Severity::Critical,
+    }
+}
+
+fn is_rtc(name: &str) -> bool {
+    matches!(name, "rtc" | "rtc-index")
+}
+
+/// T-02: the RTC's periodic interrupt as tick: register C is read after each.
+pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let seen = guest.devices(Space::Pio, is_rtc);
+    if seen.count == 0 {
+        return;
+    }
+    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let reads = guest.ports(|r| region(r).is_some_and(is_rtc) && r.direction == Direction::Read).count;
+    // A guest that sets its clock writes; one that ticks reads once an interrupt.
+    if reads * 4 < seen.count {
+        return;
+    }
+    let steps = &world.options.thresholds.timers.rtc;
+    let Some(mut severity) = steps.of(rate) else { return };
+    severity = worst([Some(severity), by_cost(world, guest, &seen)]).unwrap_or(severity);
+    let mut evidence = vec![told(guest, &seen, "accesses to ports 0x70 and 0x71 (RTC)")];
+    evidence.push(format!("{}/s of them read its data port, as acknowledging a tick does", maybe(guest.seconds.map(|s| reads as f64 / s))));
+    let eoi = guest.exits(&[Exit::EoiInduced]);
+    if eoi.count > 0 {
+        evidence.push(format!("{} EOI_INDUCED exits/s, one an RTC interrupt", maybe(eoi.rate)));
+    }
+    evidence.push(guest.perf("ioport"));
+    let why = "The guest takes the RTC's periodic interrupt as its tick, which costs an interrupt from QEMU and several port accesses each \
+               time, even when idle. Windows does so when it has neither synthetic timers (stimer) nor an HPET, and up to 2048 times a second \
+               when a program asks for a fine clock";
+    answers.find(timer_finding(world, guest, seen, severity, "The guest ticks by the emulated RTC", evidence, why));
+}
+
+/// T-03: the HPET as clock or timer.
+pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let t = &world.options.thresholds.timers;
+    let mut seen = guest.devices(Space::Mmio, |name| name == "hpet");
+    let direct = seen.count > 0;
+    if !direct {
+        // Without addresses there is only the marker of emulated memory; the configuration has to vouch for the device.
+        if guest.knows(Space::Mmio) {
+            return;
+        }
+        let misconfig = guest.exits(&[Exit::EptMisconfig]);
+        if misconfig.rate.is_none_or(|r| r < t.hpet.warning) || misconfig.mean_us.is_none_or(|m| m < 3.0) {
+            return;
+        }
+        match guest.config.hpet() {
+            Some(true) => seen = misconfig,
+            Some(false) => return,
+            None => return answers.cannot("EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known"),
+        }
+    }
+    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let by_vcpu = seen.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
+    let Some(severity) = worst([t.hpet.of(rate), by_vcpu, by_vcpu.and(by_cost(world, guest, &seen))]) else { return };
+    let confidence = match (direct, guest.config.timers.hpet) {
+        (true, _) => Confidence::High,
+        (false, Some(true)) => Confidence::Medium,
+        (false, _) => Confidence::Low,
+    };
+    let mut evidence = Vec::new();
+    if direct {
+        let clock = guest.accesses(|r| r.space == Space::Mmio && region(r) == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0));
+        evidence.push(told(guest, &seen, "accesses to the HPET"));
+        if clock.count > 0 {
+            evidence.push(format!("{} of them/s read its counter (+0xf0), as a clock does", maybe(clock.rate)));
+        }
+    } else {
+        evidence.push(told(guest, &seen, "EPT_MISCONFIG exits (emulated memory)"));
+        evidence.push("their addresses are not known; the guest has an HPET, and accesses at this cost and rate fit its counter. Look at the mmio table to be sure".into());
+    }
+    evidence.push(guest.perf("mmio"));
+    let why = "The HPET lives in QEMU, so each read of its counter and each timer set in it is a round trip to user space, and readers inside \
+               the guest queue up for it";
+    let mut finding = timer_finding(world, guest, seen, severity, "The guest uses the emulated HPET as clock or timer", evidence, why);
+    finding.confidence = confidence;
+    let enlightened = CORE.iter().all(|n| guest.config.hyperv.has(n));
+    if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {
+        let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
+        finding.fix.extend(fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")));
+    }
+    answers.find(finding);
+}
+
+/// T-04: `HV_X64_MSR_TIME_REF_COUNT`, the slow way to read the Hyper-V clock.
+pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let seen = guest.msrs(Direction::Read, |msr| msr == 0x4000_0020);
+    if seen.count == 0 {
+        return;
+    }
+    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(severity) = world.options.thresholds.timers.time_ref_count.of(rate) else { return };
+    let evidence = vec![
+        told(guest, &seen, "reads of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"),
+        guest.perf("msr"),
+        "check: cat /sys/devices/system/clocksource/clocksource0/current_clocksource on the host should say tsc".into(),
+    ];
+    let mut fixes = Vec::new();
+    if guest.config.known && !guest.config.hyperv.has("hypervclock") {
+        fixes.extend(fix::enlighten(guest, &["hypervclock"]));
+    }
+    fixes.extend(fix::either(
+        guest,
+        fix::xml("<cpu mode='host-passthrough'>\n  <feature policy='require' name='invtsc'/>\n</cpu>")
+            .needing("the guest has to be shut down and started again; it can then no longer be migrated live to a host with another TSC frequency"),
+        fix::qemu("-cpu host,migratable=off,invtsc=on,hv-time=on"),
+    ));
+    fixes.push(fix::advice("After a live migration or a restore from a file, a restart of the guest gives it the page back"));
+    answers.find(Finding {
+        severity,
+        confidence: Confidence::High,
+        title: "The guest reads the Hyper-V clock through an MSR: the TSC page does not serve".into(),
+        evidence,
+        why: "With the reference TSC page a guest reads the time without leaving. It falls back to this register when KVM cannot keep the page \
+              valid: the host's TSC is not its clock source or not stable, or the guest came from another host"
+            .into(),
+        fix: fixes,
+        see: vec![HYPERV_DOC.into(), KVM_CLOCK_DOC.into()],
+        cost: seen.cost,
+        marks: seen.marks,
+        ..Finding::default()
+    });
+}
+
+/// T-05: an idle guest that sleeps for less than a millisecond at a time.
+pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let t = &world.options.thresholds.timers;
+    if !guest.kind.windows(Sureness::Low) {
+        return;
+    }
+    let (Some((rate, sleep_ms)), Some(cpu)) = (guest.sleeps(), guest.guest_cpu()) else { return };
+    if cpu >= t.idle_guest_cpu || sleep_ms >= t.short_sleep_ms {
+        return;
+    }
+    let Some(mut severity) = t.idle_halts_per_vcpu.of(rate) else { return };
+    let timers = guest.devices(Space::Pio, is_rtc).rate_or_zero() + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
+    if timers < t.rtc.info {
+        if !guest.config.known {
+            return answers.cannot("an idle guest is woken often; neither its timers' accesses nor its configuration are known");
+        }
+        severity = Severity::Info;
+    }
+    let io: f64 = guest.domain.disks.iter().map(|d| d.read_ops + d.write_ops).sum::<f64>()
+        + guest.domain.nics.iter().map(|n| n.rx_packets + n.tx_packets).sum::<f64>();
+    if io > rate / 2.0 {
+        return;
+    }
+    let mut fixes = windows_cure(world, guest);
+    if fixes.is_empty() {
+        fixes.push(fix::command("powercfg /energy /duration 30").needing("runs inside the guest as administrator; its report names the programs that asked for a fine timer"));
+    }
+    answers.find(Finding {
+        severity,
+        title: "The guest is idle, yet woken many times a second".into(),
+        evidence: vec![
+            format!("{} halts/s per vCPU {}, {} ms of sleep each, while the guest itself runs {} % of its vCPUs' time", figure(rate), guest.window(), figure(sleep_ms), figure(cpu)),
+            guest.perf("vmexit"),
+        ],
+        why: "An idle Windows wakes some 64 times a second; a program that asks for a fine timer (a browser, a player) raises that to 1000. When \
+              the timer lives in QEMU, each of these costs many exits"
+            .into(),
+        fix: fixes,
+        see: vec![HYPERV_DOC.into()],
+        marks: vec![super::Mark::Exit("HLT".into())],
+        ..Finding::default()
+    });
+}
+
+/// T-06: the PIT.
+pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let seen = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
+    if seen.count == 0 {
+        return;
+    }
+    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    if rate < world.options.thresholds.timers.pit {
+        return;
+    }
+    let evidence = vec![told(guest, &seen, "accesses to ports 0x40-0x43 (PIT)"), guest.perf("ioport")];
+    let why = "The guest counts time with the oldest timer of the PC. Modern systems touch it at boot only; one that goes on has no better \
+               timer: no APIC timer, no Hyper-V timer, or a kernel too old for them";
+    answers.find(timer_finding(world, guest, seen, Severity::Info, "The guest uses the PIT", evidence, why));
+}
+
+/// T-07: an HPET nobody uses still fires in QEMU.
+pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let t = &world.options.thresholds.timers;
+    if guest.config.hpet() != Some(true) || !guest.config.is_x86() || guest.kind.windows(Sureness::Low) && !guest.config.hyperv.has("stimer") {
+        return;
+    }
+    let (Some(main), Some(cpu)) = (guest.domain.emulator().and_then(|t| t.cpu).map(|c| c.busy()), guest.guest_cpu()) else { return };
+    let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
+    if cpu >= t.idle_guest_cpu || used || main >= world.options.thresholds.machine.main_loop {
+        return;
+    }
+    let Some(severity) = t.hpet_idle_main.of(main) else { return };
+    let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
+    answers.find(Finding {
+        severity,
+        confidence: Confidence::Low,
+        title: "QEMU's main thread works for an idle guest; an unused HPET does that".into(),
+        evidence: vec![
+            format!("QEMU's main thread uses {} % of a CPU {} while the guest runs {} % of its vCPUs' time, and the guest has an HPET that it does not read", figure(main), guest.window(), figure(cpu)),
+            "check: top -H -p PID; and strace -c -p PID of the main thread shows about a thousand ppoll calls a second".into(),
+        ],
+        why: "Firmware may leave the HPET's periodic timer running; QEMU then wakes about a thousand times a second to pulse an interrupt line that \
+              the guest has masked. A display client, a backup job or an emulated device may be the cause as well"
+            .into(),
+        fix: fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")),
+        see: vec![CLOCK_DOC.into()],
+        cost: Some(main),
+        marks: guest.domain.emulator().map(|e| super::Mark::Thread(e.tid)).into_iter().collect(),
+        ..Finding::default()
+    });
+}
+
+/// Windows before 7 and 2008 R2 knows no Hyper-V timers.
+fn too_old(guest: &Guest<'_>) -> bool {
+    let Some(os) = &guest.domain.facts.guest_os else { return false };
+    let id = os.value.to_ascii_lowercase();
+    ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"].iter().any(|old| id.contains(old))
+        && !id.contains("2k8r2") && !id.contains("2k12") && !id.contains("2k16") && !id.contains("2k19") && !id.contains("2k22") && !id.contains("2k25")
+}
+
+/// T-08: a Windows guest without the clock or the timers that spare it QEMU's.
+pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    if !guest.kind.windows(Sureness::Medium) || !guest.config.known || !guest.config.is_x86() || too_old(guest) {
+        return;
+    }
+    let lacks = fix::missing(guest, CORE);
+    if lacks.is_empty() || (!lacks.contains(&"hypervclock") && !lacks.contains(&"stimer")) {
+        return;
+    }
+    let named = |n: &str| match n {
+        "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
+        "stimer" => "synthetic timers (stimer)".to_owned(),
+        other => other.to_owned(),
+    };
+    let list = lacks.iter().map(|n| named(n)).collect::<Vec<_>>().join(", ");
+    let mut evidence = vec![
+        format!("missing in the configuration: {list}"),
+        format!("taken for Windows because {}", guest.kind.reasons.join(", ")),
+    ];
+    let mut severity = Severity::Info;
+    let mut cost = None;
+    let mut marks = Vec::new();
+    // Ports that no table names: with this configuration they are the timer's.
+    let io = guest.exits(&[Exit::Io]);
+    if !guest.knows(Space::Pio) && io.rate.is_some_and(|r| r >= world.options.thresholds.timers.rtc.warning) && guest.running() {
+        let which = match (lacks.contains(&"hypervclock"), guest.config.hpet()) {
+            (false, Some(false)) => "with the Hyper-V clock on, no stimer and no HPET, Windows ticks by the RTC (ports 0x70 and 0x71)",
+            (false, _) => "with the Hyper-V clock on but no stimer, Windows ticks by HPET or RTC",
+            (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer, and it ticks by the RTC or the HPET",
+        };
+        evidence.insert(0, told(guest, &io, "port exits"));
+        evidence.insert(1, format!("the ports are not in the figures; {which}. The ioport table shows it"));
+        evidence.push(guest.perf("ioport"));
+        severity = worst([Some(Severity::Warning), by_cost(world, guest, &io)]).unwrap_or(severity);
+        cost = io.cost;
+        marks = io.marks;
+    }
+    evidence.push(format!("check: {}", fix::virsh(guest, "dumpxml", "| grep -A12 -e '<hyperv' -e '<clock'")));
+    answers.find(Finding {
+        severity,
+        confidence: if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium },
+        title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them".into(),
+        evidence,
+        why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it ticks by QEMU's RTC or HPET. \
+              Both cost CPU on the host all the time, idle or not. With the enlightenments the kernel serves them, mostly without an exit"
+            .into(),
+        fix: windows_cure(world, guest),
+        see: vec![HYPERV_DOC.into(), FEATURES_DOC.into(), CLOCK_DOC.into()],
+        cost,
+        marks,
+        ..Finding::default()
+    });
+}
+
+/// Tick rates that kernels are built with.
+const RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
+
+/// T-09: timer reprogramming near a tick rate on every vCPU of an idle guest.
+pub(super) fn tick_storm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let t = &world.options.thresholds.timers;
+    let is_timer = |r: &crate::model::AccessRow| {
+        r.direction == Direction::Write
+            && match r.space {
+                Space::Msr => matches!(r.address, Some(0x6e0 | 0x838)),
+                Space::Mmio => r.address == Some(0xfee0_0380),
+                Space::Pio => false,
+            }
+    };
+    let all = guest.accesses(is_timer);
+    let Some(vcpus) = guest.vcpus() else { return };
+    if guest.kind.windows(Sureness::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
+        return;
+    }
+    let Some(cpu) = guest.guest_cpu() else { return answers.cannot("whether the guest is idle is not known") };
+    if cpu >= t.idle_guest_cpu / 2.0 {
+        return;
+    }
+    let Some(seconds) = guest.seconds else { return };
+    let mut slowest = f64::INFINITY;
+    let mean = all.rate_or_zero() / vcpus;
+    let Some(hz) = RATES.iter().copied().find(|hz| (mean / hz - 1.0).abs() <= 0.06) else { return };
+    for v in 0..vcpus as u32 {
+        let n: u64 = guest.domain.vcpu_accesses.iter().filter(|r| r.vcpu == Some(v) && is_timer(r)).map(|r| r.span.count).sum();
+        let rate = n as f64 / seconds;
+        if (rate / hz - 1.0).abs() > 0.1 {
+            if guest.domain.vcpu_accesses.is_empty() {
+                answers.cannot("the timer writes are not told apart by vCPU");
+            }
+            return;
+        }
+        slowest = slowest.min(rate);
+    }
+    let mut severity = if slowest >= t.tick_per_vcpu.info { Severity::Info } else { return };
+    if slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm {
+        severity = Severity::Warning;
+    }
+    answers.find(Finding {
+        severity,
+        title: "The guest is idle, yet every vCPU ticks at its full rate".into(),
+        evidence: vec![
+            told(guest, &all, "timer programmings"),
+            format!("at least {}/s on each of {} vCPUs, while the guest runs {} % of their time", figure(slowest), figure(vcpus), figure(cpu)),
+            guest.perf("msr"),
+        ],
+        why: "An idle Linux stops its tick and wakes a handful of times a second. One that was booted with nohz=off (or highres=off, or without \
+              tickless idle) arms its timer hundreds of times a second on every vCPU, and each costs exits and wakes a CPU of the host"
+            .into(),
+        fix: vec![
+            fix::command("cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)").needing(fix::IN_GUEST),
+            fix::advice("Take nohz=off off the guest's kernel command line; leave it if the guest does real-time work on purpose"),
+        ],
+        see: vec!["https://docs.kernel.org/timers/no_hz.html".into()],
+        cost: all.cost,
+        marks: all.marks,
+        ..Finding::default()
+    });
+}

@@ -1,0 +1,114 @@
+//! From traced threads to guests: which threads are one process, what each thread is.
+
+use super::join::Guest;
+use crate::kvm::sanitize;
+use crate::kvm::thread_name::{Role, classify};
+use crate::sample::{ThreadSample, Vmm};
+use crate::source::live::events::TracedThread;
+use std::collections::{BTreeMap, HashMap};
+
+/// Different event names, and threads with counts, that are kept.
+const MAX_NAMES: usize = 1024;
+const MAX_COUNTS: usize = 1 << 20;
+
+/// How often each kvm event was seen, by thread.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counts {
+    names: HashMap<String, u16>,
+    counts: HashMap<(i32, u16), u64>,
+    pids: HashMap<i32, i32>,
+}
+
+impl Counts {
+    /// Counts one.
+    pub fn add(&mut self, tid: i32, pid: i32, event: &str) {
+        let next = self.names.len();
+        let id = match self.names.get(event) {
+            Some(id) => *id,
+            None if next < MAX_NAMES => *self.names.entry(sanitize(event, 64)).or_insert(next as u16),
+            None => return,
+        };
+        let room = self.counts.len() < MAX_COUNTS;
+        match self.counts.get_mut(&(tid, id)) {
+            Some(count) => *count += 1,
+            None if room => {
+                self.counts.insert((tid, id), 1);
+                self.pids.insert(tid, pid);
+            }
+            None => {}
+        }
+    }
+
+    /// Sums over the threads that are meant.
+    fn of(&self, meant: impl Fn(i32, i32) -> bool) -> BTreeMap<String, u64> {
+        let names: HashMap<u16, &String> = self.names.iter().map(|(name, id)| (*id, name)).collect();
+        let mut sums = BTreeMap::new();
+        for ((tid, id), count) in &self.counts {
+            if let Some(name) = names.get(id).filter(|_| meant(*tid, self.pids.get(tid).copied().unwrap_or(0))) {
+                *sums.entry((*name).clone()).or_default() += count;
+            }
+        }
+        sums
+    }
+}
+
+/// Groups threads into guests: by process, else by the numbers of their vCPUs. `process` gives the name of a process.
+pub(super) fn guests(
+    threads: HashMap<i32, TracedThread>,
+    counts: &Counts,
+    process: impl Fn(i32) -> Option<String>,
+) -> Vec<Guest> {
+    let mut by_pid: BTreeMap<i32, Vec<(i32, TracedThread)>> = BTreeMap::new();
+    for (tid, thread) in threads {
+        by_pid.entry(thread.pid).or_default().push((tid, thread));
+    }
+    let mut groups = Vec::new();
+    for (pid, mut threads) in by_pid {
+        threads.sort_by_key(|t| t.0);
+        if pid > 0 {
+            groups.push((Some(pid), threads));
+        } else {
+            groups.extend(split_by_vcpu(threads).into_iter().map(|t| (None, t)));
+        }
+    }
+    let alone = groups.len() == 1;
+    let guest = |(pid, threads): (Option<i32>, Vec<(i32, TracedThread)>)| {
+        let tids: Vec<i32> = threads.iter().map(|t| t.0).collect();
+        let kvm_events = counts.of(|tid, of| alone || tids.contains(&tid) || pid.is_some_and(|p| p == of));
+        let comm = pid.and_then(&process).map(|c| sanitize(&c, 15)).filter(|c| !c.is_empty());
+        Guest {
+            pid,
+            vmm: comm.clone().filter(|c| !c.starts_with("qemu") && !c.starts_with("kvm")).map(Vmm::Other),
+            name: comm.zip(pid).map(|(comm, pid)| format!("{comm}-{pid}")),
+            threads: threads.into_iter().map(|(tid, t)| thread(tid, t)).collect(),
+            kvm_events,
+            ..Guest::default()
+        }
+    };
+    groups.into_iter().map(guest).collect()
+}
+
+/// A VMM starts its vCPU threads in order, so among rising thread ids a vCPU number that was there before begins another guest.
+fn split_by_vcpu(threads: Vec<(i32, TracedThread)>) -> Vec<Vec<(i32, TracedThread)>> {
+    let mut groups: Vec<Vec<(i32, TracedThread)>> = Vec::new();
+    for (tid, thread) in threads {
+        let vcpu = number(&thread);
+        match groups.last_mut() {
+            Some(group) if vcpu.is_none() || !group.iter().any(|(_, t)| number(t) == vcpu) => group.push((tid, thread)),
+            _ => groups.push(vec![(tid, thread)]),
+        }
+    }
+    groups
+}
+
+fn number(thread: &TracedThread) -> Option<u32> {
+    thread.vcpu.or_else(|| classify(&thread.comm, false).1)
+}
+
+fn thread(tid: i32, traced: TracedThread) -> ThreadSample {
+    let (role, index) = classify(&traced.comm, tid == traced.pid);
+    let runs = traced.vcpu.is_some() || !traced.events.exits.is_empty();
+    let index = traced.vcpu.or(index).or_else(|| crate::kvm::thread_name::vcpu_index(&traced.comm));
+    let role = if runs { Role::Vcpu } else { role };
+    ThreadSample { tid, comm: traced.comm, role, index, events: traced.events, ..ThreadSample::default() }
+}

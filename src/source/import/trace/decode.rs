@@ -1,0 +1,220 @@
+//! From an event's text to what happened, for the texts of all kernels that print these events.
+
+use super::line::Line;
+use crate::kvm::Space;
+use crate::kvm::exit_reason::{self, arm64_code, guess_isa};
+use crate::kvm::isa::Isa;
+use crate::sample::Direction;
+use crate::source::pairing::{Access, Event, Kind, Task};
+use std::collections::HashMap;
+
+/// Different reasons that one file may have; kernels know some 130.
+const MAX_REASONS: usize = 1024;
+
+/// Decodes lines, remembering the reasons seen.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    reasons: HashMap<String, (Isa, u32)>,
+    /// Names that no table knows, by the number that stands for them.
+    unknown: Vec<String>,
+    isa: Isa,
+}
+
+impl Decoder {
+    /// The name of a reason that no table knows.
+    pub fn name(&self, isa: Isa, code: u32) -> Option<&str> {
+        (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
+    }
+
+    /// The events of one line: none where it is of no interest, two for a switch of tasks.
+    pub fn decode(&mut self, line: &Line, mut put: impl FnMut(Event)) {
+        let mut emit = |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: line.time, cpu: line.cpu, kind });
+        if line.event == "sched_switch" {
+            if let Some((prev, runnable, next)) = switch(line.text) {
+                emit(prev, 0, Kind::SwitchOut { runnable, next });
+                emit(next.tid, 0, Kind::SwitchIn);
+            }
+            return;
+        }
+        let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
+        let (tid, kind) = match line.event {
+            "kvm_exit" => (line.tid, self.exit(line.text)),
+            "kvm_entry" => (line.tid, Some(Kind::Entry { vcpu: vcpu(line.text) })),
+            "kvm_pio" => (line.tid, pio(line.text)),
+            "kvm_mmio" => (line.tid, mmio(line.text)),
+            "kvm_msr" => (line.tid, msr(line.text)),
+            "kvm_userspace_exit" => (line.tid, userspace(line.text)),
+            "kvm_vcpu_wakeup" => (line.tid, halted(line.text)),
+            "sched_migrate_task" => {
+                let pair = field(line.text, "orig_cpu=").zip(field(line.text, "dest_cpu="));
+                let kind = pair.map(|(from, to)| Kind::Migrated { from: from as u32, to: to as u32 });
+                (task_id(line.text).unwrap_or(0), kind)
+            }
+            "sched_waking" => (task_id(line.text).unwrap_or(0), Some(Kind::Waking { by: by() })),
+            _ => return,
+        };
+        if let Some(kind) = kind.filter(|_| tid > 0) {
+            let own = line.pid.filter(|_| tid == line.tid).unwrap_or(0);
+            emit(tid, own, kind);
+        }
+    }
+
+    fn exit(&mut self, text: &str) -> Option<Kind> {
+        let vcpu = text.starts_with("vcpu ").then(|| vcpu(text)).flatten();
+        let (isa, code) = match arm64(text) {
+            Some(code) => (Isa::Arm64, code),
+            None => self.reason(reason(text)?)?,
+        };
+        Some(Kind::Exit { isa, code, vcpu })
+    }
+
+    fn reason(&mut self, name: &str) -> Option<(Isa, u32)> {
+        if let Some(known) = self.reasons.get(name) {
+            return Some(*known);
+        }
+        if self.reasons.len() >= MAX_REASONS {
+            return None;
+        }
+        let guess = match guess_isa([name.split_whitespace().next().unwrap_or(name)]) {
+            Isa::Other(_) => self.isa,
+            isa => isa,
+        };
+        self.isa = guess;
+        // libtraceevent's plugin writes "UNKNOWN (131072)", kernels of some flavours the bare number.
+        let number = name.split_once('(').and_then(|(_, n)| n.strip_suffix(')')).unwrap_or(name).trim();
+        let code = exit_reason::code(guess, name).or_else(|| number.parse().ok());
+        let found = match code {
+            Some(code) => (guess, code),
+            None => {
+                self.unknown.push(crate::kvm::sanitize(name, 64));
+                (Isa::Other(0), self.unknown.len() as u32 - 1)
+            }
+        };
+        self.reasons.insert(name.to_owned(), found);
+        Some(found)
+    }
+}
+
+/// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4 info 5658000b 0`.
+fn reason(text: &str) -> Option<&str> {
+    let rest = text.split_once("reason ")?.1;
+    let end = rest.find(" rip").or_else(|| rest.find(" info")).unwrap_or(rest.len());
+    rest.get(..end).map(str::trim).filter(|name| !name.is_empty() && name.len() <= 128)
+}
+
+/// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (arch/arm64/kvm/trace_arm.h).
+fn arm64(text: &str) -> Option<u32> {
+    let (ret, rest) = text.split_once(": HSR_EC: 0x").or_else(|| text.split_once(": ESR_EC: 0x"))?;
+    let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
+    let class = u32::from_str_radix(digits, 16).ok()?;
+    let ret = match ret.trim() {
+        "TRAP" => 2,
+        "IRQ" => 0,
+        "IL" => 3,
+        other if other.contains("SERROR") => 1,
+        "HYP_GONE" => 0x0bad_ca11,
+        _ => return None,
+    };
+    Some(arm64_code(ret, class))
+}
+
+/// The number behind `vcpu `.
+fn vcpu(text: &str) -> Option<u32> {
+    let rest = text.split_once("vcpu ")?.1;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// `pio_read at 0x608 size 4 count 1 val 0x4`.
+fn pio(text: &str) -> Option<Kind> {
+    let direction = direction(text, "pio_")?;
+    access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false)
+}
+
+/// `mmio write len 4 gpa 0xfee000b0 val 0x0`; `unsatisfied-read` is completed by a later `read`.
+fn mmio(text: &str) -> Option<Kind> {
+    let direction = direction(text, "mmio ")?;
+    access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false)
+}
+
+/// `msr_read 1b = 0xfee00900 (#GP)`.
+fn msr(text: &str) -> Option<Kind> {
+    let direction = direction(text, "msr_")?;
+    let number = text.split_whitespace().nth(1)?;
+    access(Space::Msr, hex(number)?, direction, text.contains("(#GP)"))
+}
+
+fn direction(text: &str, prefix: &str) -> Option<Direction> {
+    let rest = text.strip_prefix(prefix)?;
+    match rest.split([' ', ':']).next()? {
+        "read" => Some(Direction::Read),
+        "write" => Some(Direction::Write),
+        _ => None,
+    }
+}
+
+fn access(space: Space, address: u64, direction: Direction, fault: bool) -> Option<Kind> {
+    Some(Kind::Access(Access { space, address, direction, fault }))
+}
+
+fn hex(text: &str) -> Option<u64> {
+    let text = text.trim_start();
+    let text = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
+}
+
+/// `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)` (include/trace/events/kvm.h).
+fn userspace(text: &str) -> Option<Kind> {
+    let (name, rest) = text.strip_prefix("reason ")?.rsplit_once('(')?;
+    let number: i32 = rest.split(')').next()?.trim().parse().ok()?;
+    let failed = matches!(name.trim(), "restart" | "error");
+    Some(Kind::Userspace { reason: if failed { number.checked_neg()? } else { number } })
+}
+
+/// `wait time 555617 ns, polling valid`.
+fn halted(text: &str) -> Option<Kind> {
+    let ns = text.split_once(" time ")?.1.split_whitespace().next()?.parse().ok()?;
+    Some(Kind::Halted { ns })
+}
+
+/// The number behind `name=`.
+fn field(text: &str, name: &str) -> Option<i64> {
+    let rest = text.split_once(name)?.1;
+    rest.split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()
+}
+
+/// The thread that a scheduler's event is about: ` pid=131 `, or `CPU 0/KVM:131 [120]` of older trace-cmd.
+fn task_id(text: &str) -> Option<i32> {
+    let id = field(text, " pid=").or_else(|| named(text).map(|task| i64::from(task.1)))?;
+    i32::try_from(id).ok()
+}
+
+/// `CPU 0/KVM:131 [120] …`: name, thread, the rest.
+fn named(text: &str) -> Option<(&str, i32, &str)> {
+    let (task, rest) = text.split_once(" [")?;
+    let (name, tid) = task.rsplit_once(':')?;
+    Some((name.trim(), tid.trim().parse().ok()?, rest))
+}
+
+/// Who left the CPU, whether it would have gone on, and who came.
+fn switch(text: &str) -> Option<(i32, bool, Task)> {
+    let (left, right) = text.split_once("==>")?;
+    let id = |n: i64| i32::try_from(n).ok();
+    if let Some(prev) = field(left, "prev_pid=") {
+        let state = left.split_once("prev_state=")?.1;
+        let name = right.split_once("next_comm=").and_then(|(_, r)| r.split_once(" next_pid=")).map_or("", |(n, _)| n);
+        let next = Task { tid: id(field(right, "next_pid=")?)?, comm: comm(name) };
+        return Some((id(prev)?, state.starts_with('R'), next));
+    }
+    let (_, prev, rest) = named(left)?;
+    let state = rest.split_once(']')?.1.trim();
+    let (name, next, _) = named(right)?;
+    Some((prev, state.starts_with('R'), Task { tid: next, comm: comm(name) }))
+}
+
+fn comm(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (to, from) in bytes.iter_mut().zip(name.bytes().take(15)) {
+        *to = from;
+    }
+    bytes
+}

@@ -1,0 +1,132 @@
+//! Lines of `trace-cmd report`, of ftrace's `trace` file and of `perf script`, with the kvm and sched events of any kernel.
+
+mod decode;
+mod line;
+
+use super::guests::{Counts, guests};
+use super::sniff::Kind;
+use super::{Gathered, clean, reason};
+use crate::kvm::exit_reason::ReasonNames;
+use crate::kvm::topology::HostTopology;
+use crate::source::pairing::Pairing;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+
+/// A line beyond this length is none of an event.
+const MAX_LINE: u64 = 64 * 1024;
+/// Threads whose names are kept.
+const MAX_NAMES: usize = 65_536;
+
+/// Whether a line holds an event that is understood.
+pub(super) fn is_event(text: &str) -> bool {
+    line::parse(text).is_some_and(|l| l.event.starts_with("kvm_"))
+}
+
+/// Reads a trace: a text, and the rest of its file where that is too large for one.
+pub(super) fn read(text: &str, more: Option<&mut File>, gathered: &mut Gathered) -> Result<(), String> {
+    let mut reader = Reader::new(text, gathered.topology.clone().unwrap_or_default());
+    match more {
+        None => text.lines().for_each(|l| reader.line(l)),
+        Some(file) => {
+            let (whole, begun) = text.rsplit_once('\n').unwrap_or(("", text));
+            whole.lines().for_each(|l| reader.line(l));
+            let mut file = BufReader::with_capacity(1 << 20, file);
+            let mut bytes = begun.as_bytes().to_vec();
+            loop {
+                let n = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(|e| format!("cannot read it: {}", reason(&e)))?;
+                reader.line(&String::from_utf8_lossy(&bytes));
+                bytes.clear();
+                if n == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    reader.finish(gathered)
+}
+
+#[derive(Debug)]
+struct Reader {
+    pairing: Pairing,
+    decoder: decode::Decoder,
+    counts: Counts,
+    names: HashMap<i32, String>,
+    first: Option<u64>,
+    last: u64,
+    lost: u64,
+    gap: bool,
+}
+
+impl Reader {
+    fn new(head: &str, topology: HostTopology) -> Self {
+        let mut pairing = Pairing::new(ReasonNames::new(), topology);
+        // Without entries no exit has a length, and each still counts.
+        if !head.contains("kvm_entry:") {
+            pairing = pairing.untimed();
+        }
+        if head.contains("sched_migrate_task:") {
+            pairing = pairing.with_migrations();
+        }
+        Self {
+            pairing,
+            decoder: decode::Decoder::default(),
+            counts: Counts::default(),
+            names: HashMap::new(),
+            first: None,
+            last: 0,
+            lost: 0,
+            gap: false,
+        }
+    }
+
+    fn line(&mut self, raw: &str) {
+        let text = clean::unquote(raw);
+        if text.len() as u64 > MAX_LINE || text.starts_with('#') {
+            return;
+        }
+        if let Some(lost) = line::lost(text) {
+            self.lost = self.lost.saturating_add(lost);
+            self.gap = true;
+            return;
+        }
+        let Some(line) = line::parse(text) else { return };
+        if self.gap {
+            self.gap = false;
+            self.pairing.gap(self.last.min(line.time), line.time);
+        }
+        let kvm = line.event.starts_with("kvm_");
+        if kvm {
+            self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
+            self.last = self.last.max(line.time);
+            self.counts.add(line.tid, line.pid.unwrap_or(0), line.event);
+        }
+        let pairing = &mut self.pairing;
+        self.decoder.decode(&line, |event| pairing.event(&event));
+        if kvm && self.names.len() < MAX_NAMES && !self.names.contains_key(&line.tid) {
+            self.names.insert(line.tid, line.comm.to_owned());
+        }
+    }
+
+    fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
+        let Some(first) = self.first else { return Err("no line of it holds a kvm event".into()) };
+        for (tid, comm) in &self.names {
+            self.pairing.name(*tid, comm);
+        }
+        let mut threads = self.pairing.snapshot();
+        for cell in threads.values_mut().flat_map(|t| &mut t.events.exits) {
+            if let Some(name) = self.decoder.name(cell.isa, cell.code) {
+                cell.name = Some(name.to_owned());
+            }
+        }
+        gathered.lost = gathered.lost.saturating_add(self.lost);
+        gathered.overflow = gathered.overflow.saturating_add(self.pairing.overflow());
+        gathered.events = gathered.events.saturating_add(self.pairing.events());
+        gathered.spans.push((Kind::Trace, (self.last - first) as f64 / 1e9));
+        gathered.guests.extend(guests(threads, &self.counts, |_| None));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
