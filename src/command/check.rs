@@ -62,7 +62,7 @@ fn told(view: &View<'_>) -> String {
     let guests = view.shown().count();
     let time = view.model.interval_s.map(table::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
-    let guests = if guests == 1 { "1 guest".to_string() } else { format!("{guests} guests") };
+    let guests = text::count(guests, "guest");
     format!("watched {guests} for {time}\n{complaints}{}", text::findings(view))
 }
 

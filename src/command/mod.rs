@@ -6,6 +6,7 @@ mod check;
 mod doctor;
 mod files;
 mod live;
+mod narrow;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};

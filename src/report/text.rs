@@ -206,11 +206,16 @@ fn access_name(a: &AccessRow) -> String {
     }
 }
 
+/// `1 guest`, `2 guests`.
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 fn domain_line(d: &DomainModel) -> String {
     let f = &d.facts;
     let mut parts = vec![cut(d.name(), 64)];
     parts.extend(f.pid.map(|p| format!("pid {p}")));
-    parts.extend(Some(d.vcpu_count()).filter(|n| *n > 0).map(|n| format!("{n} vCPUs")));
+    parts.extend(Some(d.vcpu_count()).filter(|n| *n > 0).map(|n| count(n as usize, "vCPU")));
     parts.extend(f.machine.as_ref().map(|m| cut(&m.value, 32)));
     parts.extend(super::json::guest_os(f).map(|os| cut(&os, 32)));
     if d.state != DomainState::Running {
