@@ -62,17 +62,17 @@ struct {
 	__type(value, struct bucket);
 } tasks SEC(".maps");
 
-/* Where a CPU sits; numbers from 1, 0 where not known. */
-struct place {
-	u32 core, llc, node, pad;
+/* Where a CPU sits, numbers from 1, 0 where not known; and whether a timer of the kernel is expiring on it. */
+struct cpu {
+	u32 core, llc, node, in_timer;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct place);
-} places SEC(".maps");
+	__type(value, struct cpu);
+} cpus SEC(".maps");
 
 /* ---- threads ---- */
 
@@ -564,8 +564,8 @@ static noinline void add_other(struct other_task *others, u32 tid, u64 ns, const
 static noinline void moved(struct slot *s, u32 from, u32 to)
 {
 	u32 a = from - 1, b = to - 1;
-	struct place *p = bpf_map_lookup_elem(&places, &a);
-	struct place *q = bpf_map_lookup_elem(&places, &b);
+	struct cpu *p = bpf_map_lookup_elem(&cpus, &a);
+	struct cpu *q = bpf_map_lookup_elem(&cpus, &b);
 
 	s->from = from;
 	s->migrations++;
@@ -651,14 +651,49 @@ int sched_switch_old(struct raw_args *ctx)
 	return 0;
 }
 
+/*
+ * Who wakes is the running task, unless an interrupt took its place. What wakes vCPUs from an interrupt is timers above all:
+ * their own, which KVM keeps in an hrtimer.
+ */
+static always_inline void timer(u32 expiring)
+{
+	u32 here = bpf_get_smp_processor_id();
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &here);
+
+	if (cpu)
+		cpu->in_timer = expiring;
+}
+
+SEC("raw_tracepoint/hrtimer_expire_entry")
+int hrtimer_expire_entry(struct raw_args *ctx)
+{
+	timer(1);
+	return 0;
+}
+
+SEC("raw_tracepoint/hrtimer_expire_exit")
+int hrtimer_expire_exit(struct raw_args *ctx)
+{
+	timer(0);
+	return 0;
+}
+
 SEC("raw_tracepoint/sched_waking")
 int sched_waking(struct raw_args *ctx)
 {
 	struct slot *s = slot_of(ctx->arg[0]);
+	u32 here = bpf_get_smp_processor_id();
+	struct cpu *cpu;
 
 	if (!s)
 		return 0;
 	s->waking_at = bpf_ktime_get_ns();
+	cpu = bpf_map_lookup_elem(&cpus, &here);
+	if (cpu && cpu->in_timer) {
+		s->waker = 0;
+		__builtin_memcpy(s->waker_comm, "timer", 6);
+		return 0;
+	}
 	s->waker = bpf_get_current_pid_tgid();
 	bpf_get_current_comm(s->waker_comm, sizeof(s->waker_comm));
 	return 0;

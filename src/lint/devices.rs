@@ -3,7 +3,7 @@
 use super::answers::{Answers, NO_TIME};
 use super::text::{figure, maybe};
 use super::timers::told;
-use super::view::{Guest, World};
+use super::view::{Guest, World, region};
 use super::{Confidence, Finding, Mark, Severity, fix};
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
@@ -165,7 +165,7 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         .vcpu_accesses
         .iter()
         .chain(&guest.domain.accesses)
-        .filter(|r| r.device_name().is_some_and(is_serial))
+        .filter(|r| region(r).is_some_and(is_serial))
         .filter_map(|r| Some((r.burst?, r)))
         .filter(|(b, _)| b.count >= t.burst_accesses)
         .max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
@@ -179,7 +179,7 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     let mut evidence = vec![format!(
         "{} accesses to {} without a gap of 1 ms held {} for {} ms",
         burst.count,
-        row.device_name().unwrap_or("the serial port"),
+        region(row).unwrap_or("the serial port"),
         row.vcpu.map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}")),
         figure(ms)
     )];
@@ -218,7 +218,7 @@ const POLLED: &[(&[&str], &str, &str)] = &[
 /// I-05: polling of old ports.
 pub(super) fn polling(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     for (names, words, help) in POLLED {
-        let seen = guest.accesses(|r| r.device_name().is_some_and(|n| names.iter().any(|p| n.starts_with(p))));
+        let seen = guest.accesses(|r| region(r).is_some_and(|n| names.iter().any(|p| n.starts_with(p))));
         if seen.count == 0 {
             continue;
         }

@@ -10,6 +10,7 @@ const WAIT_CAUSES: &[&str] = &["quota-throttled", "isolated-pile-up", "pin-overl
 /// Folds what belongs together.
 pub(super) fn fold(mut findings: Vec<Finding>) -> Vec<Finding> {
     windows_timers(&mut findings);
+    same_cure(&mut findings);
     absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);
     waits(&mut findings);
     findings
@@ -58,6 +59,28 @@ fn windows_timers(findings: &mut Vec<Finding>) {
         one.folded.sort_by_key(|r| rank(r));
         findings.push(one);
     }
+}
+
+/// Timers of one guest that the same fix cures, where the configuration is not known to lack it.
+fn same_cure(findings: &mut Vec<Finding>) {
+    let mut kept: Vec<Finding> = Vec::with_capacity(findings.len());
+    let mut timers = std::mem::take(findings);
+    timers.sort_by(|a, b| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then(rank(a.rule).cmp(&rank(b.rule))));
+    for f in timers {
+        let lead = kept.iter_mut().find(|k| {
+            WINDOWS_TIMERS.contains(&k.rule) && WINDOWS_TIMERS.contains(&f.rule) && k.domain == f.domain && k.fix.first() == f.fix.first()
+        });
+        match lead {
+            Some(k) => {
+                k.cost = k.cost.zip(f.cost).map(|(a, b)| a + b).or(k.cost).or(f.cost);
+                let sum = k.cost;
+                take_in(k, f);
+                k.cost = sum;
+            }
+            None => kept.push(f),
+        }
+    }
+    *findings = kept;
 }
 
 /// `into` of a guest takes in the findings of other rules about the same guest.

@@ -140,3 +140,6 @@ fn guarded(guest: &Guest<'_>, memory: &Memory, options: &Options, model: &Model)
     let resumed = memory.resumed_s(guest.domain, model.time_ms).filter(|s| *s < options.resume_guard_s)?;
     Some(format!("the guest was resumed {} s ago", text::figure(resumed)))
 }
+
+#[cfg(test)]
+mod tests;

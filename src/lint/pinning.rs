@@ -87,7 +87,7 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
         evidence.push(format!("the same on CPUs {cpus}"));
     }
     evidence.push(format!("check: {}", fix::virsh(guest, "vcpupin", "")));
-    let mut fixes = propose::fixes(world, other.unwrap_or(guest));
+    let mut fixes = propose::least(world, other.unwrap_or(guest));
     if fixes.is_empty() {
         fixes.push(fix::advice("Give the guests CPU sets that do not meet; where there are too few CPUs, let them share a common set instead of single CPUs"));
     }

@@ -190,6 +190,60 @@ pub(super) fn topology(model: &Model) -> &HostTopology {
     &model.host.facts.topology
 }
 
+/// The least that parts a guest's pins from each other and from other guests': vCPUs whose CPU is theirs alone stay, the others
+/// get a free one on the same node. Each with its new CPU; `None` when there is no room, or when the guest's own threads
+/// would be torn apart.
+pub(super) fn moves(host: &HostTopology, pins: &[(u32, CpuSet)], taken: &CpuSet, threads: u32) -> Option<Vec<(u32, u32)>> {
+    let isolated = host.isolated.clone().unwrap_or_default();
+    let mut used = CpuSet::new();
+    let (mut stay, mut go) = (CpuSet::new(), Vec::new());
+    for (v, set) in pins {
+        match set.single() {
+            Some(cpu) if !taken.contains(cpu) && !stay.contains(cpu) => drop(stay.insert(cpu)),
+            Some(cpu) => go.push((*v, cpu)),
+            None => return None,
+        }
+    }
+    if go.is_empty() || threads > 1 {
+        return None;
+    }
+    let keep_out = if stay.is_subset(&isolated) && !stay.is_empty() { host.all().difference(&isolated) } else { housekeeping(host, &isolated) };
+    let free = host.all().difference(&stay).difference(taken).difference(&keep_out);
+    let mut moved = Vec::new();
+    for (v, cpu) in go {
+        let left = free.difference(&used);
+        // A whole free core before a sibling of a busy thread, the same node before another.
+        let best = left.iter().min_by_key(|c| {
+            let near = host.same_node(*c, cpu).unwrap_or(true);
+            let core = host.siblings(*c);
+            (!near, core.intersects(&stay.union(&used).union(taken)), *c)
+        })?;
+        used.insert(best);
+        moved.push((v, best));
+    }
+    Some(moved)
+}
+
+/// As [`fixes`], moving no more vCPUs than have to move.
+pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    let host = topology(world.model);
+    let taken = taken(world, guest);
+    let Some(moved) = moves(host, &guest.masks(&HostTopology::default()), &taken, guest.config.threads_per_core()) else {
+        return fixes(world, guest);
+    };
+    if guest.config.libvirt == Some(false) {
+        let line = |(v, cpu): &(u32, u32)| Some(format!("taskset -pc {cpu} {}", guest.domain.vcpu(*v)?.tid));
+        let lines: Vec<String> = moved.iter().filter_map(line).collect();
+        return vec![fix::command(lines.join("\n")).needing("holds until the guest ends")];
+    }
+    let pins: String = moved.iter().map(|(v, cpu)| format!("\n  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
+    let lines: Vec<String> = moved.iter().map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"))).collect();
+    vec![
+        fix::command(lines.join("\n")).needing("effective at once and kept"),
+        fix::xml(format!("<cputune>{pins}\n</cputune>")).needing(&format!("in the XML of {}; effective when it is started anew", guest.name())),
+    ]
+}
+
 /// The proposal as fixes: XML to keep, commands to try at once. Empty where this host has no room or is not known.
 pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     let Some(p) = for_guest(world, guest) else { return Vec::new() };
@@ -198,9 +252,9 @@ pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
         return p.tasksets(guest).map(|t| fix::command(t).needing(needs)).into_iter().collect();
     }
     let host = topology(world.model);
-    let memory = if host.nodes().len() > 1 { "; memory moves to the node only then" } else { "" };
+    let memory = if host.nodes().len() > 1 { "; memory follows only then" } else { "" };
     vec![
-        fix::xml(p.xml(host)).needing(&format!("kept in the domain's XML; effective when the guest is started anew{memory}")),
+        fix::xml(p.xml(host)).needing(&format!("in the XML of {}; effective when it is started anew{memory}", guest.name())),
         fix::command(p.commands(guest)).needing("effective at once and kept"),
     ]
 }
@@ -264,6 +318,18 @@ mod tests {
     fn no_room_is_no_proposal() {
         assert_eq!(propose(&host(1, 2, 1, ""), &Want { vcpus: 4, threads: 1, ..Want::default() }), None);
         assert_eq!(propose(&HostTopology::default(), &Want { vcpus: 1, threads: 1, ..Want::default() }), None);
+    }
+
+    #[test]
+    fn only_what_clashes_is_moved() {
+        let pins = |cpus: &[u32]| cpus.iter().enumerate().map(|(v, c)| (v as u32, CpuSet::from_iter([*c]))).collect::<Vec<_>>();
+        let none = CpuSet::new();
+        let h = host(2, 4, 1, "");
+        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, 1), Some(vec![(2, 3)]));
+        assert_eq!(moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), 1), Some(vec![(1, 7)]));
+        assert_eq!(moves(&h, &pins(&[1, 2]), &none, 1), None, "nothing clashes");
+        assert_eq!(moves(&h, &pins(&[1, 1]), &none, 2), None, "threads of a core move together");
+        assert_eq!(moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, 1), None, "no room");
     }
 
     #[test]

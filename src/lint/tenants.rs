@@ -108,7 +108,7 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     evidence.push("check: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into());
     let mut fixes = propose::fixes(world, guest);
     if let Some(p) = propose::for_guest(world, guest).filter(|p| p.vcpus.iter().any(|c| !host.is_isolated(*c))) {
-        let cpus: CpuSet = p.vcpus.iter().copied().collect();
+        let cpus = p.vcpus.iter().copied().collect::<CpuSet>().union(&host.isolated.clone().unwrap_or_default());
         fixes.push(fix::kernel(format!("isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}")));
     }
     fixes.push(fix::advice("Or take <vcpusched> out of the domain: without CPUs of its own a real-time vCPU does more harm than good"));
@@ -151,8 +151,8 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         }
     }
     let Some((severity, used, cpu, thread, who)) = worst else { return };
-    let singles = guest.single_pins();
-    let rest = host.all().difference(&singles);
+    let apart = guest.single_pins().union(&host.isolated.clone().unwrap_or_default());
+    let rest = host.all().difference(&apart);
     let mut fixes = Vec::new();
     if !rest.is_empty() {
         fixes.push(
@@ -162,7 +162,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
             .needing("effective at once, until the next boot; needs cgroup v2"),
         );
     }
-    fixes.push(fix::kernel(format!("isolcpus={singles}")));
+    fixes.push(fix::kernel(format!("isolcpus={apart}")));
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(thread.index.map(Mark::Vcpu));
     answers.find(Finding {

@@ -112,7 +112,10 @@ impl Seen {
 
 impl<'a> Guest<'a> {
     pub fn new(model: &Model, domain: &'a DomainModel) -> Self {
-        let config = GuestConfig::of(&domain.facts);
+        let mut config = GuestConfig::of(&domain.facts);
+        for name in in_use(domain) {
+            config.hyperv.set(name, true);
+        }
         let kind = GuestGuess::of(domain, &config);
         Self { domain, config, kind, seconds: model.interval_s.filter(|s| *s >= SHORTEST_S) }
     }
@@ -181,7 +184,7 @@ impl<'a> Guest<'a> {
 
     /// Accesses to regions whose name a test picks.
     pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> Seen {
-        let of = |r: &AccessRow| r.space == space && r.device_name().is_some_and(&pick);
+        let of = |r: &AccessRow| r.space == space && region(r).is_some_and(&pick);
         if space == Space::Pio { self.ports(of) } else { self.accesses(of) }
     }
 
@@ -315,6 +318,33 @@ impl World<'_> {
             _ => None,
         }
     }
+}
+
+/// Enlightenments that the guest is seen to use, whatever is known of its configuration.
+fn in_use(domain: &DomainModel) -> impl Iterator<Item = &'static str> + '_ {
+    let msr = |r: &AccessRow| r.address.filter(|_| r.space == Space::Msr && r.faults == 0);
+    domain.accesses.iter().filter_map(msr).flat_map(|number| match number {
+        0x4000_0020 | 0x4000_0021 => &["hypervclock"][..],
+        0x4000_0080..=0x4000_009f => &["vpindex", "synic"],
+        0x4000_00b0..=0x4000_00b7 => &["hypervclock", "vpindex", "synic", "stimer"],
+        _ => &[],
+    }).copied()
+}
+
+/// The region that owns an address: as the guest's own map names it, else by the addresses that no PC gives to anything else
+/// (a map may be a part of one).
+pub(super) fn region(row: &AccessRow) -> Option<&str> {
+    row.device_name().or_else(|| match (row.space, row.address?) {
+        (Space::Pio, 0x40..=0x43) => Some("kvm-pit"),
+        (Space::Pio, 0x60 | 0x64) => Some("i8042"),
+        (Space::Pio, 0x70) => Some("rtc-index"),
+        (Space::Pio, 0x71) => Some("rtc"),
+        (Space::Pio, 0x3f8..=0x3ff | 0x2f8..=0x2ff) => Some("serial"),
+        (Space::Pio, 0xcf8..=0xcff) => Some("pci-conf"),
+        (Space::Pio, 0x5658) => Some("vmport"),
+        (Space::Mmio, 0xfed0_0000..=0xfed0_03ff) => Some("hpet"),
+        _ => None,
+    })
 }
 
 /// The sum of times, if all are known.

@@ -1,6 +1,9 @@
 //! Against the running kernel, where it lets us.
 
+use super::object::{self, Choices, Object};
+use super::running::kvm_exit_format;
 use super::*;
+use crate::kvm::format::EventFormat;
 
 #[test]
 fn the_verifier_takes_every_program() {
