@@ -128,7 +128,7 @@ fn json_has_the_contracts_keys_in_order() {
         let mut after = &line[at..];
         for key in &want {
             let key = format!("\"{key}\":");
-            after = after.find(&key).map(|i| &after[i..]).unwrap_or_else(|| panic!("{path}: {key} is out of order"));
+            after = after.find(&key).map_or_else(|| panic!("{path}: {key} is out of order"), |i| &after[i..]);
         }
         got.sort_unstable();
         want.sort_unstable();
