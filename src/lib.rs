@@ -23,6 +23,8 @@ pub mod lint;
 pub mod model;
 pub mod report;
 pub mod sample;
+pub mod session;
 pub mod source;
+pub mod ui;
 
 pub use command::run;

@@ -36,16 +36,17 @@ impl Watch {
         self.seen.push(serde_json::from_str(&line).expect("JSON"));
     }
 
-    /// Two more intervals, so that everything up to now is in.
+    /// Everything up to now, and a whole interval more.
     fn finish(mut self) -> Vec<Value> {
-        self.next();
-        self.next();
+        std::thread::sleep(std::time::Duration::from_millis(1200));
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("kvmtop lives");
-        self.lines.by_ref().for_each(drop);
+        for line in self.lines.by_ref() {
+            self.seen.push(serde_json::from_str(&line.expect("text")).expect("JSON"));
+        }
         let status = self.child.wait().expect("kvmtop ends");
         assert!(status.success(), "SIGINT ends kvmtop with {status}");
-        self.seen
+        std::mem::take(&mut self.seen)
     }
 }
 
@@ -163,8 +164,10 @@ fn vcpus_are_found_without_thread_names() {
         let seen = watch.finish();
         let mine = common::of_pid(&seen, guest.pid());
         let last = mine.last().expect("the guest is shown");
-        let vcpus = last["threads"].as_array().expect("threads").iter().filter(|t| t["role"] == "vcpu").count();
-        assert_eq!(vcpus, 1, "{engine}");
+        let threads = last["threads"].as_array().expect("threads");
+        let vcpus: Vec<_> = threads.iter().filter(|t| t["role"] == "vcpu").collect();
+        assert_eq!(vcpus.len(), 1, "{engine}: {vcpus:?}");
+        assert_eq!(vcpus[0]["comm"], "worker", "{engine}: the thread that does the accesses");
         common::ran(&format!("vcpus_are_found_without_thread_names ({engine})"));
     }
 }

@@ -4,8 +4,9 @@ use super::batch::Batch;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
+use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
-use crate::sample::EngineLevel;
+use crate::sample::{DomainSample, EngineLevel};
 use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
@@ -59,7 +60,7 @@ pub fn start(settings: &Settings) -> Live {
 /// The first engine of those asked for that this host allows, and why it is not a better one.
 fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
     type Open = fn(HostTopology) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, 0)?));
+    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, vcpu_threads())?));
     let perf: Open = |topology| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
     let candidates: &[Open] = match choice {
         EngineChoice::Auto => &[bpf, perf],
@@ -75,6 +76,17 @@ fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engi
         }
     }
     (None, problems)
+}
+
+/// How many threads run vCPUs now: what the engine's tables are sized by. One look at /proc alone.
+fn vcpu_threads() -> usize {
+    let now = Collector::new(CollectorOptions::default()).tick();
+    let of = |d: &DomainSample| match d.threads.iter().filter(|t| t.role == Role::Vcpu).count() {
+        // Without thread names any of them may be one.
+        0 => d.threads.len(),
+        named => named,
+    };
+    now.domains.iter().map(of).sum()
 }
 
 /// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
@@ -98,9 +110,4 @@ pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     stop_on_signals(live.commands)?;
     Batch::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
-}
-
-/// `kvmtop`: the live screen.
-pub fn screen(_settings: &Settings) -> anyhow::Result<u8> {
-    anyhow::bail!("the live screen is not built in; `kvmtop --batch` prints text")
 }

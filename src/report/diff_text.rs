@@ -10,7 +10,7 @@ const ROWS: usize = 25;
 /// The summary, then a table a guest, then the findings.
 pub fn text(diff: &Diff) -> String {
     let mut out = format!("{}\n", cut(&diff.summary, 2000));
-    let time = |s: Option<f64>| s.map_or_else(|| "duration unknown".to_string(), seconds);
+    let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (--duration says it)".to_string(), seconds);
     let _ = writeln!(out, "before: {}  after: {}", time(diff.before_s), time(diff.after_s));
     let timed = diff.before_s.is_some() && diff.after_s.is_some();
     for d in &diff.domains {
@@ -98,9 +98,9 @@ fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
     let (x, write): (_, fn(f64) -> String) = if timed { (&c.rate, rate) } else { (&c.share, percent) };
     [
         name,
-        c.before.to_string(),
+        count(c.before),
         or_dash(x.before, write),
-        c.after.to_string(),
+        count(c.after),
         or_dash(x.after, write),
         word(c.verdict, x),
         or_dash(c.mean_us.before, micros),
@@ -110,6 +110,10 @@ fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
         or_dash(c.p99_us.after, micros),
         word(c.p99_us.verdict, &c.p99_us),
     ]
+}
+
+fn count(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".to_string(), |n| n.to_string())
 }
 
 /// `-96.6 %`, `new`, `gone`; `=` within the noise; `?` where nothing decides.

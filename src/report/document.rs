@@ -1,7 +1,7 @@
 //! The shape of the JSON, schema 1 of it: field names and their order are what scripts rely on, so they are only ever added to.
 //! What is not known is `null`.
 
-use crate::lint::{Confidence, Fix, Severity, Target};
+use crate::lint::{CannotTell, Confidence, Fix, Severity, Target};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,6 +36,9 @@ pub struct Document {
     pub domains: Vec<Domain>,
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
+    /// Rules that could not be judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cannot_tell: Vec<CannotTell>,
 }
 
 /// What kvmtop costs.

@@ -31,6 +31,7 @@ pub fn document(view: &View<'_>) -> Document {
         host: Host { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
         domains: view.shown().map(|d| domain(d, m)).collect(),
         findings: view.told().map(finding).collect(),
+        cannot_tell: view.not_told().cloned().collect(),
     }
 }
 
@@ -48,9 +49,9 @@ pub fn time(ms: i64) -> Option<String> {
     Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// A figure to three decimals: what is below says nothing and only costs bytes.
+/// A figure to three decimals: what is below says nothing and only costs bytes. What is no number becomes JSON's `null`.
 pub fn figure(value: f64) -> f64 {
-    if value.is_finite() { (value * 1e3).round() / 1e3 } else { 0.0 }
+    (value * 1e3).round() / 1e3
 }
 
 /// A source's state.

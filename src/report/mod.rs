@@ -35,11 +35,18 @@ impl<'a> View<'a> {
     /// The findings on the host and on the guests asked for, worst first.
     pub fn told(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
         let view = *self;
-        self.findings.findings.iter().filter(move |f| {
-            f.domain
-                .as_deref()
-                .is_none_or(|name| view.domains.patterns.is_empty() || view.shown().any(|d| d.name() == name))
-        })
+        self.findings.findings.iter().filter(move |f| view.concerns(f.domain.as_deref()))
+    }
+
+    /// The rules that could not be judged for the host and the guests asked for.
+    pub fn not_told(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
+        let view = *self;
+        self.findings.cannot_tell.iter().filter(move |c| view.concerns(c.domain.as_deref()))
+    }
+
+    /// Whether what is said of a guest, or of the host, is asked for.
+    fn concerns(&self, domain: Option<&str>) -> bool {
+        domain.is_none_or(|name| self.domains.patterns.is_empty() || self.shown().any(|d| d.name() == name))
     }
 
     /// The sources, and a word on each pattern that matches no guest.
@@ -49,3 +56,6 @@ impl<'a> View<'a> {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,19 +2,19 @@
 
 use super::stats::{self, Compared, Verdict};
 use crate::kvm::Space;
-use crate::model::{AccessRow, DomainModel, ExitRow};
+use crate::model::{AccessRow, DomainModel, ExitRow, Span};
 use crate::report::View;
-use crate::sample::Direction;
+use crate::sample::{Direction, EngineKind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What became of a row as a whole: its rate, or its share where no duration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
-    /// Counts.
-    pub before: u64,
+    /// Counts; `None` where the side did not count such a thing at all.
+    pub before: Option<u64>,
     /// See `before`.
-    pub after: u64,
+    pub after: Option<u64>,
     /// Per second.
     pub rate: Compared,
     /// Percent of the guest's exits (of the table's accesses for an access).
@@ -113,6 +113,9 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
     let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
     let work =
         |d: Option<&DomainModel>| d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum());
+    let traced = |d: Option<&DomainModel>, view: &View<'_>| {
+        d.is_some() && matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf)
+    };
     let cpu = |d: Option<&DomainModel>| d.and_then(|d| d.cpu).map(|c| c.busy());
     DomainDiff {
         before: b.map(|d| d.name().to_string()),
@@ -120,7 +123,7 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
         work: stats::rates(work(b), seconds.0, work(a), seconds.1),
         cpu_percent: Compared::new(cpu(b), cpu(a), Verdict::Unknown),
         exits: exits(b, a, seconds),
-        accesses: accesses(b, a, seconds),
+        accesses: accesses(b, a, seconds, (traced(b, before), traced(a, after))),
     }
 }
 
@@ -134,19 +137,25 @@ fn exits(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) -> 
         }
     }
     let all = [b, a].map(|d| d.map_or(0, |d| d.exits.count));
+    let watched = all.map(|count| count > 0);
     let mut lines: Vec<_> = pairs
         .into_iter()
         .map(|(reason, rows)| ExitLine {
             reason: reason.to_string(),
             idle: rows.iter().flatten().any(|r| r.idle),
-            change: change(rows.map(|r| r.map(|r| &r.span)), all, seconds),
+            change: change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
         })
         .collect();
     lines.sort_by(|x, y| (x.idle, weight(&y.change)).cmp(&(y.idle, weight(&x.change))).then(x.reason.cmp(&y.reason)));
     lines
 }
 
-fn accesses(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) -> Vec<AccessLine> {
+fn accesses(
+    b: Option<&DomainModel>,
+    a: Option<&DomainModel>,
+    seconds: Seconds,
+    traced: (bool, bool),
+) -> Vec<AccessLine> {
     type Key = (Space, Option<u64>, Direction);
     let mut pairs: BTreeMap<Key, [Option<&AccessRow>; 2]> = BTreeMap::new();
     let mut all = [BTreeMap::<Space, u64>::new(), BTreeMap::new()];
@@ -156,14 +165,14 @@ fn accesses(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) 
             *all[side].entry(row.space).or_default() += row.span.count;
         }
     }
-    // A table that one side does not hold at all was not read there: that is not zero accesses, unless exits were counted, too.
-    let watched = |side: usize, space: Space, d: Option<&DomainModel>| {
-        all[side].contains_key(&space) || d.is_some_and(|d| d.exits.count > 0 && !d.accesses.is_empty())
+    // A table that a file does not hold at all was not read: that is not zero accesses. An engine counts all that there is.
+    let watched = |space: Space| {
+        [(b, traced.0), (a, traced.1)]
+            .map(|(d, traced)| traced || d.is_some_and(|d| d.accesses.iter().any(|r| r.space == space)))
     };
     let mut lines: Vec<_> = pairs
         .into_iter()
         .filter_map(|((space, _, direction), rows)| {
-            let seconds = (seconds.0.filter(|_| watched(0, space, b)), seconds.1.filter(|_| watched(1, space, a)));
             let sums = [0, 1].map(|side| all[side].get(&space).copied().unwrap_or(0));
             let any = rows[1].or(rows[0])?;
             Some(AccessLine {
@@ -171,7 +180,7 @@ fn accesses(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) 
                 address: any.address_text(),
                 access: direction.as_str(),
                 device: rows.iter().rev().flatten().find_map(|r| r.device_name()).map(ToString::to_string),
-                change: change(rows.map(|r| r.map(|r| &r.span)), sums, seconds),
+                change: change(rows.map(|r| r.map(|r| &r.span)), sums, watched(space), seconds),
             })
         })
         .collect();
@@ -179,11 +188,12 @@ fn accesses(b: Option<&DomainModel>, a: Option<&DomainModel>, seconds: Seconds) 
     lines
 }
 
-fn change(spans: [Option<&crate::model::Span>; 2], all: [u64; 2], seconds: Seconds) -> Change {
-    let count = spans.map(|s| s.map_or(0, |s| s.count));
-    let rate = stats::rates(count[0], seconds.0, count[1], seconds.1);
-    let share = stats::shares((count[0], all[0]), (count[1], all[1]));
-    let decided = if rate.verdict == Verdict::Unknown { share.verdict } else { rate.verdict };
+fn change(spans: [Option<&Span>; 2], all: [u64; 2], watched: [bool; 2], seconds: Seconds) -> Change {
+    let count = [0, 1].map(|side| watched[side].then(|| spans[side].map_or(0, |s| s.count)));
+    let (rate, share) = match (count[0], count[1]) {
+        (Some(b), Some(a)) => (stats::rates(b, seconds.0, a, seconds.1), stats::shares((b, all[0]), (a, all[1]))),
+        _ => (Compared::default(), Compared::default()),
+    };
     Change {
         before: count[0],
         after: count[1],
@@ -191,7 +201,7 @@ fn change(spans: [Option<&crate::model::Span>; 2], all: [u64; 2], seconds: Secon
         share,
         mean_us: stats::means(spans[0], spans[1]),
         p99_us: stats::p99(spans[0], spans[1]),
-        verdict: decided,
+        verdict: if rate.verdict == Verdict::Unknown { share.verdict } else { rate.verdict },
     }
 }
 
@@ -199,5 +209,6 @@ fn weight(c: &Change) -> u64 {
     // In thousandths, so that it sorts as a whole number.
     let most = |x: &Compared| x.before.unwrap_or(0.0).max(x.after.unwrap_or(0.0));
     let figure = if c.rate.verdict == Verdict::Unknown { most(&c.share) } else { most(&c.rate) };
-    (figure * 1e3) as u64
+    let count = c.before.max(c.after).unwrap_or(0);
+    if figure > 0.0 { (figure * 1e3) as u64 } else { count }
 }

@@ -27,10 +27,13 @@ const TELLING_SHARE: f64 = 1.0;
 /// Two durations differ from this ratio on.
 const OTHER_DURATION: f64 = 1.1;
 
+/// One side's count.
+type Count = fn(&Change) -> Option<u64>;
+
 pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
     let both: Vec<_> = domains.iter().filter(|d| d.on_both()).collect();
-    let total = |f: fn(&Change) -> u64| both.iter().flat_map(|d| &d.exits).map(|e| f(&e.change)).sum::<u64>();
-    let accesses = |f: fn(&Change) -> u64| both.iter().flat_map(|d| &d.accesses).map(|a| f(&a.change)).sum::<u64>();
+    let total = |f: Count| both.iter().flat_map(|d| &d.exits).filter_map(|e| f(&e.change)).sum::<u64>();
+    let accesses = |f: Count| both.iter().flat_map(|d| &d.accesses).filter_map(|a| f(&a.change)).sum::<u64>();
     let (before, after) = match (total(|c| c.before), total(|c| c.after)) {
         (0, 0) => (accesses(|c| c.before), accesses(|c| c.after)),
         both => both,
@@ -92,8 +95,8 @@ fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
         let (b, a) = (seconds(b), seconds(a));
         return format!("Only the duration differs, {b} before and {a} after: all rates are the same within noise");
     }
-    let count = |f: fn(&Change) -> u64| {
-        domains.iter().filter(|d| d.on_both()).flat_map(DomainDiff::changes).map(f).sum::<u64>() as f64
+    let count = |f: Count| {
+        domains.iter().filter(|d| d.on_both()).flat_map(DomainDiff::changes).filter_map(f).sum::<u64>() as f64
     };
     let ratio = count(|c| c.after) / count(|c| c.before);
     let ratio = if ratio >= 1.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") };

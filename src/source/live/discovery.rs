@@ -187,7 +187,7 @@ impl Discovery {
 
 /// Half a minute from now, spread over a quarter of a minute more so that not all fall due in one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
-    now_ns + RECHECK_NS + (pid.unsigned_abs() as u64 % 64) * 250_000_000
+    now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
 }
 
 #[cfg(test)]

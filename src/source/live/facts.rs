@@ -57,9 +57,9 @@ impl Origins {
     pub(crate) fn facts(&self, status: Option<&Status>, told: &[Arc<Told>]) -> DomainFacts {
         let command = self.command.as_deref();
         let xml = status.map(|s| s.xml.as_ref());
-        let from_told = |f: fn(&Told) -> Option<Known<String>>| told.iter().find_map(|t| clean(f(t)?));
-        let from_xml = |value: Option<&String>| clean(Known::new(value?.clone(), Origin::StatusXml));
-        let from_command = |value: Option<&String>| clean(Known::new(value?.clone(), Origin::CommandLine));
+        let from_told = |f: fn(&Told) -> Option<Known<String>>| told.iter().find_map(|t| clean(&f(t)?));
+        let from_xml = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::StatusXml));
+        let from_command = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::CommandLine));
         let full_xml = told
             .iter()
             .find_map(|t| t.xml.clone())
@@ -85,7 +85,7 @@ impl Origins {
                 .or_else(|| Some(Known::new(command?.vcpus()?, Origin::CommandLine)))
                 .or_else(|| (self.vcpu_files > 0).then(|| Known::new(self.vcpu_files, Origin::Process))),
             guest_os: from_told(|t| t.guest_os.clone())
-                .or_else(|| full_xml.as_ref().and_then(|x| clean(Known::new(x.value.os_id.clone()?, x.from)))),
+                .or_else(|| full_xml.as_ref().and_then(|x| clean(&Known::new(x.value.os_id.clone()?, x.from)))),
             xml_text: told.iter().find_map(|t| t.xml_text.clone()).or_else(|| status.map(|s| s.text.clone())),
             xml: full_xml,
             command: self.command.clone(),
@@ -103,7 +103,7 @@ fn built_in(machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::Dev
 }
 
 /// A name made harmless; one of which nothing is left is none.
-fn clean(known: Known<String>) -> Option<Known<String>> {
+fn clean(known: &Known<String>) -> Option<Known<String>> {
     let value = sanitize(known.value.trim(), MAX_NAME);
     (!value.is_empty()).then_some(Known { value, from: known.from })
 }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 const MAX_FILES: usize = 65_536;
 
 /// The files of a process that have to do with KVM. The names are those that the kernel gives its anonymous inodes
-/// (virt/kvm/kvm_main.c).
+/// (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// It holds a VM: `anon_inode:kvm-vm`.
@@ -65,7 +65,7 @@ impl KvmFiles {
 }
 
 /// The target of a link `/proc/PID/fd/N`; longer ones than the buffer are cut, which none of interest is.
-fn link<'b>(dir: impl AsFd, fd: i32, buf: &'b mut [u8; 64]) -> Option<&'b [u8]> {
+fn link(dir: impl AsFd, fd: i32, buf: &mut [u8; 64]) -> Option<&[u8]> {
     use std::io::Write;
     let mut name = [0_u8; 12];
     let mut rest = &mut name[..];

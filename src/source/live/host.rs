@@ -90,7 +90,7 @@ pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
     status_value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The lines `cpuN` of /proc/stat (proc_stat(5)), in order of number.
+/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number.
 pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
     let mut cpus: Vec<CpuTimes> = text
         .split(|b| *b == b'\n')

@@ -55,6 +55,9 @@ impl Learnt {
         let by_name = classify(comm, is_main);
         match by_name {
             (Role::Vcpu, Some(_)) | (Role::Vhost, _) => return by_name,
+            // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are forked off a vCPU's `KVM_RUN`, and their `syscall`
+            // file still shows it.
+            _ if comm.starts_with("kvm-") => return by_name,
             _ => {}
         }
         if let Some(told) = self.told.get(&tid) {
@@ -77,8 +80,9 @@ impl Learnt {
         }
         let open = roles.iter().filter(|(_, (role, index))| match role {
             Role::Vcpu => index.is_none(),
-            Role::Emulator | Role::Other | Role::Worker => true,
-            Role::Iothread | Role::Vhost => false,
+            Role::Emulator | Role::Other => true,
+            // The kernel's own workers among them show the call of the thread that made them.
+            Role::Worker | Role::Iothread | Role::Vhost => false,
         });
         for (tid, _) in open.take(MAX_LOOKS) {
             if let Some(index) = running(places, threads.pid, *tid).and_then(|fd| files.get(&fd)) {
@@ -196,9 +200,9 @@ mod tests {
     #[test]
     fn the_call_that_a_thread_sleeps_in_tells() {
         let fake = FakeProc::new();
-        let p = fake.process(10, "vmm").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
-        p.thread(11, "vmm").file("syscall", "running\n").ticks(90, 0, 80);
-        p.thread(12, "vmm").file("syscall", "202 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        let p = fake.process(10, "hyper").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        p.thread(11, "hyper").file("syscall", "running\n").ticks(90, 0, 80);
+        p.thread(12, "hyper").file("syscall", "202 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
         let threads = open(&fake);
         let mut learnt = Learnt::default();
         learnt.look(&fake.places(), &threads, &[(8, 0), (9, 1)].into());

@@ -7,7 +7,7 @@ pub(crate) const TICK_NS: u64 = 10_000_000;
 /// `PF_KTHREAD` of include/linux/sched.h: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// What kvmtop needs of a `stat` line (fs/proc/array.c, `do_task_stat`; proc_pid_stat(5) numbers the fields).
+/// What kvmtop needs of a `stat` line (fs/proc/array.c, `do_task_stat`; `proc_pid_stat(5)` numbers the fields).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat<'a> {
     /// Field 2, without its parentheses; may hold any byte, parentheses, spaces and line breaks too.
@@ -44,7 +44,7 @@ impl<'a> Stat<'a> {
         let mut state = b'?';
         let rest = line.get(close + 1..)?;
         let mut count = 3;
-        for word in rest.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty()) {
+        for word in rest.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()) {
             let Some(slot) = fields.get_mut(count) else { break };
             if count == 3 {
                 state = *word.first()?;
@@ -95,7 +95,7 @@ pub(crate) struct SchedStat {
 
 impl SchedStat {
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
-        let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|w| !w.is_empty()).map(number);
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(number);
         Some(Self { run_ns: words.next()??, wait_ns: words.next()??, arrivals: words.next()?? })
     }
 }

@@ -36,7 +36,6 @@ struct Process {
     last: Last,
     threads: HashMap<i32, Last>,
     found: Vec<HostTask>,
-    round: u32,
 }
 
 /// Goes through /proc.
@@ -46,13 +45,12 @@ pub(crate) struct Tasks {
     known: HashMap<i32, Process>,
     queue: Vec<i32>,
     part: usize,
-    round: u32,
     last_ns: Option<u64>,
 }
 
 impl Tasks {
     pub(crate) fn new(places: Places) -> Self {
-        Self { places, known: HashMap::new(), queue: Vec::new(), part: 0, round: 0, last_ns: None }
+        Self { places, known: HashMap::new(), queue: Vec::new(), part: 0, last_ns: None }
     }
 
     /// Goes on with the round. `skip` holds the processes of guests and their kernel threads.
@@ -76,9 +74,6 @@ impl Tasks {
     }
 
     fn begin_round(&mut self, now_ns: u64) {
-        let ended = self.round;
-        self.round = self.round.wrapping_add(1);
-        self.known.retain(|_, p| p.round == ended);
         if let Ok(dir) = file::open_dir(&self.places.proc) {
             let queue = &mut self.queue;
             let _ = file::list_numbers(&dir, |pid, _| {
@@ -87,6 +82,9 @@ impl Tasks {
                 }
             });
         }
+        self.queue.sort_unstable();
+        let queue = &self.queue;
+        self.known.retain(|pid, _| queue.binary_search(pid).is_ok());
         let tick = self.last_ns.map_or(ROUND_NS, |l| now_ns.saturating_sub(l).max(1));
         let parts = (ROUND_NS / tick).clamp(1, MAX_PARTS) as usize;
         self.part = self.queue.len().div_ceil(parts);
@@ -97,15 +95,10 @@ impl Tasks {
         let Ok(line) = file::read_bytes(&self.places.process(pid, "stat"), 4096) else { return false };
         let Some(stat) = Stat::parse(&line) else { return false };
         let now = Last::new(&stat, now_ns);
-        let process = self.known.entry(pid).or_insert_with(|| Process {
-            last: now,
-            threads: HashMap::new(),
-            found: Vec::new(),
-            round: 0,
-        });
+        let process =
+            self.known.entry(pid).or_insert_with(|| Process { last: now, threads: HashMap::new(), found: Vec::new() });
         let grown = process.last.until(&now);
         process.last = now;
-        process.round = self.round;
         process.found.clear();
         let Some(grown) = grown else {
             process.threads.clear();
@@ -202,10 +195,14 @@ mod tests {
             [(10, S, 2 * S), (12, S / 2, 2 * S)]
         );
         assert!(seen[1].kernel && seen[0].last_cpu == 1);
+        // The made-up process's own line is its main thread's.
         hog.ticks(200, 0, 0);
         worker.ticks(200, 0, 0);
         let seen = tasks.scan(4 * S, &skip);
-        assert_eq!(seen.iter().map(|t| (t.tid, t.pid, t.comm.as_str())).collect::<Vec<_>>(), [(11, 10, "hog-worker")]);
+        assert_eq!(
+            seen.iter().map(|t| (t.tid, t.pid, t.comm.as_str())).collect::<Vec<_>>(),
+            [(10, 10, "hog"), (11, 10, "hog-worker")]
+        );
         fake.end(10);
         assert!(tasks.scan(6 * S, &skip).is_empty());
     }

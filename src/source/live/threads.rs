@@ -225,8 +225,17 @@ pub(crate) struct Threads {
     /// Those that the last reading found gone.
     pub gone: Vec<Thread>,
     task: OwnedFd,
-    links: u64,
+    links: i64,
     listed: u32,
+}
+
+/// Takes the entries that fit out of a map.
+pub(crate) fn take_where<K: Ord + Copy, V>(
+    map: &mut BTreeMap<K, V>,
+    mut fits: impl FnMut(&K, &mut V) -> bool,
+) -> Vec<V> {
+    let keys: Vec<K> = map.iter_mut().filter_map(|(k, v)| fits(k, v).then_some(*k)).collect();
+    keys.iter().filter_map(|k| map.remove(k)).collect()
 }
 
 /// Whether a process still lives.
@@ -259,10 +268,10 @@ impl Threads {
         self.gone.clear();
         let before = self.living.len();
         let task = self.task.as_fd();
-        self.gone.extend(self.living.extract_if(.., |_, t| t.read(task, reader) == Err(Failure::Gone)).map(|(_, t)| t));
+        self.gone.extend(take_where(&mut self.living, |_, t| t.read(task, reader) == Err(Failure::Gone)));
         // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so this tells of new ones at the price
         // of one system call; the number stays when one takes another's place, but then one is gone.
-        let links = rustix::fs::fstat(&self.task).map_or(0, |s| s.st_nlink as u64);
+        let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
         let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS;
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
@@ -276,6 +285,19 @@ impl Threads {
             // The leader may end before the others; alone, it is a process that nobody has reaped.
             Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Life::Ended,
             Some(_) => Life::Alive,
+        }
+    }
+
+    /// Reads only the main thread, and closes the files of all others.
+    pub(crate) fn read_leader(&mut self, reader: &mut Reader) -> Life {
+        self.living.retain(|tid, _| *tid == self.pid);
+        // The threads are listed anew if they are wanted again.
+        self.links = 0;
+        let task = self.task.as_fd();
+        match self.living.get_mut(&self.pid).map(|t| t.read(task, reader)) {
+            Some(Ok(())) => Life::Alive,
+            Some(Err(e)) if e != Failure::Gone => Life::Alive,
+            _ => Life::Ended,
         }
     }
 
@@ -303,7 +325,7 @@ impl Threads {
         file::list_numbers(&self.task, |tid, _| tids.push(tid))?;
         tids.sort_unstable();
         tids.truncate(MAX_THREADS);
-        self.gone.extend(self.living.extract_if(.., |tid, _| tids.binary_search(tid).is_err()).map(|(_, t)| t));
+        self.gone.extend(take_where(&mut self.living, |tid, _| tids.binary_search(tid).is_err()));
         for tid in tids {
             self.look_for(tid, reader);
         }

@@ -113,8 +113,7 @@ pub(super) struct Accesses(HashMap<AccessKey, AccessState>);
 impl Accesses {
     /// The cell that this access belongs to; the flag tells whether that is its own one.
     pub fn key(&mut self, access: Access) -> (AccessKey, bool) {
-        let address = if access.space == Space::Mmio { access.address & !3 } else { access.address };
-        let own = (access.space, Some(address), access.direction);
+        let own = (access.space, Some(access.address), access.direction);
         // Two of three kinds and two directions: the `other` cells stay within the bound.
         if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
             (own, true)

@@ -56,6 +56,7 @@ pub struct Pairing {
     topology: HostTopology,
     untimed: bool,
     counts_migrations: bool,
+    exact_addresses: bool,
     /// Until when events are missing; exits that began before cannot be trusted.
     gap_until: u64,
     seen: Seen,
@@ -84,6 +85,20 @@ impl Pairing {
     pub fn with_migrations(mut self) -> Self {
         self.counts_migrations = true;
         self
+    }
+
+    /// Keeps memory addresses to the byte, as perf's tables do.
+    #[must_use]
+    pub fn with_exact_addresses(mut self) -> Self {
+        self.exact_addresses = true;
+        self
+    }
+
+    /// The kernel works for this thread, without an event that is to be counted: the VMM's part of its exit is over.
+    pub fn in_kernel(&mut self, tid: i32, time: u64) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.in_kernel(time);
+        }
     }
 
     /// Takes one event. Events of one thread must come in order of time.
@@ -118,7 +133,8 @@ impl Pairing {
             Kind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
             Kind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
             Kind::Entry { vcpu } => thread.entry(event.time, vcpu),
-            Kind::Access(access) => thread.access(event.time, access),
+            Kind::Access(access) if self.exact_addresses => thread.access(event.time, access),
+            Kind::Access(access) => thread.access(event.time, access.aligned()),
             Kind::Userspace { reason } => thread.userspace(event.time, reason),
             Kind::Halted { ns } => thread.halted(event.time, ns),
             Kind::Migrated { from, to } => thread.migrated(from, to, &self.topology),

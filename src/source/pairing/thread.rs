@@ -110,6 +110,10 @@ impl Thread {
         true
     }
 
+    pub fn in_kernel(&mut self, time: u64) {
+        self.leave_userspace(time, 0);
+    }
+
     /// The VMM's part of the exit ends with the first sign of the kernel, `ns` of which it slept.
     fn leave_userspace(&mut self, time: u64, ns: u64) {
         if let Some(open) = &mut self.open

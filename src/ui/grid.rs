@@ -1,0 +1,247 @@
+//! Tables: which columns fit, and painting their cells. Widths are the registry's, so a figure that grows moves nothing.
+
+use super::bars;
+use super::format::{UNKNOWN, fit, width};
+use super::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+/// How a column is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spec {
+    /// Smallest width.
+    pub width: u16,
+    /// How much it takes beyond that where there is room.
+    pub grow: u16,
+    /// Figures stand right.
+    pub right: bool,
+    /// Higher goes first when room is short; 0 never goes.
+    pub priority: u8,
+}
+
+impl Spec {
+    /// A column of text.
+    pub const fn left(width: u16, grow: u16, priority: u8) -> Self {
+        Self { width, grow, right: false, priority }
+    }
+
+    /// A column of figures.
+    pub const fn right(width: u16, grow: u16, priority: u8) -> Self {
+        Self { width, grow, right: true, priority }
+    }
+}
+
+/// What stands in a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Text or a figure.
+    Text(String, Role),
+    /// Guest, usr, sys, wait of a whole.
+    Bar([f64; 4], f64),
+    /// Points in time, newest last.
+    Spark(Vec<Option<f64>>),
+}
+
+impl Cell {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into(), Role::Text)
+    }
+
+    /// Nothing to say.
+    pub fn blank() -> Self {
+        Self::text("")
+    }
+
+    /// Not known.
+    pub fn unknown() -> Self {
+        Self::Text(UNKNOWN.into(), Role::Dim)
+    }
+
+    /// A value by `f`, or unknown.
+    pub fn figure(value: Option<f64>, f: fn(f64) -> String) -> Self {
+        value.map_or_else(Self::unknown, |v| Self::text(f(v)))
+    }
+
+    /// A bar of four parts.
+    pub fn bar(parts: [f64; 4], whole: f64) -> Self {
+        Self::Bar(parts, whole)
+    }
+
+    /// With a meaning; what is unknown stays dim.
+    #[must_use]
+    pub fn role(self, role: Role) -> Self {
+        match self {
+            Self::Text(t, _) if t != UNKNOWN => Self::Text(t, role),
+            other => other,
+        }
+    }
+}
+
+/// A column that fits: its index, left edge (relative) and width.
+pub type Fitted = (usize, u16, u16);
+
+/// Which columns fit into `columns`, one column apart. The highest priority numbers go first; what is left over is shared.
+pub fn fit_columns(specs: &[Spec], columns: u16) -> Vec<Fitted> {
+    let mut kept: Vec<usize> = (0..specs.len()).collect();
+    let need = |kept: &[usize]| -> u16 {
+        kept.iter().map(|&i| specs[i].width).sum::<u16>() + kept.len().saturating_sub(1) as u16
+    };
+    while need(&kept) > columns {
+        let last = kept.iter().enumerate().filter(|(_, i)| specs[**i].priority > 0);
+        // Of equal ones the rightmost goes.
+        let Some((at, _)) = last.max_by_key(|(at, i)| (specs[**i].priority, *at)) else { break };
+        kept.remove(at);
+    }
+    let mut room = columns.saturating_sub(need(&kept));
+    let mut widths: Vec<u16> = kept.iter().map(|&i| specs[i].width).collect();
+    let mut grew = true;
+    while room > 0 && grew {
+        grew = false;
+        for (w, &i) in widths.iter_mut().zip(&kept) {
+            if room > 0 && *w < specs[i].width + specs[i].grow {
+                *w += 1;
+                room -= 1;
+                grew = true;
+            }
+        }
+    }
+    let mut x = 0;
+    kept.into_iter()
+        .zip(widths)
+        .map(|(i, w)| {
+            let at = x;
+            x += w + 1;
+            (i, at, w)
+        })
+        .collect()
+}
+
+/// How a row as a whole looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Row {
+    /// As its cells say.
+    #[default]
+    Plain,
+    /// All of it less important.
+    Dim,
+    /// A cell of a finding: it should be seen.
+    Marked(Role),
+}
+
+/// Writes text at a place, cut to a width. Control characters never get through.
+pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
+    let area = buf.area;
+    if y < area.bottom() && x < area.right() {
+        buf.set_stringn(x, y, text, usize::from(columns.min(area.right() - x)), style);
+    }
+}
+
+/// Paints a row's cells.
+pub fn paint(
+    buf: &mut Buffer,
+    area: Rect,
+    fitted: &[Fitted],
+    specs: &[Spec],
+    cells: &[Cell],
+    look: (Row, bool),
+    theme: &Theme,
+) {
+    let (row, selected) = look;
+    if selected {
+        buf.set_style(Rect { height: 1, ..area }, theme.selected());
+    }
+    for &(i, x, w) in fitted {
+        let Some(cell) = cells.get(i) else { continue };
+        let x = area.x + x;
+        let w = w.min(area.right().saturating_sub(x));
+        match cell {
+            Cell::Text(text, role) => {
+                let mut style = match row {
+                    Row::Dim => theme.style(Role::Dim),
+                    Row::Marked(mark) if *role == Role::Text => theme.style(mark).add_modifier(Modifier::BOLD),
+                    _ => theme.style(*role),
+                };
+                if selected {
+                    // A hue on a reversed row is hard to read; bold stays.
+                    style.fg = None;
+                    style = style.patch(theme.selected());
+                }
+                let text = fit(text, w, theme.glyphs.cut);
+                let x = if specs[i].right { x + w - width(&text).min(w) } else { x };
+                put(buf, x, area.y, &text, w, style);
+            }
+            Cell::Bar(parts, whole) => {
+                buf.set_style(Rect { x, y: area.y, width: w, height: 1 }, Style::reset());
+                bars::parts(buf, x, area.y, w, *parts, *whole, theme);
+            }
+            Cell::Spark(points) => {
+                buf.set_style(Rect { x, y: area.y, width: w, height: 1 }, Style::reset());
+                bars::spark(buf, x, area.y, w, points, theme);
+            }
+        }
+    }
+}
+
+/// Paints the line of headers.
+pub fn header(buf: &mut Buffer, area: Rect, fitted: &[Fitted], specs: &[Spec], heads: &[String], theme: &Theme) {
+    for &(i, x, w) in fitted {
+        let text = fit(&heads[i], w, theme.glyphs.cut);
+        let x = area.x + if specs[i].right { x + w - width(&text).min(w) } else { x };
+        put(buf, x, area.y, &text, w, theme.style(Role::Head));
+    }
+}
+
+/// A list with headers whose selected row, if it has one, is kept in view.
+pub struct List<'a> {
+    /// Headers and layout.
+    pub columns: &'a [(&'static str, Spec)],
+    /// The rows: cells and look.
+    pub rows: Vec<(Vec<Cell>, Row)>,
+    /// The selected row, when the list has the keys.
+    pub at: Option<usize>,
+}
+
+impl List<'_> {
+    /// Paints headers and as many rows as there is room for.
+    pub fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        if area.height == 0 || area.width == 0 {
+            return;
+        }
+        let specs: Vec<Spec> = self.columns.iter().map(|(_, s)| *s).collect();
+        let heads: Vec<String> = self.columns.iter().map(|(h, _)| (*h).to_string()).collect();
+        let fitted = fit_columns(&specs, area.width);
+        header(buf, Rect { height: 1, ..area }, &fitted, &specs, &heads, theme);
+        let height = usize::from(area.height - 1);
+        let at = self.at.map(|at| at.min(self.rows.len().saturating_sub(1)));
+        let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
+        for (line, (cells, row)) in self.rows.iter().enumerate().skip(offset).take(height) {
+            let y = area.y + 1 + (line - offset) as u16;
+            paint(buf, Rect { y, height: 1, ..area }, &fitted, &specs, cells, (*row, at == Some(line)), theme);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPECS: [Spec; 3] = [Spec::left(10, 5, 0), Spec::right(5, 0, 2), Spec::right(5, 0, 1)];
+
+    #[test]
+    fn the_least_telling_columns_go_first() {
+        let ids = |w| fit_columns(&SPECS, w).iter().map(|f| f.0).collect::<Vec<_>>();
+        assert_eq!(ids(80), [0, 1, 2]);
+        assert_eq!(ids(22), [0, 1, 2]);
+        assert_eq!(ids(21), [0, 2]);
+        assert_eq!(ids(12), [0]);
+        assert_eq!(ids(3), [0]);
+    }
+
+    #[test]
+    fn spare_room_goes_to_what_can_grow() {
+        assert_eq!(fit_columns(&SPECS, 24), [(0, 0, 12), (1, 13, 5), (2, 19, 5)]);
+        assert_eq!(fit_columns(&SPECS, 200)[0], (0, 0, 15));
+    }
+}

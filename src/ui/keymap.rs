@@ -1,0 +1,230 @@
+//! Which key does what: the one table behind dispatch, help and footer.
+
+use super::action::Action;
+use super::state::{AppState, Panel, Popup};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// When a binding holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Always but while text is typed.
+    Always,
+    /// While no popup is open.
+    Screen,
+    /// The same, on a live host.
+    Live,
+    /// The same, in a recording.
+    Recorded,
+    /// While a finding is open.
+    Finding,
+}
+
+impl When {
+    /// The words in help.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Always => "EVERYWHERE",
+            Self::Screen => "ON THE SCREEN",
+            Self::Live => "ON A LIVE HOST",
+            Self::Recorded => "IN A RECORDING",
+            Self::Finding => "IN AN OPENED FINDING",
+        }
+    }
+
+    /// All, in help's order.
+    pub const ALL: [Self; 5] = [Self::Always, Self::Screen, Self::Live, Self::Recorded, Self::Finding];
+
+    fn holds(self, state: &AppState) -> bool {
+        let popup = state.popup.is_some();
+        match self {
+            Self::Always => true,
+            Self::Screen => !popup,
+            Self::Live => !popup && !state.session.source.is_recorded(),
+            Self::Recorded => !popup && state.session.source.is_recorded(),
+            Self::Finding => matches!(state.popup, Some(Popup::Finding { .. })),
+        }
+    }
+
+    /// Whether two bindings can hold at once.
+    #[cfg(test)]
+    fn meets(self, other: Self) -> bool {
+        let screen = |w| matches!(w, Self::Screen | Self::Live | Self::Recorded);
+        match (self, other) {
+            (Self::Live, Self::Recorded) | (Self::Recorded, Self::Live) => false,
+            (a, b) if a == b => true,
+            (Self::Always, _) | (_, Self::Always) => true,
+            (a, b) => screen(a) && screen(b),
+        }
+    }
+}
+
+/// A key with its modifiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key(pub KeyCode, pub KeyModifiers);
+
+impl Key {
+    const fn char(c: char) -> Self {
+        Self(KeyCode::Char(c), KeyModifiers::NONE)
+    }
+
+    const fn ctrl(c: char) -> Self {
+        Self(KeyCode::Char(c), KeyModifiers::CONTROL)
+    }
+
+    const fn code(code: KeyCode) -> Self {
+        Self(code, KeyModifiers::NONE)
+    }
+
+    /// The key as it is written in help.
+    pub fn name(self) -> String {
+        let code = match self.0 {
+            KeyCode::Char(' ') => "space".into(),
+            KeyCode::Char(c) if self.1.contains(KeyModifiers::CONTROL) => c.to_ascii_uppercase().to_string(),
+            KeyCode::Char(c) => c.to_string(),
+            KeyCode::PageUp => "PgUp".into(),
+            KeyCode::PageDown => "PgDn".into(),
+            KeyCode::BackTab => "Shift-Tab".into(),
+            other => other.to_string(),
+        };
+        match self.1 {
+            KeyModifiers::CONTROL => format!("Ctrl-{code}"),
+            KeyModifiers::SHIFT if self.0 != KeyCode::BackTab => format!("Shift-{code}"),
+            _ => code,
+        }
+    }
+}
+
+/// What some keys do.
+#[derive(Debug, Clone, Copy)]
+pub struct Binding {
+    /// Any of these.
+    pub keys: &'static [Key],
+    /// Do this.
+    pub action: Action,
+    /// When.
+    pub when: When,
+    /// A word for the footer; empty: not there.
+    pub short: &'static str,
+    /// A line for help.
+    pub help: &'static str,
+}
+
+const fn bind(keys: &'static [Key], action: Action, when: When, short: &'static str, help: &'static str) -> Binding {
+    Binding { keys, action, when, short, help }
+}
+
+use Action as A;
+use KeyCode as C;
+const CTRL: KeyModifiers = KeyModifiers::CONTROL;
+const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
+
+/// All bindings. The footer shows those with a short word in this order, as many as there is room for.
+pub static KEYMAP: [Binding; 45] = [
+    bind(&[Key::char('?'), Key::char('h'), Key::code(C::F(1))], A::Help, When::Always, "help", "this help"),
+    bind(&[Key::char('q'), Key::ctrl('c')], A::Quit, When::Always, "quit", "leave"),
+    bind(&[Key::char('y')], A::Copy, When::Finding, "copy the fix", "copy the fix to the terminal's clipboard (OSC 52)"),
+    bind(&[Key::char('w')], A::Write, When::Finding, "write to a file", "write the fix to a file in the current folder"),
+    bind(&[Key::char('n')], A::NextFinding, When::Finding, "next", "the next finding"),
+    bind(&[Key::char('N')], A::PrevFinding, When::Finding, "", "the finding before"),
+    bind(&[Key::char('/')], A::Filter, When::Screen, "filter", "show only guests with this in their name; with * ? [ a glob"),
+    bind(&[Key::char('s')], A::SortMenu, When::Screen, "sort", "choose what guests are sorted by"),
+    bind(&[Key::char('S')], A::SortReverse, When::Screen, "", "sort the other way round"),
+    bind(&[Key::code(C::Enter)], A::Open, When::Always, "open", "unfold a guest to its threads, open a finding, accept"),
+    bind(&[Key::code(C::Tab)], A::NextPanel, When::Screen, "panel", "the keys go to the next panel"),
+    bind(&[Key::code(C::BackTab), Key(C::BackTab, SHIFT)], A::PrevPanel, When::Screen, "", "the keys go to the panel before"),
+    bind(&[Key::char('f')], A::Show(Panel::Findings), When::Screen, "findings", "the findings"),
+    bind(&[Key::char('p'), Key::char(' ')], A::Pause, When::Live, "pause", "hold the screen still; again: go on"),
+    bind(&[Key::char('p'), Key::char(' ')], A::Pause, When::Recorded, "play", "play or hold"),
+    bind(&[Key::code(C::Left)], A::Step(-1), When::Recorded, "", "one sample back"),
+    bind(&[Key::code(C::Right)], A::Step(1), When::Recorded, "step", "one sample on"),
+    bind(&[Key(C::Left, SHIFT), Key(C::Left, CTRL)], A::Minutes(-1), When::Recorded, "", "a minute back"),
+    bind(&[Key(C::Right, SHIFT), Key(C::Right, CTRL)], A::Minutes(1), When::Recorded, "", "a minute on"),
+    bind(&[Key::char('n')], A::NextMark, When::Recorded, "next mark", "the next sample with a finding or a jump of the exit rate"),
+    bind(&[Key::char('N')], A::PrevMark, When::Recorded, "", "the one before"),
+    bind(&[Key::char('g')], A::Goto, When::Recorded, "go to", "go to a clock time (14:03, 14:03:22) or an offset (90s, 12m, 2h)"),
+    bind(&[Key::char(']')], A::Faster, When::Recorded, "", "play twice as fast, up to 64x"),
+    bind(&[Key::char('[')], A::Slower, When::Recorded, "", "play half as fast, down to 0.25x"),
+    bind(&[Key::code(C::Home)], A::TimeStart, When::Recorded, "", "to the first sample"),
+    bind(&[Key::code(C::End)], A::TimeEnd, When::Recorded, "", "to the last sample"),
+    bind(&[Key::char('r')], A::Record, When::Live, "record", "record from now on into a file in the current folder; again: stop"),
+    bind(&[Key::char('e')], A::EngineLevel, When::Live, "", "watch more or less: full, none, counts"),
+    bind(&[Key::char('K')], A::KvmEvents, When::Live, "", "count every kvm tracepoint by guest; again: cease"),
+    bind(&[Key::code(C::Esc), Key::code(C::Backspace)], A::Back, When::Always, "", "close, back to the table of guests, clear the filter"),
+    bind(&[Key::code(C::Up), Key::char('k')], A::Up, When::Always, "", "up"),
+    bind(&[Key::code(C::Down), Key::char('j')], A::Down, When::Always, "", "down"),
+    bind(&[Key::code(C::PageUp), Key::ctrl('b')], A::PageUp, When::Always, "", "a page up"),
+    bind(&[Key::code(C::PageDown), Key::ctrl('f')], A::PageDown, When::Always, "", "a page down"),
+    bind(&[Key::code(C::Home)], A::First, When::Live, "", "to the first row"),
+    bind(&[Key::code(C::End)], A::Last, When::Live, "", "to the last row"),
+    bind(&[Key::code(C::Right), Key::char('l')], A::Unfold, When::Live, "", "unfold a guest"),
+    bind(&[Key::code(C::Left)], A::Fold, When::Live, "", "fold a guest"),
+    bind(&[Key::char('*')], A::UnfoldAll, When::Screen, "", "unfold or fold all guests"),
+    bind(&[Key::char('1')], A::Show(Panel::Exits), When::Screen, "", "exits by reason"),
+    bind(&[Key::char('2')], A::Show(Panel::Accesses), When::Screen, "", "ports, addresses and MSRs, with their devices"),
+    bind(&[Key::char('3')], A::Show(Panel::Cpus), When::Screen, "", "who sits on which host CPU"),
+    bind(&[Key::char('4')], A::Show(Panel::Userspace), When::Screen, "", "exits to the VMM, kvm tracepoints, KVM's counters"),
+    bind(&[Key::char('5')], A::Show(Panel::Sources), When::Screen, "", "what kvmtop can see, what is missing and what mends it"),
+    bind(&[Key::ctrl('z')], A::Suspend, When::Always, "", "give the terminal back; fg returns"),
+];
+
+/// What a key does now.
+pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
+    // Terminals differ on whether Shift is told with a capital letter.
+    let mods = match event.code {
+        KeyCode::Char(_) => event.modifiers - KeyModifiers::SHIFT,
+        _ => event.modifiers,
+    };
+    let key = Key(event.code, mods);
+    KEYMAP.iter().find(|b| b.when.holds(state) && b.keys.contains(&key)).map(|b| b.action)
+}
+
+/// The bindings that the footer shows now.
+pub fn footer(state: &AppState) -> impl Iterator<Item = &'static Binding> {
+    KEYMAP.iter().filter(|b| !b.short.is_empty() && b.when.holds(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things_at_once() {
+        for (i, a) in KEYMAP.iter().enumerate() {
+            for (j, b) in KEYMAP.iter().enumerate().skip(i + 1) {
+                if !a.when.meets(b.when) {
+                    continue;
+                }
+                for key in a.keys {
+                    assert!(!b.keys.contains(key), "{} is bound by {i} and {j}: {} / {}", key.name(), a.help, b.help);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_binding_has_a_key_and_a_line_of_help() {
+        for b in &KEYMAP {
+            assert!(!b.keys.is_empty() && !b.help.is_empty());
+            assert!(b.help.len() <= 72, "{}", b.help);
+        }
+    }
+
+    #[test]
+    fn key_names() {
+        assert_eq!(Key::char(' ').name(), "space");
+        assert_eq!(Key::ctrl('c').name(), "Ctrl-C");
+        assert_eq!(Key(C::Left, SHIFT).name(), "Shift-Left");
+        assert_eq!(Key::code(C::BackTab).name(), "Shift-Tab");
+        assert_eq!(Key::code(C::Enter).name(), "Enter");
+    }
+
+    #[test]
+    fn capital_letters_come_with_and_without_shift() {
+        let state = AppState::default();
+        for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+            assert_eq!(lookup(KeyEvent::new(C::Char('S'), mods), &state), Some(Action::SortReverse));
+        }
+        assert_eq!(lookup(KeyEvent::new(C::Char('c'), CTRL), &state), Some(Action::Quit));
+        assert_eq!(lookup(KeyEvent::new(C::Char('c'), KeyModifiers::NONE), &state), None);
+    }
+}

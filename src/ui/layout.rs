@@ -1,0 +1,213 @@
+//! Where everything stands, from the screen's size and what there is to say. Pure.
+//!
+//! ```text
+//!  header
+//!  table of guests           | at 180 columns and more: exits
+//!  findings                  |                          accesses
+//!  the shown panel           |
+//!  time line (replay)
+//!  footer
+//! ```
+
+use super::state::{AppState, Panel};
+use crate::sample::SourceState;
+use ratatui::layout::Rect;
+
+/// Below this the screen says what to enlarge.
+pub const SMALLEST: (u16, u16) = (40, 10);
+/// From here on exits and accesses stand beside each other beneath the table.
+const SIDE_BY_SIDE: u16 = 120;
+/// From here on (columns, rows) they stand beside the table.
+const BESIDE: (u16, u16) = (180, 30);
+/// From here on (rows beneath the table) the pCPUs stand beneath those two.
+const TALL: u16 = 22;
+/// Below this many rows there is room for the table or a panel, not for both.
+const ROOMY: u16 = 16;
+
+/// Where everything stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Smaller than can be used.
+    pub too_small: bool,
+    /// Host and engine.
+    pub header: Rect,
+    /// The table of guests, header line included; empty when a panel has its room.
+    pub table: Rect,
+    /// The panels, title line included.
+    pub panels: Vec<(Panel, Rect)>,
+    /// The worst findings in short.
+    pub strip: Rect,
+    /// The time line.
+    pub timeline: Rect,
+    /// Keys.
+    pub footer: Rect,
+}
+
+impl Plan {
+    /// How many rows of guests and threads there is room for.
+    pub fn table_rows(&self) -> usize {
+        usize::from(self.table.height.saturating_sub(1))
+    }
+
+    /// How many rows a panel has beneath its title and headers.
+    pub fn panel_rows(&self, panel: Panel) -> usize {
+        let area = self.panels.iter().find(|(p, _)| *p == panel).map(|(_, a)| a.height);
+        usize::from(area.unwrap_or(0).saturating_sub(2))
+    }
+}
+
+/// Whether something is missing or lost that the header should say.
+pub fn has_problem(state: &AppState) -> bool {
+    state.model.as_ref().is_some_and(|m| m.sources.iter().any(|s| s.state != SourceState::Ok) || m.lost > 0)
+}
+
+/// Lays the screen out.
+pub fn plan(state: &AppState) -> Plan {
+    let (width, height) = state.size;
+    if width < SMALLEST.0 || height < SMALLEST.1 {
+        return Plan { too_small: true, ..Plan::default() };
+    }
+    let mut cut = Cutter { area: Rect::new(0, 0, width, height) };
+    let roomy = height >= ROOMY;
+    let header = cut.top(if roomy { 2 + u16::from(has_problem(state)) } else { 1 });
+    let footer = cut.bottom(1);
+    let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
+    let shown = if state.panels.focus == Panel::Domains { state.panels.shown } else { state.panels.focus };
+    let mut plan = Plan { header, footer, timeline, ..Plan::default() };
+    if !roomy {
+        match state.panels.focus {
+            Panel::Domains => plan.table = cut.area,
+            panel => plan.panels = vec![(panel, cut.area)],
+        }
+        return plan;
+    }
+    if state.model.as_ref().is_some_and(|m| m.domains.is_empty()) && state.panels.focus == Panel::Domains {
+        // No guest: nothing to say about one. What is missing may be why none is seen.
+        plan.table = cut.top(5);
+        plan.panels = vec![(if has_problem(state) { Panel::Sources } else { Panel::Cpus }, cut.area)];
+        return plan;
+    }
+    let strip = match state.findings.len() as u16 {
+        0 => 0,
+        _ if shown == Panel::Findings || height < 20 => 0,
+        n => 1 + n.min(if height >= 30 { 5 } else { 2 }),
+    };
+    let beside = width >= BESIDE.0 && height >= BESIDE.1;
+    if beside {
+        let side = cut.right((width * 2 / 5).clamp(76, 100));
+        let mut side = Cutter { area: side };
+        if state.panels.accesses_seen {
+            let accesses = side.bottom(side.area.height / 2);
+            plan.panels = vec![(Panel::Exits, side.area), (Panel::Accesses, accesses)];
+        } else {
+            plan.panels = vec![(Panel::Exits, side.area)];
+        }
+    }
+    let under = match shown {
+        Panel::Exits | Panel::Accesses | Panel::Domains if beside => Panel::Cpus,
+        Panel::Domains => Panel::Exits,
+        other => other,
+    };
+    let rows = state.table.rows.len() as u16 + 1;
+    let rest = cut.area.height.saturating_sub(strip);
+    // The table takes what it needs, up to a bit more than half; the panel beneath the rest.
+    plan.table = cut.top(rows.clamp(5, (rest * 11 / 20).max(5)));
+    plan.strip = cut.top(strip);
+    if cut.area.height < 3 {
+        plan.table.height += cut.area.height;
+        return plan;
+    }
+    let pair = matches!(under, Panel::Exits | Panel::Accesses) && width >= SIDE_BY_SIDE;
+    if pair && cut.area.height >= TALL {
+        let rows = cut.area.height * 11 / 20;
+        plan.panels.push((Panel::Cpus, cut.bottom(rows)));
+    }
+    if pair && (state.panels.accesses_seen || under == Panel::Accesses) {
+        let accesses = cut.right(width * 9 / 20);
+        plan.panels.extend([(Panel::Exits, cut.area), (Panel::Accesses, accesses)]);
+    } else {
+        plan.panels.push((under, cut.area));
+    }
+    plan
+}
+
+/// An area that pieces are cut off from.
+struct Cutter {
+    area: Rect,
+}
+
+impl Cutter {
+    fn top(&mut self, rows: u16) -> Rect {
+        let rows = rows.min(self.area.height);
+        let piece = Rect { height: rows, ..self.area };
+        self.area.y += rows;
+        self.area.height -= rows;
+        piece
+    }
+
+    fn bottom(&mut self, rows: u16) -> Rect {
+        let rows = rows.min(self.area.height);
+        self.area.height -= rows;
+        Rect { y: self.area.y + self.area.height, height: rows, ..self.area }
+    }
+
+    /// Cuts columns off, leaving one column between.
+    fn right(&mut self, columns: u16) -> Rect {
+        let columns = columns.min(self.area.width);
+        self.area.width -= columns;
+        let piece = Rect { x: self.area.x + self.area.width, width: columns, ..self.area };
+        self.area.width = self.area.width.saturating_sub(1);
+        piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fixture::Fixture;
+    use crate::ui::state::{Session, Tick};
+
+    fn state(width: u16, height: u16) -> AppState {
+        let mut s = AppState::new(Session::default(), (width, height));
+        s.absorb(Tick { model: Fixture::busy_host().model(), ..Tick::default() });
+        s
+    }
+
+    #[test]
+    fn nothing_overlaps_and_nothing_leaves_the_screen() {
+        let mut s = state(120, 40);
+        for width in (40..=260).step_by(17) {
+            for height in (10..=34).chain([40, 50, 70]) {
+                for focus in Panel::ALL {
+                    s.size = (width, height);
+                    s.panels.focus = focus;
+                    s.settle();
+                    let p = plan(&s);
+                    let mut areas = vec![p.header, p.table, p.strip, p.timeline, p.footer];
+                    areas.extend(p.panels.iter().map(|(_, a)| *a));
+                    areas.retain(|a| !a.is_empty());
+                    for (i, a) in areas.iter().enumerate() {
+                        assert!(a.right() <= width && a.bottom() <= height, "{width}x{height} {p:?}");
+                        assert!(areas[i + 1..].iter().all(|b| !a.intersects(*b)), "{width}x{height} {p:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exits_and_accesses_come_unasked_where_there_is_room() {
+        let panels = |w, h| plan(&state(w, h)).panels.iter().map(|(p, _)| *p).collect::<Vec<_>>();
+        assert_eq!(panels(80, 24), [Panel::Exits]);
+        assert_eq!(panels(120, 30), [Panel::Exits, Panel::Accesses]);
+        assert_eq!(panels(120, 40), [Panel::Cpus, Panel::Exits, Panel::Accesses]);
+        assert_eq!(panels(200, 50), [Panel::Exits, Panel::Accesses, Panel::Cpus]);
+    }
+
+    #[test]
+    fn too_small_is_said() {
+        assert!(plan(&state(39, 24)).too_small);
+        assert!(plan(&state(80, 9)).too_small);
+        assert!(!plan(&state(40, 10)).too_small);
+    }
+}

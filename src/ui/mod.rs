@@ -1,0 +1,40 @@
+//! The screen.
+//!
+//! ```text
+//!  key -> keymap -> Action -> update(state) -> Effects -> run carries them out
+//!  Feed | Player -> feeder (Model, findings) -> state.absorb(Tick)
+//!                                  state -> layout::plan -> render/*.rs
+//! ```
+//!
+//! Everything but [`run`](run()), `feeder` and `terminal` is pure: the screen is drawn from [`AppState`] alone.
+
+mod action;
+mod bars;
+mod columns;
+mod feeder;
+mod format;
+mod goto;
+mod grid;
+mod keymap;
+mod layout;
+mod player;
+mod render;
+mod rows;
+mod run;
+mod state;
+mod terminal;
+mod theme;
+mod update;
+
+pub use action::{Action, Control, Effect, Replay};
+pub use columns::{COLUMNS, Column, ColumnId};
+pub use keymap::{Binding, KEYMAP, Key, When};
+pub use player::Player;
+pub use render::render;
+pub use run::{UiOptions, replay, run};
+pub use state::{AppState, Panel, Playback, Popup, Session, Source, Tick};
+pub use theme::{Palette, Theme};
+pub use update::{key, update};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Ports, addresses and MSRs that the selected guest or vCPU touched, with the device behind each.
+
+use super::{say, scope, title};
+use crate::lint::Mark;
+use crate::model::AccessRow;
+use crate::ui::columns::severity_role;
+use crate::ui::format::{clean, micros, rate, share};
+use crate::ui::grid::{Cell, List, Row, Spec};
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Header and layout.
+pub const COLUMNS: [(&str, Spec); 9] = [
+    ("DEVICE", Spec::left(14, 14, 0)),
+    ("WHAT", Spec::left(16, 12, 5)),
+    ("ADDRESS", Spec::left(10, 8, 1)),
+    ("DIR", Spec::left(5, 0, 1)),
+    ("/s", Spec::right(6, 0, 0)),
+    ("%TIME", Spec::right(5, 0, 2)),
+    ("MEAN us", Spec::right(7, 0, 3)),
+    ("MAX us", Spec::right(6, 0, 6)),
+    ("FROM", Spec::left(8, 0, 4)),
+];
+
+/// What the columns mean.
+pub const HELP: [(&str, &str); 9] = [
+    ("DEVICE", "Who owns the address in this guest; (k) is served inside the kernel. An MSR by its name."),
+    ("WHAT", "The device in plain words."),
+    ("ADDRESS", "I/O port, guest-physical address or MSR number; `other` is all that did not fit the engine's table."),
+    ("DIR", "What the guest did: read or write."),
+    ("/s", "Accesses per second."),
+    ("%TIME", "Time of the exits that held the accesses, share of the time in all exits of the guest."),
+    ("MEAN us", "Mean of those exits, exit to entry, microseconds."),
+    ("MAX us", "The longest of the interval."),
+    ("FROM", "Which way the device's name came: mtree (the guest's own memory tree), built-in (a table of its machine type), file."),
+];
+
+/// The rows that the panel shows.
+pub fn rows(state: &AppState) -> Vec<&AccessRow> {
+    let Some(d) = state.domain() else { return Vec::new() };
+    match state.vcpu() {
+        Some(v) => d.vcpu_accesses.iter().filter(|a| a.vcpu == Some(v)).collect(),
+        None => d.accesses.iter().collect(),
+    }
+}
+
+/// Paints the panel.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let rows = rows(state);
+    let total = rows.iter().filter_map(|r| r.rate).reduce(|a, b| a + b);
+    let right = total.map(|t| format!("{}/s", rate(t))).unwrap_or_default();
+    let inner = title(buf, area, Panel::Accesses, &scope(state), &right, state, theme);
+    if inner.is_empty() || state.domain().is_none() {
+        return;
+    }
+    if rows.is_empty() {
+        say(buf, inner, "No port, device memory or MSR was touched in this interval.", Role::Dim, theme);
+        return;
+    }
+    let list = List {
+        columns: &COLUMNS,
+        rows: rows.iter().map(|r| (cells(r), look(r, state))).collect(),
+        at: (state.panels.focus == Panel::Accesses).then_some(state.panels.at),
+    };
+    list.paint(buf, inner, theme);
+}
+
+fn cells(r: &AccessRow) -> Vec<Cell> {
+    let device = match &r.device {
+        Some(d) => {
+            let offset = r.address.filter(|a| *a > d.base && r.space != crate::kvm::Space::Msr).map(|a| format!("+{:x}", a - d.base));
+            let kernel = if d.in_kernel && r.space != crate::kvm::Space::Msr { " (k)" } else { "" };
+            Cell::text(format!("{}{}{kernel}", clean(&d.name), offset.unwrap_or_default()))
+        }
+        None => Cell::unknown(),
+    };
+    let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Role::Dim));
+    vec![
+        device,
+        Cell::text(r.device.as_ref().and_then(|d| d.friendly.as_deref()).map(clean).unwrap_or_default()).role(Role::Dim),
+        Cell::text(format!("{} {}", r.space.as_str(), r.address_text())),
+        Cell::text(r.direction.as_str()),
+        Cell::figure(r.rate, rate),
+        Cell::figure(r.time_percent, share),
+        Cell::figure(r.span.mean_us(), micros),
+        Cell::figure(r.span.max_ns.map(|n| n as f64 / 1e3), micros),
+        from,
+    ]
+}
+
+/// The row of a finding stands out.
+fn look(r: &AccessRow, state: &AppState) -> Row {
+    let name = state.domain().map(crate::model::DomainModel::name);
+    let mark = Mark::Access(r.space, r.address, r.direction);
+    let fired = state.findings.iter().filter(|f| f.domain.as_deref() == name && f.marks.contains(&mark));
+    fired.map(|f| f.severity).max().map_or(Row::Plain, |s| Row::Marked(severity_role(s)))
+}

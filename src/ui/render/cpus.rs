@@ -1,0 +1,284 @@
+//! The host's CPUs by node, core and sibling: how busy, with what, and which vCPU sits where.
+
+use super::{say, title};
+use crate::kvm::thread_name::Role as Thread;
+use crate::lint::{Mark, Severity};
+use crate::model::{CpuModel, Model, Tenant};
+use crate::ui::bars;
+use crate::ui::columns::severity_role;
+use crate::ui::format::{clean, percent, rate, width};
+use crate::ui::grid::{Cell, List, Row, Spec, put};
+use crate::ui::rows;
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+use std::collections::BTreeMap;
+
+/// A vCPU below this much CPU time, percent, shares its pCPU without harm.
+const BUSY: f64 = 10.0;
+/// Columns of one core in the map.
+const CORE: u16 = 3;
+/// Columns before the cores: `core`, `t0`.
+const LABEL: u16 = 5;
+
+/// Header and layout of the list beneath the map.
+pub const COLUMNS: [(&str, Spec); 8] = [
+    ("CPU", Spec::right(4, 0, 0)),
+    ("", Spec::left(1, 0, 1)),
+    ("BUSY", Spec::left(8, 8, 2)),
+    ("GUEST", Spec::right(5, 0, 0)),
+    ("USR", Spec::right(4, 0, 3)),
+    ("SYS", Spec::right(4, 0, 0)),
+    ("IRQ", Spec::right(4, 0, 4)),
+    ("WHO", Spec::left(24, 140, 0)),
+];
+
+/// What the map and the list mean.
+pub const HELP: [(&str, &str); 4] = [
+    ("map", "One cell a hardware thread, one column a core. Height: busy. Hue: what it mostly does. `|` before: isolated CPU."),
+    ("marks", "`<` a vCPU of the selected guest sits here. The severity mark: two or more busy vCPUs share the CPU."),
+    ("GUEST USR SYS IRQ", "Percent of this CPU's time; guest is not in usr."),
+    ("WHO", "guest/vCPU, `=` pinned to this CPU only; moves per second; other tasks of the host with their percent of a CPU."),
+];
+
+/// The CPUs in the list: shared ones, the selected guest's, then all that do something.
+fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
+    let rank = |c: &CpuModel| match () {
+        () if shared(model, c) || worst(state, c.cpu).is_some() => Some(0),
+        () if mine(state, model, c) => Some(1),
+        () if c.tenants.iter().any(|t| t.here && t.cpu >= 1.0) => Some(2),
+        () if c.time.is_some_and(|t| t.busy() >= 5.0) => Some(3),
+        () => None,
+    };
+    let mut cpus: Vec<_> = model.host.cpus.iter().filter_map(|c| Some((rank(c)?, c))).collect();
+    cpus.sort_by_key(|(rank, c)| (*rank, c.cpu));
+    cpus.into_iter().map(|(_, c)| c).collect()
+}
+
+/// How many CPUs the list has.
+pub fn len(state: &AppState) -> usize {
+    state.model.as_ref().map_or(0, |m| listed(state, m).len())
+}
+
+/// Whether two or more busy vCPUs run on this CPU.
+fn shared(model: &Model, cpu: &CpuModel) -> bool {
+    let busy = |t: &&Tenant| {
+        t.here && t.cpu >= BUSY && model.domains.get(t.domain).and_then(|d| d.threads.get(t.thread)).is_some_and(|t| t.role == Thread::Vcpu)
+    };
+    cpu.tenants.iter().filter(busy).count() > 1
+}
+
+/// Whether a vCPU of the selected guest runs here.
+fn mine(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
+    let Some(selected) = state.domain().map(rows::key) else { return false };
+    cpu.tenants.iter().any(|t| {
+        let domain = model.domains.get(t.domain);
+        t.here
+            && domain.is_some_and(|d| rows::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu))
+    })
+}
+
+fn worst(state: &AppState, cpu: u32) -> Option<Severity> {
+    state.findings.iter().filter(|f| f.marks.contains(&Mark::Pcpu(cpu))).map(|f| f.severity).max()
+}
+
+/// Paints the panel.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(model) = &state.model else { return };
+    let isolated = model.host.facts.topology.isolated.as_ref().filter(|s| !s.is_empty());
+    let right = isolated.map(|s| format!("isolated {s}")).unwrap_or_default();
+    let shared_count = model.host.cpus.iter().filter(|c| shared(model, c)).count();
+    let left = if shared_count > 0 { format!("{shared_count} shared by busy vCPUs") } else { String::new() };
+    let mut inner = title(buf, area, Panel::Cpus, &left, &right, state, theme);
+    if model.host.cpus.is_empty() {
+        say(buf, inner, "This input says nothing of the host's CPUs.", Role::Dim, theme);
+        return;
+    }
+    let used = map(buf, inner, state, model, theme);
+    inner.y += used;
+    inner.height -= used;
+    let list = List {
+        columns: &COLUMNS,
+        rows: listed(state, model).into_iter().map(|c| row(state, model, c, theme)).collect(),
+        at: (state.panels.focus == Panel::Cpus).then_some(state.panels.at),
+    };
+    if inner.height >= 2 && !list.rows.is_empty() {
+        list.paint(buf, inner, theme);
+    }
+}
+
+/// The cores of a node: socket and core, with their hardware threads.
+type Cores<'a> = BTreeMap<(Option<u32>, Option<u32>, Option<u32>, u32), Vec<&'a CpuModel>>;
+
+fn nodes(model: &Model) -> BTreeMap<Option<u32>, Cores<'_>> {
+    let topology = &model.host.facts.topology;
+    let mut nodes: BTreeMap<Option<u32>, Cores<'_>> = BTreeMap::new();
+    for c in &model.host.cpus {
+        let t = topology.cpu(c.cpu);
+        let first = topology.siblings(c.cpu).first().unwrap_or(c.cpu);
+        // Without core ids each set of siblings is a core.
+        let core = (t.and_then(|t| t.socket), t.and_then(|t| t.die), t.and_then(|t| t.core), first);
+        nodes.entry(t.and_then(|t| t.node)).or_default().entry(core).or_default().push(c);
+    }
+    nodes
+}
+
+/// Paints the map, or on a host that is too large for it one line a node; answers how many lines it took.
+fn map(buf: &mut Buffer, area: Rect, state: &AppState, model: &Model, theme: &Theme) -> u16 {
+    let nodes = nodes(model);
+    let threads = nodes.values().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(1) as u16;
+    let widest = nodes.values().map(BTreeMap::len).max().unwrap_or(0) as u16 * CORE + LABEL;
+    let across = (area.width + 3).checked_div(widest + 3).unwrap_or(0).clamp(1, nodes.len().max(1) as u16);
+    let block = 2 + threads;
+    let tall = (nodes.len() as u16).div_ceil(across) * block;
+    if widest > area.width || tall > area.height * 2 / 3 {
+        return lines(buf, area, &nodes, state, model, theme);
+    }
+    for (i, (node, cores)) in nodes.iter().enumerate() {
+        let (col, row) = (i as u16 % across, i as u16 / across);
+        let (x, y) = (area.x + col * (widest + 3), area.y + row * block);
+        put(buf, x, y, &node_name(*node, cores), widest, theme.style(Role::Head));
+        put(buf, x, y + 1, "core", LABEL, theme.style(Role::Dim));
+        for t in 0..threads {
+            put(buf, x, y + 2 + t, &format!("  t{t}"), LABEL, theme.style(Role::Dim));
+        }
+        for (c, ((_, _, core, first), cpus)) in cores.iter().enumerate() {
+            let x = x + LABEL + c as u16 * CORE;
+            let number = core.unwrap_or(*first).to_string();
+            put(buf, x + 2 - width(&number).min(2), y + 1, &number, CORE, theme.style(Role::Dim));
+            for (t, cpu) in cpus.iter().enumerate() {
+                cell(buf, x, y + 2 + t as u16, cpu, state, model, theme);
+            }
+        }
+    }
+    tall
+}
+
+fn node_name(node: Option<u32>, cores: &Cores<'_>) -> String {
+    let times: Vec<f64> = cores.values().flatten().filter_map(|c| c.time.map(|t| t.busy())).collect();
+    let busy = if times.is_empty() { String::new() } else { format!("  busy {:.0} %", times.iter().sum::<f64>() / times.len() as f64) };
+    node.map_or_else(|| format!("host{busy}"), |n| format!("node {n}{busy}"))
+}
+
+/// `|` isolated, the height, then what is to be said of it.
+fn cell(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) {
+    if model.host.facts.topology.is_isolated(cpu.cpu) {
+        put(buf, x, y, &theme.glyphs.frame[5].to_string(), 1, theme.style(Role::Dim));
+    }
+    glyph(buf, x + 1, y, cpu, theme);
+    if let Some((mark, role)) = mark(cpu, state, model, theme) {
+        put(buf, x + 2, y, &mark.to_string(), 1, theme.style(role));
+    }
+}
+
+fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Option<(char, Role)> {
+    let severity = worst(state, cpu.cpu).or_else(|| shared(model, cpu).then_some(Severity::Warning));
+    if let Some(s) = severity {
+        return Some((super::domains::severity_glyph(s, theme), severity_role(s)));
+    }
+    mine(state, model, cpu).then_some(('<', Role::Strong))
+}
+
+/// Height for busy, hue for what it mostly does.
+fn glyph(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme) {
+    let Some(t) = cpu.time else {
+        put(buf, x, y, "-", 1, theme.style(Role::Dim));
+        return;
+    };
+    let parts = [(t.guest, Role::Guest), (t.usr, Role::Usr), (t.sys, Role::Sys), (t.irq + t.softirq + t.steal, Role::Irq)];
+    let role = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Role::Dim, |p| p.1);
+    let role = if t.busy() < 1.0 { Role::Dim } else { role };
+    put(buf, x, y, &bars::level(t.busy() / 100.0, theme).to_string(), 1, theme.style(role));
+}
+
+/// One line of heights a node, wrapped; CPUs of the selected guest and shared ones stand out by style.
+fn lines(
+    buf: &mut Buffer,
+    area: Rect,
+    nodes: &BTreeMap<Option<u32>, Cores<'_>>,
+    state: &AppState,
+    model: &Model,
+    theme: &Theme,
+) -> u16 {
+    const NAME: u16 = 18;
+    let room = area.width.saturating_sub(NAME).max(1);
+    let mut y = area.y;
+    let last = area.y + area.height.saturating_sub(area.height / 3);
+    for (node, cores) in nodes {
+        if y >= last {
+            break;
+        }
+        put(buf, area.x, y, &node_name(*node, cores), NAME - 1, theme.style(Role::Head));
+        let cpus: Vec<&&CpuModel> = cores.values().flatten().collect();
+        for line in cpus.chunks(room.into()) {
+            if y >= last {
+                break;
+            }
+            for (i, cpu) in line.iter().enumerate() {
+                let x = area.x + NAME + i as u16;
+                glyph(buf, x, y, cpu, theme);
+                if let Some((_, role)) = mark(cpu, state, model, theme) {
+                    let style = if role == Role::Strong { theme.style(role).add_modifier(Modifier::UNDERLINED) } else { theme.style(role).patch(theme.selected()) };
+                    buf.set_style(Rect { x, y, width: 1, height: 1 }, style);
+                }
+            }
+            y += 1;
+        }
+    }
+    y - area.y
+}
+
+fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<Cell>, Row) {
+    let t = cpu.time;
+    let look = match worst(state, cpu.cpu).or_else(|| shared(model, cpu).then_some(Severity::Warning)) {
+        Some(s) => Row::Marked(severity_role(s)),
+        None => Row::Plain,
+    };
+    let flag = if model.host.facts.topology.is_isolated(cpu.cpu) { theme.glyphs.frame[5].to_string() } else { String::new() };
+    let bar = t.map_or_else(Cell::unknown, |t| Cell::bar([t.guest, t.usr, t.sys, 0.0], 100.0));
+    let cells = vec![
+        Cell::text(cpu.cpu.to_string()),
+        Cell::text(flag).role(Role::Dim),
+        bar,
+        Cell::figure(t.map(|t| t.guest), whole),
+        Cell::figure(t.map(|t| t.usr), whole),
+        Cell::figure(t.map(|t| t.sys), whole),
+        Cell::figure(t.map(|t| t.irq + t.softirq), whole),
+        Cell::text(who(model, cpu)),
+    ];
+    (cells, look)
+}
+
+fn whole(v: f64) -> String {
+    format!("{v:.0}")
+}
+
+/// Who runs here: guests' threads busiest first, then other tasks of the host.
+fn who(model: &Model, cpu: &CpuModel) -> String {
+    let mut names = Vec::new();
+    for t in cpu.tenants.iter().filter(|t| t.here || t.pinned).take(6) {
+        let Some(domain) = model.domains.get(t.domain) else { continue };
+        let Some(thread) = domain.threads.get(t.thread) else { continue };
+        if !t.here && t.cpu < 1.0 {
+            continue;
+        }
+        let mut name = match (thread.role, thread.index) {
+            (Thread::Vcpu, Some(v)) => format!("{}/{v}", clean(domain.name())),
+            _ => format!("{}/{}", clean(domain.name()), clean(&thread.label())),
+        };
+        if t.pinned {
+            name.push('=');
+        }
+        let moves = thread.migrations.total.zip(model.interval_s).map(|(n, s)| n as f64 / s).filter(|m| *m >= 1.0);
+        if let Some(m) = moves {
+            let from = thread.migrations.from.filter(|f| *f != cpu.cpu).map(|f| format!(" from {f}")).unwrap_or_default();
+            name.push_str(&format!(" ({} moves/s{from})", rate(m)));
+        }
+        names.push(name);
+    }
+    let tasks = model.host.tasks.iter().filter(|t| t.last_cpu == cpu.cpu && t.cpu_percent >= 1.0);
+    names.extend(tasks.take(3).map(|t| format!("{} {} %", clean(&t.comm), percent(t.cpu_percent))));
+    names.join("  ")
+}

@@ -1,0 +1,117 @@
+//! The table of guests; a guest unfolds to its threads.
+
+use super::say;
+use crate::lint::{Mark, Severity};
+use crate::ui::columns::{COLUMNS, Column, RowView, severity_role};
+use crate::ui::format::clean;
+use crate::ui::grid::{self, Cell, Row, Spec, fit_columns, put};
+use crate::ui::rows;
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Columns for the marks before a row: severity, fold.
+const MARKS: u16 = 4;
+
+/// Paints the table.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(model) = &state.model else {
+        say(buf, inner(area), "Waiting for the first sample …", Role::Dim, theme);
+        return;
+    };
+    if model.domains.is_empty() {
+        let text = if state.session.source.is_recorded() {
+            "No guest was running at this time."
+        } else {
+            "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts."
+        };
+        say(buf, inner(area), text, Role::Text, theme);
+        return;
+    }
+    if state.table.rows.is_empty() {
+        let text = format!("None of {} guests matches '{}'. Esc clears the filter.", model.domains.len(), clean(&state.table.filter));
+        say(buf, inner(area), &text, Role::Text, theme);
+        return;
+    }
+    let specs: Vec<Spec> = COLUMNS.iter().map(|c| c.spec).collect();
+    let cells = Rect { x: area.x + MARKS, width: area.width.saturating_sub(MARKS + 1), height: 1, ..area };
+    let fitted = fit_columns(&specs, cells.width);
+    let heads: Vec<String> = COLUMNS.iter().map(|c| head(c, state, theme)).collect();
+    grid::header(buf, cells, &fitted, &specs, &heads, theme);
+    for (line, (at, row)) in state.table.rows.iter().enumerate().skip(state.table.offset).take((area.height - 1).into()).enumerate() {
+        let Some((domain, thread)) = state.at_row(*row) else { continue };
+        let y = area.y + 1 + line as u16;
+        let selected = at == state.table.at;
+        let view = RowView { state, domain, thread };
+        let values: Vec<Cell> = COLUMNS.iter().map(|c| (c.cell)(&view)).collect();
+        marks(buf, Rect { y, ..area }, &view, selected, theme);
+        grid::paint(buf, Rect { y, ..cells }, &fitted, &specs, &values, (Row::Plain, selected), theme);
+    }
+    scrollbar(buf, area, state, theme);
+}
+
+fn inner(area: Rect) -> Rect {
+    Rect { x: area.x + 1, y: area.y + u16::from(area.height > 2), width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
+}
+
+fn head(c: &Column, state: &AppState, theme: &Theme) -> String {
+    if c.id != state.table.sort.column {
+        return c.header.to_string();
+    }
+    let mark = theme.glyphs.sort[usize::from(state.table.sort.reversed)];
+    // The mark stands where it moves no letter of the header.
+    if c.header.len() < usize::from(c.spec.width) { format!("{mark}{}", c.header) } else { c.header.to_string() }
+}
+
+/// Severity and fold marks before the row, so that the guilty one is seen without colour too.
+fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &Theme) {
+    let g = &theme.glyphs;
+    if selected {
+        let focused = r.state.panels.focus == Panel::Domains;
+        put(buf, area.x, area.y, &g.cursor.to_string(), 1, theme.style(if focused { Role::Strong } else { Role::Dim }));
+    }
+    if let Some(s) = severity(r) {
+        put(buf, area.x + 1, area.y, &severity_glyph(s, theme).to_string(), 1, theme.style(severity_role(s)));
+    }
+    if r.thread.is_none() {
+        let open = r.state.table.unfolded.contains(&rows::key(r.domain));
+        put(buf, area.x + 2, area.y, &g.fold[usize::from(open)].to_string(), 1, theme.style(Role::Dim));
+    }
+}
+
+/// The mark of a severity.
+pub fn severity_glyph(s: Severity, theme: &Theme) -> char {
+    match s {
+        Severity::Critical => theme.glyphs.severity[0],
+        Severity::Warning => theme.glyphs.severity[1],
+        Severity::Info => theme.glyphs.severity[2],
+    }
+}
+
+/// The worst finding about this row: about the guest, or with a mark on this very thread.
+fn severity(r: &RowView<'_>) -> Option<Severity> {
+    let Some(t) = r.thread else { return rows::severity(&r.state.findings, r.domain.name()) };
+    let here = |m: &Mark| match m {
+        Mark::Thread(tid) => *tid == t.tid,
+        Mark::Vcpu(v) => t.role == crate::kvm::thread_name::Role::Vcpu && t.index == Some(*v),
+        Mark::Exit(_) | Mark::Access(..) | Mark::Pcpu(_) => false,
+    };
+    let of_guest = r.state.findings.iter().filter(|f| f.domain.as_deref() == Some(r.domain.name()));
+    of_guest.filter(|f| f.marks.iter().any(here)).map(|f| f.severity).max()
+}
+
+/// Where in a table longer than its room the view is.
+fn scrollbar(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let (rows, room) = (state.table.rows.len(), usize::from(area.height.saturating_sub(1)));
+    if rows <= room || room < 3 {
+        return;
+    }
+    let thumb = (room * room / rows).max(1);
+    let top = (state.table.offset * (room - thumb)).div_ceil(rows - room);
+    for i in 0..room {
+        let on = i >= top && i < top + thumb;
+        let glyph = if on { theme.glyphs.bar[0] } else { theme.glyphs.frame[5] };
+        put(buf, area.right() - 1, area.y + 1 + i as u16, &glyph.to_string(), 1, theme.style(Role::Dim));
+    }
+}

@@ -1,0 +1,159 @@
+//! Exits by reason of the selected guest or vCPU.
+
+use super::{say, scope, title, userspace};
+use crate::kvm::exit_reason;
+use crate::lint::Mark;
+use crate::model::{ExitRow, ExitTable};
+use crate::sample::EngineLevel;
+use crate::ui::columns::severity_role;
+use crate::ui::format::{clean, fit, micros, percent, rate, share};
+use crate::ui::grid::{Cell, List, Row, Spec, put};
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Header, layout; help says the bases.
+pub const COLUMNS: [(&str, Spec); 10] = [
+    ("REASON", Spec::left(16, 8, 0)),
+    ("/s", Spec::right(6, 0, 0)),
+    ("%CNT", Spec::right(4, 0, 1)),
+    ("%WORK", Spec::right(5, 0, 0)),
+    ("%CPU", Spec::right(5, 0, 2)),
+    ("MEAN us", Spec::right(7, 0, 3)),
+    ("P99 us", Spec::right(6, 0, 4)),
+    ("MAX us", Spec::right(6, 0, 5)),
+    ("%VMM", Spec::right(4, 0, 6)),
+    ("%STOLEN", Spec::right(7, 0, 7)),
+];
+
+/// What the columns mean.
+pub const HELP: [(&str, &str); 10] = [
+    ("REASON", "Exit reason as the kernel names it. Reasons in which the guest sleeps (HLT, WFx) are dim and stand last."),
+    ("/s", "Exits per second."),
+    ("%CNT", "Share of the exits of the guest or vCPU."),
+    ("%WORK", "Share of the time in all exits but idle ones."),
+    ("%CPU", "Time in these exits, percent of one host CPU over the interval."),
+    ("MEAN us", "From kvm_exit to the next kvm_entry of the vCPU, microseconds."),
+    ("P99 us", "99 of 100 exits were shorter (from a histogram by powers of two)."),
+    ("MAX us", "The longest of the interval."),
+    ("%VMM", "Part of the time that was spent outside the kernel, in the VMM."),
+    ("%STOLEN", "Part of the time in which the vCPU was runnable while another task had its CPU."),
+];
+
+/// The table that the panel shows.
+pub fn table(state: &AppState) -> Option<&ExitTable> {
+    let d = state.domain()?;
+    match state.vcpu() {
+        Some(v) => d.vcpu_exits.iter().find(|(n, _)| *n == v).map(|(_, t)| t),
+        None => Some(&d.exits),
+    }
+}
+
+/// How many rows it has.
+pub fn len(state: &AppState) -> usize {
+    table(state).map_or(0, |t| t.rows.len()).max(if instead(state) { userspace::exits(state).len() } else { 0 })
+}
+
+/// Whether exits to user space are shown instead.
+fn instead(state: &AppState) -> bool {
+    state.model.as_ref().is_some_and(crate::model::Model::no_kvm_exit)
+}
+
+/// Paints the panel.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(m) = &state.model else { return };
+    let table = table(state);
+    let total = table.and_then(|t| Some(format!("{}/s", rate(t.count as f64 / m.interval_s?))));
+    let work = table.and_then(|t| Some(format!("work {} % of a cpu", percent(t.work_ns? as f64 / (m.interval_s? * 1e7)))));
+    let right = [total, work].into_iter().flatten().collect::<Vec<_>>().join("  ");
+    let right = if table.is_some_and(|t| t.count > 0) { right } else { String::new() };
+    let mut inner = title(buf, area, Panel::Exits, &scope(state), &right, state, theme);
+    if inner.is_empty() || state.domain().is_none() {
+        return;
+    }
+    let rows = table.map(|t| t.rows.as_slice()).unwrap_or_default();
+    if rows.is_empty() {
+        let text = nothing(state);
+        let used = say(buf, inner, &text, Role::Dim, theme);
+        if instead(state) {
+            inner.y += used;
+            inner.height -= used;
+            userspace::exits_list(state, state.panels.focus == Panel::Exits).paint(buf, inner, theme);
+        }
+        return;
+    }
+    let focused = state.panels.focus == Panel::Exits;
+    let mut note = None;
+    if focused && inner.height >= 5 {
+        note = rows.get(state.panels.at.min(rows.len() - 1)).and_then(meaning);
+        if note.is_some() {
+            inner.height -= 1;
+        }
+    }
+    // The last two are known to some engines only; where none of them is, their room goes to the others.
+    let split = rows.iter().any(|r| r.userspace_ns.is_some() || r.preempted_ns.is_some());
+    let list = List {
+        columns: &COLUMNS[..if split { COLUMNS.len() } else { COLUMNS.len() - 2 }],
+        rows: rows.iter().map(|r| (cells(r, m.interval_s), look(r, state))).collect(),
+        at: focused.then_some(state.panels.at),
+    };
+    list.paint(buf, inner, theme);
+    if let Some(text) = note {
+        put(buf, inner.x, inner.bottom(), &fit(text, inner.width, theme.glyphs.cut), inner.width, theme.style(Role::Dim));
+    }
+}
+
+fn meaning(r: &ExitRow) -> Option<&'static str> {
+    r.id.and_then(|(isa, code)| exit_reason::meaning(isa, code))
+}
+
+fn cells(r: &ExitRow, interval_s: Option<f64>) -> Vec<Cell> {
+    let part = |ns: Option<u64>| {
+        let all = r.span.total_ns.filter(|t| *t > 0)?;
+        Some(100.0 * ns? as f64 / all as f64)
+    };
+    let cpu = r.span.total_ns.zip(interval_s).map(|(t, s)| t as f64 / (s * 1e7));
+    vec![
+        Cell::text(clean(&r.reason)),
+        Cell::figure(r.rate, rate),
+        Cell::figure(r.count_percent, share),
+        Cell::figure(r.work_percent, share),
+        Cell::figure(cpu.filter(|_| !r.idle), percent),
+        Cell::figure(r.span.mean_us(), micros),
+        Cell::figure(r.span.quantile_us(0.99), micros),
+        Cell::figure(r.span.max_ns.map(|n| n as f64 / 1e3), micros),
+        Cell::figure(part(r.userspace_ns), share),
+        Cell::figure(part(r.preempted_ns), share),
+    ]
+}
+
+/// The row of a finding stands out; idle reasons step back.
+fn look(r: &ExitRow, state: &AppState) -> Row {
+    let name = state.domain().map(crate::model::DomainModel::name);
+    let fired = state.findings.iter().filter(|f| f.domain.as_deref() == name);
+    let worst = fired.filter(|f| f.marks.contains(&Mark::Exit(r.reason.clone()))).map(|f| f.severity).max();
+    match worst {
+        Some(s) => Row::Marked(severity_role(s)),
+        None if r.idle => Row::Dim,
+        None => Row::Plain,
+    }
+}
+
+/// Why there is no exit to show.
+fn nothing(state: &AppState) -> String {
+    let Some(m) = &state.model else { return String::new() };
+    if m.interval_s.is_none() {
+        return "Measuring the first interval …".into();
+    }
+    if m.no_kvm_exit() {
+        let flavour = m.host.facts.kvm_flavour.as_deref().map(|f| format!(" ({})", clean(f))).unwrap_or_default();
+        return format!("This kernel{flavour} fires no kvm_exit: showing accesses and exits to user space instead.");
+    }
+    if m.engine.level == EngineLevel::None || m.engine.kind == crate::sample::EngineKind::None {
+        let rate_known = state.domain().is_some_and(|d| d.exit_rate.0.is_some());
+        let counters = if rate_known { " EXITS/s comes from KVM's own counters." } else { "" };
+        return format!("Exits are not being traced.{counters} Press e to trace, 5 for what is missing.");
+    }
+    "No exit in this interval.".into()
+}

@@ -1,0 +1,84 @@
+//! A finding, opened: what is seen, why, what to paste, how to check it without kvmtop.
+
+use super::domains::severity_glyph;
+use super::header;
+use super::popup::{self, Line};
+use crate::lint::{Finding, FixKind};
+use crate::ui::columns::severity_role;
+use crate::ui::format::{clean, wrap};
+use crate::ui::state::AppState;
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Columns of the words on the left.
+const LABEL: u16 = 10;
+
+/// The text, broken to a screen's width.
+pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<Line> {
+    let room = popup::room(screen).saturating_sub(LABEL);
+    let mut out = Vec::new();
+    let mut section = |label: &'static str, text: &str, role: Role| {
+        for (i, line) in wrap(text, room).into_iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            out.push(vec![(format!("{label:<10}"), Role::Head), (line, role)]);
+        }
+    };
+    for (i, e) in f.evidence.iter().enumerate() {
+        section(if i == 0 { "SEEN" } else { "" }, &clean(e), Role::Text);
+    }
+    if let Some(ms) = f.since_ms {
+        section(if f.evidence.is_empty() { "SEEN" } else { "" }, &format!("since {}", header::clock(ms, state)), Role::Dim);
+    }
+    section("", " ", Role::Text);
+    section("WHY", &lines_clean(&f.why), Role::Text);
+    for (i, fix) in f.fix.iter().enumerate() {
+        section("", " ", Role::Text);
+        let label = if i == 0 { "FIX" } else { "or" };
+        let what = match fix.kind {
+            FixKind::LibvirtXml => match &f.domain {
+                Some(d) => format!("virsh edit {}:", clean(d)),
+                None => "in the domain's XML:".into(),
+            },
+            FixKind::Command => "run:".into(),
+            FixKind::KernelOption => "on the host's kernel command line:".into(),
+            FixKind::QemuOption => "on QEMU's command line:".into(),
+            FixKind::Advice => String::new(),
+        };
+        if what.is_empty() {
+            section(label, &lines_clean(&fix.text), Role::Text);
+        } else {
+            section(label, &what, Role::Dim);
+            for line in lines_clean(&fix.text).lines() {
+                section("", &format!("  {line}"), Role::Strong);
+            }
+        }
+        if let Some(needs) = &fix.needs {
+            section("", &format!("needs: {}", clean(needs)), Role::Dim);
+        }
+    }
+    if !f.see.is_empty() {
+        section("", " ", Role::Text);
+    }
+    for (i, s) in f.see.iter().enumerate() {
+        section(if i == 0 { "SEE" } else { "" }, &clean(s), Role::Dim);
+    }
+    out
+}
+
+/// Clean text that keeps its line breaks.
+fn lines_clean(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// Paints it over the screen.
+pub fn paint(buf: &mut Buffer, area: Rect, f: &Finding, scroll: u16, state: &AppState, theme: &Theme) {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
+    let title = vec![
+        (format!("{} ", severity_glyph(f.severity, theme)), severity_role(f.severity)),
+        (format!("{who} {} {}", theme.glyphs.dot, clean(&f.title)), Role::Strong),
+    ];
+    let rules: Vec<&str> = std::iter::once(f.rule).chain(f.folded.iter().copied()).collect();
+    let note = format!("{} {} {} confidence", rules.join(" + "), theme.glyphs.dot, f.confidence.as_str());
+    popup::paint(buf, area, title, &note, &lines(f, state, area.width), scroll, theme);
+}

@@ -1,0 +1,87 @@
+//! What is wrong, in a line each: the strip beneath the tables, and the panel.
+
+use super::domains::severity_glyph;
+use super::{finding, header, say, title};
+use crate::lint::Finding;
+use crate::ui::columns::severity_role;
+use crate::ui::format::{clean, fit, width};
+use crate::ui::grid::put;
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// The worst findings, as many as there is room for.
+pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let right = "f: all, Enter: evidence and fix";
+    let inner = title(buf, area, Panel::Findings, &state.findings.len().to_string(), right, state, theme);
+    for (i, f) in state.findings.iter().take(inner.height.into()).enumerate() {
+        line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, f, false, state, theme);
+    }
+}
+
+/// Paints the panel.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let n = state.findings.len();
+    let left = if n > 0 { n.to_string() } else { String::new() };
+    let inner = title(buf, area, Panel::Findings, &left, if n > 0 { "Enter: evidence and fix" } else { "" }, state, theme);
+    if n == 0 {
+        let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
+        let text = if young { "Measuring the first interval …" } else { "Nothing found: all quiet." };
+        say(buf, inner, text, Role::Dim, theme);
+        return;
+    }
+    let at = (state.panels.focus == Panel::Findings).then(|| state.panels.at.min(n - 1));
+    let list = (n as u16).min(inner.height).min((inner.height / 3).max(4));
+    if let Some(f) = at.and_then(|at| state.findings.get(at)) {
+        let room = Rect { y: inner.y + list + 1, height: inner.height.saturating_sub(list + 1), ..inner };
+        preview(buf, room, f, state, theme);
+    }
+    let height = usize::from(list).max(1);
+    let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
+    for (i, f) in state.findings.iter().enumerate().skip(offset).take(height) {
+        let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
+        line(buf, area, f, at == Some(i), state, theme);
+    }
+}
+
+/// The selected finding beneath the list, as far as there is room: Enter shows all of it.
+fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &Theme) {
+    for (i, line) in finding::lines(f, state, area.width).into_iter().take(area.height.into()).enumerate() {
+        let mut x = area.x + 2;
+        for (text, role) in line {
+            put(buf, x, area.y + i as u16, &text, area.right().saturating_sub(x), theme.style(role));
+            x += width(&text);
+        }
+    }
+}
+
+/// Mark, guest, title, the telling figure, since when.
+fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppState, theme: &Theme) {
+    let plain = theme.style(Role::Text);
+    let style = if selected { plain.patch(theme.selected()) } else { plain };
+    if selected {
+        buf.set_style(area, theme.selected());
+    }
+    let role = severity_role(f.severity);
+    let mark = theme.style(role);
+    put(buf, area.x, area.y, &severity_glyph(f.severity, theme).to_string(), 1, if selected { mark.patch(theme.selected()) } else { mark });
+    let since = f.since_ms.map(|ms| format!("since {}", header::clock(ms, state))).filter(|_| area.width >= 100).unwrap_or_default();
+    let end = area.right() - width(&since);
+    put(buf, end, area.y, &since, width(&since), if selected { style } else { theme.style(Role::Dim) });
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
+    let who_width = if area.width >= 100 { 18 } else { 12 };
+    let x = area.x + 2;
+    put(buf, x, area.y, &fit(&who, who_width, theme.glyphs.cut), who_width, style.patch(theme.style(Role::Strong)));
+    let x = x + who_width + 1;
+    let room = end.saturating_sub(x + 1);
+    let headline = clean(&f.title);
+    // The figure is told where the title leaves it at least some words' room.
+    let figure = f.figure().map(clean).unwrap_or_default();
+    let title_room = width(&headline).min(room);
+    put(buf, x, area.y, &fit(&headline, title_room, theme.glyphs.cut), room, style);
+    let rest = room.saturating_sub(title_room + 2);
+    if rest >= 16 {
+        put(buf, x + title_room + 2, area.y, &fit(&figure, rest, theme.glyphs.cut), rest, if selected { style } else { theme.style(Role::Dim) });
+    }
+}

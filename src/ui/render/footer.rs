@@ -1,0 +1,60 @@
+//! The last line: keys, a message, or what is being typed.
+
+use crate::ui::format::{clean, fit, width};
+use crate::ui::grid::put;
+use crate::ui::keymap;
+use crate::ui::state::{AppState, Panel, Popup};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+
+/// Paints the line; answers where the text cursor is while something is typed.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> Option<Position> {
+    let (label, input) = match &state.popup {
+        Some(Popup::Filter(input)) => ("filter: ", input),
+        Some(Popup::Goto(input)) => ("go to time: ", input),
+        _ => {
+            keys(buf, area, state, theme);
+            return None;
+        }
+    };
+    let x = area.x + 1;
+    put(buf, x, area.y, label, area.width, theme.style(Role::Key));
+    let x = x + width(label);
+    let room = area.right().saturating_sub(x + 1);
+    let scroll = input.visual_scroll(room.into());
+    let text: String = clean(input.value());
+    let shown: String = text.chars().skip(scroll).collect();
+    put(buf, x, area.y, &shown, room, theme.style(Role::Text));
+    let at = x + (input.visual_cursor().saturating_sub(scroll) as u16).min(room);
+    Some(Position::new(at, area.y))
+}
+
+fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let mut x = area.x + 1;
+    if let Some(message) = &state.message {
+        let room = area.width.saturating_sub(2);
+        put(buf, x, area.y, &fit(&clean(message), room, theme.glyphs.cut), room, theme.style(Role::Strong));
+        return;
+    }
+    let mut right = area.right();
+    if !state.table.filter.is_empty() {
+        let text = format!("filter: {} (Esc clears)", clean(&state.table.filter));
+        let text = fit(&text, area.width / 2, theme.glyphs.cut);
+        right = area.right().saturating_sub(width(&text) + 1);
+        put(buf, right, area.y, &text, width(&text), theme.style(Role::Warning));
+    }
+    for b in keymap::footer(state) {
+        let Some(key) = b.keys.first().map(|k| k.name()) else { continue };
+        if b.short == "findings" && (state.findings.is_empty() || state.panels.focus == Panel::Findings) {
+            continue;
+        }
+        if x + width(&key) + width(b.short) + 3 > right {
+            break;
+        }
+        put(buf, x, area.y, &key, width(&key), theme.style(Role::Key));
+        x += width(&key) + 1;
+        put(buf, x, area.y, b.short, width(b.short), theme.style(Role::Dim));
+        x += width(b.short) + 2;
+    }
+}

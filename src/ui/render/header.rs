@@ -1,0 +1,189 @@
+//! The host, the engine, the cost of watching; what is missing.
+
+use crate::sample::{EngineKind, EngineLevel, SourceState};
+use crate::ui::bars;
+use crate::ui::format::{clean, fit, or_unknown, percent, rate, width};
+use crate::ui::grid::put;
+use crate::ui::state::{AppState, Source};
+use crate::ui::theme::{Role, Theme};
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// A piece of a line: words and what they mean.
+type Piece = (String, Role);
+
+/// Paints the header.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
+    top(buf, Rect { height: 1, ..area }, state, theme);
+    if area.height > 1 {
+        host(buf, Rect { y: area.y + 1, height: 1, ..area }, state, theme);
+    }
+    if area.height > 2 {
+        problem(buf, Rect { y: area.y + 2, height: 1, ..area }, state, theme);
+    }
+}
+
+/// Clock time of an instant.
+pub fn clock(ms: i64, state: &AppState) -> String {
+    match Timestamp::from_millisecond(ms) {
+        Ok(t) => t.to_zoned(state.session.zone.clone()).strftime("%H:%M:%S").to_string(),
+        Err(_) => "--:--:--".into(),
+    }
+}
+
+fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let right = right_pieces(state, theme);
+    let right_width: u16 = right.iter().map(|(t, _)| width(t) + 2).sum();
+    let mut x = area.right().saturating_sub(right_width + 1);
+    let left_room = x.saturating_sub(area.x + 1);
+    for (text, role) in &right {
+        x += 2;
+        put(buf, x, area.y, text, area.right().saturating_sub(x), theme.style(*role));
+        x += width(text);
+    }
+    let mut x = area.x + 1;
+    for (text, role) in left_pieces(state, theme, left_room) {
+        put(buf, x, area.y, &text, left_room, theme.style(role));
+        x += width(&text);
+    }
+}
+
+/// Host, its shape, its guests; the least telling go first.
+fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
+    let Some(m) = &state.model else { return vec![("kvmtop".into(), Role::Strong)] };
+    let facts = &m.host.facts;
+    let dot = theme.glyphs.dot;
+    let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
+    let cpus = m.host.cpus.len();
+    let vcpus: u32 = m.domains.iter().map(crate::model::DomainModel::vcpu_count).sum();
+    let mut all: Vec<(u8, Piece)> = vec![(0, ("kvmtop".into(), Role::Strong))];
+    if state.session.source != Source::Live {
+        let what = if state.session.source == Source::Demo { "demo: a recording" } else { "replay" };
+        all.push((0, (format!("  {what}"), Role::Warning)));
+        all.push((1, (format!(" {}", clean(&state.session.title)), Role::Text)));
+    }
+    if !facts.hostname.is_empty() {
+        all.push((1, (format!("  {}", clean(&facts.hostname)), Role::Text)));
+    }
+    let nodes = facts.topology.nodes().len();
+    if cpus > 0 {
+        all.push((3, (format!(" {dot} {}", plural(cpus, "cpu")), Role::Dim)));
+    }
+    if nodes > 1 {
+        all.push((4, (format!(" {}", plural(nodes, "node")), Role::Dim)));
+    }
+    if !facts.kernel.is_empty() {
+        all.push((5, (format!(" {dot} {}", clean(&facts.kernel)), Role::Dim)));
+    }
+    if let Some(flavour) = &facts.kvm_flavour {
+        all.push((4, (format!(" {}", clean(flavour)), Role::Dim)));
+    }
+    all.push((2, (format!("  {}", plural(m.domains.len(), "guest")), Role::Text)));
+    all.push((3, (format!(" {}", plural(vcpus as usize, "vcpu")), Role::Text)));
+    if cpus > 0 && vcpus > 0 {
+        all.push((4, (format!(" {:.1}x", f64::from(vcpus) / cpus as f64), Role::Dim)));
+    }
+    while all.iter().map(|(_, (t, _))| width(t)).sum::<u16>() > room {
+        let Some(at) = all.iter().enumerate().filter(|(_, (p, _))| *p > 0).max_by_key(|(i, (p, _))| (*p, *i)).map(|(i, _)| i) else { break };
+        all.remove(at);
+    }
+    all.into_iter().map(|(_, piece)| piece).collect()
+}
+
+/// Engine, its losses, own cost, state and time; always there.
+fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
+    let Some(m) = &state.model else { return Vec::new() };
+    let mut all = Vec::new();
+    let narrow = state.size.0 < 100;
+    let live = state.session.source == Source::Live;
+    if live && !narrow {
+        let (engine, role) = match (m.engine.kind, m.engine.level) {
+            (EngineKind::None, _) | (_, EngineLevel::None) => ("no tracing".into(), Role::Warning),
+            (kind, EngineLevel::Counts) => (format!("{} counts", kind.as_str()), Role::Warning),
+            (kind, EngineLevel::Full) => (kind.as_str().into(), Role::Text),
+        };
+        all.push((engine, role));
+        all.push((format!("cost {}%", or_unknown(m.own_cpu, percent)), Role::Dim));
+    }
+    if m.lost > 0 {
+        all.push((format!("lost {}", m.lost), Role::Warning));
+    } else if !narrow {
+        all.push(("lost 0".into(), Role::Dim));
+    }
+    if super::recording(state) {
+        all.push((format!("{} rec", theme.glyphs.run[2]), Role::Critical));
+    }
+    let stands = match &state.playback {
+        Some(p) => !p.playing,
+        None => state.paused,
+    };
+    let glyph = theme.glyphs.run[usize::from(stands)];
+    let word = if stands && live { " PAUSED" } else { "" };
+    all.push((format!("{glyph}{word} {}", clock(m.time_ms, state)), if stands { Role::Strong } else { Role::Text }));
+    all
+}
+
+fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(m) = &state.model else { return };
+    let mut x = area.x + 1;
+    put(buf, x, area.y, "host", 4, theme.style(Role::Dim));
+    x += 5;
+    let Some(t) = m.host.total() else {
+        let why = if m.host.cpus.is_empty() { "no figures of its CPUs" } else { "measuring the first interval …" };
+        put(buf, x, area.y, why, area.width - 6, theme.style(Role::Dim));
+        return;
+    };
+    let cpus = m.host.cpus.len().max(1) as f64;
+    let wait = m.domains.iter().filter_map(|d| d.cpu.and_then(|c| c.wait)).reduce(|a, b| a + b).map(|w| w / cpus);
+    let bar = if area.width >= 110 { 32 } else if area.width >= 80 { 14 } else { 0 };
+    bars::parts(buf, x, area.y, bar, [t.guest, t.usr, t.sys, t.irq + t.softirq + t.steal], 100.0, theme);
+    x += bar + u16::from(bar > 0);
+    let figures = [
+        ("guest", Some(t.guest), Role::Guest),
+        ("usr", Some(t.usr), Role::Usr),
+        ("sys", Some(t.sys), Role::Sys),
+        ("wait", wait, Role::Wait),
+        ("irq", Some(t.irq + t.softirq), Role::Irq),
+        ("steal", Some(t.steal).filter(|s| *s >= 0.05), Role::Warning),
+        ("iowait", Some(t.iowait).filter(|s| *s >= 0.05), Role::Dim),
+        ("idle", Some(t.idle), Role::Dim),
+    ];
+    let exits = m.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
+    let exits = if m.domains.is_empty() { String::new() } else { format!("exits {}/s", or_unknown(exits, rate)) };
+    let end = area.right().saturating_sub(width(&exits) + 2);
+    for (name, value, role) in figures {
+        let Some(v) = value else { continue };
+        let w = name.len() as u16 + 7;
+        if x + w > end {
+            break;
+        }
+        put(buf, x, area.y, name, w, theme.style(role));
+        put(buf, x + name.len() as u16 + 1, area.y, &format!("{:>4}", percent(v)), 5, theme.style(Role::Text));
+        x += w;
+    }
+    put(buf, end + 1, area.y, &exits, area.right().saturating_sub(end + 1), theme.style(Role::Strong));
+}
+
+/// One line on what is missing; the whole story is in the panel of sources.
+fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(m) = &state.model else { return };
+    let mut words: Vec<String> = Vec::new();
+    if m.lost > 0 {
+        words.push(format!("{} events lost in this interval: counts are too low", m.lost));
+    }
+    for s in m.sources.iter().filter(|s| s.state != SourceState::Ok) {
+        let cause = s.cause.as_deref().map(|c| format!(": {}", clean(c))).unwrap_or_default();
+        words.push(format!("{} {}{cause}", clean(&s.name), s.state.as_str()));
+    }
+    let more = if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: what mends it)".into() };
+    let Some(first) = words.into_iter().next() else { return };
+    let room = area.width.saturating_sub(4 + width(&more));
+    put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Role::Warning));
+    let first = fit(&first, room, theme.glyphs.cut);
+    put(buf, area.x + 3, area.y, &first, room, theme.style(Role::Text));
+    put(buf, area.x + 3 + width(&first), area.y, &more, width(&more), theme.style(Role::Dim));
+}

@@ -1,0 +1,66 @@
+//! Help: every key and every column, from the tables that make them work.
+
+use super::popup::{self, Line};
+use super::{accesses, cpus, exits, userspace};
+use crate::ui::columns::COLUMNS;
+use crate::ui::format::wrap;
+use crate::ui::keymap::{KEYMAP, When};
+use crate::ui::state::AppState;
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Columns of the keys and headers on the left.
+const LABEL: u16 = 22;
+
+/// The text, broken to a screen's width.
+pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
+    let recorded = state.session.source.is_recorded();
+    let mut out: Vec<Line> = Vec::new();
+    for when in When::ALL {
+        if when == (if recorded { When::Live } else { When::Recorded }) {
+            continue;
+        }
+        heading(&mut out, when.title());
+        for b in KEYMAP.iter().filter(|b| b.when == when) {
+            let mut keys: Vec<String> = b.keys.iter().map(|k| k.name()).collect();
+            keys.dedup();
+            entry(&mut out, &keys.join(" "), b.help, Role::Key, screen);
+        }
+    }
+    heading(&mut out, "GUESTS");
+    COLUMNS.iter().for_each(|c| entry(&mut out, c.header, c.help, Role::Text, screen));
+    for (name, help) in [
+        ("EXITS", &exits::HELP[..]),
+        ("ACCESSES", &accesses::HELP[..]),
+        ("PCPUS", &cpus::HELP[..]),
+        ("USERSPACE EXITS", &userspace::HELP[..]),
+    ] {
+        heading(&mut out, name);
+        help.iter().for_each(|(head, text)| entry(&mut out, head, text, Role::Text, screen));
+    }
+    out.push(Vec::new());
+    out.push(vec![("- stands for what no source could tell; it is never 0.".into(), Role::Dim)]);
+    out
+}
+
+fn heading(out: &mut Vec<Line>, text: &str) {
+    if !out.is_empty() {
+        out.push(Vec::new());
+    }
+    out.push(vec![(text.into(), Role::Head)]);
+}
+
+fn entry(out: &mut Vec<Line>, label: &str, text: &str, role: Role, screen: u16) {
+    let label_width = LABEL.min(popup::room(screen) / 2);
+    for (i, line) in wrap(text, popup::room(screen) - label_width).into_iter().enumerate() {
+        let label = if i == 0 { label } else { "" };
+        out.push(vec![(format!("  {label:<w$}", w = usize::from(label_width - 2)), role), (line, Role::Text)]);
+    }
+}
+
+/// Paints it over the screen.
+pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
+    let title = vec![("kvmtop: keys and columns".into(), Role::Strong)];
+    popup::paint(buf, area, title, "Esc closes", &lines(state, area.width), scroll, theme);
+}

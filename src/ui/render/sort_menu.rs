@@ -1,0 +1,29 @@
+//! What the table can be sorted by.
+
+use super::popup::{self, Line};
+use crate::ui::columns;
+use crate::ui::format::{fit, wrap};
+use crate::ui::state::AppState;
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Paints it over the screen.
+pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &Theme) {
+    let room = popup::room(area.width);
+    let g = &theme.glyphs;
+    let mut lines: Vec<Line> = Vec::new();
+    for (i, c) in columns::sortable().enumerate() {
+        let selected = i == at;
+        let now = c.id == state.table.sort.column;
+        let order = if now { g.sort[usize::from(state.table.sort.reversed)] } else { ' ' };
+        let cursor = if selected { g.cursor } else { ' ' };
+        let help = wrap(c.help, 10_000).remove(0);
+        lines.push(vec![
+            (format!("{cursor} {order} {:<10}", c.header), if selected || now { Role::Strong } else { Role::Text }),
+            (fit(&help, room.saturating_sub(14), g.cut), Role::Dim),
+        ]);
+    }
+    let title = vec![("sort guests by".into(), Role::Strong)];
+    popup::paint(buf, area, title, "Enter: sort, the same again: other way round", &lines, at.saturating_sub(8) as u16, theme);
+}

@@ -1,0 +1,70 @@
+//! What kvmtop can see, what is missing, and what mends it.
+
+use super::popup::Line;
+use super::title;
+use crate::sample::SourceState;
+use crate::ui::format::{bytes, clean, width, wrap};
+use crate::ui::grid::put;
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Columns of name and state on the left.
+const LABEL: u16 = 26;
+
+/// The text, broken to a width; what is missing comes first.
+pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
+    let Some(m) = &state.model else { return Vec::new() };
+    let mut sources: Vec<_> = m.sources.iter().collect();
+    sources.sort_by_key(|s| std::cmp::Reverse(match s.state {
+        SourceState::Ok => 0,
+        SourceState::Degraded => 1,
+        SourceState::Missing => 2,
+    }));
+    let mut out = Vec::new();
+    for s in sources {
+        let role = match s.state {
+            SourceState::Ok => Role::Good,
+            SourceState::Degraded | SourceState::Missing => Role::Warning,
+        };
+        let mut text: Vec<(String, Role)> = Vec::new();
+        let room = columns.saturating_sub(LABEL + 2).max(16);
+        if let Some(cause) = &s.cause {
+            text.extend(wrap(&clean(cause), room).into_iter().map(|l| (l, Role::Text)));
+        }
+        if let Some(fix) = &s.fix {
+            text.extend(wrap(&format!("{} {}", theme.glyphs.arrow, clean(fix)), room).into_iter().map(|l| (l, Role::Strong)));
+        }
+        if text.is_empty() {
+            text.push((String::new(), Role::Text));
+        }
+        for (i, line) in text.into_iter().enumerate() {
+            let (name, word) = if i == 0 { (clean(&s.name), s.state.as_str()) } else { (String::new(), "") };
+            out.push(vec![(format!("{name:<15} "), Role::Text), (format!("{word:<9} "), role), line]);
+        }
+    }
+    if m.overflow > 0 {
+        let text = format!("{} events of this interval are counted in rows named other: a guest touches more addresses than are kept", m.overflow);
+        out.push(vec![(format!("{:<LABEL$}", "overflow", LABEL = usize::from(LABEL)), Role::Warning), (text, Role::Text)]);
+    }
+    out
+}
+
+/// Paints the panel.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(m) = &state.model else { return };
+    let cost = if m.own_rss > 0 { format!("kvmtop itself: {} resident", bytes(m.own_rss)) } else { String::new() };
+    let inner = title(buf, area, Panel::Sources, "", &cost, state, theme);
+    let lines = lines(state, inner.width, theme);
+    let height = usize::from(inner.height);
+    let at = if state.panels.focus == Panel::Sources { state.panels.at } else { 0 };
+    let offset = at.min(lines.len().saturating_sub(height));
+    for (i, line) in lines.iter().skip(offset).take(height).enumerate() {
+        let mut x = inner.x;
+        for (text, role) in line {
+            put(buf, x, inner.y + i as u16, text, inner.right().saturating_sub(x), theme.style(*role));
+            x += width(text);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The time line of a replay: where the recording begins, ends, where one is, where something is to be seen.
+
+use super::header::clock;
+use crate::ui::format::width;
+use crate::ui::grid::put;
+use crate::ui::state::AppState;
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Paints the line.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(p) = &state.playback else { return };
+    let now = state.model.as_ref().map_or(p.range_ms.0, |m| m.time_ms);
+    let left = format!(" {} ", clock(p.range_ms.0, state));
+    let speed = if p.speed < 1.0 { format!("{:.2}x", p.speed) } else { format!("{:.0}x", p.speed) };
+    let right = format!(" {}  {}/{}  {speed} ", clock(p.range_ms.1, state), p.index + 1, p.len);
+    put(buf, area.x, area.y, &left, area.width, theme.style(Role::Dim));
+    put(buf, area.right().saturating_sub(width(&right)), area.y, &right, area.width, theme.style(Role::Dim));
+    let x = area.x + width(&left);
+    let room = area.width.saturating_sub(width(&left) + width(&right));
+    if room < 3 {
+        return;
+    }
+    let column = |ms: i64| {
+        let all = (p.range_ms.1 - p.range_ms.0).max(1) as f64;
+        let share = ((ms - p.range_ms.0) as f64 / all).clamp(0.0, 1.0);
+        x + (share * f64::from(room - 1)).round() as u16
+    };
+    let done = column(now);
+    put(buf, x, area.y, &theme.glyphs.rule.to_string().repeat(room.into()), room, theme.style(Role::Dim));
+    let filled = done - x;
+    put(buf, x, area.y, &"=".repeat(filled.into()), filled, theme.style(Role::Text));
+    for mark in &p.marks {
+        put(buf, column(*mark), area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Role::Warning));
+    }
+    put(buf, done, area.y, &theme.glyphs.run[0].to_string(), 1, theme.style(Role::Strong));
+}

@@ -1,0 +1,96 @@
+//! Exits that the VMM served, kvm tracepoints, KVM's own counters.
+
+use super::{say, scope, title};
+use crate::kvm::userspace_exit;
+use crate::ui::columns::userspace_name;
+use crate::ui::format::{clean, rate, share};
+use crate::ui::grid::{Cell, List, Row, Spec};
+use crate::ui::state::{AppState, Panel};
+use crate::ui::theme::{Role, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+const EXITS: [(&str, Spec); 4] = [
+    ("EXIT TO VMM", Spec::left(20, 6, 0)),
+    ("/s", Spec::right(6, 0, 0)),
+    ("%CNT", Spec::right(4, 0, 1)),
+    ("MEANING", Spec::left(12, 60, 2)),
+];
+
+const RATES: [(&str, Spec); 2] = [("KVM EVENT OR COUNTER", Spec::left(18, 24, 0)), ("/s", Spec::right(6, 0, 0))];
+
+/// What the columns mean.
+pub const HELP: [(&str, &str); 3] = [
+    ("EXIT TO VMM", "Why KVM_RUN returned to the VMM; `restart` is a signal that pulled the vCPU out."),
+    ("%CNT", "Share of the exits to the VMM of the guest or vCPU."),
+    ("KVM EVENT", "Tracepoints kvm:* when they are counted (K), then KVM's own statistics, per second."),
+];
+
+/// Exits to the VMM of the selected guest or vCPU: number, count.
+pub fn exits(state: &AppState) -> Vec<(i32, u64)> {
+    let vcpu = state.vcpu();
+    let all = state.domain().map(|d| d.userspace.as_slice()).unwrap_or_default();
+    all.iter().filter(|(v, ..)| *v == vcpu).map(|(_, reason, n)| (*reason, *n)).collect()
+}
+
+/// kvm tracepoints and KVM's counters of the selected guest, most frequent first; those that stand still are left out.
+fn rates(state: &AppState) -> Vec<(String, f64)> {
+    let Some((d, m)) = state.domain().zip(state.model.as_ref()) else { return Vec::new() };
+    let seconds = m.interval_s.unwrap_or(1.0);
+    let events = d.kvm_events.iter().map(|(k, n)| (clean(k), *n as f64 / seconds));
+    let counters = d.counters.iter().map(|(k, r)| (clean(k), *r));
+    let mut all: Vec<_> = events.chain(counters).filter(|(_, r)| *r > 0.0).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+/// How many rows there are to travel through.
+pub fn len(state: &AppState) -> usize {
+    exits(state).len().max(rates(state).len())
+}
+
+/// The list of exits to the VMM.
+pub fn exits_list(state: &AppState, focused: bool) -> List<'static> {
+    let rows = exits(state);
+    let all: u64 = rows.iter().map(|r| r.1).sum();
+    let seconds = state.model.as_ref().and_then(|m| m.interval_s);
+    let cells = |(reason, n): (i32, u64)| {
+        vec![
+            Cell::text(userspace_name(reason).replace("KVM_EXIT_", "")),
+            Cell::figure(seconds.map(|s| n as f64 / s), rate),
+            Cell::figure(Some(100.0 * n as f64 / all.max(1) as f64), share),
+            Cell::text(u32::try_from(reason).ok().and_then(userspace_exit::meaning).unwrap_or_default()).role(Role::Dim),
+        ]
+    };
+    List { columns: &EXITS, rows: rows.into_iter().map(|r| (cells(r), Row::Plain)).collect(), at: focused.then_some(state.panels.at) }
+}
+
+/// Paints the panel.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let inner = title(buf, area, Panel::Userspace, &scope(state), "", state, theme);
+    if inner.is_empty() || state.domain().is_none() {
+        return;
+    }
+    let (exits, rates) = (exits(state), rates(state));
+    let focused = state.panels.focus == Panel::Userspace;
+    if exits.is_empty() && rates.is_empty() {
+        say(buf, inner, "No exit to the VMM in this interval, and no counter of KVM that moved.", Role::Dim, theme);
+        return;
+    }
+    let mut left = inner;
+    if !rates.is_empty() {
+        let mut right = inner;
+        if exits.is_empty() {
+            left.width = 0;
+        } else {
+            right.width = (inner.width * 2 / 5).min(46);
+            right.x = inner.right() - right.width;
+            left.width = inner.width - right.width - 2;
+        }
+        let rows = rates.into_iter().map(|(k, r)| (vec![Cell::text(k), Cell::text(rate(r))], Row::Plain)).collect();
+        List { columns: &RATES, rows, at: focused.then_some(state.panels.at) }.paint(buf, right, theme);
+    }
+    if left.width > 0 {
+        exits_list(state, focused).paint(buf, left, theme);
+    }
+}

@@ -1,0 +1,115 @@
+//! Which rows the table has, and in what order: filter, sort, unfold. The selection follows what it shows.
+
+use super::columns::{self, SortValue};
+use super::state::{RowKey, Table};
+use crate::lint::{Finding, Severity};
+use crate::model::{DomainModel, Key, Model};
+use globset::{GlobBuilder, GlobMatcher};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+/// A row: indices into [`Model::domains`] and that guest's threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The guest.
+    pub domain: usize,
+    /// Its thread; `None` for the guest's own row.
+    pub thread: Option<usize>,
+}
+
+/// What tells one guest from the next through time.
+pub fn key(d: &DomainModel) -> Key {
+    (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
+}
+
+/// The worst finding about a guest.
+pub fn severity(findings: &[Finding], name: &str) -> Option<Severity> {
+    findings.iter().filter(|f| f.domain.as_deref() == Some(name)).map(|f| f.severity).max()
+}
+
+/// Rebuilds the rows for a new interval or another order.
+pub fn arrange(table: &mut Table, model: &Model, findings: &[Finding]) {
+    let matcher = Matcher::new(&table.filter);
+    let keys: Vec<Key> = model.domains.iter().map(key).collect();
+    let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| matcher.is_match(model.domains[i].name())).collect();
+    let before: HashMap<&Key, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
+    shown.sort_by_key(|&i| before.get(&keys[i]).copied().unwrap_or(usize::MAX));
+    if let Some(value) = columns::column(table.sort.column).sort {
+        let reversed = table.sort.reversed;
+        let values: Vec<SortValue> = model.domains.iter().map(|d| value(d, findings)).collect();
+        order(&mut shown, &values, reversed);
+    }
+    table.order = shown.iter().map(|&i| keys[i].clone()).collect();
+    table.unfolded.retain(|k| keys.contains(k));
+    table.rows.clear();
+    for i in shown {
+        table.rows.push(Row { domain: i, thread: None });
+        if table.unfolded.contains(&keys[i]) {
+            table.rows.extend((0..model.domains[i].threads.len()).map(|t| Row { domain: i, thread: Some(t) }));
+        }
+    }
+    follow(table, model, &keys);
+}
+
+/// Sorts figures that flicker without making their rows flicker: a row passes another only when it is clearly beyond it.
+fn order(shown: &mut [usize], values: &[SortValue], reversed: bool) {
+    for i in 1..shown.len() {
+        let mut at = i;
+        while at > 0 {
+            let ahead = values[shown[at]].clearly(&values[shown[at - 1]]);
+            if (if reversed { ahead.reverse() } else { ahead }) != Ordering::Greater {
+                break;
+            }
+            shown.swap(at, at - 1);
+            at -= 1;
+        }
+    }
+}
+
+/// Puts the selection where the selected row went; when it is gone, on what stands there now.
+fn follow(table: &mut Table, model: &Model, keys: &[Key]) {
+    let Some(cursor) = &table.cursor else {
+        table.at = 0;
+        return;
+    };
+    let same = |r: &Row| {
+        keys[r.domain] == cursor.domain && r.thread.map(|t| model.domains[r.domain].threads[t].tid) == cursor.thread
+    };
+    let guest = |r: &Row| keys[r.domain] == cursor.domain && r.thread.is_none();
+    match table.rows.iter().position(same).or_else(|| table.rows.iter().position(guest)) {
+        Some(at) => table.at = at,
+        None => table.at = table.at.min(table.rows.len().saturating_sub(1)),
+    }
+    table.cursor = row_key(table, model, table.at);
+}
+
+/// What the row at a place shows.
+pub fn row_key(table: &Table, model: &Model, at: usize) -> Option<RowKey> {
+    let row = table.rows.get(at)?;
+    let domain = model.domains.get(row.domain)?;
+    let thread = match row.thread {
+        Some(t) => Some(domain.threads.get(t)?.tid),
+        None => None,
+    };
+    Some(RowKey { domain: key(domain), thread })
+}
+
+/// A filter on names: a glob where it has `*`, `?` or `[`, else a part of the name; case does not matter.
+struct Matcher {
+    part: String,
+    glob: Option<GlobMatcher>,
+}
+
+impl Matcher {
+    fn new(filter: &str) -> Self {
+        let glob = filter.contains(['*', '?', '[']).then(|| GlobBuilder::new(filter).case_insensitive(true).build());
+        Self { part: filter.to_lowercase(), glob: glob.and_then(Result::ok).map(|g| g.compile_matcher()) }
+    }
+
+    fn is_match(&self, name: &str) -> bool {
+        match &self.glob {
+            Some(glob) => glob.is_match(name),
+            None => name.to_lowercase().contains(&self.part),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries effects out.
+
+use super::action::{Control, Effect, Replay};
+use super::feeder::{self, Event};
+use super::player::Player;
+use super::render::render;
+use super::state::{AppState, Session, Source};
+use super::terminal::Guard;
+use super::theme::{Palette, Theme};
+use super::update;
+use crate::lint;
+use crate::source::Feed;
+use anyhow::Context;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ratatui::crossterm::event;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::time::Duration;
+
+/// Events that wait for the screen at most; a live interval beyond that is dropped.
+const WAITING: usize = 32;
+/// How long leaving waits for the collector to close what it has open.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How the screen is to be.
+#[derive(Debug, Clone, Default)]
+pub struct UiOptions {
+    /// No Unicode.
+    pub ascii: bool,
+    /// No colour, whatever the terminal can; `NO_COLOR` and `TERM` are heeded in any case.
+    pub no_color: bool,
+    /// Where the samples come from.
+    pub source: Source,
+    /// What is being replayed.
+    pub title: String,
+    /// Seconds between samples.
+    pub interval_s: f64,
+    /// Thresholds and rules switched off.
+    pub lint: lint::Options,
+    /// Where a replay starts, milliseconds since the epoch; it then stands still.
+    pub start_ms: Option<i64>,
+}
+
+/// Shows a live feed until the user leaves. `control` goes to the collector.
+///
+/// # Errors
+/// Without a terminal, when the terminal goes away, or when the feed as a whole fails.
+pub fn run(feed: Box<dyn Feed + Send>, control: Option<Sender<Control>>, options: UiOptions) -> anyhow::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, lint) = (stop.clone(), options.lint.clone());
+    let feeder = move |events: SyncSender<Event>| feeder::live(feed, &lint, &events, &stopped);
+    show(options, Outside { control, replay: None, stop }, feeder)
+}
+
+/// Shows a recording until the user leaves.
+///
+/// # Errors
+/// Without a terminal, when the terminal goes away, or when there is nothing in the recording.
+pub fn replay(player: Box<dyn Player>, options: UiOptions) -> anyhow::Result<()> {
+    anyhow::ensure!(!player.is_empty(), "{}: there is no sample in it", options.title);
+    let (commands, obey) = mpsc::channel();
+    let (lint, start) = (options.lint.clone(), options.start_ms);
+    let feeder = move |events: SyncSender<Event>| feeder::replay(player, &lint, start, &events, &obey);
+    show(options, Outside { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
+}
+
+/// Whom effects go to.
+struct Outside {
+    control: Option<Sender<Control>>,
+    replay: Option<Sender<Replay>>,
+    stop: Arc<AtomicBool>,
+}
+
+fn show(options: UiOptions, mut outside: Outside, feeder: impl FnOnce(SyncSender<Event>) + Send + 'static) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
+        "the screen needs a terminal; for a pipe or a file use --batch"
+    );
+    let env = |name| std::env::var(name).ok();
+    let palette = if options.no_color {
+        Palette::None
+    } else {
+        Palette::detect(env("NO_COLOR").as_deref(), env("TERM").as_deref(), env("COLORTERM").as_deref())
+    };
+    let theme = Theme::new(palette, options.ascii);
+    let session = Session {
+        source: options.source,
+        title: options.title,
+        interval_s: options.interval_s,
+        zone: TimeZone::system(),
+    };
+    let (events, wake) = mpsc::sync_channel(WAITING);
+    signals(events.clone())?;
+    let mut guard = Guard::enter().context("cannot take over the terminal")?;
+    keys(events.clone())?;
+    let (gone, wait) = mpsc::channel();
+    std::thread::Builder::new().name("feeder".into()).spawn(move || {
+        feeder(events);
+        let _ = gone.send(());
+    })?;
+    let size = guard.terminal.size()?;
+    let mut state = AppState::new(session, (size.width, size.height));
+    let result = turn(&mut guard, &mut state, &theme, &mut outside, &wake);
+    drop(guard);
+    // The collector closes a recording and detaches what it has in the kernel when it is dropped.
+    outside.stop.store(true, Ordering::Relaxed);
+    if let Some(control) = &outside.control {
+        let _ = control.send(Control::Quit);
+    }
+    outside.replay = None;
+    drop(wake);
+    let _ = wait.recv_timeout(PATIENCE);
+    result
+}
+
+/// Reads keys on a thread of its own; it ends with the process.
+fn keys(events: SyncSender<Event>) -> anyhow::Result<()> {
+    std::thread::Builder::new().name("keys".into()).spawn(move || {
+        loop {
+            let event = match event::read() {
+                Ok(event::Event::Key(key)) => Event::Key(key),
+                Ok(event::Event::Resize(..)) => Event::Resize,
+                Ok(_) => continue,
+                // The terminal is gone.
+                Err(_) => Event::Leave,
+            };
+            let last = matches!(event, Event::Leave);
+            if events.send(event).is_err() || last {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn signals(events: SyncSender<Event>) -> anyhow::Result<()> {
+    let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGCONT]).context("cannot watch for signals")?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in &mut signals {
+            let event = if signal == SIGCONT { Event::Continued } else { Event::Leave };
+            if events.send(event).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Draws, sleeps until something happens, takes in all that happened, and draws again.
+fn turn(
+    guard: &mut Guard,
+    state: &mut AppState,
+    theme: &Theme,
+    outside: &mut Outside,
+    wake: &Receiver<Event>,
+) -> anyhow::Result<()> {
+    loop {
+        guard.terminal.draw(|frame| render(frame, state, theme))?;
+        let Ok(first) = wake.recv() else { return Ok(()) };
+        let mut next = Some(first);
+        while let Some(event) = next {
+            match event {
+                Event::Tick(tick) => state.absorb(*tick),
+                Event::Say(text) => state.message = Some(text),
+                Event::Key(key) => {
+                    for effect in update::key(state, key) {
+                        if carry_out(effect, guard, state, outside)? {
+                            return Ok(());
+                        }
+                    }
+                }
+                Event::Resize => resize(guard, state)?,
+                Event::Continued => {
+                    guard.resume()?;
+                    resize(guard, state)?;
+                }
+                Event::Leave => return Ok(()),
+                Event::Ended(Some(e)) => return Err(e),
+                // A feed that ends leaves its last interval on the screen.
+                Event::Ended(None) => state.message = Some("no more samples; q leaves".into()),
+            }
+            next = wake.try_recv().ok();
+        }
+    }
+}
+
+fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
+    guard.terminal.autoresize()?;
+    let size = guard.terminal.size()?;
+    state.size = (size.width, size.height);
+    state.settle();
+    Ok(())
+}
+
+/// Carries an effect out; answers whether to leave.
+fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &Outside) -> anyhow::Result<bool> {
+    let control = |state: &mut AppState, c: Control| {
+        if outside.control.as_ref().is_none_or(|tx| tx.send(c).is_err()) {
+            state.message = Some("not possible here: no collector listens".into());
+        }
+    };
+    match effect {
+        Effect::Quit => return Ok(true),
+        Effect::Suspend => {
+            guard.suspend()?;
+            resize(guard, state)?;
+        }
+        Effect::SetEngineLevel(level) => control(state, Control::SetEngineLevel(level)),
+        Effect::SetKvmEvents(on) => control(state, Control::SetKvmEvents(on)),
+        Effect::StartRecord => {
+            let path = recording_path(state);
+            state.message = Some(format!("recording into {}", path.display()));
+            control(state, Control::StartRecord(path));
+        }
+        Effect::StopRecord => {
+            state.message = Some("recording closed".into());
+            control(state, Control::StopRecord);
+        }
+        Effect::Copy(text) => {
+            guard.copy(&text)?;
+            state.message = Some("copied, if the terminal allows OSC 52; w writes a file instead".into());
+        }
+        Effect::WriteFile(name, text) => {
+            state.message = Some(match write_new(Path::new(&name), &text) {
+                Ok(path) => format!("written to {}", path.display()),
+                Err(e) => format!("cannot write {name}: {e}"),
+            });
+        }
+        Effect::Replay(r) => {
+            if let Some(tx) = &outside.replay {
+                let _ = tx.send(r);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// A name that tells host and time: `kvmtop-kvm07-20261121-140322.kvmtop`.
+fn recording_path(state: &AppState) -> PathBuf {
+    let host = state.model.as_ref().map(|m| m.host.facts.hostname.as_str()).unwrap_or_default();
+    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    let ms = state.model.as_ref().map_or(0, |m| m.time_ms);
+    let time = Timestamp::from_millisecond(ms).unwrap_or_default().to_zoned(state.session.zone.clone());
+    PathBuf::from(format!("kvmtop-{host}-{}.kvmtop", time.strftime("%Y%m%d-%H%M%S")))
+}
+
+/// Writes a file that was not there: never over another one, never through a link that somebody laid.
+fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
+    let (stem, ext) = (path.file_stem().unwrap_or_default().to_string_lossy(), path.extension().unwrap_or_default().to_string_lossy());
+    for n in 0..100 {
+        let path = if n == 0 { path.to_path_buf() } else { path.with_file_name(format!("{stem}-{n}.{ext}")) };
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                file.write_all(text.as_bytes())?;
+                return Ok(std::path::absolute(&path).unwrap_or(path));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_never_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kvmtop-fix.txt");
+        assert_eq!(write_new(&path, "one").unwrap(), path);
+        assert_eq!(write_new(&path, "two").unwrap(), dir.path().join("kvmtop-fix-1.txt"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+    }
+}

@@ -1,0 +1,128 @@
+//! The terminal: taken over, and given back clean however the program ends.
+
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use std::io::{self, BufWriter, Stdout, Write, stdout};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A frame leaves in one write: a slow line shows it whole.
+const BUFFER: usize = 1 << 16;
+
+/// Whether the terminal is taken over now.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+static PANIC_HOOK: Once = Once::new();
+
+/// The terminal while kvmtop has it; dropping it gives it back.
+pub struct Guard {
+    /// To draw on.
+    pub terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+}
+
+impl Guard {
+    /// Takes the terminal over: raw mode, alternate screen.
+    ///
+    /// # Errors
+    /// When the terminal refuses.
+    pub fn enter() -> io::Result<Self> {
+        PANIC_HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                give_back();
+                before(info);
+            }));
+        });
+        take()?;
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
+        match Terminal::new(backend) {
+            Ok(terminal) => Ok(Self { terminal }),
+            Err(e) => {
+                give_back();
+                Err(e)
+            }
+        }
+    }
+
+    /// Gives the terminal back, stops the process as Ctrl-Z does, and takes the terminal again after `fg`.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn suspend(&mut self) -> io::Result<()> {
+        give_back();
+        // To the whole group, as the terminal itself would: `make run` stops with kvmtop. SIGTSTP keeps its default action here,
+        // which the kernel leaves out for a group that no shell could continue.
+        let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        self.resume()
+    }
+
+    /// Takes the terminal again and draws all of it anew.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn resume(&mut self) -> io::Result<()> {
+        take()?;
+        self.terminal.clear()
+    }
+
+    /// Puts text on the clipboard of the terminal's user, through ssh and tmux too (OSC 52).
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        let mut out = stdout().lock();
+        write!(out, "\x1b]52;c;{}\x1b\\", base64(text.as_bytes()))?;
+        out.flush()
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::SeqCst);
+    execute!(stdout(), EnterAlternateScreen, Hide)
+}
+
+/// Gives the terminal back, once. What fails here fails because the terminal is gone.
+fn give_back() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// RFC 4648; the only use of it here is OSC 52.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            let digit = DIGITS[(word >> (18 - 6 * i) & 63) as usize];
+            out.push(if i <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_rfc_4648() {
+        for (plain, coded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE="), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What each key does.
+
+use super::*;
+use crate::sample::EngineLevel;
+use crate::ui::action::{Effect, Replay};
+use crate::ui::columns::ColumnId;
+use crate::ui::keymap::KEYMAP;
+use crate::ui::render::popup_len;
+use crate::ui::state::{Panel, Popup};
+
+fn names(state: &AppState) -> Vec<&str> {
+    state.table.rows.iter().filter(|r| r.thread.is_none()).map(|r| model(state).domains[r.domain].name()).collect()
+}
+
+fn selected(state: &AppState) -> String {
+    let (d, t) = state.selected().unwrap();
+    t.map_or_else(|| d.name().to_string(), |t| format!("{}/{}", d.name(), t.label()))
+}
+
+#[test]
+fn help_lists_every_key() {
+    for (state, recorded) in [(busy(120, 40), false), (replayed(120, 40), true)] {
+        let mut state = state;
+        press(&mut state, "?");
+        let mut all = String::new();
+        for _ in 0..popup_len(&state) {
+            all.push_str(&text(&draw(&state, &Theme::default())));
+            press(&mut state, "<Down>");
+        }
+        for b in &KEYMAP {
+            use crate::ui::keymap::When;
+            let other = if recorded { When::Live } else { When::Recorded };
+            if b.when != other {
+                assert!(all.contains(&b.help[..b.help.len().min(60)]), "{}", b.help);
+            }
+        }
+    }
+}
+
+#[test]
+fn arrows_and_letters_move_the_selection() {
+    let mut s = busy(120, 40);
+    assert_eq!(names(&s), ["db-prod", "win10-2", "build-3", "web-1", "idle-4"]);
+    for (keys, to) in [
+        ("<Down>", "win10-2"),
+        ("j", "build-3"),
+        ("k", "win10-2"),
+        ("<Up><Up><Up>", "db-prod"),
+        ("<End>", "idle-4"),
+        ("<Home>", "db-prod"),
+        ("<PgDn>", "idle-4"),
+        ("<PgUp>", "db-prod"),
+    ] {
+        press(&mut s, keys);
+        assert_eq!(selected(&s), to, "{keys}");
+    }
+}
+
+#[test]
+fn enter_unfolds_to_threads_and_folds_again() {
+    let mut s = busy(120, 40);
+    press(&mut s, "<Down><Enter><Down>");
+    assert_eq!(selected(&s), "win10-2/vcpu 0");
+    assert_eq!(s.vcpu(), Some(0));
+    press(&mut s, "<Enter>");
+    assert_eq!(selected(&s), "win10-2", "the selection goes to the guest");
+    press(&mut s, "<Right>");
+    assert_eq!(s.table.unfolded.len(), 1);
+    press(&mut s, "<Left>");
+    assert!(s.table.unfolded.is_empty());
+    press(&mut s, "*");
+    assert_eq!(s.table.unfolded.len(), 5);
+    press(&mut s, "*");
+    assert!(s.table.unfolded.is_empty());
+}
+
+#[test]
+fn the_selection_follows_the_guest_not_the_row() {
+    let mut s = busy(120, 40);
+    press(&mut s, "<Down><Enter><Down>");
+    assert_eq!(selected(&s), "win10-2/vcpu 0");
+    let mut f = Fixture::busy_host();
+    f.guests.reverse();
+    f.guests.retain(|g| g.facts.name.value != "db-prod");
+    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    assert_eq!(selected(&s), "win10-2/vcpu 0");
+    assert_eq!(names(&s)[0], "win10-2");
+}
+
+#[test]
+fn a_guest_that_ends_hands_the_selection_to_its_neighbour() {
+    let mut s = busy(120, 40);
+    press(&mut s, "<Down>");
+    let mut f = Fixture::busy_host();
+    f.guests.retain(|g| g.facts.name.value != "win10-2");
+    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    assert_eq!(selected(&s), "build-3");
+    f.guests.clear();
+    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    assert!(s.selected().is_none());
+    for key in ["<Down>", "<Enter>", "f", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>"] {
+        press(&mut s, key);
+        draw(&s, &Theme::default());
+    }
+}
+
+#[test]
+fn an_untouched_selection_stays_on_top() {
+    let mut s = busy(120, 40);
+    let mut f = Fixture::busy_host();
+    f.guests.iter_mut().filter(|g| g.facts.name.value == "db-prod").flat_map(|g| &mut g.threads).for_each(|t| t.burns = [0.0; 4]);
+    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    assert_eq!(selected(&s), "win10-2");
+}
+
+#[test]
+fn near_equal_guests_do_not_change_places() {
+    let mut f = Fixture::busy_host();
+    let burn = |f: &mut Fixture, name: &str, guest: f64| {
+        let g = f.guests.iter_mut().find(|g| g.facts.name.value == name).unwrap();
+        g.threads.iter_mut().filter(|t| t.index == Some(0)).for_each(|t| t.burns = [guest, 0.0, 0.0, 0.0]);
+    };
+    burn(&mut f, "idle-4", 40.0);
+    let mut s = screen(&f, 120, 40);
+    let before: Vec<String> = names(&s).into_iter().map(String::from).collect();
+    let web = f.model().domain("web-1").unwrap().cpu.unwrap().busy();
+    for wobble in [web + 1.0, web - 1.0, web + 1.5] {
+        burn(&mut f, "idle-4", wobble);
+        s.absorb(Tick { model: f.model(), ..Tick::default() });
+        assert_eq!(names(&s), before);
+    }
+    burn(&mut f, "idle-4", 95.0);
+    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    assert_ne!(names(&s), before);
+}
+
+#[test]
+fn tab_goes_round_the_panels_and_escape_back() {
+    let mut s = busy(120, 40);
+    for panel in Panel::ALL.into_iter().skip(1) {
+        press(&mut s, "<Tab>");
+        assert_eq!(s.panels.focus, panel);
+    }
+    press(&mut s, "<Tab>");
+    assert_eq!(s.panels.focus, Panel::Domains);
+    press(&mut s, "<BackTab>");
+    assert_eq!(s.panels.focus, Panel::Sources);
+    press(&mut s, "<Esc>");
+    assert_eq!((s.panels.focus, s.panels.shown), (Panel::Domains, Panel::Sources));
+}
+
+#[test]
+fn digits_show_a_panel_and_leave_the_keys_to_the_table() {
+    let mut s = busy(120, 40);
+    for (key, panel) in [("2", Panel::Accesses), ("3", Panel::Cpus), ("4", Panel::Userspace), ("5", Panel::Sources), ("1", Panel::Exits)] {
+        press(&mut s, key);
+        assert_eq!((s.panels.focus, s.panels.shown), (Panel::Domains, panel));
+    }
+    press(&mut s, "f");
+    assert_eq!(s.panels.focus, Panel::Findings);
+}
+
+#[test]
+fn arrows_travel_through_the_panel_with_the_keys() {
+    let mut s = busy(120, 40);
+    press(&mut s, "<Down><Tab><Down><Down>");
+    assert_eq!((s.panels.focus, s.panels.at), (Panel::Exits, 2));
+    assert_eq!(selected(&s), "win10-2");
+    press(&mut s, "<End>");
+    assert_eq!(s.panels.at, s.domain().unwrap().exits.rows.len() - 1);
+}
+
+#[test]
+fn filter_by_part_and_by_glob() {
+    let mut s = busy(120, 40);
+    press(&mut s, "/B-");
+    assert_eq!(names(&s), ["db-prod", "web-1"]);
+    press(&mut s, "<C-u>*-[34]");
+    assert_eq!(names(&s), ["build-3", "idle-4"]);
+    press(&mut s, "<Enter>");
+    assert!(s.popup.is_none());
+    assert_eq!(names(&s).len(), 2);
+    press(&mut s, "/<Esc>");
+    assert_eq!(names(&s).len(), 5);
+    press(&mut s, "/q[<Enter>");
+    assert!(names(&s).is_empty(), "a bad glob is a part of a name");
+    assert!(press(&mut s, "<Esc>").is_empty());
+    assert_eq!(names(&s).len(), 5);
+    assert_eq!(press(&mut s, "/<C-c>"), [Effect::Quit]);
+}
+
+#[test]
+fn sort_menu_chooses_and_turns_round() {
+    let mut s = busy(120, 40);
+    press(&mut s, "s<Home><PgUp><Enter>");
+    assert_eq!(s.table.sort.column, ColumnId::Name);
+    assert_eq!(names(&s), ["build-3", "db-prod", "idle-4", "web-1", "win10-2"]);
+    press(&mut s, "S");
+    assert_eq!(names(&s)[0], "win10-2");
+    press(&mut s, "s<Down><Enter>");
+    assert_eq!(s.table.sort.column, ColumnId::Findings);
+    assert_eq!(names(&s)[..2], ["db-prod", "win10-2"]);
+    press(&mut s, "s<Enter>");
+    assert!(s.table.sort.reversed);
+    press(&mut s, "s<Esc>");
+    assert!(s.popup.is_none());
+}
+
+#[test]
+fn pause_holds_the_screen_and_goes_on_with_the_newest() {
+    for key in ["p", " "] {
+        let mut s = busy(120, 40);
+        press(&mut s, key);
+        assert!(s.paused);
+        let shown = model(&s).time_ms;
+        let f = Fixture::busy_host();
+        for second in [61.0, 62.0] {
+            let model = Model::new(&f.sample(second), crate::model::Base::Previous(&f.sample(second - 1.0)));
+            s.absorb(Tick { model, ..Tick::default() });
+        }
+        assert_eq!(model(&s).time_ms, shown);
+        press(&mut s, key);
+        assert_eq!(model(&s).time_ms, shown + 2000);
+        assert!(!s.paused);
+    }
+}
+
+#[test]
+fn keys_of_a_live_host() {
+    let mut s = busy(120, 40);
+    assert_eq!(press(&mut s, "q"), [Effect::Quit]);
+    assert_eq!(press(&mut s, "<C-c>"), [Effect::Quit]);
+    assert_eq!(press(&mut s, "<C-z>"), [Effect::Suspend]);
+    assert_eq!(press(&mut s, "e"), [Effect::SetEngineLevel(EngineLevel::None)]);
+    assert_eq!(press(&mut s, "KK"), [Effect::SetKvmEvents(true), Effect::SetKvmEvents(false)]);
+    assert_eq!(press(&mut s, "r"), [Effect::StartRecord]);
+    s.model.as_mut().unwrap().sources.push(crate::sample::SourceStatus::ok("recording"));
+    assert_eq!(press(&mut s, "r"), [Effect::StopRecord]);
+    assert!(press(&mut s, "gnN[]").is_empty(), "keys of a replay do nothing live");
+}
+
+#[test]
+fn keys_of_a_replay() {
+    let mut s = replayed(120, 40);
+    let replay = |s: &mut AppState, keys: &str| match press(s, keys).as_slice() {
+        [Effect::Replay(r)] => *r,
+        other => panic!("{keys}: {other:?}"),
+    };
+    for (keys, expected) in [
+        (" ", Replay::Play(false)),
+        ("p", Replay::Play(false)),
+        ("<Left>", Replay::Step(-1)),
+        ("<Right>", Replay::Step(1)),
+        ("<S-Left>", Replay::Jump(-60_000)),
+        ("<C-Right>", Replay::Jump(60_000)),
+        ("<Home>", Replay::End { last: false }),
+        ("<End>", Replay::End { last: true }),
+        ("]", Replay::Speed(8.0)),
+        ("[", Replay::Speed(2.0)),
+        ("n", Replay::Mark { forward: true }),
+        ("N", Replay::Mark { forward: false }),
+        ("g5m<Enter>", Replay::Seek(START_MS - 1_770_000 + 300_000)),
+        ("g14:00<Enter>", Replay::Seek(START_MS - 202_000)),
+    ] {
+        assert_eq!(replay(&mut s, keys), expected, "{keys}");
+    }
+    assert!(press(&mut s, "gx<Enter>").is_empty());
+    assert!(s.message.as_ref().unwrap().contains("no time"));
+    assert!(press(&mut s, "rKe").is_empty(), "keys of a live host do nothing here");
+    press(&mut s, "<Down><Enter>");
+    assert_eq!(s.table.unfolded.len(), 1, "Enter unfolds where the arrows move in time");
+}
+
+#[test]
+fn a_finding_opens_copies_writes_and_goes_on() {
+    let mut s = busy(120, 40);
+    press(&mut s, "f<Down><Enter>");
+    assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == "acpi-pm-timer"));
+    match press(&mut s, "y").as_slice() {
+        [Effect::Copy(text)] => assert!(text.starts_with("<features>")),
+        other => panic!("{other:?}"),
+    }
+    match press(&mut s, "w").as_slice() {
+        [Effect::WriteFile(name, text)] => {
+            assert_eq!(name, "kvmtop-acpi-pm-timer-win10-2.txt");
+            assert!(text.contains("hypervclock") && text.contains("virsh start win10-2") && text.contains("power-off"));
+        }
+        other => panic!("{other:?}"),
+    }
+    press(&mut s, "n");
+    assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == "pin-overlap"));
+    press(&mut s, "N<Esc>");
+    assert!(s.popup.is_none());
+    assert_eq!(s.panels.focus, Panel::Findings);
+}
+
+#[test]
+fn an_open_finding_closes_when_it_clears() {
+    let mut s = busy(120, 40);
+    press(&mut s, "f<Enter>");
+    s.absorb(Tick { model: Fixture::busy_host().model(), ..Tick::default() });
+    assert!(s.popup.is_none());
+    assert!(s.message.as_ref().unwrap().contains("cleared"));
+}
+
+#[test]
+fn a_file_name_is_made_of_harmless_characters() {
+    let mut s = busy(120, 40);
+    s.findings[0].domain = Some("../../etc/x y".into());
+    press(&mut s, "f<Enter>");
+    match press(&mut s, "w").as_slice() {
+        [Effect::WriteFile(name, _)] => assert_eq!(name, "kvmtop-pin-overlap-------etc-x-y.txt"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn help_opens_scrolls_and_closes() {
+    for key in ["?", "h"] {
+        let mut s = busy(80, 24);
+        press(&mut s, key);
+        press(&mut s, "<Down><Down><PgDn>");
+        assert!(matches!(s.popup, Some(Popup::Help { scroll }) if scroll > 2));
+        press(&mut s, "<Esc>");
+        assert!(s.popup.is_none());
+    }
+}

@@ -1,0 +1,37 @@
+//! Colours where they carry meaning, as text with a letter a style.
+
+use super::*;
+
+#[test]
+fn colours_of_the_first_screen() {
+    snapshot("styled_first_120x40", &styled(&draw(&busy(120, 40), &Theme::new(Palette::Xterm, false))));
+}
+
+#[test]
+fn colours_of_the_pcpu_map() {
+    let mut state = busy(80, 24);
+    press(&mut state, "3");
+    snapshot("styled_pcpus_80x24", &styled(&draw(&state, &Theme::new(Palette::Xterm, false))));
+}
+
+#[test]
+fn colours_of_a_finding() {
+    let mut state = busy(80, 24);
+    press(&mut state, "f<Enter>");
+    snapshot("styled_finding_80x24", &styled(&draw(&state, &Theme::new(Palette::Sixteen, false))));
+}
+
+#[test]
+fn no_color_sets_no_colour_anywhere() {
+    for keys in ["", "<Enter>", "2", "3", "4", "5", "f", "f<Enter>", "s", "?"] {
+        let mut state = busy(120, 40);
+        press(&mut state, keys);
+        let buf = draw(&state, &Theme::new(Palette::None, false));
+        for cell in buf.content() {
+            assert_eq!((cell.fg, cell.bg), (ratatui::style::Color::Reset, ratatui::style::Color::Reset), "{keys}");
+        }
+    }
+    let mut state = busy(80, 24);
+    press(&mut state, "<Down><Enter>");
+    snapshot("styled_no_color_80x24", &styled(&draw(&state, &Theme::new(Palette::None, false))));
+}

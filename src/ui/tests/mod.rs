@@ -1,0 +1,234 @@
+//! What the screen looks like, and what keys do to it.
+
+mod keys;
+mod look;
+mod screens;
+
+use super::format::width;
+use super::render::render;
+use super::state::{AppState, Session, Source, Tick};
+use super::theme::{Palette, Theme};
+use crate::lint::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target};
+use crate::model::Model;
+use crate::sample::Direction;
+use crate::sample::fixture::{Fixture, START_MS};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// A live screen over a fixture, with a minute of history.
+pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {
+    let mut state = AppState::new(Session::default(), (width, height));
+    state.history = f.history();
+    state.absorb(Tick { model: f.model(), ..Tick::default() });
+    state
+}
+
+/// The busy host with its findings.
+pub fn busy(width: u16, height: u16) -> AppState {
+    let f = Fixture::busy_host();
+    let mut state = AppState::new(Session::default(), (width, height));
+    state.history = f.history();
+    state.absorb(Tick { model: f.model(), findings: findings(), ..Tick::default() });
+    state
+}
+
+/// Two findings as rules make them.
+pub fn findings() -> Vec<Finding> {
+    vec![
+        Finding {
+            rule: "pin-overlap",
+            severity: Severity::Critical,
+            confidence: Confidence::High,
+            domain: Some("db-prod".into()),
+            target: Target::Pcpu(12),
+            title: "vCPU 3 and vCPU 4 are pinned to the same CPU 12".into(),
+            evidence: vec!["each waits 27 % of its time".into(), "CPU 12: guest 94 %, sys 6 %".into()],
+            why: "Two busy vCPUs share a CPU that each may not leave.".into(),
+            fix: vec![Fix { kind: FixKind::Command, text: "virsh vcpupin db-prod 4 13 --live --config".into(), needs: None }],
+            see: vec!["https://libvirt.org/formatdomain.html#cpu-tuning".into()],
+            cost: Some(36.0),
+            since_ms: Some(START_MS - 17_000_000),
+            folded: vec!["vcpu-wait"],
+            marks: vec![Mark::Pcpu(12), Mark::Vcpu(3), Mark::Vcpu(4)],
+        },
+        Finding {
+            rule: "acpi-pm-timer",
+            severity: Severity::Warning,
+            confidence: Confidence::High,
+            domain: Some("win10-2".into()),
+            target: Target::Domain,
+            title: "The guest keeps time by reading the ACPI PM timer".into(),
+            evidence: vec![
+                "15 879 reads/s of port 0x608 (acpi-tmr), 62 % of port accesses, 45 % of exits".into(),
+                "4 898 writes/s of 0x70, 4 779 reads/s of 0x71 (rtc)".into(),
+            ],
+            why: "The guest is Windows and has neither hypervclock nor stimer, so its clock and its tick are devices in QEMU: each \
+                  reading leaves the guest, leaves the kernel and comes back."
+                .into(),
+            fix: vec![
+                Fix {
+                    kind: FixKind::LibvirtXml,
+                    text: "<features>\n  <hyperv mode='custom'>\n    <vpindex state='on'/>\n    <synic state='on'/>\n    <stimer \
+                           state='on'/>\n  </hyperv>\n</features>\n<clock offset='localtime'>\n  <timer name='hypervclock' \
+                           present='yes'/>\n</clock>"
+                        .into(),
+                    needs: Some("power-off and start of the domain".into()),
+                },
+                Fix {
+                    kind: FixKind::Command,
+                    text: "virsh shutdown win10-2 && virsh start win10-2".into(),
+                    needs: None,
+                },
+            ],
+            see: vec!["https://libvirt.org/formatdomain.html#hypervisor-features".into()],
+            cost: Some(29.0),
+            since_ms: Some(START_MS - 130_000),
+            folded: vec!["rtc-tick"],
+            marks: vec![
+                Mark::Exit("IO_INSTRUCTION".into()),
+                Mark::Access(crate::kvm::Space::Pio, Some(0x608), Direction::Read),
+            ],
+        },
+    ]
+}
+
+/// A replay that stands at a sample.
+pub fn replayed(width: u16, height: u16) -> AppState {
+    let f = Fixture::busy_host();
+    let session =
+        Session { source: Source::Replay, title: "night.kvmtop".into(), ..Session::default() };
+    let mut state = AppState::new(session, (width, height));
+    let playback = super::state::Playback {
+        index: 1830,
+        len: 3600,
+        range_ms: (START_MS - 1_770_000, START_MS + 1_830_000),
+        speed: 4.0,
+        playing: true,
+        marks: vec![START_MS - 900_000, START_MS + 61_000, START_MS + 1_500_000],
+    };
+    state.absorb(Tick { model: f.model(), findings: findings(), playback: Some(playback), ..Tick::default() });
+    state
+}
+
+/// Presses keys: each character is one; `<Enter>`, `<Tab>`, `<C-c>` and their kin by name.
+pub fn press(state: &mut AppState, keys: &str) -> Vec<super::action::Effect> {
+    let mut effects = Vec::new();
+    let mut rest = keys;
+    while let Some(c) = rest.chars().next() {
+        let (event, used) = match rest.strip_prefix('<').and_then(|r| r.split_once('>')) {
+            Some((name, _)) => (named(name), name.len() + 2),
+            None => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
+        };
+        effects.extend(super::update::key(state, event));
+        rest = &rest[used..];
+    }
+    effects
+}
+
+fn named(name: &str) -> KeyEvent {
+    let (mods, name) = match name.split_once('-') {
+        Some(("C", n)) => (KeyModifiers::CONTROL, n),
+        Some(("S", n)) => (KeyModifiers::SHIFT, n),
+        _ => (KeyModifiers::NONE, name),
+    };
+    let code = match name {
+        "Enter" => KeyCode::Enter,
+        "Tab" => KeyCode::Tab,
+        "BackTab" => KeyCode::BackTab,
+        "Esc" => KeyCode::Esc,
+        "Up" => KeyCode::Up,
+        "Down" => KeyCode::Down,
+        "Left" => KeyCode::Left,
+        "Right" => KeyCode::Right,
+        "Home" => KeyCode::Home,
+        "End" => KeyCode::End,
+        "PgUp" => KeyCode::PageUp,
+        "PgDn" => KeyCode::PageDown,
+        "BS" => KeyCode::Backspace,
+        c => KeyCode::Char(c.chars().next().unwrap()),
+    };
+    KeyEvent::new(code, mods)
+}
+
+/// Draws a state.
+pub fn draw(state: &AppState, theme: &Theme) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(state.size.0, state.size.1)).unwrap();
+    terminal.draw(|f| render(f, state, theme)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// The text of a screen, line by line, without trailing blanks.
+pub fn text(buf: &Buffer) -> String {
+    let mut out = String::new();
+    for y in 0..buf.area.height {
+        let mut line = String::new();
+        let mut x = 0;
+        while x < buf.area.width {
+            let symbol = buf[(x, y)].symbol();
+            line.push_str(symbol);
+            x += width(symbol).max(1);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The text with a letter for each cell's style, and what the letters mean.
+pub fn styled(buf: &Buffer) -> String {
+    let mut legend: Vec<ratatui::style::Style> = Vec::new();
+    let mut out = String::new();
+    let plain = buf.content().first().map(|_| ratatui::style::Style::default()).unwrap_or_default();
+    for y in 0..buf.area.height {
+        let (mut line, mut letters) = (String::new(), String::new());
+        for x in 0..buf.area.width {
+            let cell = &buf[(x, y)];
+            line.push_str(cell.symbol());
+            let mut style = ratatui::style::Style::default();
+            style.fg = Some(cell.fg).filter(|c| *c != ratatui::style::Color::Reset);
+            style.add_modifier = cell.modifier;
+            if style == plain {
+                letters.push(' ');
+                continue;
+            }
+            let at = legend.iter().position(|s| *s == style).unwrap_or_else(|| {
+                legend.push(style);
+                legend.len() - 1
+            });
+            letters.push(char::from(b'a' + at as u8));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+        if !letters.trim().is_empty() {
+            out.push_str(&format!("{}\n", letters.trim_end()));
+        }
+    }
+    for (i, style) in legend.iter().enumerate() {
+        let fg = style.fg.map(|c| format!("{c:?} ")).unwrap_or_default();
+        out.push_str(&format!("{} = {fg}{:?}\n", char::from(b'a' + i as u8), style.add_modifier));
+    }
+    out
+}
+
+/// Compares text with `snapshots/ui__NAME.snap`.
+pub fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+    }, {
+        insta::assert_snapshot!(format!("ui__{name}"), text);
+    });
+}
+
+/// Draws with the usual theme and compares.
+pub fn shows(name: &str, state: &AppState) {
+    snapshot(name, &text(&draw(state, &Theme::new(Palette::Xterm, false))));
+}
+
+/// The model shown.
+pub fn model(state: &AppState) -> &Model {
+    state.model.as_ref().unwrap()
+}

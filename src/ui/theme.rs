@@ -1,0 +1,224 @@
+//! Colours and glyphs. Colour is quiet and means something: severity, and guest / usr / sys / wait always in the same four hues.
+//! Everything that colour says is also said by shape, so that nothing is lost without it.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// What a piece of the screen means; the theme decides how that looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Ordinary text.
+    #[default]
+    Text,
+    /// Less important: units, idle reasons, ended guests.
+    Dim,
+    /// Table headers and panel titles.
+    Head,
+    /// What the eye should land on first.
+    Strong,
+    /// Time in the guest.
+    Guest,
+    /// User time of the VMM.
+    Usr,
+    /// Kernel time.
+    Sys,
+    /// Runnable but not running.
+    Wait,
+    /// Interrupts.
+    Irq,
+    /// A finding of severity critical.
+    Critical,
+    /// A finding of severity warning, or a source that is missing.
+    Warning,
+    /// A finding of severity info.
+    Info,
+    /// A source at work, a thing that is well.
+    Good,
+    /// A key in help and footer.
+    Key,
+}
+
+/// How many colours the terminal shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Palette {
+    /// None: bold, dim and reverse only.
+    None,
+    /// The terminal's own sixteen.
+    Sixteen,
+    /// The 256 of xterm.
+    #[default]
+    Xterm,
+}
+
+impl Palette {
+    /// From the environment's words: `NO_COLOR` set and not empty (no-color.org), `TERM`, `COLORTERM`.
+    pub fn detect(no_color: Option<&str>, term: Option<&str>, colorterm: Option<&str>) -> Self {
+        if no_color.is_some_and(|v| !v.is_empty()) {
+            return Self::None;
+        }
+        match term {
+            None | Some("" | "dumb" | "unknown" | "vt100" | "vt220") => Self::None,
+            Some(t) if t.contains("256") || t.contains("direct") || t.contains("kitty") => Self::Xterm,
+            Some(_) if colorterm.is_some_and(|c| !c.is_empty()) => Self::Xterm,
+            Some(_) => Self::Sixteen,
+        }
+    }
+}
+
+/// Characters that differ between Unicode and `--ascii`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glyphs {
+    /// Bar cells: guest, usr, sys, wait.
+    pub bar: [char; 4],
+    /// Frame of a bar.
+    pub edges: [char; 2],
+    /// Eight heights, lowest first.
+    pub levels: [char; 8],
+    /// Severity: critical, warning, info.
+    pub severity: [char; 3],
+    /// A folded and an unfolded domain.
+    pub fold: [char; 2],
+    /// Mark of the selected row.
+    pub cursor: char,
+    /// A horizontal rule.
+    pub rule: char,
+    /// Where text was cut off.
+    pub cut: char,
+    /// Running, paused, recording.
+    pub run: [char; 3],
+    /// Separator in titles.
+    pub dot: char,
+    /// Sorted downwards, upwards.
+    pub sort: [char; 2],
+    /// Frame of a popup: corner top left, top right, bottom left, bottom right, horizontal, vertical.
+    pub frame: [char; 6],
+    /// Arrow from cause to cure.
+    pub arrow: &'static str,
+}
+
+const UNICODE: Glyphs = Glyphs {
+    bar: ['█', '▓', '▒', '░'],
+    edges: ['▕', '▏'],
+    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+    severity: ['▲', '●', '·'],
+    fold: ['▸', '▾'],
+    cursor: '▌',
+    rule: '─',
+    cut: '…',
+    run: ['▶', '‖', '●'],
+    dot: '·',
+    sort: ['▾', '▴'],
+    frame: ['┌', '┐', '└', '┘', '─', '│'],
+    arrow: "→",
+};
+
+const ASCII: Glyphs = Glyphs {
+    bar: ['#', 'u', 's', 'w'],
+    edges: ['[', ']'],
+    levels: ['_', '.', '-', '~', '=', '+', '*', '#'],
+    severity: ['!', '*', '.'],
+    fold: ['+', '-'],
+    cursor: '>',
+    rule: '-',
+    cut: '~',
+    run: ['>', '=', '*'],
+    dot: '|',
+    sort: ['>', '<'],
+    frame: ['+', '+', '+', '+', '-', '|'],
+    arrow: "->",
+};
+
+/// How everything looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Theme {
+    palette: Palette,
+    /// The characters.
+    pub glyphs: Glyphs,
+}
+
+impl Default for Theme {
+    fn default() -> Self {
+        Self::new(Palette::Xterm, false)
+    }
+}
+
+impl Theme {
+    /// A theme of so many colours, with or without Unicode.
+    pub fn new(palette: Palette, ascii: bool) -> Self {
+        Self { palette, glyphs: if ascii { ASCII } else { UNICODE } }
+    }
+
+    /// How a meaning looks.
+    pub fn style(&self, role: Role) -> Style {
+        let (xterm, sixteen) = match role {
+            Role::Text | Role::Strong | Role::Head | Role::Key => (None, None),
+            Role::Dim => (Some(244), Some(Color::DarkGray)),
+            Role::Guest | Role::Good => (Some(71), Some(Color::Green)),
+            Role::Usr => (Some(74), Some(Color::Cyan)),
+            Role::Sys => (Some(173), Some(Color::Yellow)),
+            Role::Wait => (Some(133), Some(Color::Magenta)),
+            Role::Irq => (Some(109), Some(Color::Blue)),
+            Role::Critical => (Some(203), Some(Color::LightRed)),
+            Role::Warning => (Some(178), Some(Color::LightYellow)),
+            Role::Info => (Some(110), Some(Color::LightBlue)),
+        };
+        let mut style = Style::new();
+        match self.palette {
+            Palette::None => {}
+            Palette::Sixteen => style.fg = sixteen,
+            Palette::Xterm => style.fg = xterm.map(Color::Indexed),
+        }
+        match role {
+            Role::Strong | Role::Critical | Role::Key => style.add_modifier(Modifier::BOLD),
+            Role::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
+            Role::Head => style.add_modifier(Modifier::BOLD),
+            Role::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
+            _ => style,
+        }
+    }
+
+    /// The selected row.
+    pub fn selected(&self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_follow_the_environment() {
+        assert_eq!(Palette::detect(Some("1"), Some("xterm-256color"), None), Palette::None);
+        assert_eq!(Palette::detect(Some(""), Some("xterm-256color"), None), Palette::Xterm);
+        assert_eq!(Palette::detect(None, Some("dumb"), None), Palette::None);
+        assert_eq!(Palette::detect(None, None, None), Palette::None);
+        assert_eq!(Palette::detect(None, Some("linux"), None), Palette::Sixteen);
+        assert_eq!(Palette::detect(None, Some("xterm"), Some("truecolor")), Palette::Xterm);
+    }
+
+    #[test]
+    fn without_colour_no_style_sets_one() {
+        let theme = Theme::new(Palette::None, true);
+        for role in [Role::Dim, Role::Guest, Role::Critical, Role::Warning, Role::Info, Role::Key] {
+            assert_eq!(theme.style(role).fg, None);
+        }
+    }
+
+    #[test]
+    fn the_four_hues_differ_in_every_palette() {
+        for palette in [Palette::Sixteen, Palette::Xterm] {
+            let theme = Theme::new(palette, false);
+            let hues = [Role::Guest, Role::Usr, Role::Sys, Role::Wait].map(|r| theme.style(r).fg);
+            for (i, a) in hues.iter().enumerate() {
+                assert!(hues[i + 1..].iter().all(|b| a != b));
+            }
+        }
+    }
+
+    #[test]
+    fn ascii_is_ascii() {
+        let g = Theme::new(Palette::None, true).glyphs;
+        let all = g.bar.iter().chain(&g.edges).chain(&g.levels).chain(&g.severity).chain(&g.fold).chain(&g.run).chain(&g.frame);
+        assert!(all.chain(&g.sort).chain([&g.cursor, &g.rule, &g.cut, &g.dot]).all(char::is_ascii));
+    }
+}

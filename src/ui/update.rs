@@ -1,0 +1,316 @@
+//! What keys do to the screen: pure, and answered with effects for the outside.
+
+use super::action::{Action, Effect, Replay};
+use super::columns;
+use super::goto;
+use super::keymap;
+use super::layout;
+use super::render;
+use super::rows;
+use super::state::{AppState, FindingKey, Panel, Popup};
+use crate::lint::{Finding, FixKind};
+use crate::sample::EngineLevel;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use tui_input::{Input, InputRequest};
+
+/// Takes a key.
+pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
+    if event.kind == KeyEventKind::Release {
+        return Vec::new();
+    }
+    state.message = None;
+    if matches!(state.popup, Some(Popup::Filter(_) | Popup::Goto(_))) {
+        return typing(state, event);
+    }
+    match keymap::lookup(event, state) {
+        Some(action) => update(state, action),
+        None => Vec::new(),
+    }
+}
+
+/// Takes an action.
+pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
+    let effects = match (&state.popup, action) {
+        (_, Action::Quit) => vec![Effect::Quit],
+        (_, Action::Suspend) => vec![Effect::Suspend],
+        (Some(_), _) => popup(state, action),
+        (None, _) => screen(state, action),
+    };
+    state.settle();
+    effects
+}
+
+fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
+    let table = state.panels.focus == Panel::Domains;
+    match action {
+        Action::Up => travel(state, -1),
+        Action::Down => travel(state, 1),
+        Action::PageUp => travel(state, -page(state)),
+        Action::PageDown => travel(state, page(state)),
+        Action::First => travel(state, isize::MIN),
+        Action::Last => travel(state, isize::MAX),
+        Action::Open if state.panels.focus == Panel::Findings => open_finding(state),
+        Action::Open if table => fold(state, None),
+        Action::Open => {}
+        Action::Unfold => fold(state, Some(true)),
+        Action::Fold => fold(state, Some(false)),
+        Action::UnfoldAll => fold_all(state),
+        Action::Back => back(state),
+        Action::NextPanel => focus(state, state.panels.focus.turn(1)),
+        Action::PrevPanel => focus(state, state.panels.focus.turn(-1)),
+        Action::Show(Panel::Findings) => focus(state, Panel::Findings),
+        Action::Show(panel) => {
+            focus(state, Panel::Domains);
+            state.panels.shown = panel;
+        }
+        Action::Filter => state.popup = Some(Popup::Filter(Input::new(state.table.filter.clone()))),
+        Action::SortMenu => {
+            let at = columns::sortable().position(|c| c.id == state.table.sort.column).unwrap_or(0);
+            state.popup = Some(Popup::Sort { at });
+        }
+        Action::SortReverse => state.table.sort.reversed = !state.table.sort.reversed,
+        Action::Help => state.popup = Some(Popup::Help { scroll: 0 }),
+        Action::Goto => state.popup = Some(Popup::Goto(Input::default())),
+        other => return outward(state, other),
+    }
+    Vec::new()
+}
+
+/// Actions that end outside of the screen.
+fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
+    let replay = |r| vec![Effect::Replay(r)];
+    let playback = state.playback.clone().unwrap_or_default();
+    match action {
+        Action::Pause if state.session.source.is_recorded() => replay(Replay::Play(!playback.playing)),
+        Action::Pause => {
+            if state.paused {
+                state.resume();
+            } else {
+                state.paused = true;
+            }
+            Vec::new()
+        }
+        Action::EngineLevel => {
+            let level = match state.model.as_ref().map(|m| m.engine.level).unwrap_or_default() {
+                EngineLevel::Full => EngineLevel::None,
+                EngineLevel::None => EngineLevel::Counts,
+                EngineLevel::Counts => EngineLevel::Full,
+            };
+            state.message = Some(format!("watching: {}", level.as_str()));
+            vec![Effect::SetEngineLevel(level)]
+        }
+        Action::KvmEvents => {
+            state.kvm_events = !state.kvm_events;
+            state.panels.shown = Panel::Userspace;
+            vec![Effect::SetKvmEvents(state.kvm_events)]
+        }
+        Action::Record if render::recording(state) => vec![Effect::StopRecord],
+        Action::Record => vec![Effect::StartRecord],
+        Action::Step(n) => replay(Replay::Step(n.into())),
+        Action::Minutes(n) => replay(Replay::Jump(i64::from(n) * 60_000)),
+        Action::TimeStart => replay(Replay::End { last: false }),
+        Action::TimeEnd => replay(Replay::End { last: true }),
+        Action::Faster => replay(Replay::Speed((playback.speed * 2.0).clamp(0.25, 64.0))),
+        Action::Slower => replay(Replay::Speed((playback.speed / 2.0).clamp(0.25, 64.0))),
+        Action::NextMark => replay(Replay::Mark { forward: true }),
+        Action::PrevMark => replay(Replay::Mark { forward: false }),
+        _ => Vec::new(),
+    }
+}
+
+/// Moves the selection of the table, or of the panel that has the keys.
+fn travel(state: &mut AppState, by: isize) {
+    let go = |at: usize, len: usize| (at as isize).saturating_add(by).clamp(0, len.saturating_sub(1) as isize) as usize;
+    if state.panels.focus == Panel::Domains {
+        let Some(model) = &state.model else { return };
+        let at = go(state.table.at, state.table.rows.len());
+        let before = rows::row_key(&state.table, model, state.table.at).map(|k| k.domain);
+        state.table.cursor = rows::row_key(&state.table, model, at);
+        state.table.at = at;
+        if state.table.cursor.as_ref().map(|k| &k.domain) != before.as_ref() {
+            state.panels.accesses_seen = false;
+        }
+    } else {
+        state.panels.at = go(state.panels.at, render::panel_len(state, state.panels.focus));
+    }
+}
+
+fn page(state: &AppState) -> isize {
+    let plan = layout::plan(state);
+    let rows = match state.panels.focus {
+        Panel::Domains => plan.table_rows(),
+        panel => plan.panel_rows(panel),
+    };
+    rows.saturating_sub(1).max(1) as isize
+}
+
+fn focus(state: &mut AppState, panel: Panel) {
+    state.panels.focus = panel;
+    state.panels.at = 0;
+    if panel != Panel::Domains {
+        state.panels.shown = panel;
+    }
+}
+
+fn back(state: &mut AppState) {
+    if state.panels.focus != Panel::Domains {
+        focus(state, Panel::Domains);
+        // The strip tells the findings; the room beneath the table goes back to the exits.
+        if state.panels.shown == Panel::Findings {
+            state.panels.shown = Panel::Exits;
+        }
+    } else if !state.table.filter.is_empty() {
+        state.table.filter.clear();
+    }
+}
+
+/// Unfolds (`Some(true)`), folds, or does the other of both; the selection goes to the guest's own row on folding.
+fn fold(state: &mut AppState, unfold: Option<bool>) {
+    let Some(domain) = state.domain().map(rows::key) else { return };
+    let t = &mut state.table;
+    if unfold.unwrap_or(!t.unfolded.contains(&domain)) {
+        t.unfolded.insert(domain);
+    } else {
+        t.unfolded.remove(&domain);
+    }
+    if t.cursor.is_none() {
+        state.table.cursor = state.model.as_ref().and_then(|m| rows::row_key(&state.table, m, state.table.at));
+    }
+}
+
+fn fold_all(state: &mut AppState) {
+    let t = &mut state.table;
+    if t.unfolded.is_empty() {
+        t.unfolded = t.order.iter().cloned().collect();
+    } else {
+        t.unfolded.clear();
+    }
+}
+
+fn open_finding(state: &mut AppState) {
+    if let Some(f) = state.findings.get(state.panels.at) {
+        state.popup = Some(Popup::Finding { key: FindingKey::of(f), scroll: 0 });
+    }
+}
+
+fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
+    let lines = render::popup_len(state);
+    let Some(popup) = &mut state.popup else { return Vec::new() };
+    let page = isize::try_from(state.size.1.saturating_sub(6)).unwrap_or(1).max(1);
+    let by = match action {
+        Action::Up => -1,
+        Action::Down => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        _ => 0,
+    };
+    let go = |at: usize, len: usize| (at as isize + by).clamp(0, len.saturating_sub(1) as isize) as usize;
+    match (popup, action) {
+        (_, Action::Back) | (Popup::Help { .. }, Action::Help | Action::Open) => state.popup = None,
+        (_, Action::Help) => state.popup = Some(Popup::Help { scroll: 0 }),
+        (Popup::Help { scroll } | Popup::Finding { scroll, .. }, _) if by != 0 => {
+            *scroll = go((*scroll).into(), lines.max(1)) as u16;
+        }
+        (Popup::Sort { at }, Action::Open) => {
+            if let Some(column) = columns::sortable().nth(*at) {
+                let sort = &mut state.table.sort;
+                // Choosing the same column again turns the order round.
+                sort.reversed = sort.column == column.id && !sort.reversed;
+                sort.column = column.id;
+                state.table.order.clear();
+            }
+            state.popup = None;
+        }
+        (Popup::Sort { at }, _) => *at = go(*at, columns::sortable().count()),
+        (Popup::Finding { key, .. }, Action::NextFinding | Action::PrevFinding) => {
+            let key = key.clone();
+            next_finding(state, &key, if action == Action::NextFinding { 1 } else { -1 });
+        }
+        (Popup::Finding { key, .. }, Action::Copy | Action::Write) => {
+            let key = key.clone();
+            return state.finding(&key).map(|f| hand_out(f, action == Action::Copy)).unwrap_or_default();
+        }
+        _ => {}
+    }
+    Vec::new()
+}
+
+fn next_finding(state: &mut AppState, key: &FindingKey, by: isize) {
+    let n = state.findings.len() as isize;
+    let Some(at) = state.findings.iter().position(|f| FindingKey::of(f) == *key) else { return };
+    let at = (at as isize + by).rem_euclid(n) as usize;
+    state.panels.at = at;
+    state.popup = Some(Popup::Finding { key: FindingKey::of(&state.findings[at]), scroll: 0 });
+}
+
+/// The fix for the clipboard (what is to be pasted) or for a file (all of it).
+fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
+    if copy {
+        return f.paste().map(|t| vec![Effect::Copy(t.to_string())]).unwrap_or_default();
+    }
+    let part = |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect::<String>();
+    let name = format!("kvmtop-{}-{}.txt", part(f.rule), part(f.domain.as_deref().unwrap_or("host")));
+    let mut text = format!("# {}\n# {}\n", f.domain.as_deref().unwrap_or("host"), f.title);
+    for fix in &f.fix {
+        let needs = fix.needs.as_ref().map(|n| format!(", needs: {n}")).unwrap_or_default();
+        let comment = if fix.kind == FixKind::Advice { "# " } else { "" };
+        text.push_str(&format!("\n# {}{needs}\n", fix.kind.as_str()));
+        fix.text.lines().for_each(|l| text.push_str(&format!("{comment}{l}\n")));
+    }
+    vec![Effect::WriteFile(name, text)]
+}
+
+/// A key while text is typed.
+fn typing(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
+    let ctrl = event.modifiers.contains(KeyModifiers::CONTROL);
+    let request = match event.code {
+        KeyCode::Char('c') if ctrl => return vec![Effect::Quit],
+        KeyCode::Char('z') if ctrl => return vec![Effect::Suspend],
+        KeyCode::Char('w') if ctrl => InputRequest::DeletePrevWord,
+        KeyCode::Char('u') if ctrl => InputRequest::DeleteLine,
+        KeyCode::Char('a') if ctrl => InputRequest::GoToStart,
+        KeyCode::Char('e') if ctrl => InputRequest::GoToEnd,
+        KeyCode::Char(_) if ctrl => return Vec::new(),
+        KeyCode::Char(c) => InputRequest::InsertChar(c),
+        KeyCode::Backspace => InputRequest::DeletePrevChar,
+        KeyCode::Delete => InputRequest::DeleteNextChar,
+        KeyCode::Left => InputRequest::GoToPrevChar,
+        KeyCode::Right => InputRequest::GoToNextChar,
+        KeyCode::Home => InputRequest::GoToStart,
+        KeyCode::End => InputRequest::GoToEnd,
+        KeyCode::Enter => return accept(state),
+        KeyCode::Esc => {
+            if matches!(state.popup, Some(Popup::Filter(_))) {
+                state.table.filter.clear();
+            }
+            state.popup = None;
+            state.settle();
+            return Vec::new();
+        }
+        _ => return Vec::new(),
+    };
+    match &mut state.popup {
+        Some(Popup::Filter(input)) => {
+            input.handle(request);
+            state.table.filter = input.value().to_string();
+        }
+        Some(Popup::Goto(input)) => {
+            input.handle(request);
+        }
+        _ => {}
+    }
+    state.settle();
+    Vec::new()
+}
+
+fn accept(state: &mut AppState) -> Vec<Effect> {
+    let Some(Popup::Goto(input)) = state.popup.take() else { return Vec::new() };
+    let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
+    match goto::time(input.value(), range, &state.session.zone) {
+        Some(ms) => vec![Effect::Replay(Replay::Seek(ms))],
+        None => {
+            state.message = Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));
+            Vec::new()
+        }
+    }
+}
