@@ -82,7 +82,10 @@ impl Discovery {
         self.scan = self.scan.wrapping_add(1);
         let mut due = Vec::new();
         let (seen, scan) = (&mut self.seen, self.scan);
+        // kvmtop itself holds a file for each thread of each guest, and no VM.
+        let own = if self.places.real { std::process::id().cast_signed() } else { 0 };
         file::list_numbers(dir, |pid, inode| match seen.get_mut(&pid) {
+            _ if pid == own => {}
             Some(s) if s.inode == inode => {
                 s.scan = scan;
                 if now_ns >= s.next_ns && s.verdict != Verdict::Kernel {

@@ -205,10 +205,9 @@ fn affinity_of(tid: i32) -> Option<CpuSet> {
     // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
     // sched_getaffinity(2) asks; it reads nothing from it.
     let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
-    if written <= 0 {
-        return None;
-    }
-    let bits = words.iter().enumerate().flat_map(|(i, word)| {
+    // The kernel says how much of it it wrote: as many bytes as its CPUs need.
+    let used = usize::try_from(written).ok().filter(|n| *n > 0)?.div_ceil(8);
+    let bits = words.iter().take(used).enumerate().flat_map(|(i, word)| {
         let word = *word;
         (0..64_u32).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
     });
