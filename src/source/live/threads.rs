@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// More threads of one process than this are not read.
 const MAX_THREADS: usize = 16_384;
-/// Every so many ticks the threads are listed even though nothing tells of a change.
+/// Every so many ticks, up to twice as many, the threads are listed even though nothing tells of a change.
 const RELIST_TICKS: u32 = 10;
 /// The affinity of a thread that does not run is read this rarely, in ticks.
 const AFFINITY_TICKS: u32 = 5;
@@ -271,7 +271,8 @@ impl Threads {
         // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so this tells of new ones at the price
         // of one system call; the number stays when one takes another's place, but then one is gone.
         let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
-        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS;
+        // Not all processes in the same tick.
+        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
             self.listed = reader.tick;
@@ -401,13 +402,13 @@ mod tests {
         let mut threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
         p.thread(12, "worker");
         fake.end_thread(10, 11);
-        for _ in 0..=RELIST_TICKS {
+        for _ in 0..=2 * RELIST_TICKS {
             r.begin(100);
             assert_eq!(threads.read(&mut r), Life::Alive);
         }
         assert_eq!(threads.living.keys().copied().collect::<Vec<_>>(), [10, 12]);
         fake.end(10);
-        for _ in 0..=RELIST_TICKS {
+        for _ in 0..=2 * RELIST_TICKS {
             r.begin(100);
             threads.read(&mut r);
         }
