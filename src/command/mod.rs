@@ -6,6 +6,7 @@ mod check;
 mod doctor;
 mod files;
 mod live;
+mod narrow;
 mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};

@@ -1,10 +1,9 @@
 //! The live screen: a collector behind it, and what the screen asks of the collector.
 
 use super::live::{self, Live};
+use super::narrow::Narrowed;
 use crate::cli::Settings;
-use crate::sample::Sample;
-use crate::source::Feed;
-use crate::source::live::{Collector, Command};
+use crate::source::live::Command;
 use crate::ui::{self, Control, UiOptions};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -20,19 +19,8 @@ pub fn run(settings: &Settings) -> anyhow::Result<u8> {
         lint: settings.findings.clone(),
         ..UiOptions::default()
     };
-    ui::run(Box::new(Watched { feed }), Some(control), options)?;
+    ui::run(Box::new(Narrowed::new(feed, settings.domains.clone())), Some(control), options)?;
     Ok(0)
-}
-
-/// The collector as the screen sees it.
-struct Watched {
-    feed: Collector,
-}
-
-impl Feed for Watched {
-    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
-        self.feed.next()
-    }
 }
 
 /// Passes on what the screen asks: the collector hears it even while it waits for the next tick.

@@ -100,7 +100,7 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
         Source::Live => {
             let found = found
                 .into_iter()
-                .map(|(guest, f)| (guest.and_then(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
+                .map(|(guest, f)| (guest.map(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
                 .collect();
             memory.settle(found, checks::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
         }

@@ -5,7 +5,7 @@ cd /run || exit 1
 
 # Waits until a command succeeds; the emulated host is slow and this machine may be busy.
 until_true() {
-    for _ in $(seq 300); do
+    for _ in $(seq 600); do
         if "$@" > /dev/null 2>&1; then return 0; fi
         sleep 0.2
     done
