@@ -69,7 +69,13 @@ impl Memory {
     }
 
     /// Takes what rules found in this interval and answers what lasts.
-    pub(super) fn settle(&mut self, found: Vec<(Who, Hold, Finding)>, hold: impl Fn(&str) -> Hold, now_ms: i64, interval_s: f64) -> Vec<Finding> {
+    pub(super) fn settle(
+        &mut self,
+        found: Vec<(Who, Hold, Finding)>,
+        hold: impl Fn(&str) -> Hold,
+        now_ms: i64,
+        interval_s: f64,
+    ) -> Vec<Finding> {
         let mut told = Vec::new();
         let mut seen = HashSet::new();
         for (who, hold, finding) in found {

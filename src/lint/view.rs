@@ -72,8 +72,25 @@ impl Exit {
             Self::TripleFault => &[(Vmx, 2), (Svm, 0x7f)],
             Self::InvalidState => &[(Vmx, 33), (Svm, u32::MAX)],
             Self::Nested => &[
-                (Vmx, 19), (Vmx, 20), (Vmx, 21), (Vmx, 22), (Vmx, 23), (Vmx, 24), (Vmx, 25), (Vmx, 26), (Vmx, 27), (Vmx, 50), (Vmx, 53),
-                (Svm, 0x80), (Svm, 0x82), (Svm, 0x83), (Svm, 0x84), (Svm, 0x85), (Svm, 0x7a), (Svm, 0x86), (Arm64, 0x1a),
+                (Vmx, 19),
+                (Vmx, 20),
+                (Vmx, 21),
+                (Vmx, 22),
+                (Vmx, 23),
+                (Vmx, 24),
+                (Vmx, 25),
+                (Vmx, 26),
+                (Vmx, 27),
+                (Vmx, 50),
+                (Vmx, 53),
+                (Svm, 0x80),
+                (Svm, 0x82),
+                (Svm, 0x83),
+                (Svm, 0x84),
+                (Svm, 0x85),
+                (Svm, 0x7a),
+                (Svm, 0x86),
+                (Arm64, 0x1a),
             ],
         }
     }
@@ -144,7 +161,13 @@ impl<'a> Guest<'a> {
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
         let count = rows.iter().map(|r| r.span.count).sum();
         let ns = total(rows.iter().map(|r| r.span.total_ns));
-        let most = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0);
+        let most = self
+            .domain
+            .vcpu_exits
+            .iter()
+            .map(|(v, t)| (*v, count_in(t)))
+            .max_by_key(|(_, n)| *n)
+            .filter(|(_, n)| *n > 0);
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
         self.seen(count, ns, most, marks)
     }
@@ -211,7 +234,8 @@ impl<'a> Guest<'a> {
             per_vcpu,
             vcpu: most.map(|m| m.0),
             cost: ns.zip(self.seconds).map(|(ns, s)| ns as f64 / (s * 1e7)),
-            exit_share: (self.domain.exits.count > 0).then(|| (100.0 * count as f64 / self.domain.exits.count as f64).min(100.0)),
+            exit_share: (self.domain.exits.count > 0)
+                .then(|| (100.0 * count as f64 / self.domain.exits.count as f64).min(100.0)),
             mean_us: ns.filter(|_| count > 0).map(|ns| ns as f64 / count as f64 / 1e3),
             marks,
         }
@@ -259,10 +283,8 @@ impl<'a> Guest<'a> {
     pub fn masks(&self, host: &HostTopology) -> Vec<(u32, CpuSet)> {
         let all = host.all();
         let restricts = |set: &CpuSet| !set.is_empty() && (all.is_empty() || !all.is_subset(set));
-        let live: Vec<(u32, CpuSet)> = self
-            .vcpu_threads()
-            .filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone())))
-            .collect();
+        let live: Vec<(u32, CpuSet)> =
+            self.vcpu_threads().filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone()))).collect();
         let all_masks = if live.is_empty() {
             let n = self.vcpus().unwrap_or(0.0) as u32;
             let last = self.config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
@@ -284,7 +306,9 @@ impl<'a> Guest<'a> {
 
     /// Whether the guest's memory is being tracked or copied for a migration or a snapshot.
     pub fn migrating(&self) -> bool {
-        let thread = |t: &&ThreadModel| t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd");
+        let thread = |t: &&ThreadModel| {
+            t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd")
+        };
         self.exits(&[Exit::DirtyLog]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
     }
 
@@ -323,12 +347,17 @@ impl World<'_> {
 /// Enlightenments that the guest is seen to use, whatever is known of its configuration.
 fn in_use(domain: &DomainModel) -> impl Iterator<Item = &'static str> + '_ {
     let msr = |r: &AccessRow| r.address.filter(|_| r.space == Space::Msr && r.faults == 0);
-    domain.accesses.iter().filter_map(msr).flat_map(|number| match number {
-        0x4000_0020 | 0x4000_0021 => &["hypervclock"][..],
-        0x4000_0080..=0x4000_009f => &["vpindex", "synic"],
-        0x4000_00b0..=0x4000_00b7 => &["hypervclock", "vpindex", "synic", "stimer"],
-        _ => &[],
-    }).copied()
+    domain
+        .accesses
+        .iter()
+        .filter_map(msr)
+        .flat_map(|number| match number {
+            0x4000_0020 | 0x4000_0021 => &["hypervclock"][..],
+            0x4000_0080..=0x4000_009f => &["vpindex", "synic"],
+            0x4000_00b0..=0x4000_00b7 => &["hypervclock", "vpindex", "synic", "stimer"],
+            _ => &[],
+        })
+        .copied()
 }
 
 /// The region that owns an address: as the guest's own map names it, else by the addresses that no PC gives to anything else

@@ -5,7 +5,11 @@ const SYNIC: &str = "<features><hyperv><vpindex state='on'/><synic state='on'/><
 
 fn game(xml: &str, exit: &'static str, rate: f64) -> Fixture {
     on(Guest::new("w", 5).windows(xml).vcpus(8, move |v, t| {
-        t.on(v).cpu(80.0, 0.1, 4.0, 0.1).exits("EPT_VIOLATION", 1160.0, 3.98).exits("EXTERNAL_INTERRUPT", 695.0, 4.4).exits(exit, rate, 2.1)
+        t.on(v)
+            .cpu(80.0, 0.1, 4.0, 0.1)
+            .exits("EPT_VIOLATION", 1160.0, 3.98)
+            .exits("EXTERNAL_INTERRUPT", 695.0, 4.4)
+            .exits(exit, rate, 2.1)
     }))
 }
 
@@ -39,7 +43,11 @@ fn without_its_own_exits_it_is_only_suggested() {
 
 #[test]
 fn lapic_by_memory() {
-    let at = |rate| on(Guest::new("l", 5).linux("").vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).exits("APIC_ACCESS", rate, 4.0)));
+    let at = |rate| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).exits("APIC_ACCESS", rate, 4.0)))
+    };
     fires(&told(&at(5000.0).model()), "lapic-mmio", Severity::Warning);
     silent(&told(&at(500.0).model()), "lapic-mmio");
     cannot(&from_file(&at(5000.0), None), "lapic-mmio");
@@ -49,7 +57,9 @@ fn lapic_by_memory() {
 fn pit_reinjection_on_amd() {
     let amd = |policy: &str, exit: &'static str| {
         let xml = format!("<clock offset='utc'><timer name='pit' tickpolicy='{policy}'/></clock>");
-        let mut f = on(Guest::new("l", 5).linux(&xml).vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.0, 2.0, 0.0).exits(exit, 300.0, 1.0)));
+        let mut f = on(Guest::new("l", 5)
+            .linux(&xml)
+            .vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.0, 2.0, 0.0).exits(exit, 300.0, 1.0)));
         f.host.facts.params.insert("kvm_amd.avic".into(), "Y".into());
         let code = if exit == "vintr" { 0x64 } else { 0x402 };
         for e in f.guests[0].threads.iter_mut().flat_map(|t| &mut t.exits) {
@@ -67,7 +77,11 @@ fn pit_reinjection_on_amd() {
 
 #[test]
 fn ipis() {
-    let at = |rate| on(Guest::new("l", 5).linux("").vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).msr(0x830, Direction::Write, rate, 1.3)));
+    let at = |rate| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).msr(0x830, Direction::Write, rate, 1.3)))
+    };
     fires(&told(&at(25_000.0).model()), "ipi-storm", Severity::Warning);
     fires(&told(&at(6000.0).model()), "ipi-storm", Severity::Info);
     silent(&told(&at(500.0).model()), "ipi-storm");

@@ -1,6 +1,6 @@
 use super::*;
-use crate::kvm::device_map::{DeviceMap, MapSource, Region};
 use crate::kvm::Space;
+use crate::kvm::device_map::{DeviceMap, MapSource, Region};
 use crate::sample::Burst;
 
 fn mapped(guest: Guest, regions: &[(Space, u64, u64, &str)]) -> Guest {
@@ -11,10 +11,18 @@ fn mapped(guest: Guest, regions: &[(Space, u64, u64, &str)]) -> Guest {
     guest.facts(|f| f.devices = Some(Known::new(Arc::new(map), Origin::Monitor)))
 }
 
-fn touching(regions: &[(Space, u64, u64, &str)], space: Space, address: u64, direction: Direction, rate: f64, to_vmm: f64) -> Fixture {
+fn touching(
+    regions: &[(Space, u64, u64, &str)],
+    space: Space,
+    address: u64,
+    direction: Direction,
+    rate: f64,
+    to_vmm: f64,
+) -> Fixture {
     let exit = if space == Space::Pio { 2 } else { 6 };
-    on(mapped(Guest::new("g", 5).linux(""), regions)
-        .vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0).access(space, address, direction, rate, Some(6.0)).userspace(exit, to_vmm)))
+    on(mapped(Guest::new("g", 5).linux(""), regions).vcpus(1, move |v, t| {
+        t.on(v).cpu(50.0, 0.5, 4.0, 0.0).access(space, address, direction, rate, Some(6.0)).userspace(exit, to_vmm)
+    }))
 }
 
 const VIRTIO: &[(Space, u64, u64, &str)] = &[
@@ -27,7 +35,11 @@ const VIRTIO: &[(Space, u64, u64, &str)] = &[
 fn virtio_intx() {
     let isr = |rate| touching(VIRTIO, Space::Pio, 0xc053, Direction::Read, rate, rate);
     fires(&told(&isr(300.0).model()), "virtio-intx", Severity::Warning);
-    fires(&told(&touching(VIRTIO, Space::Mmio, 0xfe20_1000, Direction::Read, 300.0, 300.0).model()), "virtio-intx", Severity::Warning);
+    fires(
+        &told(&touching(VIRTIO, Space::Mmio, 0xfe20_1000, Direction::Read, 300.0, 300.0).model()),
+        "virtio-intx",
+        Severity::Warning,
+    );
     silent(&told(&isr(5.0).model()), "virtio-intx");
     silent(&told(&touching(VIRTIO, Space::Pio, 0xc050, Direction::Write, 300.0, 0.0).model()), "virtio-intx");
     cannot(&from_file(&isr(300.0), None), "virtio-intx");
@@ -44,7 +56,16 @@ fn virtio_kicks() {
 
 #[test]
 fn emulated_device() {
-    let nic = |rate| touching(&[(Space::Mmio, 0xfeb8_0000, 0xfeb9_ffff, "e1000e-mmio")], Space::Mmio, 0xfeb8_3818, Direction::Write, rate, rate);
+    let nic = |rate| {
+        touching(
+            &[(Space::Mmio, 0xfeb8_0000, 0xfeb9_ffff, "e1000e-mmio")],
+            Space::Mmio,
+            0xfeb8_3818,
+            Direction::Write,
+            rate,
+            rate,
+        )
+    };
     fires(&told(&nic(5000.0).model()), "emulated-device", Severity::Info);
     silent(&told(&nic(20.0).model()), "emulated-device");
     cannot(&from_file(&nic(5000.0), None), "emulated-device");
@@ -53,7 +74,10 @@ fn emulated_device() {
 #[test]
 fn serial_bursts_are_seen_by_their_length() {
     let burst = |count, ms: u64, late: f64| {
-        let f = on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(0x3f8, Direction::Write, 64.0, 230.0).wakes(50.0, late)));
+        let f = on(Guest::new("g", 5)
+            .linux("")
+            .mtree()
+            .vcpus(1, move |v, t| t.on(v).pio(0x3f8, Direction::Write, 64.0, 230.0).wakes(50.0, late)));
         let mut model = f.model();
         let d = &mut model.domains[0];
         for r in d.accesses.iter_mut().chain(&mut d.vcpu_accesses) {
@@ -70,7 +94,9 @@ fn serial_bursts_are_seen_by_their_length() {
 
 #[test]
 fn polling() {
-    let at = |port, rate| on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(port, Direction::Read, rate, 6.0)));
+    let at = |port, rate| {
+        on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(port, Direction::Read, rate, 6.0)))
+    };
     fires(&told(&at(0x5658, 900.0).model()), "legacy-port-polling", Severity::Info);
     fires(&told(&at(0x64, 900.0).model()), "legacy-port-polling", Severity::Info);
     silent(&told(&at(0x5658, 20.0).model()), "legacy-port-polling");
@@ -80,7 +106,8 @@ fn polling() {
 #[test]
 fn kworkers_on_isolated_cpus() {
     let woken = |comm: &str, per_second: u64, isolated: &str| {
-        let f = Fixture::new(host().isolated(isolated)).guest(Guest::new("g", 5).linux("").vcpus(1, |_, t| t.pinned(1)));
+        let f =
+            Fixture::new(host().isolated(isolated)).guest(Guest::new("g", 5).linux("").vcpus(1, |_, t| t.pinned(1)));
         let mut model = f.model();
         let thread = model.domains[0].threads.iter_mut().find(|t| t.index == Some(0)).unwrap();
         thread.woken_by = vec![crate::sample::OtherTask { tid: 9, comm: comm.into(), count: per_second, ns: 0 }];

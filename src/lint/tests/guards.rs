@@ -2,7 +2,10 @@ use super::*;
 use crate::sample::DomainState;
 
 fn storm() -> Fixture {
-    on(Guest::new("l", 5).linux("").mtree().vcpus(1, |v, t| t.on(v).cpu(50.0, 0.0, 5.0, 0.0).pio(0x608, Direction::Read, 3000.0, 6.0)))
+    on(Guest::new("l", 5)
+        .linux("")
+        .mtree()
+        .vcpus(1, |v, t| t.on(v).cpu(50.0, 0.0, 5.0, 0.0).pio(0x608, Direction::Read, 3000.0, 6.0)))
 }
 
 #[test]

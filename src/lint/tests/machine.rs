@@ -7,7 +7,9 @@ fn unhandled_registers() {
     let mut f = on(Guest::new("w", 21_715).windows(ENLIGHTENED).vcpus(1, |_, t| t));
     let mut model = f.model();
     silent(&told(&model), "unhandled-msr");
-    model.host.kernel_log = kernel_log::parse("[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n[592427.5] kvm [21715]: vcpu0 unhandled rdmsr: 0x606\n");
+    model.host.kernel_log = kernel_log::parse(
+        "[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n[592427.5] kvm [21715]: vcpu0 unhandled rdmsr: 0x606\n",
+    );
     let report = told(&model);
     fires(&report, "unhandled-msr", Severity::Info);
     let found = get(&report, "unhandled-msr");
@@ -65,18 +67,27 @@ fn steal() {
 
 #[test]
 fn abnormal_exits_are_told_at_once() {
-    let at = |reason: &'static str, rate: f64| on(Guest::new("l", 5).linux("").vcpus(1, move |_, t| t.exits(reason, rate, 2.0))).model();
+    let at = |reason: &'static str, rate: f64| {
+        on(Guest::new("l", 5).linux("").vcpus(1, move |_, t| t.exits(reason, rate, 2.0))).model()
+    };
     fires(&after(&at("BUS_LOCK", 3.0), 1, &Options::default()), "abnormal-exit", Severity::Warning);
     fires(&after(&at("TRIPLE_FAULT", 1.0), 1, &Options::default()), "abnormal-exit", Severity::Info);
     silent(&told(&at("CPUID", 100.0)), "abnormal-exit");
-    let crash = on(Guest::new("w", 5).windows(ENLIGHTENED).vcpus(1, |_, t| t.msr(0x4000_0105, Direction::Write, 1.0, 2.0)));
+    let crash =
+        on(Guest::new("w", 5).windows(ENLIGHTENED).vcpus(1, |_, t| t.msr(0x4000_0105, Direction::Write, 1.0, 2.0)));
     fires(&told(&crash.model()), "abnormal-exit", Severity::Warning);
-    fires(&from_file(&on(Guest::new("l", 5).vcpus(1, |_, t| t.exits("BUS_LOCK", 3.0, 2.0))), None), "abnormal-exit", Severity::Warning);
+    fires(
+        &from_file(&on(Guest::new("l", 5).vcpus(1, |_, t| t.exits("BUS_LOCK", 3.0, 2.0))), None),
+        "abnormal-exit",
+        Severity::Warning,
+    );
 }
 
 #[test]
 fn main_loop() {
-    let at = |percent: f64| on(Guest::new("l", 5).linux("").vcpus(1, |v, t| t.on(v)).emulator(move |t| t.cpu(0.0, percent, 5.0, 0.0)));
+    let at = |percent: f64| {
+        on(Guest::new("l", 5).linux("").vcpus(1, |v, t| t.on(v)).emulator(move |t| t.cpu(0.0, percent, 5.0, 0.0)))
+    };
     fires(&told(&at(85.0).model()), "main-loop-busy", Severity::Warning);
     silent(&told(&at(30.0).model()), "main-loop-busy");
     silent(&after(&at(85.0).model(), 4, &Options::default()), "main-loop-busy");
@@ -85,7 +96,11 @@ fn main_loop() {
 
 #[test]
 fn nested() {
-    let at = |rate: f64| on(Guest::new("l", 5).linux("").vcpus(1, move |v, t| t.on(v).exits("VMRESUME", rate, 4.0).exits("MSR_WRITE", 500.0, 2.0)));
+    let at = |rate: f64| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .vcpus(1, move |v, t| t.on(v).exits("VMRESUME", rate, 4.0).exits("MSR_WRITE", 500.0, 2.0)))
+    };
     fires(&told(&at(5000.0).model()), "nested-guest", Severity::Info);
     silent(&told(&at(2.0).model()), "nested-guest");
     fires(&from_file(&at(5000.0), None), "nested-guest", Severity::Info);

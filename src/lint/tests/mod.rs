@@ -58,7 +58,10 @@ fn get<'r>(report: &'r Report, rule: &str) -> &'r Finding {
 fn fires(report: &Report, rule: &str, severity: Severity) {
     let f = get(report, rule);
     assert_eq!(f.severity, severity, "{f:#?}");
-    assert!(!f.title.is_empty() && !f.why.is_empty() && !f.evidence.is_empty() && !f.fix.is_empty() && !f.see.is_empty(), "{f:#?}");
+    assert!(
+        !f.title.is_empty() && !f.why.is_empty() && !f.evidence.is_empty() && !f.fix.is_empty() && !f.see.is_empty(),
+        "{f:#?}"
+    );
 }
 
 #[track_caller]
@@ -91,7 +94,9 @@ trait Described {
 
 impl Described for Guest {
     fn xml(self, inner: &str) -> Self {
-        let text = format!("<domain type='kvm'><name>g</name><os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>{inner}</domain>");
+        let text = format!(
+            "<domain type='kvm'><name>g</name><os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>{inner}</domain>"
+        );
         let xml = domain_xml::parse(&text).unwrap();
         self.facts(|f| f.xml = Some(Known::new(Arc::new(xml), Origin::Libvirt)))
     }
@@ -119,7 +124,8 @@ fn every_rule_has_a_check_and_a_line() {
 
 #[test]
 fn a_quiet_host_has_no_findings() {
-    let idle = |v: u32, t: Thread| t.cpu(0.4, 0.0, 0.2, 0.0).on(v).exits("HLT", 10.0, 90_000.0).exits("MSR_WRITE", 12.0, 2.0);
+    let idle =
+        |v: u32, t: Thread| t.cpu(0.4, 0.0, 0.2, 0.0).on(v).exits("HLT", 10.0, 90_000.0).exits("MSR_WRITE", 12.0, 2.0);
     let fixture = on(Guest::new("idle", 5).linux("<vcpu>2</vcpu>").mtree().vcpus(2, idle));
     assert_eq!(rules(&told(&fixture.model())), Vec::<&str>::new());
     assert_eq!(rules(&told(&fixture.first())), Vec::<&str>::new());
@@ -143,6 +149,7 @@ fn a_healthy_busy_guest_has_no_findings() {
             .wakes(20.0, 30.0)
     };
     let xml = "<vcpu>4</vcpu><cputune><emulatorpin cpuset='0'/></cputune>";
-    let guest = Guest::new("busy", 5).linux(xml).mtree().vcpus(4, busy).emulator(|t| t.cpu(0.0, 0.5, 0.5, 0.0).pinned(0));
+    let guest =
+        Guest::new("busy", 5).linux(xml).mtree().vcpus(4, busy).emulator(|t| t.cpu(0.0, 0.5, 0.5, 0.0).pinned(0));
     assert_eq!(rules(&told(&on(guest).model())), Vec::<&str>::new());
 }

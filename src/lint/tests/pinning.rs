@@ -27,7 +27,9 @@ fn configured(host: Host, guests: Vec<Guest>) -> Report {
 
 #[test]
 fn two_guests_on_one_cpu() {
-    let at = |load, wait| Fixture::new(host()).guest(pinned("a", 10, &[3], load, wait)).guest(pinned("b", 20, &[3], load, wait)).model();
+    let at = |load, wait| {
+        Fixture::new(host()).guest(pinned("a", 10, &[3], load, wait)).guest(pinned("b", 20, &[3], load, wait)).model()
+    };
     let report = told(&at(48.0, 50.0));
     fires(&report, "pin-overlap", Severity::Critical);
     let f = get(&report, "pin-overlap");
@@ -46,10 +48,16 @@ fn a_pool_that_is_shared_on_purpose_is_no_overlap() {
 
 #[test]
 fn overlap_from_configuration_alone() {
-    let pins = |a, b| format!("<cputune><vcpupin vcpu='0' cpuset='{a}'/><vcpupin vcpu='1' cpuset='{b}'/><emulatorpin cpuset='0'/></cputune>");
+    let pins = |a, b| {
+        format!(
+            "<cputune><vcpupin vcpu='0' cpuset='{a}'/><vcpupin vcpu='1' cpuset='{b}'/><emulatorpin cpuset='0'/></cputune>"
+        )
+    };
     let report = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(2, 3), 2)]);
     fires(&report, "pin-overlap", Severity::Warning);
-    assert!(get(&report, "pin-overlap").fix.iter().any(|x| x.text.contains("vcpupin") && !x.text.contains("cpuset='2'")));
+    assert!(
+        get(&report, "pin-overlap").fix.iter().any(|x| x.text.contains("vcpupin") && !x.text.contains("cpuset='2'"))
+    );
     let right = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(3, 4), 2)]);
     assert_eq!(rules(&right), Vec::<&str>::new(), "right pinning stays silent");
     fires(&configured(host(), vec![described("a", &pins(1, 2), 4)]), "pin-overlap", Severity::Info);
@@ -58,7 +66,11 @@ fn overlap_from_configuration_alone() {
 #[test]
 fn emulator_on_a_vcpus_cpu() {
     let at = |cpus: &'static str, load| {
-        Fixture::new(host()).guest(pinned("a", 10, &[3, 4], 80.0, 0.2).emulator(move |t| t.cpu(0.0, load, 1.0, 0.0).may_run(cpus).on(3))).model()
+        Fixture::new(host())
+            .guest(
+                pinned("a", 10, &[3, 4], 80.0, 0.2).emulator(move |t| t.cpu(0.0, load, 1.0, 0.0).may_run(cpus).on(3)),
+            )
+            .model()
     };
     fires(&told(&at("3", 0.5)), "emulator-on-vcpu", Severity::Info);
     fires(&told(&at("3", 15.0)), "emulator-on-vcpu", Severity::Warning);
@@ -69,11 +81,30 @@ fn emulator_on_a_vcpus_cpu() {
 
 #[test]
 fn emulator_from_configuration_alone() {
-    let with = |rest: &str| described("a", &format!("<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/>{rest}</cputune><iothreads>1</iothreads>"), 2);
-    fires(&configured(host(), vec![with("<emulatorpin cpuset='1'/><iothreadpin iothread='1' cpuset='0'/>")]), "emulator-on-vcpu", Severity::Info);
-    fires(&configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='2'/>")]), "emulator-on-vcpu", Severity::Info);
+    let with = |rest: &str| {
+        described(
+            "a",
+            &format!(
+                "<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/>{rest}</cputune><iothreads>1</iothreads>"
+            ),
+            2,
+        )
+    };
+    fires(
+        &configured(host(), vec![with("<emulatorpin cpuset='1'/><iothreadpin iothread='1' cpuset='0'/>")]),
+        "emulator-on-vcpu",
+        Severity::Info,
+    );
+    fires(
+        &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='2'/>")]),
+        "emulator-on-vcpu",
+        Severity::Info,
+    );
     fires(&configured(host(), vec![with("")]), "emulator-on-vcpu", Severity::Info);
-    silent(&configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]), "emulator-on-vcpu");
+    silent(
+        &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]),
+        "emulator-on-vcpu",
+    );
     silent(&configured(Host::default(), vec![with("")]), "emulator-on-vcpu");
 }
 
@@ -81,9 +112,16 @@ fn emulator_from_configuration_alone() {
 fn siblings() {
     let smt = || Host::numa(1, 8, 2);
     let pins = |cpus: [u32; 4], threads: u32| {
-        let list: String = cpus.iter().enumerate().map(|(v, c)| format!("<vcpupin vcpu='{v}' cpuset='{c}'/>")).collect();
+        let list: String =
+            cpus.iter().enumerate().map(|(v, c)| format!("<vcpupin vcpu='{v}' cpuset='{c}'/>")).collect();
         let cores = 4 / threads;
-        described("a", &format!("<cputune>{list}<emulatorpin cpuset='0,8'/></cputune><cpu><topology sockets='1' cores='{cores}' threads='{threads}'/></cpu>"), 4)
+        described(
+            "a",
+            &format!(
+                "<cputune>{list}<emulatorpin cpuset='0,8'/></cputune><cpu><topology sockets='1' cores='{cores}' threads='{threads}'/></cpu>"
+            ),
+            4,
+        )
     };
     fires(&configured(smt(), vec![pins([1, 2, 3, 4], 2)]), "smt-mismatch", Severity::Warning);
     fires(&configured(smt(), vec![pins([1, 9, 2, 10], 1)]), "smt-mismatch", Severity::Info);
@@ -96,11 +134,25 @@ fn siblings() {
 fn nodes() {
     let two = || Host::numa(2, 4, 1);
     let pins = |cpus: [u32; 2], more: &str| {
-        described("a", &format!("<cputune><vcpupin vcpu='0' cpuset='{}'/><vcpupin vcpu='1' cpuset='{}'/><emulatorpin cpuset='0'/></cputune>{more}", cpus[0], cpus[1]), 2)
+        described(
+            "a",
+            &format!(
+                "<cputune><vcpupin vcpu='0' cpuset='{}'/><vcpupin vcpu='1' cpuset='{}'/><emulatorpin cpuset='0'/></cputune>{more}",
+                cpus[0], cpus[1]
+            ),
+            2,
+        )
     };
     fires(&configured(two(), vec![pins([1, 5], "")]), "numa-split", Severity::Warning);
-    fires(&configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='0'/></numatune>")]), "numa-split", Severity::Warning);
-    silent(&configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='1'/></numatune>")]), "numa-split");
+    fires(
+        &configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='0'/></numatune>")]),
+        "numa-split",
+        Severity::Warning,
+    );
+    silent(
+        &configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='1'/></numatune>")]),
+        "numa-split",
+    );
     silent(&configured(host(), vec![pins([1, 5], "")]), "numa-split");
     let cells = "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/><cell id='1' cpus='1' memory='1' unit='GiB'/></numa></cpu>";
     silent(&configured(two(), vec![pins([1, 5], cells)]), "numa-split");
@@ -121,7 +173,9 @@ fn memory_on_the_wrong_node() {
 #[test]
 fn pile_up_on_isolated_cpus() {
     let at = |spread: bool| {
-        let g = Guest::new("a", 10).linux("").vcpus(2, move |v, t| busy(49.0, 49.0)(t.may_run("4-7").on(if spread { 4 + v } else { 4 })));
+        let g = Guest::new("a", 10)
+            .linux("")
+            .vcpus(2, move |v, t| busy(49.0, 49.0)(t.may_run("4-7").on(if spread { 4 + v } else { 4 })));
         Fixture::new(host().isolated("4-7")).guest(g).model()
     };
     fires(&told(&at(false)), "isolated-pile-up", Severity::Critical);
@@ -134,7 +188,13 @@ fn pile_up_on_isolated_cpus() {
 #[test]
 fn noise_on_isolated_cpus() {
     let at = |irqs: f64, task: f64| {
-        let f = Fixture::new(host().isolated("4-7").task("kworker/4:1", true, 4, task)).guest(pinned("a", 10, &[4], 90.0, 0.0));
+        let f = Fixture::new(host().isolated("4-7").task("kworker/4:1", true, 4, task)).guest(pinned(
+            "a",
+            10,
+            &[4],
+            90.0,
+            0.0,
+        ));
         let mut model = f.model();
         model.host.cpus[4].device_irq_rate = Some(irqs);
         told(&model)
@@ -170,14 +230,20 @@ fn drift() {
     assert_eq!(get(&told(&at(5)), "affinity-drift").fix[0].text, "virsh vcpupin a 0 4 --live");
     silent(&told(&at(4)), "affinity-drift");
     silent(&after(&at(5), 2, &Options::default()), "affinity-drift");
-    let gone = Guest::new("a", 10).linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>").vcpus(1, |_, t| t.may_run("0-7"));
+    let gone = Guest::new("a", 10)
+        .linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>")
+        .vcpus(1, |_, t| t.may_run("0-7"));
     fires(&told(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
 }
 
 #[test]
 fn tasks_of_the_host_on_a_pinned_cpu() {
     let at = |task: f64, isolated: &str, wait: f64| {
-        told(&Fixture::new(host().isolated(isolated).task("backup", false, 3, task)).guest(pinned("a", 10, &[3], 60.0, wait)).model())
+        told(
+            &Fixture::new(host().isolated(isolated).task("backup", false, 3, task))
+                .guest(pinned("a", 10, &[3], 60.0, wait))
+                .model(),
+        )
     };
     fires(&at(4.0, "", 0.1), "pinned-not-isolated", Severity::Info);
     fires(&at(30.0, "", 0.1), "pinned-not-isolated", Severity::Warning);

@@ -7,7 +7,8 @@ fn guest(vcpus: u32, make: impl Fn(u32, Thread) -> Thread) -> Guest {
 
 #[test]
 fn pause_loops() {
-    let at = |rate, wait| on(guest(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, wait).exits("PAUSE_INSTRUCTION", rate, 3.0)));
+    let at =
+        |rate, wait| on(guest(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, wait).exits("PAUSE_INSTRUCTION", rate, 3.0)));
     fires(&told(&at(8000.0, 20.0).model()), "pause-loops", Severity::Warning);
     fires(&told(&at(8000.0, 0.1).model()), "pause-loops", Severity::Info);
     silent(&told(&at(100.0, 20.0).model()), "pause-loops");
@@ -20,7 +21,8 @@ fn host_interrupts() {
     fires(&told(&at(3000.0).model()), "host-interrupts", Severity::Info);
     silent(&told(&at(300.0).model()), "host-interrupts");
     cannot(&from_file(&at(3000.0), None), "host-interrupts");
-    let isolated = Fixture::new(host().isolated("4-5")).guest(guest(2, |v, t| t.pinned(4 + v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", 3000.0, 2.0)));
+    let isolated = Fixture::new(host().isolated("4-5"))
+        .guest(guest(2, |v, t| t.pinned(4 + v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", 3000.0, 2.0)));
     fires(&told(&isolated.model()), "host-interrupts", Severity::Warning);
 }
 
@@ -28,7 +30,9 @@ fn host_interrupts() {
 fn halt_polling() {
     let at = |percent: f64, busy: f64| {
         on(guest(1, move |v, mut t| {
-            t.counters = [("halt_poll_fail_ns".into(), percent * 0.8e7), ("halt_poll_success_ns".into(), percent * 0.2e7)].into();
+            t.counters =
+                [("halt_poll_fail_ns".into(), percent * 0.8e7), ("halt_poll_success_ns".into(), percent * 0.2e7)]
+                    .into();
             t.on(v).cpu(busy, 0.0, percent, 0.0)
         }))
     };
@@ -41,7 +45,8 @@ fn halt_polling() {
 #[test]
 fn migrations() {
     let at = |moves, node, busy, wait| {
-        Fixture::new(Host::numa(2, 4, 1)).guest(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait).moves(moves, node, 3)))
+        Fixture::new(Host::numa(2, 4, 1))
+            .guest(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait).moves(moves, node, 3)))
     };
     fires(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Warning);
     fires(&told(&at(20.0, 0.0, 80.0, 0.1).model()), "vcpu-migrating", Severity::Info);
@@ -49,7 +54,11 @@ fn migrations() {
     silent(&told(&at(20.0, 0.0, 5.0, 0.1).model()), "vcpu-migrating");
     silent(&told(&at(0.2, 0.0, 80.0, 0.1).model()), "vcpu-migrating");
     silent(&told(&at(20.0, 0.0, 80.0, 10.0).first()), "vcpu-migrating");
-    assert!(get(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating").fix[0].text.contains("<vcpupin vcpu='0' cpuset='1'/>"));
+    assert!(
+        get(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating").fix[0]
+            .text
+            .contains("<vcpupin vcpu='0' cpuset='1'/>")
+    );
 }
 
 #[test]
@@ -67,7 +76,8 @@ fn quota() {
     let at = |throttled: u64, ms: u64| {
         let wait = if ms > 100 { 45.0 } else { 0.3 };
         let mut model = on(guest(1, move |v, t| t.on(v).cpu(50.0, 0.0, 1.0, wait))).model();
-        model.domains[0].throttling = vec![Throttling { group: "vcpu0".into(), periods: 10, throttled, throttled_ns: ms * 1_000_000 }];
+        model.domains[0].throttling =
+            vec![Throttling { group: "vcpu0".into(), periods: 10, throttled, throttled_ns: ms * 1_000_000 }];
         told(&model)
     };
     let report = at(10, 450);
@@ -81,7 +91,10 @@ fn quota() {
 
 #[test]
 fn overcommit() {
-    let at = |vcpus, wait| Fixture::new(Host::numa(1, 2, 1)).guest(guest(vcpus, move |v, t| t.may_run("0-1").on(v % 2).cpu(15.0, 0.0, 1.0, wait)));
+    let at = |vcpus, wait| {
+        Fixture::new(Host::numa(1, 2, 1))
+            .guest(guest(vcpus, move |v, t| t.may_run("0-1").on(v % 2).cpu(15.0, 0.0, 1.0, wait)))
+    };
     fires(&told(&at(12, 20.0).model()), "overcommit", Severity::Warning);
     fires(&told(&at(24, 20.0).model()), "overcommit", Severity::Critical);
     silent(&told(&at(12, 0.0).model()), "overcommit");
@@ -94,5 +107,8 @@ fn wake_latency() {
     fires(&told(&at(200.0).model()), "wakeup-latency", Severity::Info);
     fires(&told(&at(2000.0).model()), "wakeup-latency", Severity::Warning);
     silent(&told(&at(30.0).model()), "wakeup-latency");
-    silent(&told(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()), "wakeup-latency");
+    silent(
+        &told(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()),
+        "wakeup-latency",
+    );
 }

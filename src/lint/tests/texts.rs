@@ -4,12 +4,25 @@ use std::fmt::Write as _;
 fn text(report: &Report) -> String {
     let mut out = String::new();
     for f in &report.findings {
-        let _ = writeln!(out, "{} {} ({}) {} [{}]", f.severity, f.rule, f.confidence, f.domain.as_deref().unwrap_or("host"), f.target);
+        let _ = writeln!(
+            out,
+            "{} {} ({}) {} [{}]",
+            f.severity,
+            f.rule,
+            f.confidence,
+            f.domain.as_deref().unwrap_or("host"),
+            f.target
+        );
         let _ = writeln!(out, "{}", f.title);
         f.evidence.iter().for_each(|e| drop(writeln!(out, "  - {e}")));
         let _ = writeln!(out, "why: {}", f.why);
         for x in &f.fix {
-            let _ = writeln!(out, "fix ({}{}):", x.kind.as_str(), x.needs.as_ref().map_or_else(String::new, |n| format!("; {n}")));
+            let _ = writeln!(
+                out,
+                "fix ({}{}):",
+                x.kind.as_str(),
+                x.needs.as_ref().map_or_else(String::new, |n| format!("; {n}"))
+            );
             x.text.lines().for_each(|l| drop(writeln!(out, "    {l}")));
         }
         f.see.iter().for_each(|s| drop(writeln!(out, "see {s}")));
@@ -45,7 +58,10 @@ fn windows_timers() {
 fn json_is_as_the_contract_has_it() {
     let report = told(&on(Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>")).model());
     let json = serde_json::to_value(&report.findings[0]).unwrap();
-    assert_eq!((json["severity"].as_str(), json["confidence"].as_str(), json["target"].as_str()), (Some("warning"), Some("high"), Some("domain")));
+    assert_eq!(
+        (json["severity"].as_str(), json["confidence"].as_str(), json["target"].as_str()),
+        (Some("warning"), Some("high"), Some("domain"))
+    );
     assert_eq!(json["fix"][0]["kind"], "libvirt-xml");
     assert!(json["evidence"][0].is_string() && json["see"][0].is_string() && json["fix"][0]["needs"].is_string());
 }

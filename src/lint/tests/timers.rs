@@ -2,7 +2,11 @@ use super::*;
 
 fn reader(port: u16, rate: f64) -> impl Fn(u32, Thread) -> Thread {
     move |v, t| {
-        let t = t.cpu(60.0, 0.5, 10.0, 0.1).on(v).exits("EXTERNAL_INTERRUPT", 100.0, 2.0).exits("IO_INSTRUCTION", rate, 6.0);
+        let t = t.cpu(60.0, 0.5, 10.0, 0.1).on(v).exits("EXTERNAL_INTERRUPT", 100.0, 2.0).exits(
+            "IO_INSTRUCTION",
+            rate,
+            6.0,
+        );
         t.pio(port, Direction::Read, rate, 6.0)
     }
 }
@@ -13,7 +17,9 @@ fn acpi_pm_timer_on_linux() {
     let report = told(&at(2000.0).model());
     fires(&report, "acpi-pm-timer", Severity::Warning);
     let f = get(&report, "acpi-pm-timer");
-    assert!(f.fix.iter().any(|x| x.text.contains("kvm-clock")) && !f.fix.iter().any(|x| x.text.contains("hypervclock")));
+    assert!(
+        f.fix.iter().any(|x| x.text.contains("kvm-clock")) && !f.fix.iter().any(|x| x.text.contains("hypervclock"))
+    );
     fires(&told(&at(150.0).model()), "acpi-pm-timer", Severity::Info);
     fires(&told(&at(20_000.0).model()), "acpi-pm-timer", Severity::Critical);
     silent(&told(&at(50.0).model()), "acpi-pm-timer");
@@ -23,12 +29,22 @@ fn acpi_pm_timer_on_linux() {
 
 #[test]
 fn a_windows_guest_without_clock_and_timers_gets_one_finding() {
-    let report = told(&on(Fixture::windows_on_pm_timer().windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>")).model());
+    let report = told(
+        &on(Fixture::windows_on_pm_timer()
+            .windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>"))
+        .model(),
+    );
     let timers: Vec<_> = report.findings.iter().filter(|f| f.covers("acpi-pm-timer") || f.covers("rtc-tick")).collect();
     assert_eq!(timers.len(), 1, "{:?}", rules(&report));
-    assert_eq!((timers[0].rule, timers[0].folded.as_slice()), ("acpi-pm-timer", &["rtc-tick", "windows-enlightenments"][..]));
+    assert_eq!(
+        (timers[0].rule, timers[0].folded.as_slice()),
+        ("acpi-pm-timer", &["rtc-tick", "windows-enlightenments"][..])
+    );
     assert!(timers[0].fix[0].text.contains("stimer") && timers[0].fix[0].text.contains("hypervclock"));
-    assert!(!timers[0].fix.iter().any(|f| f.text.contains("<timer name='hpet'")), "HPET is no cure where stimer can be had");
+    assert!(
+        !timers[0].fix.iter().any(|f| f.text.contains("<timer name='hpet'")),
+        "HPET is no cure where stimer can be had"
+    );
     assert!(timers[0].since_ms.is_some());
 }
 
@@ -61,7 +77,11 @@ fn an_enlightened_or_old_windows_is_left_alone() {
     silent(&told(&on(Guest::new("w", 5).windows(ENLIGHTENED)).first()), "windows-enlightenments");
     silent(&told(&on(Guest::new("w", 5).os("http://microsoft.com/win/xp").xml("")).first()), "windows-enlightenments");
     silent(&told(&on(Guest::new("l", 5).linux("<clock offset='localtime'/>")).first()), "windows-enlightenments");
-    fires(&told(&on(Guest::new("w", 5).os("http://microsoft.com/win/2k8r2").xml("")).first()), "windows-enlightenments", Severity::Info);
+    fires(
+        &told(&on(Guest::new("w", 5).os("http://microsoft.com/win/2k8r2").xml("")).first()),
+        "windows-enlightenments",
+        Severity::Info,
+    );
 }
 
 #[test]
@@ -80,13 +100,21 @@ fn rtc() {
 
 #[test]
 fn a_guest_that_sets_its_clock_does_not_tick_by_it() {
-    let writes = on(Guest::new("l", 5).linux("").mtree().vcpus(1, |v, t| t.on(v).pio(0x70, Direction::Write, 900.0, 5.0).pio(0x71, Direction::Write, 900.0, 5.0)));
+    let writes = on(Guest::new("l", 5)
+        .linux("")
+        .mtree()
+        .vcpus(1, |v, t| t.on(v).pio(0x70, Direction::Write, 900.0, 5.0).pio(0x71, Direction::Write, 900.0, 5.0)));
     silent(&told(&writes.model()), "rtc-tick");
 }
 
 #[test]
 fn hpet() {
-    let counter = |rate| on(Guest::new("l", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.1, 2.0, 0.0).mmio(0xfed0_00f0, Direction::Read, rate, 8.0)));
+    let counter = |rate| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .mtree()
+            .vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.1, 2.0, 0.0).mmio(0xfed0_00f0, Direction::Read, rate, 8.0)))
+    };
     fires(&told(&counter(2300.0).model()), "hpet-clock", Severity::Warning);
     fires(&told(&counter(200.0).model()), "hpet-clock", Severity::Info);
     silent(&told(&counter(10.0).model()), "hpet-clock");
@@ -95,7 +123,11 @@ fn hpet() {
 
 #[test]
 fn hpet_without_addresses_needs_the_configuration() {
-    let at = |xml: &str| on(Guest::new("l", 5).linux(xml).vcpus(1, |_, t| t.exits("EPT_MISCONFIG", 2300.0, 8.0).exits("HLT", 100.0, 5000.0)));
+    let at = |xml: &str| {
+        on(Guest::new("l", 5)
+            .linux(xml)
+            .vcpus(1, |_, t| t.exits("EPT_MISCONFIG", 2300.0, 8.0).exits("HLT", 100.0, 5000.0)))
+    };
     let there = from_file(&at("<clock offset='utc'><timer name='hpet' present='yes'/></clock>"), Some(10.0));
     fires(&there, "hpet-clock", Severity::Warning);
     assert_eq!(get(&there, "hpet-clock").confidence, Confidence::Medium);
@@ -107,7 +139,11 @@ fn hpet_without_addresses_needs_the_configuration() {
 
 #[test]
 fn tsc_page() {
-    let reads = |rate| on(Guest::new("w", 5).windows(ENLIGHTENED).vcpus(1, move |v, t| t.on(v).msr(0x4000_0020, Direction::Read, rate, 0.7)));
+    let reads = |rate| {
+        on(Guest::new("w", 5)
+            .windows(ENLIGHTENED)
+            .vcpus(1, move |v, t| t.on(v).msr(0x4000_0020, Direction::Read, rate, 0.7)))
+    };
     fires(&told(&reads(36_000.0).model()), "hyperv-tsc-page", Severity::Critical);
     fires(&told(&reads(150.0).model()), "hyperv-tsc-page", Severity::Info);
     silent(&told(&reads(5.0).model()), "hyperv-tsc-page");
@@ -117,7 +153,9 @@ fn tsc_page() {
 #[test]
 fn idle_wakeups_need_an_idle_guest_that_sleeps_briefly() {
     let sleeper = |busy: f64, rate: f64, us: f64| {
-        on(Guest::new("w", 5).windows(ENLIGHTENED).vcpus(2, move |v, t| t.on(v).cpu(busy, 0.1, 9.0, 0.0).exits("HLT", rate, us)))
+        on(Guest::new("w", 5)
+            .windows(ENLIGHTENED)
+            .vcpus(2, move |v, t| t.on(v).cpu(busy, 0.1, 9.0, 0.0).exits("HLT", rate, us)))
     };
     fires(&told(&sleeper(4.0, 1466.0, 340.0).model()), "idle-wakeups", Severity::Info);
     silent(&told(&sleeper(60.0, 1466.0, 340.0).model()), "idle-wakeups");
@@ -159,6 +197,8 @@ fn tick_storm() {
     silent(&told(&at(250.0, 2.0, 12.0).model()), "guest-tick-storm");
     silent(&told(&at(12.0, 2.0, 12.0).model()), "guest-tick-storm");
     silent(&from_file(&at(250.0, 2.0, 250.0), None), "guest-tick-storm");
-    let many = on(Guest::new("l", 5).linux("").vcpus(24, |v, t| t.on(v % 8).cpu(1.0, 0.0, 0.5, 0.0).msr(0x6e0, Direction::Write, 250.0, 1.5)));
+    let many = on(Guest::new("l", 5)
+        .linux("")
+        .vcpus(24, |v, t| t.on(v % 8).cpu(1.0, 0.0, 0.5, 0.0).msr(0x6e0, Direction::Write, 250.0, 1.5)));
     fires(&told(&many.model()), "guest-tick-storm", Severity::Warning);
 }
