@@ -94,8 +94,10 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
     let data = (reader.u64().map_err(io)?, reader.u64().map_err(io)?);
     reader.u64().map_err(io)?;
     reader.u64().map_err(io)?;
-    let features = [reader.u64().map_err(io)?, reader.u64().map_err(io)?, reader.u64().map_err(io)?, reader.u64().map_err(io)?];
-    if !inside(attrs.0, attrs.1) || data.0 > len || !(80..=4096).contains(&attr_size) || attrs.1 / attr_size > MAX_ATTRS {
+    let features =
+        [reader.u64().map_err(io)?, reader.u64().map_err(io)?, reader.u64().map_err(io)?, reader.u64().map_err(io)?];
+    if !inside(attrs.0, attrs.1) || data.0 > len || !(80..=4096).contains(&attr_size) || attrs.1 / attr_size > MAX_ATTRS
+    {
         return Err(DAMAGED.into());
     }
     for i in 0..attrs.1 / attr_size {
@@ -123,7 +125,8 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
 
 /// The table of parts stands behind the records, a place for each feature bit in order.
 fn parts(reader: &mut Reader, features: [u64; 4], table: u64, len: u64, header: &mut Header) {
-    let set = (0..256u32).filter(|bit| features.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1));
+    let set =
+        (0..256u32).filter(|bit| features.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1));
     for (entry, bit) in (0u64..).zip(set) {
         if ![TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, SAMPLE_TIME].contains(&bit) {
             continue;

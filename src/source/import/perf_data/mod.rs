@@ -219,7 +219,8 @@ impl Tally {
         }
         match record.parse() {
             Ok(EventRecord::Sample(sample)) => {
-                let (Some(pid), Some(tid), Some(time), Some(raw)) = (sample.pid, sample.tid, sample.timestamp, &sample.raw)
+                let (Some(pid), Some(tid), Some(time), Some(raw)) =
+                    (sample.pid, sample.tid, sample.timestamp, &sample.raw)
                 else {
                     self.broken += 1;
                     return;
@@ -317,12 +318,14 @@ fn met_formats(met: &Shared) -> Result<Formats, String> {
     let met = stream::lock(met);
     let Some(data) = met.header.part(header::TRACING_DATA) else {
         return Err(if met.header.cut {
-            "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing".into()
+            "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
+                .into()
         } else {
             "it holds no tracepoints; expected a recording of 'perf kvm stat record'".to_owned()
         });
     };
-    let formats = tracing::parse(data, met.header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
+    let formats =
+        tracing::parse(data, met.header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
     if formats.kvm.is_empty() {
         return Err("it holds no kvm events; expected a recording of 'perf kvm stat record'".into());
     }
@@ -332,7 +335,9 @@ fn met_formats(met: &Shared) -> Result<Formats, String> {
 /// What the container's reader says, in a sentence.
 fn sentence(error: &Error) -> String {
     match error {
-        Error::NoAttributes => "it describes no event: 'perf record' was not ended properly, or the file is damaged".into(),
+        Error::NoAttributes => {
+            "it describes no event: 'perf record' was not ended properly, or the file is damaged".into()
+        }
         Error::NoIdentifierDespiteMultiEvent(_) | Error::InconsistentSampleIdAllWithMultiEvent(_) => {
             "its events have different layouts and nothing in its records tells them apart".into()
         }

@@ -175,9 +175,9 @@ impl<R: Read> Stream<R> {
             }
             kind::COMPRESSED => self.packed(body)?,
             kind::COMPRESSED2 => {
-                let packed = body.split_first_chunk::<8>().and_then(|(size, rest)| {
-                    rest.get(..usize::try_from(header::u64_of(*size, self.big_endian)).ok()?)
-                });
+                let packed = body
+                    .split_first_chunk::<8>()
+                    .and_then(|(size, rest)| rest.get(..usize::try_from(header::u64_of(*size, self.big_endian)).ok()?));
                 self.packed(packed.unwrap_or_default())?;
             }
             kind if wanted(kind) => self.emit(kind, misc, body),
