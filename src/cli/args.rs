@@ -13,28 +13,30 @@ const HINT: &str = "Try:  kvmtop --batch -n 1     one look at every guest, as te
 /// What ends `--help`: commands that a test runs through the parser, and what percentages stand on.
 const LONG_HINT: &str = "\
 Examples:
-  kvmtop                                   the live screen
-  kvmtop --domain 'web-*' -d 0.5           only guests whose name begins with web-, twice a second
-  kvmtop --batch -n 1                      one look at every guest, as text
-  kvmtop --batch --json -n 60              a minute as JSON, one object a line
-  kvmtop check --duration 30s              what is wrong on this host; exit status 1 or 2 if something is
-  kvmtop report perf.data.guest            read what `perf kvm stat record` wrote
+  kvmtop                            the live screen
+  kvmtop --domain 'web-*' -d 0.5    guests whose name begins with web-, twice a second
+  kvmtop --batch -n 1               one look at every guest, as text
+  kvmtop --batch --json -n 60       a minute as JSON, one object a line
+  kvmtop check --duration 30s       what is wrong on this host, for scripts by exit status
+  kvmtop report perf.data.guest     read what `perf kvm stat record` wrote
   kvmtop report vmexit.txt win10.xml --duration 10s
-                                           read a pasted table and the guest it came from
-  kvmtop diff before/ after/               did the change help?
-  kvmtop doctor                            what this host lets kvmtop see, and what mends the rest
+                                    a pasted table and the guest that it came from
+  kvmtop diff before/ after/        did the change help?
+  kvmtop doctor                     what this host lets kvmtop see, and what mends the rest
 
 What percentages stand on:
-  CPU (usr, sys, guest, wait)   one host CPU: a guest with 8 busy vCPUs shows 800; usr never contains guest time;
-                                wait is time runnable without running, which the guest sees as steal
-  exits, count                  all exits of the guest
-  exits, time                   the time in all exits of the guest, from kvm_exit to kvm_entry, sleep included
-  exits, work                   the same without the reasons in which the guest sleeps (HLT and its kin)
-  accesses, time                the time in all exits of the guest: the whole exit is charged to the address it served
-  host CPUs                     that CPU's own time
+  CPU usr, sys, guest, wait   one host CPU: 8 busy vCPUs show 800. usr never contains guest
+                              time; wait is runnable without running, the guest's steal
+  exits, count%               all exits of the guest
+  exits, time%                the time in all of them, from kvm_exit to kvm_entry, sleep too
+  exits, work%                the same without exits in which the guest sleeps (HLT, WFx)
+  accesses, time%             the time in all exits of the guest: an access is charged the
+                              whole exit that served it
+  host CPUs                   that CPU's own time
+A batch interval of up to 4 guests, or of those named by --domain, shows exits and accesses.
 
-Exit status: 0 done, 1 an error (said on stderr), 2 wrong usage. `kvmtop check` has its own: see its help.
-Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.toml; options win over it.";
+Exit status: 0 done, 1 an error (said on stderr), 2 wrong usage; for `kvmtop check` see its help.
+Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.toml. Options win.";
 
 /// The screen a KVM host's admin opens first when a guest is slow.
 ///
@@ -48,7 +50,7 @@ Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.t
     after_long_help = LONG_HINT,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    max_term_width = 120
+    max_term_width = 100
 )]
 pub struct Cli {
     /// The command; none is the live screen.
@@ -72,8 +74,10 @@ pub struct Cli {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Record samples into a session file, until the duration ends or Ctrl-C
+    #[command(hide = true)]
     Record(RecordArgs),
     /// Show a recorded session on the screen: pause, step, seek, speed
+    #[command(hide = true)]
     Replay(ReplayArgs),
     /// Read files instead of a live host: exits, accesses, threads, findings
     Report(ReportArgs),
@@ -84,6 +88,7 @@ pub enum Command {
     /// Say what this host lets kvmtop see, and what mends the rest
     Doctor(DoctorArgs),
     /// Show a recording of real guests that ships with kvmtop
+    #[command(hide = true)]
     Demo(DemoArgs),
 }
 
@@ -142,7 +147,7 @@ pub struct BatchArgs {
     #[arg(long, requires = "batch")]
     pub json: bool,
     /// Stop after N intervals (with --batch)
-    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = values::count)]
     pub count: Option<u64>,
 }
 
@@ -218,7 +223,7 @@ pub struct InputArgs {
     #[arg(long)]
     pub perf_times: bool,
     /// Of a session, the interval at this time: 14:03 or +10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true, hide = true)]
     pub at: Option<At>,
     /// Print one JSON object
     #[arg(long)]

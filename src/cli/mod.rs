@@ -10,3 +10,6 @@ pub mod values;
 pub use args::{Cli, Command};
 pub use domains::DomainFilter;
 pub use settings::Settings;
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,15 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) { Ok(value) } else { Err(wrong()) }
 }
 
+/// How many intervals.
+///
+/// # Errors
+/// A sentence, for zero and what is no number.
+pub fn count(text: &str) -> Result<u64, String> {
+    let number = text.trim().parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| "the number of intervals is a whole number from 1 on".to_string())
+}
+
 /// A length of time: `10s`, `10m`, `1h30m`, `7d`, or plain seconds.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ use super::{live, print};
 use crate::cli::Settings;
 use crate::cli::args::DoctorArgs;
 use crate::report::table::cut;
+use crate::report::text::count;
 use crate::report::{document, json};
 use crate::sample::{Sample, SourceState};
 use crate::source::Feed;
@@ -49,12 +50,12 @@ fn text(sample: &Sample) -> String {
     let facts = &sample.host.facts;
     let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
     let mut out = format!(
-        "{}  Linux {} {}  engine {}  {} guests\n",
+        "{}  Linux {} {}  engine {}  {}\n",
         cut(&facts.hostname, 32),
         cut(&facts.kernel, 32),
         cut(flavour, 16),
         sample.engine.kind.as_str(),
-        sample.domains.len()
+        count(sample.domains.len(), "guest")
     );
     for s in &sample.sources {
         let _ = writeln!(out, "{:<9} {}", s.state.as_str(), cut(&s.name, 24));

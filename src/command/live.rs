@@ -111,8 +111,3 @@ pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     Batch::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
 }
-
-/// `kvmtop`: the live screen.
-pub fn screen(_settings: &Settings) -> anyhow::Result<u8> {
-    anyhow::bail!("the live screen is not built in; `kvmtop --batch` prints text")
-}

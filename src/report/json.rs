@@ -49,9 +49,9 @@ pub fn time(ms: i64) -> Option<String> {
     Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// A figure to three decimals: what is below says nothing and only costs bytes.
+/// A figure to three decimals: what is below says nothing and only costs bytes. What is no number becomes JSON's `null`.
 pub fn figure(value: f64) -> f64 {
-    if value.is_finite() { (value * 1e3).round() / 1e3 } else { 0.0 }
+    (value * 1e3).round() / 1e3
 }
 
 /// A source's state.

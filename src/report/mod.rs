@@ -56,3 +56,6 @@ impl<'a> View<'a> {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,10 +95,11 @@ impl Fixture {
     /// A minute of one-second intervals, with exit rates that rise over the minute for every other guest.
     pub fn history(&self) -> History {
         let mut history = History::default();
+        let still = self.model();
         for s in 0..60 {
-            let mut model = self.model();
+            let mut model = still.clone();
             for (i, d) in model.domains.iter_mut().enumerate() {
-                let wave = if i % 2 == 0 { (f64::from(s) + 1.0) / 60.0 } else { 1.0 };
+                let wave = if i % 2 == 0 { 0.55 + 0.45 * f64::from(s % 8) / 7.0 } else { 1.0 };
                 d.exit_rate.0 = d.exit_rate.0.map(|r| r * wave);
             }
             history.push(&model);

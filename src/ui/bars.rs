@@ -3,7 +3,6 @@
 use super::grid::put;
 use super::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
-use ratatui::style::Style;
 
 /// The hues of guest, usr, sys, wait; everywhere the same.
 pub const HUES: [Role; 4] = [Role::Guest, Role::Usr, Role::Sys, Role::Wait];
@@ -57,12 +56,6 @@ pub fn level(share: f64, theme: &Theme) -> char {
     let levels = &theme.glyphs.levels;
     let i = if share.is_finite() { (share.clamp(0.0, 1.0) * 8.0).ceil() as usize } else { 0 };
     levels[i.clamp(1, 8) - 1]
-}
-
-/// The style of a bar's part by name: for legends.
-pub fn legend(theme: &Theme) -> [(&'static str, Style); 4] {
-    let [g, u, s, w] = HUES.map(|r| theme.style(r));
-    [("guest", g), ("usr", u), ("sys", s), ("wait", w)]
 }
 
 #[cfg(test)]

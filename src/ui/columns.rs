@@ -161,7 +161,7 @@ pub static COLUMNS: [Column; 17] = [
         id: ColumnId::Findings,
         header: "!",
         help: "Number of findings about the guest.",
-        spec: Spec::right(1, 0, 8),
+        spec: Spec::right(1, 0, 12),
         sort: Some(|d, f| {
             let worst = rows::severity(f, d.name()).map_or(0, |s| 1 + s as i64);
             SortValue::Number(worst * 1000 + f.iter().filter(|f| f.domain.as_deref() == Some(d.name())).count() as i64)
@@ -189,8 +189,9 @@ pub static COLUMNS: [Column; 17] = [
     },
     Column {
         id: ColumnId::Bar,
-        header: "guest usr sys wait",
-        help: "The same as a bar: guest, usr, sys, wait. A full bar is all of the guest's vCPUs, for a thread one CPU.",
+        header: "OF VCPUS",
+        help: "The same as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, sys, wait, each in the \
+               hue and shade that the line of the host shows.",
         spec: Spec::left(10, 10, 3),
         sort: None,
         cell: |r| match r.cpu() {
@@ -234,7 +235,7 @@ pub static COLUMNS: [Column; 17] = [
     Column {
         id: ColumnId::Place,
         header: "ON CPU",
-        help: "The host CPU a thread ran on last; `=` when it may run there only, else the CPUs it may run on. For a guest, the \
+        help: "The host CPU a thread ran on last; `=` when it may run there only, else `any` or the CPUs it may run on. For a guest, the \
                NUMA nodes its vCPUs sit on.",
         spec: Spec::left(7, 6, 6),
         sort: None,
@@ -376,6 +377,7 @@ fn place(r: &RowView<'_>) -> Cell {
     let on = t.place.cpu.map_or_else(|| super::format::UNKNOWN.to_string(), |c| c.to_string());
     match (t.pinned_cpu(), &t.place.affinity) {
         (Some(_), _) => Cell::text(format!("{on}=")),
+        (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => Cell::text(format!("{on} any")),
         (None, Some(a)) => Cell::text(format!("{on} ({a})")),
         (None, None) => Cell::text(on),
     }
@@ -388,12 +390,12 @@ fn exits(r: &RowView<'_>) -> Cell {
         None => r.domain.exit_rate,
     };
     let mark = match from {
-        ExitRateSource::Counters => "c",
-        ExitRateSource::Userspace => "u",
+        ExitRateSource::Counters => "c ",
+        ExitRateSource::Userspace => "u ",
         ExitRateSource::Traced | ExitRateSource::Nothing => "",
     };
     match value {
-        Some(v) => Cell::text(rate(v) + mark),
+        Some(v) => Cell::text(format!("{mark}{}", rate(v))),
         None => Cell::unknown(),
     }
 }

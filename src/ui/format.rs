@@ -125,6 +125,9 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
                 let head = cut(&word, columns.saturating_sub(width(&line)).max(1));
                 word = word[head.len()..].to_string();
                 line.push_str(&head);
+                if word.is_empty() {
+                    break;
+                }
                 lines.push(std::mem::take(&mut line));
             }
             line.push_str(&word);

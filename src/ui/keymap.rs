@@ -88,7 +88,7 @@ impl Key {
         };
         match self.1 {
             KeyModifiers::CONTROL => format!("Ctrl-{code}"),
-            KeyModifiers::SHIFT => format!("Shift-{code}"),
+            KeyModifiers::SHIFT if self.0 != KeyCode::BackTab => format!("Shift-{code}"),
             _ => code,
         }
     }
@@ -121,6 +121,7 @@ const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
 /// All bindings. The footer shows those with a short word in this order, as many as there is room for.
 pub static KEYMAP: [Binding; 45] = [
     bind(&[Key::char('?'), Key::char('h'), Key::code(C::F(1))], A::Help, When::Always, "help", "this help"),
+    bind(&[Key::char('q'), Key::ctrl('c')], A::Quit, When::Always, "quit", "leave"),
     bind(&[Key::char('y')], A::Copy, When::Finding, "copy the fix", "copy the fix to the terminal's clipboard (OSC 52)"),
     bind(&[Key::char('w')], A::Write, When::Finding, "write to a file", "write the fix to a file in the current folder"),
     bind(&[Key::char('n')], A::NextFinding, When::Finding, "next", "the next finding"),
@@ -148,7 +149,6 @@ pub static KEYMAP: [Binding; 45] = [
     bind(&[Key::char('r')], A::Record, When::Live, "record", "record from now on into a file in the current folder; again: stop"),
     bind(&[Key::char('e')], A::EngineLevel, When::Live, "", "watch more or less: full, none, counts"),
     bind(&[Key::char('K')], A::KvmEvents, When::Live, "", "count every kvm tracepoint by guest; again: cease"),
-    bind(&[Key::char('q'), Key::ctrl('c')], A::Quit, When::Always, "quit", "leave"),
     bind(&[Key::code(C::Esc), Key::code(C::Backspace)], A::Back, When::Always, "", "close, back to the table of guests, clear the filter"),
     bind(&[Key::code(C::Up), Key::char('k')], A::Up, When::Always, "", "up"),
     bind(&[Key::code(C::Down), Key::char('j')], A::Down, When::Always, "", "down"),

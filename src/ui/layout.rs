@@ -3,9 +3,8 @@
 //! ```text
 //!  header
 //!  table of guests           | at 180 columns and more: exits
-//!  ------------------------- |                          accesses
+//!  findings                  |                          accesses
 //!  the shown panel           |
-//!  findings
 //!  time line (replay)
 //!  footer
 //! ```
@@ -20,6 +19,8 @@ pub const SMALLEST: (u16, u16) = (40, 10);
 const SIDE_BY_SIDE: u16 = 120;
 /// From here on (columns, rows) they stand beside the table.
 const BESIDE: (u16, u16) = (180, 30);
+/// From here on (rows beneath the table) the pCPUs stand beneath those two.
+const TALL: u16 = 22;
 /// Below this many rows there is room for the table or a panel, not for both.
 const ROOMY: u16 = 16;
 
@@ -80,20 +81,17 @@ pub fn plan(state: &AppState) -> Plan {
         }
         return plan;
     }
-    if !state.findings.is_empty() && shown != Panel::Findings && height >= 20 {
-        let lines = (state.findings.len() as u16).min(if height >= 30 { 5 } else { 2 });
-        plan.strip = cut.bottom(1 + lines);
-    }
     if state.model.as_ref().is_some_and(|m| m.domains.is_empty()) && state.panels.focus == Panel::Domains {
         // No guest: nothing to say about one. What is missing may be why none is seen.
-        plan.table = cut.area;
-        if has_problem(state) {
-            let rows = cut.area.height / 2;
-            plan.panels = vec![(Panel::Sources, cut.bottom(rows))];
-            plan.table = cut.area;
-        }
+        plan.table = cut.top(5);
+        plan.panels = vec![(if has_problem(state) { Panel::Sources } else { Panel::Cpus }, cut.area)];
         return plan;
     }
+    let strip = match state.findings.len() as u16 {
+        0 => 0,
+        _ if shown == Panel::Findings || height < 20 => 0,
+        n => 1 + n.min(if height >= 30 { 5 } else { 2 }),
+    };
     let beside = width >= BESIDE.0 && height >= BESIDE.1;
     if beside {
         let side = cut.right((width * 2 / 5).clamp(76, 100));
@@ -111,14 +109,19 @@ pub fn plan(state: &AppState) -> Plan {
         other => other,
     };
     let rows = state.table.rows.len() as u16 + 1;
-    let rest = cut.area.height;
+    let rest = cut.area.height.saturating_sub(strip);
     // The table takes what it needs, up to a bit more than half; the panel beneath the rest.
     plan.table = cut.top(rows.clamp(5, (rest * 11 / 20).max(5)));
+    plan.strip = cut.top(strip);
     if cut.area.height < 3 {
         plan.table.height += cut.area.height;
         return plan;
     }
     let pair = matches!(under, Panel::Exits | Panel::Accesses) && width >= SIDE_BY_SIDE;
+    if pair && cut.area.height >= TALL {
+        let rows = cut.area.height * 11 / 20;
+        plan.panels.push((Panel::Cpus, cut.bottom(rows)));
+    }
     if pair && (state.panels.accesses_seen || under == Panel::Accesses) {
         let accesses = cut.right(width * 9 / 20);
         plan.panels.extend([(Panel::Exits, cut.area), (Panel::Accesses, accesses)]);
@@ -172,10 +175,10 @@ mod tests {
 
     #[test]
     fn nothing_overlaps_and_nothing_leaves_the_screen() {
-        for width in (40..=260).step_by(7) {
-            for height in 10..=70 {
+        let mut s = state(120, 40);
+        for width in (40..=260).step_by(17) {
+            for height in (10..=34).chain([40, 50, 70]) {
                 for focus in Panel::ALL {
-                    let mut s = state(120, 40);
                     s.size = (width, height);
                     s.panels.focus = focus;
                     s.settle();
@@ -196,7 +199,8 @@ mod tests {
     fn exits_and_accesses_come_unasked_where_there_is_room() {
         let panels = |w, h| plan(&state(w, h)).panels.iter().map(|(p, _)| *p).collect::<Vec<_>>();
         assert_eq!(panels(80, 24), [Panel::Exits]);
-        assert_eq!(panels(120, 40), [Panel::Exits, Panel::Accesses]);
+        assert_eq!(panels(120, 30), [Panel::Exits, Panel::Accesses]);
+        assert_eq!(panels(120, 40), [Panel::Cpus, Panel::Exits, Panel::Accesses]);
         assert_eq!(panels(200, 50), [Panel::Exits, Panel::Accesses, Panel::Cpus]);
     }
 

@@ -122,7 +122,7 @@ const ASCII: Glyphs = Glyphs {
     cut: '~',
     run: ['>', '=', '*'],
     dot: '|',
-    sort: ['v', '^'],
+    sort: ['>', '<'],
     frame: ['+', '+', '+', '+', '-', '|'],
     arrow: "->",
 };

@@ -12,8 +12,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Header and layout.
-pub const COLUMNS: [(&str, Spec); 8] = [
+pub const COLUMNS: [(&str, Spec); 9] = [
     ("DEVICE", Spec::left(14, 14, 0)),
+    ("WHAT", Spec::left(16, 12, 5)),
     ("ADDRESS", Spec::left(10, 8, 1)),
     ("DIR", Spec::left(5, 0, 1)),
     ("/s", Spec::right(6, 0, 0)),
@@ -24,8 +25,9 @@ pub const COLUMNS: [(&str, Spec); 8] = [
 ];
 
 /// What the columns mean.
-pub const HELP: [(&str, &str); 8] = [
+pub const HELP: [(&str, &str); 9] = [
     ("DEVICE", "Who owns the address in this guest; (k) is served inside the kernel. An MSR by its name."),
+    ("WHAT", "The device in plain words."),
     ("ADDRESS", "I/O port, guest-physical address or MSR number; `other` is all that did not fit the engine's table."),
     ("DIR", "What the guest did: read or write."),
     ("/s", "Accesses per second."),
@@ -77,6 +79,7 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
     let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Role::Dim));
     vec![
         device,
+        Cell::text(r.device.as_ref().and_then(|d| d.friendly.as_deref()).map(clean).unwrap_or_default()).role(Role::Dim),
         Cell::text(format!("{} {}", r.space.as_str(), r.address_text())),
         Cell::text(r.direction.as_str()),
         Cell::figure(r.rate, rate),

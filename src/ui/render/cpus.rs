@@ -27,7 +27,7 @@ const LABEL: u16 = 5;
 pub const COLUMNS: [(&str, Spec); 8] = [
     ("CPU", Spec::right(4, 0, 0)),
     ("", Spec::left(1, 0, 1)),
-    ("guest usr sys wait", Spec::left(8, 8, 2)),
+    ("BUSY", Spec::left(8, 8, 2)),
     ("GUEST", Spec::right(5, 0, 0)),
     ("USR", Spec::right(4, 0, 3)),
     ("SYS", Spec::right(4, 0, 0)),

@@ -91,8 +91,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             inner.height -= 1;
         }
     }
+    // The last two are known to some engines only; where none of them is, their room goes to the others.
+    let split = rows.iter().any(|r| r.userspace_ns.is_some() || r.preempted_ns.is_some());
     let list = List {
-        columns: &COLUMNS,
+        columns: &COLUMNS[..if split { COLUMNS.len() } else { COLUMNS.len() - 2 }],
         rows: rows.iter().map(|r| (cells(r, m.interval_s), look(r, state))).collect(),
         at: focused.then_some(state.panels.at),
     };

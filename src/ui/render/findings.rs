@@ -1,7 +1,7 @@
 //! What is wrong, in a line each: the strip beneath the tables, and the panel.
 
 use super::domains::severity_glyph;
-use super::{header, say, title};
+use super::{finding, header, say, title};
 use crate::lint::Finding;
 use crate::ui::columns::severity_role;
 use crate::ui::format::{clean, fit, width};
@@ -32,11 +32,27 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     let at = (state.panels.focus == Panel::Findings).then(|| state.panels.at.min(n - 1));
-    let height = usize::from(inner.height).max(1);
+    let list = (n as u16).min(inner.height).min((inner.height / 3).max(4));
+    if let Some(f) = at.and_then(|at| state.findings.get(at)) {
+        let room = Rect { y: inner.y + list + 1, height: inner.height.saturating_sub(list + 1), ..inner };
+        preview(buf, room, f, state, theme);
+    }
+    let height = usize::from(list).max(1);
     let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
     for (i, f) in state.findings.iter().enumerate().skip(offset).take(height) {
         let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
         line(buf, area, f, at == Some(i), state, theme);
+    }
+}
+
+/// The selected finding beneath the list, as far as there is room: Enter shows all of it.
+fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &Theme) {
+    for (i, line) in finding::lines(f, state, area.width).into_iter().take(area.height.into()).enumerate() {
+        let mut x = area.x + 2;
+        for (text, role) in line {
+            put(buf, x, area.y + i as u16, &text, area.right().saturating_sub(x), theme.style(role));
+            x += width(&text);
+        }
     }
 }
 

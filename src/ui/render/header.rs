@@ -1,6 +1,6 @@
 //! The host, the engine, the cost of watching; what is missing.
 
-use crate::sample::{EngineLevel, SourceState};
+use crate::sample::{EngineKind, EngineLevel, SourceState};
 use crate::ui::bars;
 use crate::ui::format::{clean, fit, or_unknown, percent, rate, width};
 use crate::ui::grid::put;
@@ -101,12 +101,12 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
     let narrow = state.size.0 < 100;
     let live = state.session.source == Source::Live;
     if live && !narrow {
-        let level = match m.engine.level {
-            EngineLevel::Full => String::new(),
-            other => format!(" {}", other.as_str()),
+        let (engine, role) = match (m.engine.kind, m.engine.level) {
+            (EngineKind::None, _) | (_, EngineLevel::None) => ("no tracing".into(), Role::Warning),
+            (kind, EngineLevel::Counts) => (format!("{} counts", kind.as_str()), Role::Warning),
+            (kind, EngineLevel::Full) => (kind.as_str().into(), Role::Text),
         };
-        let role = if m.engine.level == EngineLevel::Full { Role::Text } else { Role::Warning };
-        all.push((format!("{}{level}", m.engine.kind.as_str()), role));
+        all.push((engine, role));
         all.push((format!("cost {}%", or_unknown(m.own_cpu, percent)), Role::Dim));
     }
     if m.lost > 0 {
@@ -153,7 +153,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         ("idle", Some(t.idle), Role::Dim),
     ];
     let exits = m.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
-    let exits = format!("exits {}/s", or_unknown(exits, rate));
+    let exits = if m.domains.is_empty() { String::new() } else { format!("exits {}/s", or_unknown(exits, rate)) };
     let end = area.right().saturating_sub(width(&exits) + 2);
     for (name, value, role) in figures {
         let Some(v) = value else { continue };

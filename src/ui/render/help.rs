@@ -23,8 +23,9 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
         }
         heading(&mut out, when.title());
         for b in KEYMAP.iter().filter(|b| b.when == when) {
-            let keys = b.keys.iter().map(|k| k.name()).collect::<Vec<_>>().join(" ");
-            entry(&mut out, &keys, b.help, Role::Key, screen);
+            let mut keys: Vec<String> = b.keys.iter().map(|k| k.name()).collect();
+            keys.dedup();
+            entry(&mut out, &keys.join(" "), b.help, Role::Key, screen);
         }
     }
     heading(&mut out, "GUESTS");

@@ -15,6 +15,7 @@ const SIGNAL: i32 = -4;
 
 /// What the running programs can tell; the rest is `None`, not 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "any of these can be missing by itself")]
 pub(super) struct Parts {
     /// Durations are taken.
     pub timed: bool,
@@ -134,9 +135,12 @@ impl Decoder<'_> {
         }
         let key = get(&cell.key);
         let epoch = cell.epoch.load(Relaxed);
-        let best = || match epoch == self.epoch {
-            true => Burst { count: cell.best.load(Relaxed).into(), ns: get(&cell.best_ns) },
-            false => Burst::default(),
+        let best = || {
+            if epoch == self.epoch {
+                Burst { count: cell.best.load(Relaxed).into(), ns: get(&cell.best_ns) }
+            } else {
+                Burst::default()
+            }
         };
         Some(AccessCell {
             space: match key >> 1 & 3 {

@@ -58,7 +58,8 @@ pub struct RawAccess {
     pub run: AtomicU32,
     pub best: AtomicU32,
     pub epoch: AtomicU32,
-    pub timed: AtomicU32,
+    pub timed: AtomicU16,
+    pub skip: AtomicU16,
 }
 
 /// `struct other_task`.
@@ -111,7 +112,8 @@ pub struct Slot {
     pub exit_index: [AtomicU8; 256],
     pub exits: [RawExit; EXITS],
     pub accesses: [RawAccess; ACCESSES + 1],
-    pub pad: [AtomicU64; 7],
+    pub scratch: AtomicU64,
+    pub pad: [AtomicU64; 6],
 }
 
 /// Size of a slot.

@@ -125,7 +125,7 @@ impl Tables {
         self.homeless.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
 
-    /// Whether every slot is taken or nearly so.
+    /// How many slots there are.
     pub fn count(&self) -> usize {
         self.count
     }

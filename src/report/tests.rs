@@ -1,0 +1,338 @@
+//! The JSON against the contract's list of keys, and what text looks like.
+
+use super::{View, diff, diff_text, json, text};
+use crate::cli::DomainFilter;
+use crate::cli::domains::Pattern;
+use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
+use crate::model::{Base, Model};
+use crate::sample::SourceStatus;
+use crate::sample::fixture::{Fixture, Guest, Host};
+use serde_json::Value;
+
+fn assert_same(what: &str, got: &str) {
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
+        prepend_module_to_snapshot => false,
+    }, { insta::assert_snapshot!(format!("report__{what}"), got) });
+}
+
+fn finding(severity: Severity, domain: Option<&str>) -> Finding {
+    Finding {
+        rule: "acpi-pm-timer",
+        severity,
+        confidence: Confidence::High,
+        domain: domain.map(Into::into),
+        target: if domain.is_some() { Target::Domain } else { Target::Host },
+        title: "The guest keeps time by reading the ACPI PM timer".into(),
+        evidence: vec![
+            "15 879 reads/s of port 0x608 (acpi-tmr), 45 % of exits".into(),
+            "check: perf kvm stat live".into(),
+        ],
+        why: "Each read leaves the guest and is served by QEMU.".into(),
+        fix: vec![
+            Fix {
+                kind: FixKind::LibvirtXml,
+                text: "<clock>\n  <timer name='hypervclock' present='yes'/>\n</clock>".into(),
+                needs: Some("power-off and start of the domain".into()),
+            },
+            Fix { kind: FixKind::Command, text: "virsh shutdown win10-2".into(), needs: None },
+            Fix {
+                kind: FixKind::Advice,
+                text: "Long advice is broken into lines. ".repeat(5).trim_end().into(),
+                needs: None,
+            },
+        ],
+        see: vec!["https://libvirt.org/formatdomain.html".into()],
+        cost: Some(33.2),
+        since_ms: Some(1_795_269_700_000),
+        folded: vec!["rtc-tick"],
+        ..Finding::default()
+    }
+}
+
+fn told(findings: Vec<Finding>) -> Report {
+    let because = "the duration is not known (--duration)".to_string();
+    let cannot = |rule| CannotTell { rule, domain: Some("db-prod".into()), because: because.clone() };
+    Report { findings, cannot_tell: vec![cannot("rtc-tick"), cannot("hpet-clock")] }
+}
+
+/// The contract's keys, in its order.
+const KEYS: &[(&str, &str)] = &[
+    ("", "schema tool time interval_s source engine lost_events self sources host domains findings cannot_tell"),
+    ("/self", "cpu_percent rss_bytes"),
+    ("/sources/1", "name state cause fix"),
+    ("/host", "cpus"),
+    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle node core siblings isolated"),
+    (
+        "/domains/0",
+        "name uuid pid vcpus machine guest_os vmm state cpu threads exits accesses userspace_exits kvm_events counters disks nics",
+    ),
+    ("/domains/0/cpu", "usr sys guest wait"),
+    (
+        "/domains/0/threads/0",
+        "tid comm role vcpu usr sys guest wait cpu affinity migrations migrations_cross_node voluntary_switches \
+         involuntary_switches wakeup_p50_us wakeup_p99_us",
+    ),
+    (
+        "/domains/0/exits/0",
+        "reason isa code vcpu count rate count_percent time_percent work_percent min_us max_us mean_us p99_us stderr_percent idle",
+    ),
+    ("/domains/0/accesses/0", "space address access device device_source vcpu count rate time_percent mean_us"),
+    ("/domains/0/userspace_exits/0", "reason vcpu count rate"),
+    ("/domains/0/kvm_events/0", "event count rate"),
+    ("/domains/0/disks/0", "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us"),
+    ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
+    ("/findings/0", "rule severity confidence domain target title evidence why fix see cost_percent since folded"),
+    ("/findings/0/fix/0", "kind text needs"),
+    ("/cannot_tell/0", "rule domain because"),
+];
+
+/// A model in which every part of the document has something.
+fn full() -> Model {
+    let fixture = Fixture::busy_host().source(SourceStatus::missing(
+        "libvirt",
+        "libvirtd does not run",
+        "systemctl start libvirtd",
+    ));
+    let mut model = fixture.model();
+    let d = &mut model.domains[0];
+    d.kvm_events = [("kvm_set_irq".to_string(), 100)].into();
+    d.counters = [("exits".to_string(), 351_826.0), ("halt_poll_success_ns".to_string(), 0.0)].into();
+    d.userspace = vec![(None, 2, 256_738), (Some(0), 2, 256_738), (None, -4, 3)];
+    d.disks = vec![crate::model::DiskRates {
+        name: "vda".into(),
+        read_ops: 100.0,
+        read_mean_us: Some(130.0),
+        ..Default::default()
+    }];
+    d.nics = vec![crate::model::NicRates { name: "vnet0".into(), ..Default::default() }];
+    model.sources.sort_by_key(|s| s.name != "tracepoints");
+    model.sources.retain(|s| s.name == "tracepoints" || s.name == "libvirt");
+    model
+}
+
+#[test]
+fn json_has_the_contracts_keys_in_order() {
+    let (model, findings) = (full(), told(vec![finding(Severity::Critical, Some("win10-2"))]));
+    let view = View { model: &model, findings: &findings, source: "live", domains: &DomainFilter::default() };
+    let line = json::line(&view).unwrap();
+    assert!(!line.contains('\n'));
+    // serde_json sorts the keys of a Value: the order is read from the text.
+    let value: Value = serde_json::from_str(&line).unwrap();
+    for (path, want) in KEYS {
+        let part = value.pointer(path).unwrap_or_else(|| panic!("no {path} in {line}"));
+        let mut got: Vec<_> = part.as_object().unwrap_or_else(|| panic!("{path}")).keys().map(String::as_str).collect();
+        let mut want: Vec<_> = want.split_whitespace().collect();
+        let first = format!("{{\"{}\":", want[0]);
+        let at = line.find(&first).unwrap_or_else(|| panic!("{path}: no {first}"));
+        let mut after = &line[at..];
+        for key in &want {
+            let key = format!("\"{key}\":");
+            after = after.find(&key).map_or_else(|| panic!("{path}: {key} is out of order"), |i| &after[i..]);
+        }
+        got.sort_unstable();
+        want.sort_unstable();
+        assert_eq!(got, want, "{path}");
+    }
+    assert_eq!(value["schema"], 1);
+    assert_eq!(value["time"], "2026-11-21T14:04:22.000Z");
+    assert_eq!(value["sources"][0], serde_json::json!({"name": "tracepoints", "state": "ok"}));
+    assert_eq!(value["domains"][0]["userspace_exits"][2]["reason"], "restart");
+    let mut small = model.clone();
+    small.host.cpus.truncate(1);
+    small.domains.truncate(1);
+    small.domains[0].threads.truncate(1);
+    small.domains[0].vcpu_exits.truncate(1);
+    let view = View { model: &small, ..view };
+    assert_same("json", &serde_json::to_string_pretty(&json::document(&view)).unwrap());
+}
+
+#[test]
+fn a_reasons_sum_is_followed_by_its_vcpus() {
+    let model = full();
+    let (findings, all) = (Report::default(), DomainFilter::default());
+    let document = json::document(&View { model: &model, findings: &findings, source: "live", domains: &all });
+    for d in &document.domains {
+        for table in d.exits.chunk_by(|_, next| next.vcpu.is_some()) {
+            assert_eq!(table[0].vcpu, None);
+            assert!(table.iter().all(|r| r.reason == table[0].reason));
+            assert_eq!(table[1..].iter().map(|r| r.count).sum::<u64>(), table[0].count);
+            let share: f64 = table[1..].iter().filter_map(|r| r.count_percent).sum();
+            assert!((share - table[0].count_percent.unwrap()).abs() < 0.01, "a vCPU's share is of the domain's exits");
+        }
+        for table in d.accesses.chunk_by(|_, next| next.vcpu.is_some()) {
+            assert_eq!(table[0].vcpu, None);
+            assert_eq!(table[1..].iter().map(|r| r.count).sum::<u64>(), table[0].count);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_is_null() {
+    let fixture = Fixture::busy_host();
+    let model = fixture.first();
+    let (findings, all) = (Report::default(), DomainFilter::default());
+    let line = json::line(&View { model: &model, findings: &findings, source: "live", domains: &all }).unwrap();
+    let value: Value = serde_json::from_str(&line).unwrap();
+    for path in
+        ["/interval_s", "/self/cpu_percent", "/host/cpus/0/idle", "/domains/0/cpu/usr", "/domains/0/threads/0/guest"]
+    {
+        assert_eq!(value.pointer(path), Some(&Value::Null), "{path}");
+    }
+    assert_eq!(json::time(0), None);
+    assert_eq!(json::time(i64::MAX), None);
+    assert_eq!(serde_json::to_string(&[json::figure(f64::NAN), json::figure(1.0 / 3.0)]).unwrap(), "[null,0.333]");
+}
+
+#[test]
+fn only_what_is_asked_for_is_shown() {
+    let model = Fixture::busy_host().model();
+    let findings = told(vec![
+        finding(Severity::Critical, Some("win10-2")),
+        finding(Severity::Info, Some("db-prod")),
+        finding(Severity::Info, None),
+    ]);
+    let domains = DomainFilter { patterns: vec![Pattern::new("win*").unwrap(), Pattern::new("nope").unwrap()] };
+    let view = View { model: &model, findings: &findings, source: "live", domains: &domains };
+    let document = json::document(&view);
+    assert_eq!(document.domains.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["win10-2"]);
+    let of: Vec<_> = document.findings.iter().map(|f| f.domain.as_deref()).collect();
+    assert_eq!(of, [Some("win10-2"), None], "findings on the host and on the guest asked for");
+    assert_eq!(document.cannot_tell, []);
+    let said = document.sources.last().unwrap();
+    assert_eq!((said.name.as_str(), said.state), ("domain", "missing"));
+}
+
+#[test]
+fn text_of_an_interval() {
+    let model = full();
+    let findings = told(vec![finding(Severity::Critical, Some("win10-2")), finding(Severity::Warning, None)]);
+    let all = DomainFilter::default();
+    assert_same(
+        "interval",
+        &without_clock(&text::interval(&View { model: &model, findings: &findings, source: "live", domains: &all })),
+    );
+    let one = DomainFilter { patterns: vec![Pattern::new("win10-2").unwrap()] };
+    assert_same(
+        "interval_of_one",
+        &without_clock(&text::interval(&View { model: &model, findings: &findings, source: "live", domains: &one })),
+    );
+    let empty = Fixture::empty_host().model();
+    let none = Report::default();
+    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all });
+    assert!(said.ends_with("no guest is running\n"), "{said}");
+}
+
+#[test]
+fn text_of_a_report() {
+    let model = full();
+    let findings = told(vec![finding(Severity::Critical, Some("win10-2"))]);
+    let all = DomainFilter::default();
+    assert_same(
+        "report",
+        &without_clock(&text::report(&View { model: &model, findings: &findings, source: "session", domains: &all })),
+    );
+}
+
+#[test]
+fn hostile_names_stay_harmless() {
+    let model = Fixture::hostile_names().model();
+    let mut bad = finding(Severity::Critical, None);
+    bad.title = "a\u{1b}[2J\u{202e}b".into();
+    let findings = Report { findings: vec![bad], cannot_tell: Vec::new() };
+    let all = DomainFilter::default();
+    let view = View { model: &model, findings: &findings, source: "live", domains: &all };
+    for text in [text::interval(&view), text::report(&view)] {
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.contains('\u{202e}'));
+    }
+}
+
+/// The local zone is the machine's; the snapshots must not be.
+fn without_clock(text: &str) -> String {
+    text.split_once("  ").map(|(_, rest)| format!("CLOCK  {rest}")).unwrap_or_default()
+}
+
+fn guest(io: f64, apic: f64, mean_us: f64) -> Fixture {
+    Fixture::new(Host::numa(1, 4, 1)).guest(Guest::new("win10", 100).vcpus(2, |_, t| {
+        t.exits("IO_INSTRUCTION", io, mean_us).exits("APIC_WRITE", apic, 3.0).exits("HLT", 50.0, 900.0)
+    }))
+}
+
+fn over(fixture: &Fixture, seconds: f64) -> Model {
+    Model::new(&fixture.sample(seconds), Base::Previous(&fixture.sample(0.0)))
+}
+
+fn compare(before: &Model, after: &Model, old: &Report, new: &Report) -> diff::Diff {
+    let all = DomainFilter::default();
+    let view = |model, findings| View { model, findings, source: "session", domains: &all };
+    diff::compare(&view(before, old), &view(after, new))
+}
+
+#[test]
+fn a_change_is_told_from_noise() {
+    let none = Report::default();
+    let (before, after) = (over(&guest(12_000.0, 500.0, 11.0), 10.0), over(&guest(0.0, 505.0, 11.0), 10.0));
+    let d = compare(&before, &after, &told(vec![finding(Severity::Critical, Some("win10"))]), &none);
+    assert_eq!(d.cause, diff::Cause::Changed);
+    assert_eq!(d.findings.gone.len(), 1);
+    assert_same("diff", &diff_text::text(&d));
+    assert_same("diff_json", &serde_json::to_string_pretty(&d).unwrap());
+
+    let same = compare(&before, &over(&guest(12_050.0, 498.0, 11.0), 10.0), &none, &none);
+    assert_eq!((same.cause, same.summary.as_str()), (diff::Cause::Nothing, "Nothing changed by more than noise."));
+}
+
+#[test]
+fn only_another_duration_is_recognised() {
+    let none = Report::default();
+    let fixture = guest(12_000.0, 500.0, 11.0);
+    let d = compare(&over(&fixture, 10.0), &over(&fixture, 100.0), &none, &none);
+    assert_eq!(d.cause, diff::Cause::OnlyDuration);
+    assert_eq!(
+        d.summary,
+        "Only the duration differs, 10 s before and 100 s after: all rates are the same within noise."
+    );
+    let untimed = |seconds: f64| Model::new(&fixture.sample(seconds), Base::Whole(None));
+    let d = compare(&untimed(10.0), &untimed(100.0), &none, &none);
+    assert_eq!(d.cause, diff::Cause::OnlyDuration);
+    assert!(
+        d.summary.starts_with("All counts are 10.0 times what they were and every share is the same"),
+        "{}",
+        d.summary
+    );
+}
+
+#[test]
+fn slower_exits_are_a_change() {
+    let none = Report::default();
+    let d =
+        compare(&over(&guest(12_000.0, 500.0, 11.0), 10.0), &over(&guest(12_000.0, 500.0, 22.0), 10.0), &none, &none);
+    assert_eq!(
+        d.summary,
+        "win10: 25.0k exits/s before, 25.0k after (the same within noise): IO_INSTRUCTION 11.00 to 22.00 us each."
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let none = Report::default();
+    let (guest, empty) = (over(&guest(1.0, 1.0, 1.0), 10.0), Fixture::empty_host().model());
+    assert_eq!(compare(&guest, &empty, &none, &none).summary, "After holds no guest.");
+    assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither side holds a guest.");
+    let d = compare(&guest, &empty, &none, &none);
+    assert_eq!(d.cause, diff::Cause::NotComparable);
+    assert_eq!(d.domains[0].after, None);
+}
+
+#[test]
+fn findings_are_gone_new_or_changed() {
+    let model = over(&guest(10.0, 10.0, 1.0), 10.0);
+    let of = |severity| told(vec![finding(severity, Some("win10"))]);
+    let d = compare(&model, &model, &of(Severity::Warning), &of(Severity::Critical));
+    assert_eq!((d.findings.gone.len(), d.findings.new.len(), d.findings.changed.len()), (0, 0, 1));
+    let d = compare(&model, &model, &Report::default(), &of(Severity::Info));
+    assert_eq!(d.summary, "Nothing changed by more than noise; 1 finding new.");
+    let d = compare(&model, &model, &of(Severity::Info), &of(Severity::Info));
+    assert_eq!(d.findings.same.len(), 1);
+}
