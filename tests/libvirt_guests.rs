@@ -1,5 +1,5 @@
 //! Two QEMU guests under libvirt, one pinned: names, roles, affinity, CPU figures and device names as an oracle has them.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
