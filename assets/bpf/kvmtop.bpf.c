@@ -388,6 +388,7 @@ int kvm_userspace_exit(struct raw_args *ctx)
 		s->other_errno = reason;
 	}
 	s->userspace[reason]++;
+	s->userspace_used |= 1ull << reason;
 	if (s->exit_at)
 		s->user_at = bpf_ktime_get_ns();
 	return 0;
@@ -438,6 +439,7 @@ static noinline u64 find_access(struct slot *s, u64 key)
 	__builtin_memset(c, 0, sizeof(*c));
 	c->key = key;
 	c->epoch = now;
+	s->accesses_used |= 1ull << found;
 	return found;
 }
 

@@ -53,6 +53,7 @@ struct slot {
 	u32 vcpu;  /* number + 1; 0: not known */
 	u32 dead;
 	u32 exits_seen, overflow;
+	u64 accesses_used, userspace_used; /* a bit a cell, so that the reader touches no more memory than is in use */
 
 	/* the exit that is under way */
 	u64 exit_at, user_at; /* ns; 0: none */
@@ -78,11 +79,11 @@ struct slot {
 	struct exit_cell exits[EXITS];
 	struct access_cell accesses[ACCESSES + 1];
 	volatile u64 scratch; /* a value that the verifier is to forget: it follows every value a variable can have */
-	u64 pad[6];
+	u64 pad[4];
 };
 
 _Static_assert(sizeof(struct exit_cell) == 344, "exit_cell");
 _Static_assert(sizeof(struct access_cell) == 104, "access_cell");
-_Static_assert(offset_of(struct slot, exits) == 1656, "exits");
-_Static_assert(offset_of(struct slot, accesses) == 9568, "accesses");
+_Static_assert(offset_of(struct slot, exits) == 1672, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 9584, "accesses");
 _Static_assert(sizeof(struct slot) == 16384, "a slot is four pages, so that each can be mapped by itself");

@@ -37,7 +37,8 @@ impl PerfDataFeed {
         }
         let first = data.now();
         let last = super::stream::lock(&data.met).header.last_time();
-        let wall = modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
+        let wall =
+            modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
         // The file was last written when its last event was.
         let zero_ms = wall - (last.unwrap_or(first) / 1_000_000) as i64;
         let interval_ns = ((interval_s * 1e9) as u64).max(1_000_000);
