@@ -1,8 +1,8 @@
 //! The interrupt controller: is its hardware acceleration at work, and how much does the guest use it.
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::figures::{by_cost, told};
 use super::text::{figure, maybe};
-use super::timers::{by_cost, told};
 use super::view::{Exit, Guest, World};
 use super::{Confidence, Finding, Severity, fix};
 use crate::kvm::{Isa, Space};
@@ -27,7 +27,7 @@ fn isa(guest: &Guest<'_>) -> Option<Isa> {
         .find(|i| matches!(i, Isa::Vmx | Isa::Svm | Isa::Arm64))
 }
 
-/// SynIC without avic: `AutoEOI` inhibits APICv (arch/x86/kvm/hyperv.c, `synic_update_vector`).
+/// `SynIC` without avic: `AutoEOI` inhibits `APICv` (arch/x86/kvm/hyperv.c, `synic_update_vector`).
 pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let isa = isa(guest);
     if guest.config.enlightened("synic") != Some(true) || guest.config.hyperv.has("avic") || isa == Some(Isa::Arm64) {

@@ -97,7 +97,9 @@ fn absorb(findings: &mut Vec<Finding>, into: &'static str, rules: &[&'static str
     let (parts, rest): (Vec<Finding>, Vec<Finding>) =
         std::mem::take(findings).into_iter().partition(|f| f.domain == one.domain && rules.contains(&f.rule));
     *findings = rest;
-    parts.into_iter().for_each(|p| take_in(&mut one, p));
+    for part in parts {
+        take_in(&mut one, part);
+    }
     absorb(findings, into, rules);
     findings.push(one);
 }

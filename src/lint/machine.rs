@@ -1,8 +1,8 @@
 //! Memory, registers, errors, QEMU itself, nesting.
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::figures::told;
 use super::text::{bytes, figure, maybe};
-use super::timers::told;
 use super::view::{Exit, Guest, World};
 use super::{Confidence, Finding, Mark, Severity, Target, fix};
 use crate::kvm::kernel_log::LogKind;
@@ -104,7 +104,7 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     let vmx = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
     if !vmx {
         // Elsewhere one exit stands for faults and for emulated memory alike.
-        if !guest.knows(Space::Mmio) && world.from_file() {
+        if !guest.knows(Space::Mmio) && world.is_file() {
             return answers.cannot("this exit stands for memory faults and emulated memory alike, and no addresses are given to tell them apart");
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);

@@ -5,8 +5,10 @@
 
 mod answers;
 mod apic;
+mod capacity;
 mod checks;
 mod devices;
+mod figures;
 mod finding;
 mod fix;
 mod fold;
@@ -23,6 +25,7 @@ mod text;
 mod thresholds;
 mod timers;
 mod view;
+mod windows;
 
 pub use finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, order};
 pub use memory::Memory;
@@ -100,7 +103,7 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
         Source::Live => {
             let found = found
                 .into_iter()
-                .map(|(guest, f)| (guest.and_then(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
+                .map(|(guest, f)| (guest.map(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
                 .collect();
             memory.settle(found, checks::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
         }
@@ -108,7 +111,7 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
     findings = fold::fold(findings);
     for f in &mut findings {
         if options.warn.contains(f.rule) {
-            f.severity = timers::raise(f.severity);
+            f.severity = figures::raise(f.severity);
         }
     }
     findings.sort_by(order);

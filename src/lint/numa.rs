@@ -72,17 +72,17 @@ pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         }
     }
     let Some((v, w, a, b)) = shared.first() else { return };
-    let n = pins.len() as u32;
+    let count = pins.len() as u32;
     let mut fixes = Vec::new();
-    if n.is_multiple_of(2)
-        && shared.len() as u32 * 2 == n
+    if count.is_multiple_of(2)
+        && shared.len() as u32 * 2 == count
         && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2))
     {
-        let text = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{}' threads='2'/>\n</cpu>", n / 2);
+        let text = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{}' threads='2'/>\n</cpu>", count / 2);
         fixes.extend(fix::either(
             guest,
             fix::xml(text),
-            fix::qemu(format!("-smp {n},sockets=1,cores={},threads=2", n / 2)),
+            fix::qemu(format!("-smp {count},sockets=1,cores={},threads=2", count / 2)),
         ));
     } else {
         fixes.extend(propose::fixes(world, guest));

@@ -54,13 +54,13 @@ pub(super) fn overlap(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     let host = propose::topology(world.model);
     let me = world.guests.iter().position(|g| std::ptr::eq(g.domain, guest.domain)).unwrap_or(0);
     for other in world.guests.iter().skip(me + 1).filter(|g| g.running()) {
-        report(world, guest, Some(other), clashes(guest, other, host, false), answers);
+        report(world, guest, Some(other), &clashes(guest, other, host, false), answers);
     }
-    report(world, guest, None, clashes(guest, guest, host, true), answers);
+    report(world, guest, None, &clashes(guest, guest, host, true), answers);
     partial(world, guest, answers);
 }
 
-fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clashes: Vec<Clash>, answers: &mut Answers) {
+fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clashes: &[Clash], answers: &mut Answers) {
     if clashes.is_empty() {
         return;
     }
@@ -84,11 +84,10 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
             format!("vCPU {} of the same guest", worst.other),
         ),
     };
-    let mut first = format!("vCPU {} and {whose} may both use CPU {}", worst.mine, worst.cpu);
-    if let Some((a, b)) = worst.wanted {
-        first.push_str(&format!(": they want {} % and {} % of it {}", figure(a), figure(b), guest.window()));
-    }
-    let mut evidence = vec![first];
+    let wanted =
+        |(a, b): (f64, f64)| format!(": they want {} % and {} % of it {}", figure(a), figure(b), guest.window());
+    let wanted = worst.wanted.map(wanted).unwrap_or_default();
+    let mut evidence = vec![format!("vCPU {} and {whose} may both use CPU {}{wanted}", worst.mine, worst.cpu)];
     if cpus.len() > 1 {
         evidence.push(format!("the same on CPUs {cpus}"));
     }
@@ -169,19 +168,19 @@ fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads:
             .into_iter()
             .collect();
     }
-    let (mut text, mut commands) = (String::from("<cputune>"), Vec::new());
+    let (mut pins, mut commands) = (Vec::new(), Vec::new());
     if emulator {
-        text.push_str(&format!("\n  <emulatorpin cpuset='{room}'/>"));
+        pins.push(format!("  <emulatorpin cpuset='{room}'/>"));
         commands.push(fix::virsh(guest, "emulatorpin", &format!("{room} --live --config")));
     }
     for id in iothreads {
-        text.push_str(&format!("\n  <iothreadpin iothread='{id}' cpuset='{room}'/>"));
+        pins.push(format!("  <iothreadpin iothread='{id}' cpuset='{room}'/>"));
         commands.push(fix::virsh(guest, "iothreadpin", &format!("{id} {room} --live --config")));
     }
-    text.push_str("\n</cputune>");
     vec![
         fix::command(commands.join("\n")).needing("effective at once and kept"),
-        fix::xml(text).needing("kept in the domain's XML; effective when the guest is started anew"),
+        fix::xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n")))
+            .needing("kept in the domain's XML; effective when the guest is started anew"),
     ]
 }
 

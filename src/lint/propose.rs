@@ -209,7 +209,9 @@ pub(super) fn moves(
     let (mut stay, mut go) = (CpuSet::new(), Vec::new());
     for (v, set) in pins {
         match set.single() {
-            Some(cpu) if !taken.contains(cpu) && !stay.contains(cpu) => drop(stay.insert(cpu)),
+            Some(cpu) if !taken.contains(cpu) && !stay.contains(cpu) => {
+                stay.insert(cpu);
+            }
             Some(cpu) => go.push((*v, cpu)),
             None => return None,
         }
@@ -251,12 +253,12 @@ pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
         let lines: Vec<String> = moved.iter().filter_map(line).collect();
         return vec![fix::command(lines.join("\n")).needing("holds until the guest ends")];
     }
-    let pins: String = moved.iter().map(|(v, cpu)| format!("\n  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
+    let pins: Vec<String> = moved.iter().map(|(v, cpu)| format!("  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
     let lines: Vec<String> =
         moved.iter().map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"))).collect();
     vec![
         fix::command(lines.join("\n")).needing("effective at once and kept"),
-        fix::xml(format!("<cputune>{pins}\n</cputune>"))
+        fix::xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n")))
             .needing(&format!("in the XML of {}; effective when it is started anew", guest.name())),
     ]
 }

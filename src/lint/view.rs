@@ -325,7 +325,7 @@ impl<'a> Guest<'a> {
 }
 
 impl World<'_> {
-    pub fn from_file(&self) -> bool {
+    pub fn is_file(&self) -> bool {
         self.options.source == Source::File
     }
 
@@ -334,7 +334,7 @@ impl World<'_> {
         self.model.host.facts.params.get(name).map(|v| v.trim())
     }
 
-    /// A boolean module parameter. `auto` (kvm_amd.avic, -1) is no answer.
+    /// A boolean module parameter. `auto` (of `kvm_amd.avic`) is no answer.
     pub fn param_on(&self, name: &str) -> Option<bool> {
         match self.param(name)? {
             "Y" | "y" | "1" => Some(true),

@@ -112,8 +112,9 @@ fn emulator_from_configuration_alone() {
 fn siblings() {
     let smt = || Host::numa(1, 8, 2);
     let pins = |cpus: [u32; 4], threads: u32| {
-        let list: String =
+        let list: Vec<String> =
             cpus.iter().enumerate().map(|(v, c)| format!("<vcpupin vcpu='{v}' cpuset='{c}'/>")).collect();
+        let list = list.concat();
         let cores = 4 / threads;
         described(
             "a",

@@ -14,7 +14,9 @@ fn text(report: &Report) -> String {
             f.target
         );
         let _ = writeln!(out, "{}", f.title);
-        f.evidence.iter().for_each(|e| drop(writeln!(out, "  - {e}")));
+        for e in &f.evidence {
+            let _ = writeln!(out, "  - {e}");
+        }
         let _ = writeln!(out, "why: {}", f.why);
         for x in &f.fix {
             let _ = writeln!(
@@ -23,9 +25,13 @@ fn text(report: &Report) -> String {
                 x.kind.as_str(),
                 x.needs.as_ref().map_or_else(String::new, |n| format!("; {n}"))
             );
-            x.text.lines().for_each(|l| drop(writeln!(out, "    {l}")));
+            for line in x.text.lines() {
+                let _ = writeln!(out, "    {line}");
+            }
         }
-        f.see.iter().for_each(|s| drop(writeln!(out, "see {s}")));
+        for s in &f.see {
+            let _ = writeln!(out, "see {s}");
+        }
         if !f.folded.is_empty() {
             let _ = writeln!(out, "with {}", f.folded.join(", "));
         }

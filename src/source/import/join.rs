@@ -176,16 +176,15 @@ fn place_guests(entries: &mut Vec<Entry>, guests: Vec<Guest>, notes: &mut Vec<St
             e.guest.is_none() && (by_pid || guest.name.is_some() && guest.name.as_deref() == e.description.name())
         });
         let place = known.or_else(|| (alone && described == 1).then_some(0));
-        match place.and_then(|i| entries.get_mut(i)) {
-            Some(entry) => entry.guest = Some(guest),
-            None => {
-                if described > 0 {
-                    let name = guest.name.as_deref().unwrap_or(UNNAMED);
-                    notes.push(format!("nothing tells which of the described domains '{name}' is: it stands apart"));
-                }
-                entries.push(Entry { guest: Some(guest), ..Entry::default() });
-            }
+        if let Some(entry) = place.and_then(|i| entries.get_mut(i)) {
+            entry.guest = Some(guest);
+            continue;
         }
+        if described > 0 {
+            let name = guest.name.as_deref().unwrap_or(UNNAMED);
+            notes.push(format!("nothing tells which of the described domains '{name}' is: it stands apart"));
+        }
+        entries.push(Entry { guest: Some(guest), ..Entry::default() });
     }
 }
 

@@ -134,7 +134,7 @@ fn expand(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
             }
             Ok(found) => files.extend(found),
             Err(e) => {
-                errors.push(FileError { path: path.clone(), what: format!("cannot list the folder: {}", reason(&e)) })
+                errors.push(FileError { path: path.clone(), what: format!("cannot list the folder: {}", reason(&e)) });
             }
         }
     }

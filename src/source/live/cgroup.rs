@@ -5,6 +5,7 @@
 //! libvirt 7.1, docs/cgroups.rst). A guest of another maker has its process's group.
 
 use super::file::{self, read_kept};
+use super::guest::spread;
 use super::places::Places;
 use crate::kvm::sanitize;
 use crate::sample::Throttling;
@@ -98,7 +99,7 @@ impl Limits {
     ) -> Vec<Throttling> {
         let look = now_ns >= self.due_ns;
         if look {
-            self.due_ns = now_ns + LOOK_NS;
+            self.due_ns = now_ns + LOOK_NS + spread(pid);
             self.look(hierarchies, places, pid);
         }
         let mut buf = [0_u8; 2048];

@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// Its open files are looked at this rarely.
 const FILES_NS: u64 = 10_000_000_000;
 
+/// A delay that differs from guest to guest, so that not all fall due in one tick: up to 8 s.
+pub(crate) fn spread(pid: i32) -> u64 {
+    u64::from(pid.unsigned_abs() % 32) * 250_000_000
+}
+
 /// A guest.
 pub(crate) struct Guest {
     /// What the process says of itself.
@@ -126,7 +131,7 @@ impl Guest {
         }
         self.helpers.retain(|_, h| h.read(reader) == Life::Alive);
         if now_ns >= self.files_due_ns {
-            self.files_due_ns = now_ns + FILES_NS;
+            self.files_due_ns = now_ns + FILES_NS + spread(self.origins.pid);
             if let Ok(files) = KvmFiles::read(places, self.origins.pid) {
                 self.origins.vcpu_files = files.vcpus.len() as u32;
                 self.files = files;

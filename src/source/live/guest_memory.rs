@@ -2,6 +2,7 @@
 //! page tables for it.
 
 use super::file;
+use super::guest::spread;
 use super::host::kilobytes;
 use super::places::Places;
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ impl GuestMemory {
     /// Reads what is due. `may_walk` is the tick's permission to read one `numa_maps`; it is taken when used.
     pub(crate) fn read(&mut self, places: &Places, pid: i32, now_ns: u64, may_walk: &mut bool) {
         if now_ns >= self.swap_due_ns {
-            self.swap_due_ns = now_ns + SWAP_NS;
+            self.swap_due_ns = now_ns + SWAP_NS + spread(pid);
             let status = file::read_text(&places.process(pid, "status"), 8192).unwrap_or_default();
             self.swap_bytes = kilobytes(&status, "VmSwap");
         }
@@ -95,7 +96,7 @@ mod tests {
         may = true;
         memory.read(&fake.places(), 10, 2, &mut may);
         assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
-        memory.read(&fake.places(), 10, SWAP_NS, &mut may);
+        memory.read(&fake.places(), 10, 2 * SWAP_NS, &mut may);
         assert_eq!(memory.swap_bytes, Some(13_312));
     }
 }

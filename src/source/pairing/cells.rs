@@ -44,9 +44,13 @@ impl Exits {
     }
 
     /// Counts one; false when there is no room for its reason.
-    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, split: Split) -> bool {
+    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, split: Split, exact: bool) -> bool {
         self.cell(isa, code).is_some_and(|exit| {
-            exit.time.add(ns);
+            if exact {
+                exit.time.add_exact(ns);
+            } else {
+                exit.time.add(ns);
+            }
             exit.split.userspace += split.userspace;
             exit.split.halted += split.halted;
             exit.split.preempted += split.preempted;
@@ -139,9 +143,10 @@ impl Accesses {
     }
 
     /// Counts it, with its share of the exit's time where that is known.
-    pub fn add(&mut self, key: AccessKey, ns: Option<u64>) {
+    pub fn add(&mut self, key: AccessKey, ns: Option<u64>, exact: bool) {
         let state = self.0.entry(key).or_default();
         match ns {
+            Some(ns) if exact => state.time.add_exact(ns),
             Some(ns) => state.time.add(ns),
             None => state.time.count += 1,
         }

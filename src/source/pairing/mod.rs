@@ -56,7 +56,7 @@ pub struct Pairing {
     topology: HostTopology,
     untimed: bool,
     counts_migrations: bool,
-    exact_addresses: bool,
+    exact: bool,
     /// Until when events are missing; exits that began before cannot be trusted.
     gap_until: u64,
     seen: Seen,
@@ -87,10 +87,10 @@ impl Pairing {
         self
     }
 
-    /// Keeps memory addresses to the byte, as perf's tables do.
+    /// Keeps memory addresses to the byte and long durations in the spread, as perf's tables do.
     #[must_use]
-    pub fn with_exact_addresses(mut self) -> Self {
-        self.exact_addresses = true;
+    pub fn exactly(mut self) -> Self {
+        self.exact = true;
         self
     }
 
@@ -121,7 +121,9 @@ impl Pairing {
             None if event.kind.is_scheduling() => return,
             None if room => {
                 self.new.push(event.tid);
-                self.threads.entry(event.tid).or_insert_with(|| Thread::new(event.pid, self.counts_migrations))
+                self.threads
+                    .entry(event.tid)
+                    .or_insert_with(|| Thread::new(event.pid, self.counts_migrations, self.exact))
             }
             None => {
                 self.overflow += 1;
@@ -133,7 +135,7 @@ impl Pairing {
             Kind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
             Kind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
             Kind::Entry { vcpu } => thread.entry(event.time, vcpu),
-            Kind::Access(access) if self.exact_addresses => thread.access(event.time, access),
+            Kind::Access(access) if self.exact => thread.access(event.time, access),
             Kind::Access(access) => thread.access(event.time, access.aligned()),
             Kind::Userspace { reason } => thread.userspace(event.time, reason),
             Kind::Halted { ns } => thread.halted(event.time, ns),

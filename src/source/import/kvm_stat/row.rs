@@ -35,7 +35,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
 /// A count, with or without separators.
 pub(super) fn count(word: &str) -> Option<u64> {
     let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b',') && word.starts_with(|c: char| c.is_ascii_digit());
-    if !plain { None } else { word.replace(',', "").parse().ok() }
+    if plain { word.replace(',', "").parse().ok() } else { None }
 }
 
 /// `12.34%`.

@@ -128,18 +128,17 @@ fn parts(reader: &mut Reader, features: [u64; 4], table: u64, len: u64, header: 
     let set =
         (0..256u32).filter(|bit| features.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1));
     for (entry, bit) in (0u64..).zip(set) {
-        if ![TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, SAMPLE_TIME].contains(&bit) {
-            continue;
-        }
-        let part = reader.bytes(table.saturating_add(16 * entry), 16).ok().and_then(|entry| {
-            let at = u64_of(*entry.first_chunk::<8>()?, header.big_endian);
-            let size = u64_of(*entry.get(8..)?.first_chunk::<8>()?, header.big_endian);
-            let inside = at.checked_add(size).is_some_and(|end| end <= len) && size <= MAX_PART;
-            if inside { reader.bytes(at, size).ok() } else { None }
+        let place = reader.bytes(table.saturating_add(16 * entry), 16).ok().and_then(|place| {
+            let at = u64_of(*place.first_chunk::<8>()?, header.big_endian);
+            let size = u64_of(*place.get(8..)?.first_chunk::<8>()?, header.big_endian);
+            at.checked_add(size).is_some_and(|end| end <= len).then_some((at, size))
         });
-        match part {
-            Some(part) => header.parts.push((bit, part)),
-            None => header.cut = true,
+        header.cut |= place.is_none();
+        let wanted = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, SAMPLE_TIME].contains(&bit);
+        if let Some((at, size)) = place.filter(|(_, size)| wanted && *size <= MAX_PART)
+            && let Ok(part) = reader.bytes(at, size)
+        {
+            header.parts.push((bit, part));
         }
     }
 }

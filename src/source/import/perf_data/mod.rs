@@ -32,7 +32,7 @@ use tracing::Formats;
 const MAX_COMMS: usize = 262_144;
 /// Different addresses with perf's times, over all threads.
 const MAX_TIMES: usize = 262_144;
-/// Lost samples without a number of their own (include/uapi/linux/perf_event.h, `PERF_RECORD_LOST_SAMPLES`).
+/// Lost samples without a number of their own (`include/uapi/linux/perf_event.h`, `PERF_RECORD_LOST_SAMPLES`).
 const LOST_SAMPLES: RecordType = RecordType(13);
 
 type AccessKey = (i32, Space, u64, Direction);
@@ -103,7 +103,7 @@ impl PerfData {
         }
         let met = Shared::default();
         stream::lock(&met).header = header;
-        let stream = Stream::new(BufReader::with_capacity(1 << 20, file), met.clone());
+        let stream = Stream::new(BufReader::with_capacity(1 << 20, file), &met);
         let PerfFileReader { perf_file, record_iter } =
             PerfFileReader::parse_pipe(BufReader::with_capacity(1 << 18, stream)).map_err(|e| sentence(&e))?;
         let tally = Tally {
@@ -168,17 +168,25 @@ impl PerfData {
         };
         let mut notes = Vec::new();
         let tally = &mut self.tally;
-        if let Some(damage) = stream::lock(&self.met).damaged {
+        let (damaged, cut) = {
+            let met = stream::lock(&self.met);
+            (met.damaged, met.header.cut)
+        };
+        if let Some(damage) = damaged {
             notes.push(format!("{damage}; the events before it are used"));
+        } else if cut {
+            notes.push("it was cut off behind its records, which are all used".into());
         }
         if tally.broken > 0 {
             notes.push(format!("{} records of it cannot be read and are left out", tally.broken));
         }
         if tally.lost > 0 {
-            notes.push(format!(
-                "{} events were lost while it was recorded; exits around the gaps are left out, where perf would pair across them",
-                tally.lost
-            ));
+            let how = if tally.times.is_some() {
+                "exits are paired across the gaps, as perf does, and some are too long"
+            } else {
+                "exits around the gaps are left out, where perf pairs across them"
+            };
+            notes.push(format!("{} events were lost while it was recorded; {how}", tally.lost));
         }
         if tally.rule.uncounted > 0 {
             notes.push(format!(
@@ -203,7 +211,7 @@ impl Tally {
     fn begin(&mut self, formats: &Formats) {
         let pairing = || {
             let names = formats.decoder.reason_names().clone();
-            let pairing = Pairing::new(names, HostTopology::default()).with_exact_addresses();
+            let pairing = Pairing::new(names, HostTopology::default()).exactly();
             if formats.migrations { pairing.with_migrations() } else { pairing }
         };
         self.pairing = pairing();
@@ -266,6 +274,10 @@ impl Tally {
 
     fn lose(&mut self, count: u64, time: Option<u64>) {
         self.lost = self.lost.saturating_add(count);
+        // perf pairs across gaps; so does this where perf's times are asked for.
+        if self.times.is_some() {
+            return;
+        }
         let time = time.unwrap_or(self.last);
         self.pairing.gap(self.last.min(time), time);
         if let Some(unpaired) = &mut self.unpaired {
@@ -287,7 +299,9 @@ impl Tally {
         }
         let mut threads = pairing.snapshot();
         if let Some(times) = &self.times {
-            threads.iter_mut().for_each(|(tid, thread)| perf_times(*tid, thread, times));
+            for (tid, thread) in &mut threads {
+                perf_times(*tid, thread, times);
+            }
         }
         guests(threads, &self.counts, |pid| self.comms.get(&pid).cloned())
     }
@@ -299,7 +313,7 @@ fn count(event: &Event, counted: &Counted, pairing: &mut Pairing, times: Option<
     if let Some(times) = times {
         let key = (counted.tid, access.space, access.address, access.direction);
         if times.len() < MAX_TIMES || times.contains_key(&key) {
-            times.entry(key).or_default().add(counted.ns);
+            times.entry(key).or_default().add_exact(counted.ns);
         }
     }
 }
@@ -345,6 +359,3 @@ fn sentence(error: &Error) -> String {
         other => format!("it is damaged: {}", sanitize(&other.to_string(), 200)),
     }
 }
-
-#[cfg(test)]
-mod tests;

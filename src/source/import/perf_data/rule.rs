@@ -5,7 +5,7 @@
 //! dropped. A port or MSR access begins an event and the next entry ends it, so that of several in one exit the last one counts.
 //! A write to memory does the same; a read ends what the exit, or a write, began.
 //!
-//! Unlike perf, the pairing behind this counts no exit that overlaps lost events.
+//! Unlike perf, the pairing behind this counts no exit that overlaps lost events, unless perf's times are asked for.
 
 use crate::kvm::Space;
 use crate::sample::Direction;
@@ -57,11 +57,6 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Whether any thread entered its guest so far.
-    pub fn has_entries(&self) -> bool {
-        !self.threads.is_empty()
-    }
-
     /// What is to be done because of this event, in order.
     pub fn event(&mut self, event: &Event, mut step: impl FnMut(Step)) {
         let room = self.threads.len() < MAX_THREADS;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe::DParameter;
 
-/// Types of records (tools/lib/perf/include/perf/event.h, include/uapi/linux/perf_event.h).
+/// Types of records (tools/lib/perf/include/perf/event.h, `include/uapi/linux/perf_event.h`).
 mod kind {
     pub const LOST: u32 = 2;
     pub const COMM: u32 = 3;
@@ -32,6 +32,8 @@ const PIECE: usize = 256 * 1024;
 const WINDOW_LOG: u32 = 25;
 /// Ids that fit into one record of an attribute, whose size has 16 bits.
 const IDS_BYTES: usize = 60_000;
+
+const CUT: &str = "the file ends within a record: it was cut off";
 
 /// What is met on the way.
 #[derive(Debug, Default)]
@@ -74,16 +76,16 @@ struct Unpack {
 
 impl<R: Read> Stream<R> {
     /// From the first record on, `met` holding the header.
-    pub fn new(source: R, met: Shared) -> Self {
+    pub fn new(source: R, met: &Shared) -> Self {
         let (big_endian, left, mut out) = {
-            let met = lock(&met);
+            let met = lock(met);
             (met.header.big_endian, met.header.data_len, Vec::new())
         };
         out.extend_from_slice(if big_endian { b"2ELIFREP" } else { b"PERFILE2" });
         out.extend_from_slice(&if big_endian { 16u64.to_be_bytes() } else { 16u64.to_le_bytes() });
         let mut stream =
             Self { source, big_endian, left, out, at: 0, body: Vec::new(), zstd: None, met: met.clone(), ended: false };
-        for (attr, ids) in std::mem::take(&mut lock(&met).header.attrs) {
+        for (attr, ids) in std::mem::take(&mut lock(met).header.attrs) {
             for ids in ids.chunks(IDS_BYTES).chain(ids.is_empty().then_some(&[] as &[u8])) {
                 let body: Vec<u8> = attr.iter().chain(ids).copied().collect();
                 stream.emit(kind::HEADER_ATTR, 0, &body);
@@ -92,12 +94,14 @@ impl<R: Read> Stream<R> {
         stream
     }
 
-    fn u16(&self, bytes: [u8; 2]) -> u16 {
-        if self.big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
-    }
-
-    fn u32(&self, bytes: [u8; 4]) -> u32 {
-        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    /// Type, flags and size: the header of each record.
+    fn head(&self, bytes: [u8; 8]) -> (u32, u16, u16) {
+        let [k0, k1, k2, k3, m0, m1, s0, s1] = bytes;
+        if self.big_endian {
+            (u32::from_be_bytes([k0, k1, k2, k3]), u16::from_be_bytes([m0, m1]), u16::from_be_bytes([s0, s1]))
+        } else {
+            (u32::from_le_bytes([k0, k1, k2, k3]), u16::from_le_bytes([m0, m1]), u16::from_le_bytes([s0, s1]))
+        }
     }
 
     fn emit(&mut self, kind: u32, misc: u16, body: &[u8]) {
@@ -137,17 +141,21 @@ impl<R: Read> Stream<R> {
                 return Ok(());
             }
             8 => {}
-            _ => return Ok(self.end(Some("the file ends within a record: it was cut off"))),
+            _ => {
+                self.end(Some(CUT));
+                return Ok(());
+            }
         }
-        let [a, b, c, d, e, f, g, h] = head;
-        let (kind, misc, size) = (self.u32([a, b, c, d]), self.u16([e, f]), self.u16([g, h]));
+        let (kind, misc, size) = self.head(head);
         let Some(length) = usize::from(size).checked_sub(8) else {
-            return Ok(self.end(Some("a record has a size that cannot be; what follows is left out")));
+            self.end(Some("a record has a size that cannot be; what follows is left out"));
+            return Ok(());
         };
         let mut body = std::mem::take(&mut self.body);
         body.resize(length, 0);
         if self.fill(&mut body)? < length {
-            return Ok(self.end(Some("the file ends within a record: it was cut off")));
+            self.end(Some(CUT));
+            return Ok(());
         }
         self.record(kind, misc, &body)?;
         self.body = body;
@@ -157,7 +165,11 @@ impl<R: Read> Stream<R> {
     fn record(&mut self, kind: u32, misc: u16, body: &[u8]) -> io::Result<()> {
         match kind {
             kind::HEADER_TRACING_DATA => {
-                let size = body.first_chunk::<4>().map_or(0, |b| u64::from(self.u32(*b)));
+                let size = match body.first_chunk::<4>() {
+                    Some(bytes) if self.big_endian => u64::from(u32::from_be_bytes(*bytes)),
+                    Some(bytes) => u64::from(u32::from_le_bytes(*bytes)),
+                    None => 0,
+                };
                 let formats = self.attached(size.next_multiple_of(8))?;
                 self.keep(header::TRACING_DATA, formats);
             }
@@ -244,8 +256,7 @@ impl<R: Read> Stream<R> {
             let whole = zstd.piece();
             let mut rest = zstd.plain.as_slice();
             while let Some((head, after)) = rest.split_first_chunk::<8>() {
-                let [a, b, c, d, e, f, g, h] = *head;
-                let (kind, misc, size) = (self.u32([a, b, c, d]), self.u16([e, f]), self.u16([g, h]));
+                let (kind, misc, size) = self.head(*head);
                 let Some(length) = usize::from(size).checked_sub(8) else {
                     self.end(Some("a compressed record has a size that cannot be; what follows is left out"));
                     break;

@@ -1,4 +1,4 @@
-//! The TRACING_DATA of a `perf.data`: the `format` files of the kernel that was recorded (tools/perf/util/trace-event-info.c).
+//! The `TRACING_DATA` of a `perf.data`: the `format` files of the kernel that was recorded (tools/perf/util/trace-event-info.c).
 
 use crate::kvm::format;
 use crate::source::pairing::{Decoder, EVENTS};
