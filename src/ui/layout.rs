@@ -111,7 +111,7 @@ pub fn plan(state: &AppState) -> Plan {
     let rows = state.table.rows.len() as u16 + 1;
     let rest = cut.area.height.saturating_sub(strip);
     // The table takes what it needs, up to a bit more than half; the panel beneath the rest.
-    plan.table = cut.top(rows.clamp(5, (rest * 11 / 20).max(5)));
+    plan.table = cut.top(rows.clamp(3, (rest * 11 / 20).max(5)));
     plan.strip = cut.top(strip);
     if cut.area.height < 3 {
         plan.table.height += cut.area.height;

@@ -162,7 +162,9 @@ fn turn(
     wake: &Receiver<Event>,
 ) -> anyhow::Result<()> {
     loop {
-        guard.terminal.draw(|frame| render(frame, state, theme))?;
+        if Guard::is_taken() {
+            guard.terminal.draw(|frame| render(frame, state, theme))?;
+        }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);
         while let Some(event) = next {
