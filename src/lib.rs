@@ -23,6 +23,7 @@ pub mod lint;
 pub mod model;
 pub mod report;
 pub mod sample;
+pub mod session;
 pub mod source;
 pub mod ui;
 

@@ -28,7 +28,7 @@ if [ -c /dev/kvm ] && [ "$(id -u)" = 0 ] && getent group kvm >/dev/null && [ "$(
     chgrp kvm /dev/kvm && chmod 0660 /dev/kvm
 fi
 step "tests"
-cargo test --locked --release --no-fail-fast
+cargo test --locked --no-fail-fast
 
 step "real-guest tests"
 sort -u -o "$KVMTOP_TEST_LOG" "$KVMTOP_TEST_LOG"

@@ -7,13 +7,15 @@ use common::guest::{Guest, Work};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 guest_process!();
 
-/// kvmtop running in batch mode, an interval behind the guest.
+/// kvmtop running in batch mode. A thread reads what it prints: a full pipe would hold it up.
 struct Watch {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: Receiver<Value>,
     seen: Vec<Value>,
 }
 
@@ -21,29 +23,44 @@ impl Watch {
     /// Starts it and waits for its first interval: the engine is in place from then on.
     fn start(engine: &str) -> Self {
         let mut child = common::kvmtop()
-            .args(["--batch", "--json", "-d", "0.5", "-n", "60", "--engine", engine])
+            .args(["--batch", "--json", "-d", "0.5", "-n", "240", "--engine", engine])
             .stdout(Stdio::piped())
             .spawn()
             .expect("kvmtop starts");
-        let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let value = serde_json::from_str(&line.expect("text")).expect("JSON");
+                if send.send(value).is_err() {
+                    return;
+                }
+            }
+        });
         let mut watch = Self { child, lines, seen: Vec::new() };
         watch.next();
         watch
     }
 
-    fn next(&mut self) {
-        let line = self.lines.next().expect("an interval").expect("text");
-        self.seen.push(serde_json::from_str(&line).expect("JSON"));
+    fn next(&mut self) -> Duration {
+        let interval = self.lines.recv().expect("an interval");
+        let length = Duration::from_secs_f64(interval["interval_s"].as_f64().expect("a length"));
+        self.seen.push(interval);
+        length
     }
 
-    /// Everything up to now, and a whole interval more.
+    /// Everything up to now: until an interval that began after this call is in.
     fn finish(mut self) -> Vec<Value> {
-        std::thread::sleep(std::time::Duration::from_millis(1200));
+        let began = Instant::now();
+        loop {
+            let length = self.next();
+            if Instant::now() > began + length {
+                break;
+            }
+        }
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("kvmtop lives");
-        for line in self.lines.by_ref() {
-            self.seen.push(serde_json::from_str(&line.expect("text")).expect("JSON"));
-        }
+        self.seen.extend(self.lines.iter());
         let status = self.child.wait().expect("kvmtop ends");
         assert!(status.success(), "SIGINT ends kvmtop with {status}");
         std::mem::take(&mut self.seen)
@@ -67,6 +84,24 @@ fn count(domains: &[&Value], space: &str, address: &str, access: &str, vcpu: &Va
         .sum()
 }
 
+/// Runs a guest under a watcher until nothing was lost. The BPF engine adds up inside the kernel and may lose nothing at all;
+/// rings that a busy machine does not let kvmtop drain in time may, and then say so: such a run proves nothing.
+fn watched(engine: &str, run: impl Fn() -> (Vec<Value>, u32)) -> (Vec<Value>, u32) {
+    let tries = if engine == "bpf" { 1 } else { 5 };
+    for _ in 0..tries {
+        let (seen, pid) = run();
+        let lost: u64 = seen.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum();
+        if lost == 0 {
+            return (seen, pid);
+        }
+        eprintln!("{engine}: {lost} events lost, once more");
+    }
+    panic!("{engine}: events lost in each of {tries} runs");
+}
+
+/// One test at a time: each wants the CPUs for its guest and its watcher.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 fn engines(test: &str) -> Vec<&'static str> {
     if let Some(why) = common::cannot_trace() {
         common::skipped(test, &why);
@@ -77,17 +112,18 @@ fn engines(test: &str) -> Vec<&'static str> {
 
 #[test]
 fn port_reads_and_writes_are_counted_exactly() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 30_011;
     const M: u32 = 20_003;
     for engine in engines("port_reads_and_writes_are_counted_exactly") {
-        let mut guest = Guest::start(&[Work::PortReads(0x608, N), Work::PortWrites(0x70, M)], true);
-        let watch = Watch::start(engine);
-        guest.go();
-        guest.wait_done();
-        let seen = watch.finish();
-        let mine = common::of_pid(&seen, guest.pid());
-        let lost: u64 = seen.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum();
-        assert_eq!(lost, 0, "{engine}: events lost");
+        let (seen, pid) = watched(engine, || {
+            let mut guest = Guest::start(&[Work::PortReads(0x608, N), Work::PortWrites(0x70, M)], true);
+            let watch = Watch::start(engine);
+            guest.go();
+            guest.wait_done();
+            (watch.finish(), guest.pid())
+        });
+        let mine = common::of_pid(&seen, pid);
         assert_eq!(seen[0]["engine"], engine);
         for vcpu in [Value::Null, 0.into()] {
             assert_eq!(count(&mine, "pio", "0x608", "read", &vcpu), u64::from(N), "{engine} reads, vcpu {vcpu}");
@@ -117,14 +153,17 @@ fn port_reads_and_writes_are_counted_exactly() {
 
 #[test]
 fn mmio_and_msr_reads_are_counted_exactly() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 10_007;
     for engine in engines("mmio_and_msr_reads_are_counted_exactly") {
-        let mut guest = Guest::start(&[Work::MmioReads(0xfed0_00f0, N), Work::MsrReads(0x1b, N)], true);
-        let watch = Watch::start(engine);
-        guest.go();
-        guest.wait_done();
-        let seen = watch.finish();
-        let mine = common::of_pid(&seen, guest.pid());
+        let (seen, pid) = watched(engine, || {
+            let mut guest = Guest::start(&[Work::MmioReads(0xfed0_00f0, N), Work::MsrReads(0x1b, N)], true);
+            let watch = Watch::start(engine);
+            guest.go();
+            guest.wait_done();
+            (watch.finish(), guest.pid())
+        });
+        let mine = common::of_pid(&seen, pid);
         assert_eq!(count(&mine, "mmio", "0xfed000f0", "read", &Value::Null), u64::from(N), "{engine}");
         assert_eq!(count(&mine, "msr", "0x1b", "read", &Value::Null), u64::from(N), "{engine}");
         common::ran(&format!("mmio_and_msr_reads_are_counted_exactly ({engine})"));
@@ -134,16 +173,18 @@ fn mmio_and_msr_reads_are_counted_exactly() {
 /// A guest that is born, works and ends between two readings is shown once, as ended, with all that it did.
 #[test]
 fn a_guest_that_ended_is_shown_with_all_it_did() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 5_003;
     for engine in engines("a_guest_that_ended_is_shown_with_all_it_did") {
-        let mut watch = Watch::start(engine);
-        let mut guest = Guest::start(&[Work::PortReads(0x71, N)], true);
-        let pid = guest.pid();
-        guest.go();
-        guest.wait_done();
-        guest.end();
-        watch.next();
-        let seen = watch.finish();
+        let (seen, pid) = watched(engine, || {
+            let watch = Watch::start(engine);
+            let mut guest = Guest::start(&[Work::PortReads(0x71, N)], true);
+            let pid = guest.pid();
+            guest.go();
+            guest.wait_done();
+            guest.end();
+            (watch.finish(), pid)
+        });
         let mine = common::of_pid(&seen, pid);
         assert_eq!(count(&mine, "pio", "0x71", "read", &Value::Null), u64::from(N), "{engine}");
         assert_eq!(mine.last().expect("seen")["state"], "ended", "{engine}");
@@ -155,6 +196,7 @@ fn a_guest_that_ended_is_shown_with_all_it_did() {
 /// Without thread names (`debug-threads=off`) the vCPUs are found by what they do.
 #[test]
 fn vcpus_are_found_without_thread_names() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 4_001;
     for engine in engines("vcpus_are_found_without_thread_names") {
         let mut guest = Guest::start(&[Work::PortReads(0x608, N)], false);

@@ -34,7 +34,9 @@ struct access_cell {
 	struct timing time;
 	u64 faults;
 	u64 last, run_start, best_ns; /* bursts: runs with gaps below 1 ms */
-	u32 run, best, epoch, timed; /* timed: a whole exit was charged to it */
+	u32 run, best, epoch;
+	u16 timed; /* a whole exit was charged to it */
+	u16 skip;  /* accesses for which the clock need not be read */
 };
 
 struct other_task {
@@ -51,6 +53,7 @@ struct slot {
 	u32 vcpu;  /* number + 1; 0: not known */
 	u32 dead;
 	u32 exits_seen, overflow;
+	u64 accesses_used, userspace_used; /* a bit a cell, so that the reader touches no more memory than is in use */
 
 	/* the exit that is under way */
 	u64 exit_at, user_at; /* ns; 0: none */
@@ -75,11 +78,12 @@ struct slot {
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	struct exit_cell exits[EXITS];
 	struct access_cell accesses[ACCESSES + 1];
-	u64 pad[7];
+	volatile u64 scratch; /* a value that the verifier is to forget: it follows every value a variable can have */
+	u64 pad[4];
 };
 
 _Static_assert(sizeof(struct exit_cell) == 344, "exit_cell");
 _Static_assert(sizeof(struct access_cell) == 104, "access_cell");
-_Static_assert(offset_of(struct slot, exits) == 1656, "exits");
-_Static_assert(offset_of(struct slot, accesses) == 9568, "accesses");
+_Static_assert(offset_of(struct slot, exits) == 1672, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 9584, "accesses");
 _Static_assert(sizeof(struct slot) == 16384, "a slot is four pages, so that each can be mapped by itself");

@@ -2,11 +2,11 @@
 
 use super::{live, print, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::CheckArgs;
+use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::lint::{self, Severity};
 use crate::model::{Base, Model};
 use crate::report::{View, json, table, text};
-use crate::sample::{Sample, SourceState};
+use crate::sample::{EngineKind, Sample, SourceState};
 use crate::source::Feed;
 use std::time::Duration;
 
@@ -31,6 +31,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         print(&(json::line(&view)? + "\n"))?;
     } else {
         print(&told(&view))?;
+    }
+    if settings.engine != EngineChoice::None && model.engine.kind == EngineKind::None && view.told().next().is_none() {
+        super::say("exits could not be counted, so most rules could not look; `kvmtop doctor` says what mends that");
+        return Ok(COULD_NOT_LOOK);
     }
     Ok(status(&view))
 }

@@ -1,7 +1,6 @@
 //! The running host: which engine, which sources, and the end on a signal.
 
 use super::batch::Batch;
-use super::narrow::Narrowed;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
@@ -12,10 +11,9 @@ use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
-use crate::ui::{self, UiOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// How often KVM's statistics are asked of libvirt while nothing is traced: each asking costs every guest's monitor.
@@ -112,38 +110,4 @@ pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     stop_on_signals(live.commands)?;
     Batch::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
-}
-
-/// `kvmtop`: the live screen.
-pub fn screen(settings: &Settings) -> anyhow::Result<u8> {
-    let live = start(settings);
-    let (control, orders) = channel();
-    obey(orders, live.commands)?;
-    let options = UiOptions {
-        ascii: settings.look.ascii,
-        no_color: !settings.look.color,
-        interval_s: settings.interval.as_secs_f64(),
-        lint: settings.findings.clone(),
-        ..UiOptions::default()
-    };
-    ui::run(Box::new(Narrowed::new(live.feed, settings.domains.clone())), Some(control), options)?;
-    Ok(0)
-}
-
-/// Hands the screen's orders to the collector, each in the other's words.
-fn obey(orders: Receiver<ui::Control>, commands: Sender<live::Command>) -> std::io::Result<()> {
-    std::thread::Builder::new().name("orders".into()).spawn(move || {
-        for order in orders {
-            let command = match order {
-                ui::Control::SetEngineLevel(level) => live::Command::Level(level),
-                ui::Control::SetKvmEvents(on) => live::Command::KvmEvents(on),
-                ui::Control::Quit => live::Command::Stop,
-                ui::Control::StartRecord(_) | ui::Control::StopRecord => continue,
-            };
-            if commands.send(command).is_err() {
-                break;
-            }
-        }
-    })?;
-    Ok(())
 }

@@ -7,6 +7,7 @@ mod doctor;
 mod files;
 mod live;
 mod narrow;
+mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
@@ -57,7 +58,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
                 );
             }
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
-            live::screen(&settings)
+            screen::run(&settings)
         }
         Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
         Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),

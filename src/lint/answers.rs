@@ -44,5 +44,6 @@ pub(super) enum Ask {
     Host(fn(&World<'_>, &mut Answers)),
 }
 
-pub(super) const NO_TIME: &str = "the time that the figures cover is not known (--duration says it), so there is no rate";
+pub(super) const NO_TIME: &str =
+    "the time that the figures cover is not known (--duration says it), so there is no rate";
 pub(super) const NO_VCPUS: &str = "the number of vCPUs is not known (--vcpus says it), so there is no rate per vCPU";

@@ -17,10 +17,17 @@ const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-fea
 const TRAFFIC: f64 = 1000.0;
 
 fn isa(guest: &Guest<'_>) -> Option<Isa> {
-    guest.domain.exits.rows.iter().filter_map(|r| r.id).map(|id| id.0).find(|i| matches!(i, Isa::Vmx | Isa::Svm | Isa::Arm64))
+    guest
+        .domain
+        .exits
+        .rows
+        .iter()
+        .filter_map(|r| r.id)
+        .map(|id| id.0)
+        .find(|i| matches!(i, Isa::Vmx | Isa::Svm | Isa::Arm64))
 }
 
-/// A-01: SynIC without avic: `AutoEOI` inhibits APICv (arch/x86/kvm/hyperv.c, `synic_update_vector`).
+/// A-01: `SynIC` without avic: `AutoEOI` inhibits `APICv` (arch/x86/kvm/hyperv.c, `synic_update_vector`).
 pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let isa = isa(guest);
     if guest.config.enlightened("synic") != Some(true) || guest.config.hyperv.has("avic") || isa == Some(Isa::Arm64) {
@@ -48,7 +55,9 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     let on_page = if page.count > 0 { &page } else { &faults };
     let sure = windows.count > 0 || page.count > 0;
     let mut cost = windows.cost.unwrap_or(0.0) + registers.cost.unwrap_or(0.0);
-    let page_storm = isa == Some(Isa::Vmx) && on_page.per_vcpu.is_some_and(|r| r >= world.options.thresholds.apic.page_faults) && !guest.migrating();
+    let page_storm = isa == Some(Isa::Vmx)
+        && on_page.per_vcpu.is_some_and(|r| r >= world.options.thresholds.apic.page_faults)
+        && !guest.migrating();
     if page_storm {
         cost += on_page.cost.unwrap_or(0.0);
     }
@@ -59,12 +68,18 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         guest.window()
     )];
     if windows.count > 0 {
-        evidence.push(format!("{}/s exits that exist only without it (TPR_BELOW_THRESHOLD, INTERRUPT_WINDOW, vintr)", maybe(windows.rate)));
+        evidence.push(format!(
+            "{}/s exits that exist only without it (TPR_BELOW_THRESHOLD, INTERRUPT_WINDOW, vintr)",
+            maybe(windows.rate)
+        ));
     }
     if page.count > 0 {
         evidence.push(told(guest, &page, "accesses to the local APIC's page"));
     } else if page_storm {
-        evidence.push(format!("{}; an inhibited APICv leaves the local APIC's page unmapped, so probably most are accesses to it", told(guest, &faults, "memory faults")));
+        evidence.push(format!(
+            "{}; an inhibited APICv leaves the local APIC's page unmapped, so probably most are accesses to it",
+            told(guest, &faults, "memory faults")
+        ));
     }
     if registers.count > 0 {
         evidence.push(told(guest, &registers, "writes to Hyper-V's APIC registers (MSR 0x40000070-72)"));
@@ -109,7 +124,8 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 /// A-02: the local APIC by MMIO exits.
 pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let exits = guest.exits(&[Exit::ApicAccess]);
-    let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(|a| (0xfee0_0000..0xfef0_0000).contains(&a)));
+    let page = guest
+        .accesses(|r| r.space == Space::Mmio && r.address.is_some_and(|a| (0xfee0_0000..0xfef0_0000).contains(&a)));
     // An inhibited APICv shows the page as well; that is another rule's.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
     let seen = if exits.count >= page.count { exits } else { page };
@@ -138,7 +154,9 @@ pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
             fix::xml("<cpu>\n  <feature policy='require' name='x2apic'/>\n</cpu>"),
             fix::qemu("-cpu host,x2apic=on"),
         ));
-        fixes.push(fix::advice("Take nox2apic off the guest's kernel command line: x2APIC registers are cheaper than APIC memory"));
+        fixes.push(fix::advice(
+            "Take nox2apic off the guest's kernel command line: x2APIC registers are cheaper than APIC memory",
+        ));
     }
     answers.find(Finding {
         severity: Severity::Warning.max(by_cost(world, guest, &seen).unwrap_or_default()),

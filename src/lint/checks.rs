@@ -2,7 +2,7 @@
 
 use super::answers::Ask::{self, Behaviour, Host, Setup};
 use super::memory::Hold;
-use super::{apic, devices, machine, numa, pinning, scheduling, timers, tenants};
+use super::{apic, devices, machine, numa, pinning, scheduling, tenants, timers};
 
 pub(super) struct Check {
     pub rule: &'static str,

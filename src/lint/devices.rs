@@ -3,7 +3,7 @@
 use super::answers::{Answers, NO_TIME};
 use super::text::{figure, maybe};
 use super::timers::told;
-use super::view::{Guest, World};
+use super::view::{Guest, World, region};
 use super::{Confidence, Finding, Mark, Severity, fix};
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
@@ -27,7 +27,8 @@ fn legacy(row: &AccessRow, offset: u64) -> bool {
 /// I-01: a virtio driver that asks which device interrupted.
 pub(super) fn intx(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let isr = |r: &AccessRow| {
-        legacy(r, LEGACY_ISR) && r.direction == Direction::Read || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
+        legacy(r, LEGACY_ISR) && r.direction == Direction::Read
+            || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
     };
     let seen = guest.accesses(isr);
     if seen.count == 0 {
@@ -71,11 +72,19 @@ pub(super) fn kicks(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         return;
     }
     // An ioeventfd ends in the kernel: count what of the exits to the VMM can only be doorbells.
-    let to_vmm: u64 = guest.domain.userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2).sum();
+    let to_vmm: u64 = guest
+        .domain
+        .userspace
+        .iter()
+        .filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO))
+        .map(|u| u.2)
+        .sum();
     if guest.domain.userspace.is_empty() {
         return answers.cannot("exits to the VMM were not counted, so it is not known who serves the notifications");
     }
-    let others = guest.accesses(|r| r.space != Space::Msr && !doorbell(r) && r.device.as_ref().is_none_or(|d| !d.in_kernel)).count;
+    let others = guest
+        .accesses(|r| r.space != Space::Msr && !doorbell(r) && r.device.as_ref().is_none_or(|d| !d.in_kernel))
+        .count;
     if to_vmm.saturating_sub(others) * 2 < seen.count {
         return;
     }
@@ -165,21 +174,26 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         .vcpu_accesses
         .iter()
         .chain(&guest.domain.accesses)
-        .filter(|r| r.device_name().is_some_and(is_serial))
+        .filter(|r| region(r).is_some_and(is_serial))
         .filter_map(|r| Some((r.burst?, r)))
         .filter(|(b, _)| b.count >= t.burst_accesses)
         .max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
     let Some((burst, row)) = longest else { return };
     let ms = burst.ns as f64 / 1e6;
     let Some(mut severity) = t.burst_ms.of(ms) else { return };
-    let late = row.vcpu.and_then(|v| guest.domain.vcpu(v)).and_then(|t| t.wakeups.as_ref()).and_then(|w| w.max_ns).filter(|ns| *ns >= 1_000_000);
+    let late = row
+        .vcpu
+        .and_then(|v| guest.domain.vcpu(v))
+        .and_then(|t| t.wakeups.as_ref())
+        .and_then(|w| w.max_ns)
+        .filter(|ns| *ns >= 1_000_000);
     if late.is_some() {
         severity = severity.max(Severity::Warning);
     }
     let mut evidence = vec![format!(
         "{} accesses to {} without a gap of 1 ms held {} for {} ms",
         burst.count,
-        row.device_name().unwrap_or("the serial port"),
+        region(row).unwrap_or("the serial port"),
         row.vcpu.map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}")),
         figure(ms)
     )];
@@ -209,16 +223,32 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
 
 /// Ports and windows that nothing should poll: name's beginning, in words, what helps.
 const POLLED: &[(&[&str], &str, &str)] = &[
-    (&["vmport"], "the VMware backdoor (port 0x5658)", "Switch it off: <features><vmport state='off'/></features>, or -machine vmport=off"),
-    (&["i8042"], "the PS/2 controller", "A tablet (<input type='tablet' bus='usb'/>) or virtio input spares the guest the PS/2 mouse"),
-    (&["vga", "cirrus", "vbe", "qxl-ioports"], "VGA registers", "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or do without a screen: video model none"),
-    (&["pci-conf", "pcie-mmcfg"], "PCI configuration space", "Something in the guest reads configuration space all the time: monitoring tools (lspci, sensors), or a driver that polls for hotplug"),
+    (
+        &["vmport"],
+        "the VMware backdoor (port 0x5658)",
+        "Switch it off: <features><vmport state='off'/></features>, or -machine vmport=off",
+    ),
+    (
+        &["i8042"],
+        "the PS/2 controller",
+        "A tablet (<input type='tablet' bus='usb'/>) or virtio input spares the guest the PS/2 mouse",
+    ),
+    (
+        &["vga", "cirrus", "vbe", "qxl-ioports"],
+        "VGA registers",
+        "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or do without a screen: video model none",
+    ),
+    (
+        &["pci-conf", "pcie-mmcfg"],
+        "PCI configuration space",
+        "Something in the guest reads configuration space all the time: monitoring tools (lspci, sensors), or a driver that polls for hotplug",
+    ),
 ];
 
 /// I-05: polling of old ports.
 pub(super) fn polling(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     for (names, words, help) in POLLED {
-        let seen = guest.accesses(|r| r.device_name().is_some_and(|n| names.iter().any(|p| n.starts_with(p))));
+        let seen = guest.accesses(|r| region(r).is_some_and(|n| names.iter().any(|p| n.starts_with(p))));
         if seen.count == 0 {
             continue;
         }
@@ -228,7 +258,11 @@ pub(super) fn polling(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         }
         let mut fixes = Vec::new();
         if names.contains(&"vmport") {
-            fixes.extend(fix::either(guest, fix::xml("<features>\n  <vmport state='off'/>\n</features>"), fix::qemu("-machine vmport=off")));
+            fixes.extend(fix::either(
+                guest,
+                fix::xml("<features>\n  <vmport state='off'/>\n</features>"),
+                fix::qemu("-machine vmport=off"),
+            ));
         }
         if fixes.is_empty() {
             fixes.push(fix::advice(*help));

@@ -148,17 +148,13 @@ pub enum Mark {
     /// The row of this exit reason.
     Exit(String),
     /// The row of this port, address or MSR; `None`: the overflow cell.
-    Access(Space, Option<u64>, #[serde(serialize_with = "direction")] Direction),
+    Access(Space, Option<u64>, Direction),
     /// A CPU of the host.
     Pcpu(u32),
     /// A thread of the guest, by its id.
     Thread(i32),
     /// A vCPU of the guest.
     Vcpu(u32),
-}
-
-fn direction<S: Serializer>(d: &Direction, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(d.as_str())
 }
 
 /// Something that is wrong, or costs what need not be paid.

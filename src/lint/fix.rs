@@ -6,7 +6,8 @@ use super::{Fix, FixKind};
 use std::fmt::Write as _;
 
 /// What a changed CPU or machine needs.
-pub(super) const POWER_CYCLE: &str = "the guest has to be shut down and started again; a reboot from inside is not enough";
+pub(super) const POWER_CYCLE: &str =
+    "the guest has to be shut down and started again; a reboot from inside is not enough";
 /// What a kernel option needs.
 pub(super) const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
 /// What a command inside the guest needs.
@@ -105,7 +106,12 @@ pub(super) fn enlighten(guest: &Guest<'_>, wanted: &[&str]) -> Vec<Fix> {
         text.push_str(&timer(guest, "<timer name='hypervclock' present='yes'/>"));
     }
     let flags: Vec<String> = names.iter().map(|n| flag(n)).collect();
-    either(guest, xml(text), qemu(format!("-cpu host,{}", flags.join(","))).needing("added to the features that -cpu has already; QEMU has to be started anew"))
+    either(
+        guest,
+        xml(text),
+        qemu(format!("-cpu host,{}", flags.join(",")))
+            .needing("added to the features that -cpu has already; QEMU has to be started anew"),
+    )
 }
 
 /// The kvm-intel or kvm-amd parameter that switches APIC virtualisation on, and whether it is on.

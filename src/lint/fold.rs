@@ -3,13 +3,15 @@
 use super::{Finding, Mark, Severity, rank};
 
 /// Timers of a Windows guest that lacks the enlightenments: one problem with one cure.
-const WINDOWS_TIMERS: &[&str] = &["acpi-pm-timer", "rtc-tick", "hpet-clock", "pit-timer", "hpet-idle-cost", "idle-wakeups"];
+const WINDOWS_TIMERS: &[&str] =
+    &["acpi-pm-timer", "rtc-tick", "hpet-clock", "pit-timer", "hpet-idle-cost", "idle-wakeups"];
 /// Rules whose cause explains that vCPUs wait.
 const WAIT_CAUSES: &[&str] = &["quota-throttled", "isolated-pile-up", "pin-overlap", "pinned-not-isolated"];
 
 /// Folds what belongs together.
 pub(super) fn fold(mut findings: Vec<Finding>) -> Vec<Finding> {
     windows_timers(&mut findings);
+    same_cure(&mut findings);
     absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);
     waits(&mut findings);
     findings
@@ -25,7 +27,9 @@ fn windows_timers(findings: &mut Vec<Finding>) {
         let setup = findings.remove(at);
         let (mut parts, rest): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(fits);
         *findings = rest;
-        parts.sort_by(|a, b| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then(rank(a.rule).cmp(&rank(b.rule))));
+        parts.sort_by(|a, b| {
+            b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then(rank(a.rule).cmp(&rank(b.rule)))
+        });
         // The dearest speaks for all; a clock that was seen goes before wake-ups and before what the configuration only suggests.
         let lead = parts.iter().position(|f| f.cost.is_some()).unwrap_or(0);
         let named = if setup.cost > parts[lead].cost { "windows-enlightenments" } else { parts[lead].rule };
@@ -60,6 +64,32 @@ fn windows_timers(findings: &mut Vec<Finding>) {
     }
 }
 
+/// Timers of one guest that the same fix cures, where the configuration is not known to lack it.
+fn same_cure(findings: &mut Vec<Finding>) {
+    let mut kept: Vec<Finding> = Vec::with_capacity(findings.len());
+    let mut timers = std::mem::take(findings);
+    timers
+        .sort_by(|a, b| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then(rank(a.rule).cmp(&rank(b.rule))));
+    for f in timers {
+        let lead = kept.iter_mut().find(|k| {
+            WINDOWS_TIMERS.contains(&k.rule)
+                && WINDOWS_TIMERS.contains(&f.rule)
+                && k.domain == f.domain
+                && k.fix.first() == f.fix.first()
+        });
+        match lead {
+            Some(k) => {
+                k.cost = k.cost.zip(f.cost).map(|(a, b)| a + b).or(k.cost).or(f.cost);
+                let sum = k.cost;
+                take_in(k, f);
+                k.cost = sum;
+            }
+            None => kept.push(f),
+        }
+    }
+    *findings = kept;
+}
+
 /// `into` of a guest takes in the findings of other rules about the same guest.
 fn absorb(findings: &mut Vec<Finding>, into: &'static str, rules: &[&'static str]) {
     let Some(at) = findings.iter().position(|f| f.rule == into) else { return };
@@ -67,7 +97,9 @@ fn absorb(findings: &mut Vec<Finding>, into: &'static str, rules: &[&'static str
     let (parts, rest): (Vec<Finding>, Vec<Finding>) =
         std::mem::take(findings).into_iter().partition(|f| f.domain == one.domain && rules.contains(&f.rule));
     *findings = rest;
-    parts.into_iter().for_each(|p| take_in(&mut one, p));
+    for part in parts {
+        take_in(&mut one, part);
+    }
     absorb(findings, into, rules);
     findings.push(one);
 }
@@ -84,13 +116,15 @@ fn take_in(one: &mut Finding, part: Finding) {
 /// Wait whose cause was found is told with the cause.
 fn waits(findings: &mut Vec<Finding>) {
     let mut kept = Vec::with_capacity(findings.len());
-    let (waits, mut others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(|f| f.rule == "vcpu-wait");
+    let (waits, mut others): (Vec<Finding>, Vec<Finding>) =
+        std::mem::take(findings).into_iter().partition(|f| f.rule == "vcpu-wait");
     for wait in waits {
         let shares_cpu = |f: &Finding| f.marks.iter().any(|m| matches!(m, Mark::Pcpu(_)) && wait.marks.contains(m));
         let explains = |f: &Finding| {
             WAIT_CAUSES.contains(&f.rule)
                 && f.severity >= Severity::Warning
-                && (f.domain == wait.domain && (f.rule == "quota-throttled" || f.rule == "isolated-pile-up") || shares_cpu(f))
+                && (f.domain == wait.domain && (f.rule == "quota-throttled" || f.rule == "isolated-pile-up")
+                    || shares_cpu(f))
         };
         match others.iter().position(explains) {
             Some(at) if !others[at].folded.contains(&"vcpu-wait") => take_in(&mut others[at], wait),

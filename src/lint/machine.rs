@@ -42,11 +42,16 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
         }
     }
     for line in &world.model.host.kernel_log {
-        if !matches!(line.kind, LogKind::UnhandledMsr | LogKind::IgnoredMsr | LogKind::HypervMsr | LogKind::PerfCounter) {
+        if !matches!(line.kind, LogKind::UnhandledMsr | LogKind::IgnoredMsr | LogKind::HypervMsr | LogKind::PerfCounter)
+        {
             continue;
         }
         let Some(number) = line.msr else { continue };
-        let owner = world.guests.iter().find(|g| g.domain.facts.pid.is_some() && g.domain.facts.pid == line.pid).map(|g| g.name().to_owned());
+        let owner = world
+            .guests
+            .iter()
+            .find(|g| g.domain.facts.pid.is_some() && g.domain.facts.pid == line.pid)
+            .map(|g| g.name().to_owned());
         let entry = all.entry(owner).or_default();
         *entry.registers.entry((number, line.write)).or_default() += 1;
         entry.logged = true;
@@ -99,7 +104,7 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     let vmx = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
     if !vmx {
         // Elsewhere one exit stands for faults and for emulated memory alike.
-        if !guest.knows(Space::Mmio) && world.from_file() {
+        if !guest.knows(Space::Mmio) && world.is_file() {
             return answers.cannot("this exit stands for memory faults and emulated memory alike, and no addresses are given to tell them apart");
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);
@@ -190,7 +195,8 @@ pub(super) fn steal(world: &World<'_>, answers: &mut Answers) {
     let Some(total) = world.model.host.total() else { return };
     let n = world.model.host.cpus.len() as f64;
     let stolen = total.steal * n;
-    let worst = world.model.host.cpus.iter().filter_map(|c| Some((c.cpu, c.time?.steal))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let worst =
+        world.model.host.cpus.iter().filter_map(|c| Some((c.cpu, c.time?.steal))).max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((cpu, share)) = worst.filter(|w| w.1 >= world.options.thresholds.machine.steal) else { return };
     answers.find(Finding {
         severity: Severity::Warning,
@@ -220,10 +226,26 @@ pub(super) fn abnormal(_world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     let mut fixes = Vec::new();
     let mut kinds = BTreeSet::new();
     for (exit, what, advice) in [
-        (Exit::BusLock, "bus locks: an unaligned atomic instruction stopped the memory of the whole host", "Find the program in the guest (split lock warnings in its log); -machine … bus-lock-ratelimit=N (libvirt: none) slows it down"),
-        (Exit::Notify, "exits because the guest blocked events for too long", "A stuck or hostile guest: look at its console"),
-        (Exit::InvalidState, "entries with an invalid guest state", "Usually a firmware or nested-virtualisation bug: update QEMU, the firmware and the host's kernel"),
-        (Exit::TripleFault, "triple faults: the guest crashed or reset itself", "Look at the guest's console and crash dumps"),
+        (
+            Exit::BusLock,
+            "bus locks: an unaligned atomic instruction stopped the memory of the whole host",
+            "Find the program in the guest (split lock warnings in its log); -machine … bus-lock-ratelimit=N (libvirt: none) slows it down",
+        ),
+        (
+            Exit::Notify,
+            "exits because the guest blocked events for too long",
+            "A stuck or hostile guest: look at its console",
+        ),
+        (
+            Exit::InvalidState,
+            "entries with an invalid guest state",
+            "Usually a firmware or nested-virtualisation bug: update QEMU, the firmware and the host's kernel",
+        ),
+        (
+            Exit::TripleFault,
+            "triple faults: the guest crashed or reset itself",
+            "Look at the guest's console and crash dumps",
+        ),
     ] {
         let seen = guest.exits(&[exit]);
         if seen.count == 0 {
@@ -237,10 +259,14 @@ pub(super) fn abnormal(_world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         fixes.push(fix::advice(advice));
         kinds.insert(what);
     }
-    let errors: u64 = guest.domain.userspace.iter().filter(|u| u.0.is_none() && u.1 == EXIT_INTERNAL_ERROR).map(|u| u.2).sum();
+    let errors: u64 =
+        guest.domain.userspace.iter().filter(|u| u.0.is_none() && u.1 == EXIT_INTERNAL_ERROR).map(|u| u.2).sum();
     if errors > 0 {
         severity = Severity::Warning;
-        evidence.push(format!("{errors} times KVM_EXIT_INTERNAL_ERROR: KVM could not emulate an instruction {}", guest.window()));
+        evidence.push(format!(
+            "{errors} times KVM_EXIT_INTERNAL_ERROR: KVM could not emulate an instruction {}",
+            guest.window()
+        ));
         fixes.push(fix::advice("The guest is stopped or about to be: its QEMU log has the registers. Update QEMU, the firmware and the host's kernel"));
     }
     let crash = guest.msrs(Direction::Write, |m| m == CRASH_CTL);
@@ -271,11 +297,21 @@ pub(super) fn abnormal(_world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 pub(super) fn main_loop(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let Some(thread) = guest.domain.emulator() else { return };
     let Some(cpu) = thread.cpu else { return };
-    if cpu.busy() < world.options.thresholds.machine.main_loop || guest.migrating() || guest.vcpu_threads().next().is_none() {
+    if cpu.busy() < world.options.thresholds.machine.main_loop
+        || guest.migrating()
+        || guest.vcpu_threads().next().is_none()
+    {
         return;
     }
-    let timers = guest.accesses(|r| r.device_name().is_some_and(|n| matches!(n, "rtc" | "rtc-index" | "hpet" | "acpi-tmr")));
-    let mut evidence = vec![format!("QEMU's main thread uses {} % of a CPU ({} % user, {} % kernel) {}", figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys), guest.window())];
+    let timers =
+        guest.accesses(|r| r.device_name().is_some_and(|n| matches!(n, "rtc" | "rtc-index" | "hpet" | "acpi-tmr")));
+    let mut evidence = vec![format!(
+        "QEMU's main thread uses {} % of a CPU ({} % user, {} % kernel) {}",
+        figure(cpu.busy()),
+        figure(cpu.usr),
+        figure(cpu.sys),
+        guest.window()
+    )];
     if timers.rate_or_zero() >= 100.0 {
         evidence.push(format!("the guest makes {} accesses/s to timers that live in it", maybe(timers.rate)));
     }
@@ -319,7 +355,14 @@ pub(super) fn nested(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         return;
     }
     let mut severity = Severity::Info;
-    if guest.domain.exits.work_ns.zip(guest.seconds).zip(guest.vcpus()).is_some_and(|((ns, s), n)| ns as f64 / (s * 1e7) / n >= 10.0) {
+    if guest
+        .domain
+        .exits
+        .work_ns
+        .zip(guest.seconds)
+        .zip(guest.vcpus())
+        .is_some_and(|((ns, s), n)| ns as f64 / (s * 1e7) / n >= 10.0)
+    {
         severity = Severity::Warning;
     }
     let mut evidence = Vec::new();
@@ -334,12 +377,20 @@ pub(super) fn nested(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     }
     let port = guest.domain.hot_access().filter(|a| a.space == Space::Pio);
     if let Some(p) = port {
-        evidence.push(format!("its most frequent port is {} ({})", p.address_text(), p.device_name().unwrap_or("no device known")));
+        evidence.push(format!(
+            "its most frequent port is {} ({})",
+            p.address_text(),
+            p.device_name().unwrap_or("no device known")
+        ));
     }
     evidence.push("check: kvm_stat -1 | grep nested; ls /sys/module/kvm_*/parameters/nested".into());
     let mut fixes = Vec::new();
     if port.is_some_and(|p| p.address == Some(0x5658)) {
-        fixes.extend(fix::either(guest, fix::xml("<features>\n  <vmport state='off'/>\n</features>"), fix::qemu("-machine vmport=off")));
+        fixes.extend(fix::either(
+            guest,
+            fix::xml("<features>\n  <vmport state='off'/>\n</features>"),
+            fix::qemu("-machine vmport=off"),
+        ));
     }
     if guest.kind.windows(Sureness::Low) {
         let intel = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
@@ -350,7 +401,9 @@ pub(super) fn nested(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         fixes.extend(fix::enlighten(guest, &wanted));
         fixes.push(fix::advice("In Windows it is VBS (memory integrity, Credential Guard), WSL2 or Docker Desktop: switch off what is not needed"));
     } else {
-        fixes.push(fix::advice("Run the inner guests on this host if you can; give them virtio devices and few exits otherwise"));
+        fixes.push(fix::advice(
+            "Run the inner guests on this host if you can; give them virtio devices and few exits otherwise",
+        ));
     }
     answers.find(Finding {
         severity,

@@ -23,11 +23,13 @@ pub(super) enum Hold {
 }
 
 /// A guest through time: PID and start tell it from another of the same name.
-pub(super) type Who = Option<(Option<i32>, u64, String)>;
+pub(super) type Guest = (Option<i32>, u64, String);
+/// Whom a finding is about; `None` is the host.
+pub(super) type Who = Option<Guest>;
 
 /// A guest's identity in the memory.
-pub(super) fn who(domain: &DomainModel) -> Who {
-    Some((domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone()))
+pub(super) fn who(domain: &DomainModel) -> Guest {
+    (domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone())
 }
 
 #[derive(Debug, Clone, Default)]
@@ -43,7 +45,7 @@ struct Track {
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     tracks: HashMap<(&'static str, Who, Target), Track>,
-    paused: HashMap<Who, i64>,
+    paused: HashMap<Guest, i64>,
 }
 
 impl Memory {
@@ -55,12 +57,12 @@ impl Memory {
 
     /// Notes who is paused, and forgets who is gone.
     pub(super) fn watch(&mut self, model: &Model) {
-        let alive: HashSet<Who> = model.domains.iter().map(who).collect();
+        let alive: HashSet<Guest> = model.domains.iter().map(who).collect();
         self.paused.retain(|w, _| alive.contains(w));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
             self.paused.insert(who(d), model.time_ms);
         }
-        self.tracks.retain(|(_, w, _), _| w.is_none() || alive.contains(w));
+        self.tracks.retain(|(_, w, _), _| w.as_ref().is_none_or(|w| alive.contains(w)));
     }
 
     /// Seconds since a guest was last seen paused.
@@ -69,7 +71,13 @@ impl Memory {
     }
 
     /// Takes what rules found in this interval and answers what lasts.
-    pub(super) fn settle(&mut self, found: Vec<(Who, Hold, Finding)>, hold: impl Fn(&str) -> Hold, now_ms: i64, interval_s: f64) -> Vec<Finding> {
+    pub(super) fn settle(
+        &mut self,
+        found: Vec<(Who, Hold, Finding)>,
+        hold: impl Fn(&str) -> Hold,
+        now_ms: i64,
+        interval_s: f64,
+    ) -> Vec<Finding> {
         let mut told = Vec::new();
         let mut seen = HashSet::new();
         for (who, hold, finding) in found {

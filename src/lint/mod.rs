@@ -100,7 +100,7 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
         Source::Live => {
             let found = found
                 .into_iter()
-                .map(|(guest, f)| (guest.and_then(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
+                .map(|(guest, f)| (guest.map(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
                 .collect();
             memory.settle(found, checks::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
         }
@@ -140,3 +140,6 @@ fn guarded(guest: &Guest<'_>, memory: &Memory, options: &Options, model: &Model)
     let resumed = memory.resumed_s(guest.domain, model.time_ms).filter(|s| *s < options.resume_guard_s)?;
     Some(format!("the guest was resumed {} s ago", text::figure(resumed)))
 }
+
+#[cfg(test)]
+mod tests;

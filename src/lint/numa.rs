@@ -32,11 +32,14 @@ pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     }
     let threads = guest.config.threads_per_core();
     if threads > 1 {
-        let apart: Vec<_> = pinned_pairs(&pins, threads).into_iter().filter(|(_, _, a, b)| !host.same_core(*a, *b)).collect();
+        let apart: Vec<_> =
+            pinned_pairs(&pins, threads).into_iter().filter(|(_, _, a, b)| !host.same_core(*a, *b)).collect();
         let Some((v, w, a, b)) = apart.first() else { return };
         let mut fixes = propose::fixes(world, guest);
         if fixes.is_empty() {
-            fixes.push(fix::advice("Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'"));
+            fixes.push(fix::advice(
+                "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'",
+            ));
         }
         answers.find(Finding {
             severity: Severity::Warning,
@@ -69,11 +72,18 @@ pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         }
     }
     let Some((v, w, a, b)) = shared.first() else { return };
-    let n = pins.len() as u32;
+    let count = pins.len() as u32;
     let mut fixes = Vec::new();
-    if n.is_multiple_of(2) && shared.len() as u32 * 2 == n && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2)) {
-        let text = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{}' threads='2'/>\n</cpu>", n / 2);
-        fixes.extend(fix::either(guest, fix::xml(text), fix::qemu(format!("-smp {n},sockets=1,cores={},threads=2", n / 2))));
+    if count.is_multiple_of(2)
+        && shared.len() as u32 * 2 == count
+        && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2))
+    {
+        let text = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{}' threads='2'/>\n</cpu>", count / 2);
+        fixes.extend(fix::either(
+            guest,
+            fix::xml(text),
+            fix::qemu(format!("-smp {count},sockets=1,cores={},threads=2", count / 2)),
+        ));
     } else {
         fixes.extend(propose::fixes(world, guest));
     }
@@ -143,7 +153,8 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         if local >= warning {
             return;
         }
-        let places: Vec<String> = guest.domain.node_memory.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect();
+        let places: Vec<String> =
+            guest.domain.node_memory.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect();
         answers.find(Finding {
             severity: if local < critical { Severity::Critical } else { Severity::Warning },
             confidence: Confidence::High,
@@ -182,8 +193,18 @@ fn memory_fixes(guest: &Guest<'_>, nodes: &CpuSet) -> Vec<super::Fix> {
         fixes.push(fix::xml(format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>")));
     }
     if let Some(pid) = guest.domain.facts.pid {
-        let others = guest.domain.node_memory.keys().filter(|n| !nodes.contains(**n)).map(ToString::to_string).collect::<Vec<_>>().join(",");
-        fixes.push(fix::command(format!("migratepages {pid} {others} {nodes}")).needing("moves the memory at once; the guest may stall while it goes on"));
+        let others = guest
+            .domain
+            .node_memory
+            .keys()
+            .filter(|n| !nodes.contains(**n))
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(",");
+        fixes.push(
+            fix::command(format!("migratepages {pid} {others} {nodes}"))
+                .needing("moves the memory at once; the guest may stall while it goes on"),
+        );
     }
     fixes
 }

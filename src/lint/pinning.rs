@@ -54,13 +54,13 @@ pub(super) fn overlap(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     let host = propose::topology(world.model);
     let me = world.guests.iter().position(|g| std::ptr::eq(g.domain, guest.domain)).unwrap_or(0);
     for other in world.guests.iter().skip(me + 1).filter(|g| g.running()) {
-        report(world, guest, Some(other), clashes(guest, other, host, false), answers);
+        report(world, guest, Some(other), &clashes(guest, other, host, false), answers);
     }
-    report(world, guest, None, clashes(guest, guest, host, true), answers);
+    report(world, guest, None, &clashes(guest, guest, host, true), answers);
     partial(world, guest, answers);
 }
 
-fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clashes: Vec<Clash>, answers: &mut Answers) {
+fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clashes: &[Clash], answers: &mut Answers) {
     if clashes.is_empty() {
         return;
     }
@@ -75,19 +75,24 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
     let Some(worst) = clashes.iter().max_by_key(|c| judge(c)) else { return };
     let cpus: CpuSet = clashes.iter().map(|c| c.cpu).collect();
     let (title, whose) = match other {
-        Some(o) => (format!("vCPUs of {} and {} are pinned to the same CPU", guest.name(), o.name()), format!("vCPU {} of {}", worst.other, o.name())),
-        None => ("Two vCPUs of the guest are pinned to the same CPU".to_owned(), format!("vCPU {} of the same guest", worst.other)),
+        Some(o) => (
+            format!("vCPUs of {} and {} are pinned to the same CPU", guest.name(), o.name()),
+            format!("vCPU {} of {}", worst.other, o.name()),
+        ),
+        None => (
+            "Two vCPUs of the guest are pinned to the same CPU".to_owned(),
+            format!("vCPU {} of the same guest", worst.other),
+        ),
     };
-    let mut first = format!("vCPU {} and {whose} may both use CPU {}", worst.mine, worst.cpu);
-    if let Some((a, b)) = worst.wanted {
-        first.push_str(&format!(": they want {} % and {} % of it {}", figure(a), figure(b), guest.window()));
-    }
-    let mut evidence = vec![first];
+    let wanted =
+        |(a, b): (f64, f64)| format!(": they want {} % and {} % of it {}", figure(a), figure(b), guest.window());
+    let wanted = worst.wanted.map(wanted).unwrap_or_default();
+    let mut evidence = vec![format!("vCPU {} and {whose} may both use CPU {}{wanted}", worst.mine, worst.cpu)];
     if cpus.len() > 1 {
         evidence.push(format!("the same on CPUs {cpus}"));
     }
     evidence.push(format!("check: {}", fix::virsh(guest, "vcpupin", "")));
-    let mut fixes = propose::fixes(world, other.unwrap_or(guest));
+    let mut fixes = propose::least(world, other.unwrap_or(guest));
     if fixes.is_empty() {
         fixes.push(fix::advice("Give the guests CPU sets that do not meet; where there are too few CPUs, let them share a common set instead of single CPUs"));
     }
@@ -118,7 +123,8 @@ fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if single.is_empty() || free == 0 || masks.iter().any(|m| m.1.single().is_none()) {
         return;
     }
-    let loose: Vec<String> = (0..n as u32).filter(|v| !masks.iter().any(|m| m.0 == *v)).map(|v| v.to_string()).collect();
+    let loose: Vec<String> =
+        (0..n as u32).filter(|v| !masks.iter().any(|m| m.0 == *v)).map(|v| v.to_string()).collect();
     let mut fixes = propose::fixes(world, guest);
     if fixes.is_empty() {
         fixes.push(fix::advice("Pin all vCPUs or none"));
@@ -143,7 +149,8 @@ fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
 fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
     let host = propose::topology(world.model);
     let isolated = host.isolated.clone().unwrap_or_default();
-    let free = host.all().difference(&propose::taken(world, guest)).difference(&guest.single_pins()).difference(&isolated);
+    let free =
+        host.all().difference(&propose::taken(world, guest)).difference(&guest.single_pins()).difference(&isolated);
     let nodes: CpuSet = guest.single_pins().iter().filter_map(|c| host.node_of(c)).collect();
     let near: CpuSet = free.iter().filter(|c| host.node_of(*c).is_some_and(|n| nodes.contains(n))).collect();
     [near, free].into_iter().find(|s| !s.is_empty())
@@ -151,24 +158,29 @@ fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
 
 fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads: &[u32], tid: Option<i32>) -> Vec<Fix> {
     let Some(room) = room_for_helpers(world, guest) else {
-        return vec![fix::advice("No CPU of this host is free of pinned vCPUs: take one vCPU away, so that emulator and IOThreads have a CPU")];
+        return vec![fix::advice(
+            "No CPU of this host is free of pinned vCPUs: take one vCPU away, so that emulator and IOThreads have a CPU",
+        )];
     };
     if guest.config.libvirt == Some(false) {
-        return tid.map(|tid| fix::command(format!("taskset -pc {room} {tid}")).needing("holds until the guest ends")).into_iter().collect();
+        return tid
+            .map(|tid| fix::command(format!("taskset -pc {room} {tid}")).needing("holds until the guest ends"))
+            .into_iter()
+            .collect();
     }
-    let (mut text, mut commands) = (String::from("<cputune>"), Vec::new());
+    let (mut pins, mut commands) = (Vec::new(), Vec::new());
     if emulator {
-        text.push_str(&format!("\n  <emulatorpin cpuset='{room}'/>"));
+        pins.push(format!("  <emulatorpin cpuset='{room}'/>"));
         commands.push(fix::virsh(guest, "emulatorpin", &format!("{room} --live --config")));
     }
     for id in iothreads {
-        text.push_str(&format!("\n  <iothreadpin iothread='{id}' cpuset='{room}'/>"));
+        pins.push(format!("  <iothreadpin iothread='{id}' cpuset='{room}'/>"));
         commands.push(fix::virsh(guest, "iothreadpin", &format!("{id} {room} --live --config")));
     }
-    text.push_str("\n</cputune>");
     vec![
         fix::command(commands.join("\n")).needing("effective at once and kept"),
-        fix::xml(text).needing("kept in the domain's XML; effective when the guest is started anew"),
+        fix::xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n")))
+            .needing("kept in the domain's XML; effective when the guest is started anew"),
     ]
 }
 
@@ -178,8 +190,12 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     if single.is_empty() {
         return;
     }
-    let helpers: Vec<&ThreadModel> =
-        guest.domain.threads.iter().filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost)).collect();
+    let helpers: Vec<&ThreadModel> = guest
+        .domain
+        .threads
+        .iter()
+        .filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost))
+        .collect();
     if helpers.is_empty() {
         return configured_helpers(world, guest, &single, answers);
     }
@@ -201,14 +217,17 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         } else {
             continue;
         };
-        let realtime = guest.vcpu_threads().any(|v| matches!(v.place.policy, Some(1 | 2)) && v.pinned_cpu().is_some_and(|c| shared.contains(c)));
+        let realtime = guest
+            .vcpu_threads()
+            .any(|v| matches!(v.place.policy, Some(1 | 2)) && v.pinned_cpu().is_some_and(|c| shared.contains(c)));
         let severity = if realtime { severity.max(Severity::Warning) } else { severity };
         if worst.as_ref().is_none_or(|w| (severity, busy) > (w.0, w.1)) {
             worst = Some((severity, busy, thread, shared));
         }
     }
     let Some((severity, busy, thread, shared)) = worst else { return };
-    let iothreads: Vec<u32> = if thread.role == Role::Iothread { thread.index.into_iter().collect() } else { Vec::new() };
+    let iothreads: Vec<u32> =
+        if thread.role == Role::Iothread { thread.index.into_iter().collect() } else { Vec::new() };
     let mut marks = vec![Mark::Thread(thread.tid)];
     marks.extend(shared.iter().map(Mark::Pcpu));
     answers.find(Finding {
@@ -262,10 +281,16 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     }
     let mut evidence = Vec::new();
     if emulator {
-        evidence.push(format!("the emulator may use CPUs {}; vCPUs are pinned to {single}", pins.emulator().map_or_else(String::new, ToString::to_string)));
+        evidence.push(format!(
+            "the emulator may use CPUs {}; vCPUs are pinned to {single}",
+            pins.emulator().map_or_else(String::new, ToString::to_string)
+        ));
     }
     for id in &iothreads {
-        evidence.push(format!("IOThread {id} may use CPUs {}; vCPUs are pinned to {single}", pins.iothread(*id).map_or_else(String::new, ToString::to_string)));
+        evidence.push(format!(
+            "IOThread {id} may use CPUs {}; vCPUs are pinned to {single}",
+            pins.iothread(*id).map_or_else(String::new, ToString::to_string)
+        ));
     }
     if roams {
         evidence.push(format!("the emulator has no pin and may run on all CPUs, {single} of the vCPUs included"));
@@ -288,7 +313,8 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
 pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
     let Some(isolated) = host.isolated.as_ref().filter(|s| !s.is_empty()) else { return };
-    let piles: Vec<(u32, CpuSet)> = guest.masks(host).into_iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).collect();
+    let piles: Vec<(u32, CpuSet)> =
+        guest.masks(host).into_iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).collect();
     if piles.len() < 2 {
         return;
     }
@@ -374,7 +400,9 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     lines.truncate(8);
     lines.push(format!("check: {}; taskset -pc TID", fix::virsh(guest, "vcpupin", "")));
     let fixes = if commands.is_empty() {
-        vec![fix::command(fix::virsh(guest, "vcpupin", "VCPU CPU --live --config")).needing("with a CPU that is online")]
+        vec![
+            fix::command(fix::virsh(guest, "vcpupin", "VCPU CPU --live --config")).needing("with a CPU that is online"),
+        ]
     } else {
         vec![fix::command(commands.join("\n")).needing("effective at once")]
     };

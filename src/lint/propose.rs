@@ -65,7 +65,8 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
             if let Some(vcpus) = place(host, cpus, want.vcpus as usize, threads as usize) {
                 let nodes = vcpus.iter().filter_map(|c| host.node_of(*c)).collect();
                 let left = housekeeping.difference(&want.taken);
-                let near: CpuSet = left.iter().filter(|c| host.node_of(*c).is_none_or(|n| CpuSet::contains(&nodes, n))).collect();
+                let near: CpuSet =
+                    left.iter().filter(|c| host.node_of(*c).is_none_or(|n| CpuSet::contains(&nodes, n))).collect();
                 let helpers = if near.is_empty() { left } else { near };
                 return Some(Proposal { vcpus, helpers, nodes, iothreads: want.iothreads, show_threads });
             }
@@ -122,7 +123,8 @@ impl Proposal {
         text.push_str("</cputune>");
         if let Some(threads) = self.show_threads {
             let cores = self.vcpus.len() as u32 / threads;
-            let _ = write!(text, "\n<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
+            let _ =
+                write!(text, "\n<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
         }
         if host.nodes().len() > 1 && !self.nodes.is_empty() {
             let _ = write!(text, "\n<numatune>\n  <memory mode='strict' nodeset='{}'/>\n</numatune>", self.nodes);
@@ -140,7 +142,10 @@ impl Proposal {
             .collect();
         if !self.helpers.is_empty() {
             lines.push(fix::virsh(guest, "emulatorpin", &format!("{} --live --config", self.helpers)));
-            lines.extend((1..=self.iothreads).map(|id| fix::virsh(guest, "iothreadpin", &format!("{id} {} --live --config", self.helpers))));
+            lines.extend(
+                (1..=self.iothreads)
+                    .map(|id| fix::virsh(guest, "iothreadpin", &format!("{id} {} --live --config", self.helpers))),
+            );
         }
         lines.join("\n")
     }
@@ -190,6 +195,74 @@ pub(super) fn topology(model: &Model) -> &HostTopology {
     &model.host.facts.topology
 }
 
+/// The least that parts a guest's pins from each other and from other guests': vCPUs whose CPU is theirs alone stay, the others
+/// get a free one on the same node. Each with its new CPU; `None` when there is no room, or when the guest's own threads
+/// would be torn apart.
+pub(super) fn moves(
+    host: &HostTopology,
+    pins: &[(u32, CpuSet)],
+    taken: &CpuSet,
+    threads: u32,
+) -> Option<Vec<(u32, u32)>> {
+    let isolated = host.isolated.clone().unwrap_or_default();
+    let mut used = CpuSet::new();
+    let (mut stay, mut go) = (CpuSet::new(), Vec::new());
+    for (v, set) in pins {
+        match set.single() {
+            Some(cpu) if !taken.contains(cpu) && !stay.contains(cpu) => {
+                stay.insert(cpu);
+            }
+            Some(cpu) => go.push((*v, cpu)),
+            None => return None,
+        }
+    }
+    if go.is_empty() || threads > 1 {
+        return None;
+    }
+    let keep_out = if stay.is_subset(&isolated) && !stay.is_empty() {
+        host.all().difference(&isolated)
+    } else {
+        housekeeping(host, &isolated)
+    };
+    let free = host.all().difference(&stay).difference(taken).difference(&keep_out);
+    let mut moved = Vec::new();
+    for (v, cpu) in go {
+        let left = free.difference(&used);
+        // A whole free core before a sibling of a busy thread, the same node before another.
+        let best = left.iter().min_by_key(|c| {
+            let near = host.same_node(*c, cpu).unwrap_or(true);
+            let core = host.siblings(*c);
+            (!near, core.intersects(&stay.union(&used).union(taken)), *c)
+        })?;
+        used.insert(best);
+        moved.push((v, best));
+    }
+    Some(moved)
+}
+
+/// As [`fixes`], moving no more vCPUs than have to move.
+pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    let host = topology(world.model);
+    let taken = taken(world, guest);
+    let Some(moved) = moves(host, &guest.masks(&HostTopology::default()), &taken, guest.config.threads_per_core())
+    else {
+        return fixes(world, guest);
+    };
+    if guest.config.libvirt == Some(false) {
+        let line = |(v, cpu): &(u32, u32)| Some(format!("taskset -pc {cpu} {}", guest.domain.vcpu(*v)?.tid));
+        let lines: Vec<String> = moved.iter().filter_map(line).collect();
+        return vec![fix::command(lines.join("\n")).needing("holds until the guest ends")];
+    }
+    let pins: Vec<String> = moved.iter().map(|(v, cpu)| format!("  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
+    let lines: Vec<String> =
+        moved.iter().map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"))).collect();
+    vec![
+        fix::command(lines.join("\n")).needing("effective at once and kept"),
+        fix::xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n")))
+            .needing(&format!("in the XML of {}; effective when it is started anew", guest.name())),
+    ]
+}
+
 /// The proposal as fixes: XML to keep, commands to try at once. Empty where this host has no room or is not known.
 pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     let Some(p) = for_guest(world, guest) else { return Vec::new() };
@@ -198,9 +271,10 @@ pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
         return p.tasksets(guest).map(|t| fix::command(t).needing(needs)).into_iter().collect();
     }
     let host = topology(world.model);
-    let memory = if host.nodes().len() > 1 { "; memory moves to the node only then" } else { "" };
+    let memory = if host.nodes().len() > 1 { "; memory follows only then" } else { "" };
     vec![
-        fix::xml(p.xml(host)).needing(&format!("kept in the domain's XML; effective when the guest is started anew{memory}")),
+        fix::xml(p.xml(host))
+            .needing(&format!("in the XML of {}; effective when it is started anew{memory}", guest.name())),
         fix::command(p.commands(guest)).needing("effective at once and kept"),
     ]
 }
@@ -247,7 +321,13 @@ mod tests {
     #[test]
     fn one_node_is_kept_and_other_guests_are_left_alone() {
         let h = host(2, 8, 1, "");
-        let want = Want { vcpus: 4, threads: 1, nodes: CpuSet::parse("1").unwrap(), taken: CpuSet::parse("9-10").unwrap(), ..Want::default() };
+        let want = Want {
+            vcpus: 4,
+            threads: 1,
+            nodes: CpuSet::parse("1").unwrap(),
+            taken: CpuSet::parse("9-10").unwrap(),
+            ..Want::default()
+        };
         let p = propose(&h, &want).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.nodes.to_string().as_str()), (&[11, 12, 13, 14][..], "1"));
         assert!(p.xml(&h).contains("<memory mode='strict' nodeset='1'/>"));
@@ -264,6 +344,20 @@ mod tests {
     fn no_room_is_no_proposal() {
         assert_eq!(propose(&host(1, 2, 1, ""), &Want { vcpus: 4, threads: 1, ..Want::default() }), None);
         assert_eq!(propose(&HostTopology::default(), &Want { vcpus: 1, threads: 1, ..Want::default() }), None);
+    }
+
+    #[test]
+    fn only_what_clashes_is_moved() {
+        let pins = |cpus: &[u32]| {
+            cpus.iter().enumerate().map(|(v, c)| (v as u32, CpuSet::from_iter([*c]))).collect::<Vec<_>>()
+        };
+        let none = CpuSet::new();
+        let h = host(2, 4, 1, "");
+        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, 1), Some(vec![(2, 3)]));
+        assert_eq!(moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), 1), Some(vec![(1, 7)]));
+        assert_eq!(moves(&h, &pins(&[1, 2]), &none, 1), None, "nothing clashes");
+        assert_eq!(moves(&h, &pins(&[1, 1]), &none, 2), None, "threads of a core move together");
+        assert_eq!(moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, 1), None, "no room");
     }
 
     #[test]

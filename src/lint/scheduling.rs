@@ -53,7 +53,9 @@ pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         f.push(fix::advice("Give the guest no more vCPUs than can run at the same time, or move load off its CPUs"));
         f
     } else {
-        vec![fix::advice("The vCPUs run and yet spin: it is contention inside the guest. Profile the guest (perf top) for spin locks; fewer vCPUs may be faster")]
+        vec![fix::advice(
+            "The vCPUs run and yet spin: it is contention inside the guest. Profile the guest (perf top) for spin locks; fewer vCPUs may be faster",
+        )]
     };
     answers.find(Finding {
         severity,
@@ -236,17 +238,34 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         }
     }
     let Some((share, severity, thread)) = worst else { return };
-    let mut evidence = vec![format!("{} waits {} % of the time it wants a CPU {}; all its vCPUs together lose {} % of one CPU", thread.label(), figure(share), guest.window(), figure(lost))];
+    let mut evidence = vec![format!(
+        "{} waits {} % of the time it wants a CPU {}; all its vCPUs together lose {} % of one CPU",
+        thread.label(),
+        figure(share),
+        guest.window(),
+        figure(lost)
+    )];
     if !thread.preempted_by.is_empty() {
-        let who: Vec<String> = thread.preempted_by.iter().take(3).map(|o| format!("{} ({} ms)", o.comm, figure(o.ns as f64 / 1e6))).collect();
+        let who: Vec<String> = thread
+            .preempted_by
+            .iter()
+            .take(3)
+            .map(|o| format!("{} ({} ms)", o.comm, figure(o.ns as f64 / 1e6)))
+            .collect();
         evidence.push(format!("meanwhile its CPU ran {}", who.join(", ")));
     }
-    evidence.push(format!("check: cat /proc/{}/task/{}/schedstat, twice: the second figure is the wait in ns", guest.domain.facts.pid.unwrap_or_default(), thread.tid));
+    evidence.push(format!(
+        "check: cat /proc/{}/task/{}/schedstat, twice: the second figure is the wait in ns",
+        guest.domain.facts.pid.unwrap_or_default(),
+        thread.tid
+    ));
     let mut fixes = Vec::new();
     if thread.pinned_cpu().is_none() {
         fixes.extend(propose::fixes(world, guest));
     }
-    fixes.push(fix::advice("Take load off the CPUs that this guest may use: other guests, tasks of the host, or vCPUs it does not need"));
+    fixes.push(fix::advice(
+        "Take load off the CPUs that this guest may use: other guests, tasks of the host, or vCPUs it does not need",
+    ));
     answers.find(Finding {
         severity,
         confidence: Confidence::High,
@@ -283,7 +302,13 @@ pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     }
     let Some((severity, periods, time, group)) = worst else { return };
     let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
-    let which = if group == "emulator" { "emulator_quota" } else if vcpu.is_some() { "vcpu_quota" } else { "global_quota" };
+    let which = if group == "emulator" {
+        "emulator_quota"
+    } else if vcpu.is_some() {
+        "vcpu_quota"
+    } else {
+        "global_quota"
+    };
     let mut fixes = Vec::new();
     if guest.config.libvirt != Some(false) {
         fixes.push(
@@ -291,7 +316,9 @@ pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
                 .needing("effective at once; the guest may then use as much CPU as it wants"),
         );
     }
-    fixes.push(fix::advice("If the limit is meant, give the guest fewer vCPUs: the same amount of CPU then comes without stops in between"));
+    fixes.push(fix::advice(
+        "If the limit is meant, give the guest fewer vCPUs: the same amount of CPU then comes without stops in between",
+    ));
     answers.find(Finding {
         severity,
         confidence: Confidence::High,

@@ -14,7 +14,8 @@ const IRQ_DOC: &str = "https://docs.kernel.org/core-api/irq/irq-affinity.html";
 const REALTIME_DOC: &str = "https://libvirt.org/kbase/kvm-realtime.html";
 
 fn names<'a>(tasks: impl IntoIterator<Item = &'a HostTaskModel>) -> String {
-    let names: Vec<String> = tasks.into_iter().take(4).map(|t| format!("{} ({} %)", t.comm, figure(t.cpu_percent))).collect();
+    let names: Vec<String> =
+        tasks.into_iter().take(4).map(|t| format!("{} ({} %)", t.comm, figure(t.cpu_percent))).collect();
     names.join(", ")
 }
 
@@ -36,18 +37,28 @@ pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
             && let Some(s) = t.isolated_irqs.of(rate)
         {
             severity = severity.max(Some(s));
-            lines.push(format!("{} device interrupts/s on isolated CPU {cpu}, which {} is pinned to", figure(rate), thread.label()));
+            lines.push(format!(
+                "{} device interrupts/s on isolated CPU {cpu}, which {} is pinned to",
+                figure(rate),
+                thread.label()
+            ));
         }
         let soft = seat.time.map_or(0.0, |t| t.softirq + t.irq);
-        let kernel: Vec<&HostTaskModel> = world.model.host.tasks.iter().filter(|k| k.kernel && k.last_cpu == cpu).collect();
+        let kernel: Vec<&HostTaskModel> =
+            world.model.host.tasks.iter().filter(|k| k.kernel && k.last_cpu == cpu).collect();
         let share = soft + kernel.iter().map(|k| k.cpu_percent).sum::<f64>();
         if let Some(s) = t.isolated_cpu.of(share) {
             severity = severity.max(Some(s));
             let who = if kernel.is_empty() { String::new() } else { format!(", kernel threads {}", names(kernel)) };
-            lines.push(format!("kernel work takes {} % of isolated CPU {cpu} (interrupts {} %{who})", figure(share), figure(soft)));
+            lines.push(format!(
+                "kernel work takes {} % of isolated CPU {cpu} (interrupts {} %{who})",
+                figure(share),
+                figure(soft)
+            ));
         }
         let full = host.nohz_full.as_ref().is_some_and(|s| s.contains(cpu));
-        if full && seat.timer_irq_rate.is_some_and(|r| r >= t.nohz_ticks) && thread.cpu.is_some_and(|c| c.busy() > 50.0) {
+        if full && seat.timer_irq_rate.is_some_and(|r| r >= t.nohz_ticks) && thread.cpu.is_some_and(|c| c.busy() > 50.0)
+        {
             severity = severity.max(Some(Severity::Info));
             lines.push(format!("{} timer interrupts/s on nohz_full CPU {cpu}: more than one task wants it, or something keeps its tick", figure(seat.timer_irq_rate.unwrap_or(0.0))));
         }
@@ -90,17 +101,31 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
             .collect()
     } else {
         let pin = |v: u32| guest.config.pins.vcpu(v).and_then(CpuSet::single);
-        guest.config.pins.realtime.iter().map(|v| (*v, pin(*v))).filter(|(_, c)| !host.cpus.is_empty() && shares(*c)).collect()
+        guest
+            .config
+            .pins
+            .realtime
+            .iter()
+            .map(|v| (*v, pin(*v)))
+            .filter(|(_, c)| !host.cpus.is_empty() && shares(*c))
+            .collect()
     };
-    let throttled = world.param("kernel.sched_rt_runtime_us").and_then(|v| v.parse::<i64>().ok()).is_some_and(|us| us >= 0)
-        && guest.vcpu_threads().any(|t| matches!(t.place.policy, Some(1 | 2)) && t.cpu.is_some_and(|c| c.busy() > 94.0));
+    let throttled =
+        world.param("kernel.sched_rt_runtime_us").and_then(|v| v.parse::<i64>().ok()).is_some_and(|us| us >= 0)
+            && guest
+                .vcpu_threads()
+                .any(|t| matches!(t.place.policy, Some(1 | 2)) && t.cpu.is_some_and(|c| c.busy() > 94.0));
     let mut evidence = Vec::new();
     if let Some((v, cpu)) = bad.first() {
-        let place = cpu.map_or_else(|| "is not pinned to one CPU".into(), |c| format!("is on CPU {c}, which is not isolated"));
+        let place =
+            cpu.map_or_else(|| "is not pinned to one CPU".into(), |c| format!("is on CPU {c}, which is not isolated"));
         evidence.push(format!("vCPU {v} has a real-time policy and {place}; {} such vCPUs", bad.len()));
     }
     if throttled {
-        evidence.push("a real-time vCPU uses more than 94 % of its CPU, and sched_rt_runtime_us stops real-time tasks at 95 %".into());
+        evidence.push(
+            "a real-time vCPU uses more than 94 % of its CPU, and sched_rt_runtime_us stops real-time tasks at 95 %"
+                .into(),
+        );
     }
     if evidence.is_empty() {
         return;
@@ -108,10 +133,12 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     evidence.push("check: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into());
     let mut fixes = propose::fixes(world, guest);
     if let Some(p) = propose::for_guest(world, guest).filter(|p| p.vcpus.iter().any(|c| !host.is_isolated(*c))) {
-        let cpus: CpuSet = p.vcpus.iter().copied().collect();
+        let cpus = p.vcpus.iter().copied().collect::<CpuSet>().union(&host.isolated.clone().unwrap_or_default());
         fixes.push(fix::kernel(format!("isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}")));
     }
-    fixes.push(fix::advice("Or take <vcpusched> out of the domain: without CPUs of its own a real-time vCPU does more harm than good"));
+    fixes.push(fix::advice(
+        "Or take <vcpusched> out of the domain: without CPUs of its own a real-time vCPU does more harm than good",
+    ));
     answers.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
@@ -137,7 +164,11 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         let tasks: Vec<&HostTaskModel> = world.model.host.tasks.iter().filter(|k| k.last_cpu == cpu).collect();
         let used: f64 = tasks.iter().map(|k| k.cpu_percent).sum();
         let Some(mut severity) = t.strangers.of(used) else { continue };
-        let wait = thread.cpu.filter(|c| c.busy() + c.wait.unwrap_or(0.0) >= t.busy).as_ref().and_then(super::scheduling::waiting);
+        let wait = thread
+            .cpu
+            .filter(|c| c.busy() + c.wait.unwrap_or(0.0) >= t.busy)
+            .as_ref()
+            .and_then(super::scheduling::waiting);
         if wait.is_some_and(|w| w >= t.wait.warning) {
             severity = severity.max(Severity::Warning);
         } else if thread.cpu.is_some_and(|c| c.busy() < 10.0) {
@@ -146,13 +177,14 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         }
         cpus.insert(cpu);
         if worst.as_ref().is_none_or(|w| (severity, used) > (w.0, w.1)) {
-            let waits = wait.map_or_else(String::new, |w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
+            let waits = wait
+                .map_or_else(String::new, |w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
             worst = Some((severity, used, cpu, thread, format!("{}{waits}", names(tasks))));
         }
     }
     let Some((severity, used, cpu, thread, who)) = worst else { return };
-    let singles = guest.single_pins();
-    let rest = host.all().difference(&singles);
+    let apart = guest.single_pins().union(&host.isolated.clone().unwrap_or_default());
+    let rest = host.all().difference(&apart);
     let mut fixes = Vec::new();
     if !rest.is_empty() {
         fixes.push(
@@ -162,7 +194,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
             .needing("effective at once, until the next boot; needs cgroup v2"),
         );
     }
-    fixes.push(fix::kernel(format!("isolcpus={singles}")));
+    fixes.push(fix::kernel(format!("isolcpus={apart}")));
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(thread.index.map(Mark::Vcpu));
     answers.find(Finding {
@@ -213,7 +245,11 @@ pub(super) fn starved(world: &World<'_>, answers: &mut Answers) {
     }
     let mut evidence = Vec::new();
     if let Some(first) = full.first() {
-        evidence.push(format!("single vCPUs are pinned to every CPU of {first}; {} of {} nodes are full", full.len(), nodes.len()));
+        evidence.push(format!(
+            "single vCPUs are pinned to every CPU of {first}; {} of {} nodes are full",
+            full.len(),
+            nodes.len()
+        ));
     }
     if starving {
         evidence.push(format!("an emulator thread waits {} % of the time for a CPU", figure(waiting)));

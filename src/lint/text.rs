@@ -22,7 +22,7 @@ fn thousands(n: i64) -> String {
         out.push('-');
     }
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(' ');
         }
         out.push(c);
@@ -60,7 +60,10 @@ mod tests {
 
     #[test]
     fn figures() {
-        assert_eq!([15_878.8, 308.4, 1.84, 0.041, 2000.0, 3.0].map(figure), ["15 879", "308", "1.8", "0.04", "2000", "3"]);
+        assert_eq!(
+            [15_878.8, 308.4, 1.84, 0.041, 2000.0, 3.0].map(figure),
+            ["15 879", "308", "1.8", "0.04", "2000", "3"]
+        );
         assert_eq!(thousands(-1_234_567), "-1 234 567");
         assert_eq!(bytes(3 << 20), "3 MiB");
     }

@@ -2,7 +2,7 @@
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
 use super::text::{figure, maybe};
-use super::view::{Exit, Guest, Seen, World};
+use super::view::{Exit, Guest, Seen, World, region};
 use super::{Confidence, Finding, Fix, Severity, fix};
 use crate::kvm::Space;
 use crate::model::Sureness;
@@ -27,23 +27,17 @@ pub(super) fn by_cost(world: &World<'_>, guest: &Guest<'_>, seen: &Seen) -> Opti
     worst([steps.of_one_cpu.of(cost), guest.over_vcpus(cost).and_then(|c| steps.of_vcpus.of(c))])
 }
 
-/// `15 879 reads/s of …, 62 % of port accesses, 45 % of exits, cost 18 % of one CPU`.
+/// `15 879/s reads of … over 10 s, 1986/s on vCPU 3, 45 % of the guest's exits, costing 18 % of one CPU`.
 pub(super) fn told(guest: &Guest<'_>, seen: &Seen, what: &str) -> String {
-    let mut text = format!("{} {what}/s {}", maybe(seen.rate), guest.window());
-    if let Some(per) = seen.per_vcpu {
-        let on = seen.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
-        text.push_str(&format!(", {}/s on {on}", figure(per)));
-    }
-    if let Some(share) = seen.exit_share {
-        text.push_str(&format!(", {} % of the guest's exits", figure(share)));
-    }
-    if let Some(cost) = seen.cost {
-        text.push_str(&format!(", costing {} % of one CPU", figure(cost)));
-    }
-    if let Some(mean) = seen.mean_us {
-        text.push_str(&format!(" ({} us each)", figure(mean)));
-    }
-    text
+    let on = seen.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
+    let each = seen.mean_us.map_or_else(String::new, |m| format!(" ({} us each)", figure(m)));
+    let parts = [
+        Some(format!("{}/s {what} {}", maybe(seen.rate), guest.window())),
+        seen.per_vcpu.map(|per| format!("{}/s on {on}", figure(per))),
+        seen.exit_share.map(|share| format!("{} % of the guest's exits", figure(share))),
+        seen.cost.map(|cost| format!("costing {} % of one CPU{each}", figure(cost))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// What to do about a clock or timer that lives in QEMU, for this guest's system.
@@ -82,12 +76,17 @@ fn windows_cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
         // QEMU before 2.6 has no synthetic timers (hv-stimer); the HPET is the lesser evil (QEMU's hyperv.rst on stimer).
         let mut fixes = fix::enlighten(guest, &["hypervclock"]);
         if guest.config.hpet() == Some(false) {
-            fixes.extend(fix::either(guest, fix::xml(fix::timer(guest, "<timer name='hpet' present='yes'/>")), fix::advice("Take -no-hpet off QEMU's command line")));
+            fixes.extend(fix::either(
+                guest,
+                fix::xml(fix::timer(guest, "<timer name='hpet' present='yes'/>")),
+                fix::advice("Take -no-hpet off QEMU's command line"),
+            ));
         }
         fixes.push(fix::advice("Move the guest to a newer machine type (QEMU 2.6 or later) to give it stimer, which needs neither RTC nor HPET"));
         return fixes;
     }
-    let avic = fix::apic_virtualisation(world) == Some(true) && guest.config.machine.version.is_none_or(|v| v >= (6, 2));
+    let avic =
+        fix::apic_virtualisation(world) == Some(true) && guest.config.machine.version.is_none_or(|v| v >= (6, 2));
     let mut wanted = CORE.to_vec();
     if avic {
         wanted.push("avic");
@@ -105,8 +104,20 @@ fn windows_cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     fixes
 }
 
-fn timer_finding(world: &World<'_>, guest: &Guest<'_>, seen: Seen, severity: Severity, title: &str, evidence: Vec<String>, why: &str) -> Finding {
-    let see = if guest.kind.linux() { vec![KVM_CLOCK_DOC.into(), CLOCK_DOC.into()] } else { vec![HYPERV_DOC.into(), CLOCK_DOC.into()] };
+fn timer_finding(
+    world: &World<'_>,
+    guest: &Guest<'_>,
+    seen: Seen,
+    severity: Severity,
+    title: &str,
+    evidence: Vec<String>,
+    why: &str,
+) -> Finding {
+    let see = if guest.kind.linux() {
+        vec![KVM_CLOCK_DOC.into(), CLOCK_DOC.into()]
+    } else {
+        vec![HYPERV_DOC.into(), CLOCK_DOC.into()]
+    };
     Finding {
         severity,
         confidence: Confidence::High,
@@ -133,11 +144,16 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         answers.cannot(NO_VCPUS);
     }
     let by_rate = seen.per_vcpu.and_then(|r| t.acpi_pm_per_vcpu.of(r)).map(|s| {
-        let share = seen.exit_share.unwrap_or(0.0);
+        // Where the kernel fires no kvm_exit there is no share to test.
+        let share = seen.exit_share.unwrap_or(100.0);
         if s == Severity::Warning && share < t.acpi_pm_exit_share { Severity::Info } else { s }
     });
     let info = (rate >= t.acpi_pm_per_vcpu.info).then_some(Severity::Info);
-    let Some(mut severity) = worst([by_rate, info.and(by_cost(world, guest, &seen)), info.filter(|_| guest.vcpus().is_none())]) else { return };
+    let Some(mut severity) =
+        worst([by_rate, info.and(by_cost(world, guest, &seen)), info.filter(|_| guest.vcpus().is_none())])
+    else {
+        return;
+    };
     // Before QEMU 10.2 every read takes the big lock, so that vCPUs queue up behind each other.
     let many = guest.vcpus().is_some_and(|n| n >= 32.0) && guest.config.machine.version.is_some_and(|v| v < (10, 2));
     if many {
@@ -159,7 +175,15 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     let why = "The PM timer is a device of QEMU: each time the guest asks for the time, the vCPU leaves for QEMU's user space and waits \
                for its answer. A guest does so when it has no better clock that it trusts: Windows without the Hyper-V clock, Linux with \
                clocksource acpi_pm";
-    answers.find(timer_finding(world, guest, seen, severity, "The guest keeps time by reading the ACPI PM timer", evidence, why));
+    answers.find(timer_finding(
+        world,
+        guest,
+        seen,
+        severity,
+        "The guest keeps time by reading the ACPI PM timer",
+        evidence,
+        why,
+    ));
 }
 
 pub(super) fn raise(s: Severity) -> Severity {
@@ -180,7 +204,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         return;
     }
     let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
-    let reads = guest.ports(|r| r.device_name().is_some_and(is_rtc) && r.direction == Direction::Read).count;
+    let reads = guest.ports(|r| region(r).is_some_and(is_rtc) && r.direction == Direction::Read).count;
     // A guest that sets its clock writes; one that ticks reads once an interrupt.
     if reads * 4 < seen.count {
         return;
@@ -189,7 +213,10 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let Some(mut severity) = steps.of(rate) else { return };
     severity = worst([Some(severity), by_cost(world, guest, &seen)]).unwrap_or(severity);
     let mut evidence = vec![told(guest, &seen, "accesses to ports 0x70 and 0x71 (RTC)")];
-    evidence.push(format!("{} reads/s of its data port: one or two an interrupt", maybe(guest.seconds.map(|s| reads as f64 / s))));
+    evidence.push(format!(
+        "{}/s of them read its data port, as acknowledging a tick does",
+        maybe(guest.seconds.map(|s| reads as f64 / s))
+    ));
     let eoi = guest.exits(&[Exit::EoiInduced]);
     if eoi.count > 0 {
         evidence.push(format!("{} EOI_INDUCED exits/s, one an RTC interrupt", maybe(eoi.rate)));
@@ -218,7 +245,9 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         match guest.config.hpet() {
             Some(true) => seen = misconfig,
             Some(false) => return,
-            None => return answers.cannot("EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known"),
+            None => return answers.cannot(
+                "EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known",
+            ),
         }
     }
     let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
@@ -231,7 +260,9 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     };
     let mut evidence = Vec::new();
     if direct {
-        let clock = guest.accesses(|r| r.space == Space::Mmio && r.device_name() == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0));
+        let clock = guest.accesses(|r| {
+            r.space == Space::Mmio && region(r) == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0)
+        });
         evidence.push(told(guest, &seen, "accesses to the HPET"));
         if clock.count > 0 {
             evidence.push(format!("{} of them/s read its counter (+0xf0), as a clock does", maybe(clock.rate)));
@@ -243,7 +274,15 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     evidence.push(guest.perf("mmio"));
     let why = "The HPET lives in QEMU, so each read of its counter and each timer set in it is a round trip to user space, and readers inside \
                the guest queue up for it";
-    let mut finding = timer_finding(world, guest, seen, severity, "The guest uses the emulated HPET as clock or timer", evidence, why);
+    let mut finding = timer_finding(
+        world,
+        guest,
+        seen,
+        severity,
+        "The guest uses the emulated HPET as clock or timer",
+        evidence,
+        why,
+    );
     finding.confidence = confidence;
     let enlightened = CORE.iter().all(|n| guest.config.hyperv.has(n));
     if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {
@@ -276,7 +315,9 @@ pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
             .needing("the guest has to be shut down and started again; it can then no longer be migrated live to a host with another TSC frequency"),
         fix::qemu("-cpu host,migratable=off,invtsc=on,hv-time=on"),
     ));
-    fixes.push(fix::advice("After a live migration or a restore from a file, a restart of the guest gives it the page back"));
+    fixes.push(fix::advice(
+        "After a live migration or a restore from a file, a restart of the guest gives it the page back",
+    ));
     answers.find(Finding {
         severity,
         confidence: Confidence::High,
@@ -304,14 +345,25 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
         return;
     }
     let Some(mut severity) = t.idle_halts_per_vcpu.of(rate) else { return };
-    let timers = guest.devices(Space::Pio, is_rtc).rate_or_zero() + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
+    let timers =
+        guest.devices(Space::Pio, is_rtc).rate_or_zero() + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info {
+        if !guest.config.known {
+            return answers
+                .cannot("an idle guest is woken often; neither its timers' accesses nor its configuration are known");
+        }
         severity = Severity::Info;
     }
     let io: f64 = guest.domain.disks.iter().map(|d| d.read_ops + d.write_ops).sum::<f64>()
         + guest.domain.nics.iter().map(|n| n.rx_packets + n.tx_packets).sum::<f64>();
     if io > rate / 2.0 {
         return;
+    }
+    let mut fixes = windows_cure(world, guest);
+    if fixes.is_empty() {
+        fixes.push(fix::command("powercfg /energy /duration 30").needing(
+            "runs inside the guest as administrator; its report names the programs that asked for a fine timer",
+        ));
     }
     answers.find(Finding {
         severity,
@@ -323,7 +375,7 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
         why: "An idle Windows wakes some 64 times a second; a program that asks for a fine timer (a browser, a player) raises that to 1000. When \
               the timer lives in QEMU, each of these costs many exits"
             .into(),
-        fix: windows_cure(world, guest),
+        fix: fixes,
         see: vec![HYPERV_DOC.into()],
         marks: vec![super::Mark::Exit("HLT".into())],
         ..Finding::default()
@@ -349,10 +401,16 @@ pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
 /// T-07: an HPET nobody uses still fires in QEMU.
 pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let t = &world.options.thresholds.timers;
-    if guest.config.hpet() != Some(true) || !guest.config.is_x86() || guest.kind.windows(Sureness::Low) && !guest.config.hyperv.has("stimer") {
+    if guest.config.hpet() != Some(true)
+        || !guest.config.is_x86()
+        || guest.kind.windows(Sureness::Low) && !guest.config.hyperv.has("stimer")
+    {
         return;
     }
-    let (Some(main), Some(cpu)) = (guest.domain.emulator().and_then(|t| t.cpu).map(|c| c.busy()), guest.guest_cpu()) else { return };
+    let (Some(main), Some(cpu)) = (guest.domain.emulator().and_then(|t| t.cpu).map(|c| c.busy()), guest.guest_cpu())
+    else {
+        return;
+    };
     let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
     if cpu >= t.idle_guest_cpu || used || main >= world.options.thresholds.machine.main_loop {
         return;
@@ -382,8 +440,15 @@ pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 fn too_old(guest: &Guest<'_>) -> bool {
     let Some(os) = &guest.domain.facts.guest_os else { return false };
     let id = os.value.to_ascii_lowercase();
-    ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"].iter().any(|old| id.contains(old))
-        && !id.contains("2k8r2") && !id.contains("2k12") && !id.contains("2k16") && !id.contains("2k19") && !id.contains("2k22") && !id.contains("2k25")
+    ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"]
+        .iter()
+        .any(|old| id.contains(old))
+        && !id.contains("2k8r2")
+        && !id.contains("2k12")
+        && !id.contains("2k16")
+        && !id.contains("2k19")
+        && !id.contains("2k22")
+        && !id.contains("2k25")
 }
 
 /// T-08: a Windows guest without the clock or the timers that spare it QEMU's.
@@ -410,11 +475,18 @@ pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut
     let mut marks = Vec::new();
     // Ports that no table names: with this configuration they are the timer's.
     let io = guest.exits(&[Exit::Io]);
-    if !guest.knows(Space::Pio) && io.rate.is_some_and(|r| r >= world.options.thresholds.timers.rtc.warning) && guest.running() {
+    if !guest.knows(Space::Pio)
+        && io.rate.is_some_and(|r| r >= world.options.thresholds.timers.rtc.warning)
+        && guest.running()
+    {
         let which = match (lacks.contains(&"hypervclock"), guest.config.hpet()) {
-            (false, Some(false)) => "with the Hyper-V clock on, no stimer and no HPET, Windows ticks by the RTC (ports 0x70 and 0x71)",
+            (false, Some(false)) => {
+                "with the Hyper-V clock on, no stimer and no HPET, Windows ticks by the RTC (ports 0x70 and 0x71)"
+            }
             (false, _) => "with the Hyper-V clock on but no stimer, Windows ticks by HPET or RTC",
-            (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer, and it ticks by the RTC or the HPET",
+            (true, _) => {
+                "without the Hyper-V clock, Windows reads the ACPI PM timer, and it ticks by the RTC or the HPET"
+            }
         };
         evidence.insert(0, told(guest, &io, "port exits"));
         evidence.insert(1, format!("the ports are not in the figures; {which}. The ioport table shows it"));
@@ -460,15 +532,18 @@ pub(super) fn tick_storm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
         return;
     }
     let Some(cpu) = guest.guest_cpu() else { return answers.cannot("whether the guest is idle is not known") };
-    if cpu >= t.idle_guest_cpu {
+    if cpu >= t.idle_guest_cpu / 2.0 {
         return;
     }
     let Some(seconds) = guest.seconds else { return };
     let mut slowest = f64::INFINITY;
+    let mean = all.rate_or_zero() / vcpus;
+    let Some(hz) = RATES.iter().copied().find(|hz| (mean / hz - 1.0).abs() <= 0.06) else { return };
     for v in 0..vcpus as u32 {
-        let n: u64 = guest.domain.vcpu_accesses.iter().filter(|r| r.vcpu == Some(v) && is_timer(r)).map(|r| r.span.count).sum();
+        let n: u64 =
+            guest.domain.vcpu_accesses.iter().filter(|r| r.vcpu == Some(v) && is_timer(r)).map(|r| r.span.count).sum();
         let rate = n as f64 / seconds;
-        if !RATES.iter().any(|hz| (rate / hz - 1.0).abs() <= 0.12) {
+        if (rate / hz - 1.0).abs() > 0.1 {
             if guest.domain.vcpu_accesses.is_empty() {
                 answers.cannot("the timer writes are not told apart by vCPU");
             }

@@ -72,8 +72,25 @@ impl Exit {
             Self::TripleFault => &[(Vmx, 2), (Svm, 0x7f)],
             Self::InvalidState => &[(Vmx, 33), (Svm, u32::MAX)],
             Self::Nested => &[
-                (Vmx, 19), (Vmx, 20), (Vmx, 21), (Vmx, 22), (Vmx, 23), (Vmx, 24), (Vmx, 25), (Vmx, 26), (Vmx, 27), (Vmx, 50), (Vmx, 53),
-                (Svm, 0x80), (Svm, 0x82), (Svm, 0x83), (Svm, 0x84), (Svm, 0x85), (Svm, 0x7a), (Svm, 0x86), (Arm64, 0x1a),
+                (Vmx, 19),
+                (Vmx, 20),
+                (Vmx, 21),
+                (Vmx, 22),
+                (Vmx, 23),
+                (Vmx, 24),
+                (Vmx, 25),
+                (Vmx, 26),
+                (Vmx, 27),
+                (Vmx, 50),
+                (Vmx, 53),
+                (Svm, 0x80),
+                (Svm, 0x82),
+                (Svm, 0x83),
+                (Svm, 0x84),
+                (Svm, 0x85),
+                (Svm, 0x7a),
+                (Svm, 0x86),
+                (Arm64, 0x1a),
             ],
         }
     }
@@ -112,7 +129,10 @@ impl Seen {
 
 impl<'a> Guest<'a> {
     pub fn new(model: &Model, domain: &'a DomainModel) -> Self {
-        let config = GuestConfig::of(&domain.facts);
+        let mut config = GuestConfig::of(&domain.facts);
+        for name in in_use(domain) {
+            config.hyperv.set(name, true);
+        }
         let kind = GuestGuess::of(domain, &config);
         Self { domain, config, kind, seconds: model.interval_s.filter(|s| *s >= SHORTEST_S) }
     }
@@ -141,7 +161,13 @@ impl<'a> Guest<'a> {
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
         let count = rows.iter().map(|r| r.span.count).sum();
         let ns = total(rows.iter().map(|r| r.span.total_ns));
-        let most = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0);
+        let most = self
+            .domain
+            .vcpu_exits
+            .iter()
+            .map(|(v, t)| (*v, count_in(t)))
+            .max_by_key(|(_, n)| *n)
+            .filter(|(_, n)| *n > 0);
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
         self.seen(count, ns, most, marks)
     }
@@ -181,7 +207,7 @@ impl<'a> Guest<'a> {
 
     /// Accesses to regions whose name a test picks.
     pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> Seen {
-        let of = |r: &AccessRow| r.space == space && r.device_name().is_some_and(&pick);
+        let of = |r: &AccessRow| r.space == space && region(r).is_some_and(&pick);
         if space == Space::Pio { self.ports(of) } else { self.accesses(of) }
     }
 
@@ -208,7 +234,8 @@ impl<'a> Guest<'a> {
             per_vcpu,
             vcpu: most.map(|m| m.0),
             cost: ns.zip(self.seconds).map(|(ns, s)| ns as f64 / (s * 1e7)),
-            exit_share: (self.domain.exits.count > 0).then(|| (100.0 * count as f64 / self.domain.exits.count as f64).min(100.0)),
+            exit_share: (self.domain.exits.count > 0)
+                .then(|| (100.0 * count as f64 / self.domain.exits.count as f64).min(100.0)),
             mean_us: ns.filter(|_| count > 0).map(|ns| ns as f64 / count as f64 / 1e3),
             marks,
         }
@@ -256,10 +283,8 @@ impl<'a> Guest<'a> {
     pub fn masks(&self, host: &HostTopology) -> Vec<(u32, CpuSet)> {
         let all = host.all();
         let restricts = |set: &CpuSet| !set.is_empty() && (all.is_empty() || !all.is_subset(set));
-        let live: Vec<(u32, CpuSet)> = self
-            .vcpu_threads()
-            .filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone())))
-            .collect();
+        let live: Vec<(u32, CpuSet)> =
+            self.vcpu_threads().filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone()))).collect();
         let all_masks = if live.is_empty() {
             let n = self.vcpus().unwrap_or(0.0) as u32;
             let last = self.config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
@@ -281,7 +306,9 @@ impl<'a> Guest<'a> {
 
     /// Whether the guest's memory is being tracked or copied for a migration or a snapshot.
     pub fn migrating(&self) -> bool {
-        let thread = |t: &&ThreadModel| t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd");
+        let thread = |t: &&ThreadModel| {
+            t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd")
+        };
         self.exits(&[Exit::DirtyLog]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
     }
 
@@ -298,7 +325,7 @@ impl<'a> Guest<'a> {
 }
 
 impl World<'_> {
-    pub fn from_file(&self) -> bool {
+    pub fn is_file(&self) -> bool {
         self.options.source == Source::File
     }
 
@@ -307,7 +334,7 @@ impl World<'_> {
         self.model.host.facts.params.get(name).map(|v| v.trim())
     }
 
-    /// A boolean module parameter. `auto` (kvm_amd.avic, -1) is no answer.
+    /// A boolean module parameter. `auto` (of `kvm_amd.avic`) is no answer.
     pub fn param_on(&self, name: &str) -> Option<bool> {
         match self.param(name)? {
             "Y" | "y" | "1" => Some(true),
@@ -315,6 +342,38 @@ impl World<'_> {
             _ => None,
         }
     }
+}
+
+/// Enlightenments that the guest is seen to use, whatever is known of its configuration.
+fn in_use(domain: &DomainModel) -> impl Iterator<Item = &'static str> + '_ {
+    let msr = |r: &AccessRow| r.address.filter(|_| r.space == Space::Msr && r.faults == 0);
+    domain
+        .accesses
+        .iter()
+        .filter_map(msr)
+        .flat_map(|number| match number {
+            0x4000_0020 | 0x4000_0021 => &["hypervclock"][..],
+            0x4000_0080..=0x4000_009f => &["vpindex", "synic"],
+            0x4000_00b0..=0x4000_00b7 => &["hypervclock", "vpindex", "synic", "stimer"],
+            _ => &[],
+        })
+        .copied()
+}
+
+/// The region that owns an address: as the guest's own map names it, else by the addresses that no PC gives to anything else
+/// (a map may be a part of one).
+pub(super) fn region(row: &AccessRow) -> Option<&str> {
+    row.device_name().or_else(|| match (row.space, row.address?) {
+        (Space::Pio, 0x40..=0x43) => Some("kvm-pit"),
+        (Space::Pio, 0x60 | 0x64) => Some("i8042"),
+        (Space::Pio, 0x70) => Some("rtc-index"),
+        (Space::Pio, 0x71) => Some("rtc"),
+        (Space::Pio, 0x3f8..=0x3ff | 0x2f8..=0x2ff) => Some("serial"),
+        (Space::Pio, 0xcf8..=0xcff) => Some("pci-conf"),
+        (Space::Pio, 0x5658) => Some("vmport"),
+        (Space::Mmio, 0xfed0_0000..=0xfed0_03ff) => Some("hpet"),
+        _ => None,
+    })
 }
 
 /// The sum of times, if all are known.

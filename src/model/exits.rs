@@ -15,7 +15,7 @@ pub struct ExitRow {
     pub id: Option<(Isa, u32)>,
     /// The vCPU; `None` for the domain's sum.
     pub vcpu: Option<u32>,
-    /// Whether the guest sleeps in it (HLT, WFx and their kin).
+    /// Whether the guest sleeps in it (HLT, `WFx` and their kin).
     pub idle: bool,
     /// Exit to entry.
     pub span: Span,

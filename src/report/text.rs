@@ -3,11 +3,12 @@
 use super::View;
 use super::table::{Table, bytes, cut, micros, or_dash, percent, rate, seconds};
 use crate::kvm::Space;
-use crate::lint::{Finding, FixKind};
+use crate::lint::{EVERY_RULE, Finding, FixKind};
 use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr;
 
 /// Up to so many guests, an interval of `--batch` shows each one's exits and accesses.
 pub const DETAILED: usize = 4;
@@ -69,16 +70,42 @@ pub fn report(view: &View<'_>) -> String {
 pub fn findings(view: &View<'_>) -> String {
     let all: Vec<_> = view.told().map(finding).collect();
     let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    // Many rules stay silent for one reason: one line a reason.
+    let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for c in view.not_told() {
-        let rules = by_reason.entry(&c.because).or_default();
-        if !rules.contains(&c.rule) {
-            rules.push(c.rule);
+        let (rules, guests) = by_reason.entry(&c.because).or_default();
+        rules.extend(Some(c.rule).filter(|r| *r != EVERY_RULE));
+        guests.extend(c.domain.as_deref());
+    }
+    for (because, (rules, guests)) in by_reason {
+        let list = |names: &BTreeSet<&str>| names.iter().map(|n| cut(n, 48)).collect::<Vec<_>>().join(", ");
+        let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
+        let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
+        out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
+    }
+    out
+}
+
+/// Prose is broken into lines of so many columns.
+const LINE: usize = 110;
+
+/// Prose in lines, the second and later ones indented.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for (i, word) in text.split(' ').enumerate() {
+        let width = word.width();
+        if column > indent && column + 1 + width > LINE {
+            let _ = write!(out, "\n{}", " ".repeat(indent));
+            column = indent;
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
         }
+        out.push_str(word);
+        column += width;
     }
-    for (because, rules) in by_reason {
-        let _ = writeln!(out, "not judged: {}: {}", rules.join(", "), cut(because, 300));
-    }
+    out.push('\n');
     out
 }
 
@@ -375,18 +402,25 @@ fn finding(f: &Finding) -> String {
     let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r);
     let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
     for (i, e) in f.evidence.iter().enumerate() {
-        let _ = writeln!(out, "  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
+        let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
+        // A command to check with stays in one piece.
+        out.push_str(&if e.starts_with("check:") { line + "\n" } else { wrapped(&line, 8) });
     }
     if !f.why.is_empty() {
-        let _ = writeln!(out, "  why   {}", cut(&f.why, 2000));
+        out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));
     }
     for fix in &f.fix {
+        if fix.kind == FixKind::Advice {
+            let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
+            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
+            continue;
+        }
         let what = match fix.kind {
             FixKind::LibvirtXml => "virsh edit, then",
             FixKind::Command => "run",
             FixKind::KernelOption => "kernel command line",
             FixKind::QemuOption => "QEMU option",
-            FixKind::Advice => "",
+            FixKind::Advice => "do",
         };
         let needs = fix.needs.as_deref().map(|n| format!("({})", cut(n, 300))).unwrap_or_default();
         let _ = writeln!(out, "{}", format!("  fix   {what} {needs}").trim_end());

@@ -57,10 +57,21 @@ pub const SPREAD_CLIP_NS: u64 = 1 << 30;
 impl Timing {
     /// Counts one duration, its extremes and spread included.
     pub fn add(&mut self, ns: u64) {
+        self.add_clipped(ns, SPREAD_CLIP_NS);
+    }
+
+    /// As [`Timing::add`], the spread without its clip, as perf has it.
+    pub fn add_exact(&mut self, ns: u64) {
+        self.add_clipped(ns, u64::MAX);
+    }
+
+    fn add_clipped(&mut self, ns: u64, clip: u64) {
         self.count += 1;
-        *self.total_ns.get_or_insert(0) += ns;
-        let clipped = u128::from(ns.min(SPREAD_CLIP_NS));
-        *self.sum_sq.get_or_insert(0) += clipped * clipped;
+        let total = self.total_ns.get_or_insert(0);
+        *total = total.saturating_add(ns);
+        let clipped = u128::from(ns.min(clip));
+        let squares = self.sum_sq.get_or_insert(0);
+        *squares = squares.saturating_add(clipped * clipped);
         self.min_ns = Some(self.min_ns.map_or(ns, |m| m.min(ns)));
         self.max_ns = Some(self.max_ns.map_or(ns, |m| m.max(ns)));
         self.histogram.get_or_insert_default().add(ns);

@@ -384,8 +384,7 @@ fn wait(r: &RowView<'_>) -> Cell {
 fn place(r: &RowView<'_>) -> Cell {
     let topology = r.state.model.as_ref().map(|m| &m.host.facts.topology);
     let Some(t) = r.thread else {
-        let mut nodes: Vec<u32> =
-            r.domain.vcpus().filter_map(|t| topology?.node_of(t.place.cpu?)).collect();
+        let mut nodes: Vec<u32> = r.domain.vcpus().filter_map(|t| topology?.node_of(t.place.cpu?)).collect();
         nodes.sort_unstable();
         nodes.dedup();
         return match nodes.as_slice() {
@@ -396,7 +395,9 @@ fn place(r: &RowView<'_>) -> Cell {
     let on = t.place.cpu.map_or_else(|| super::format::UNKNOWN.to_string(), |c| c.to_string());
     match (t.pinned_cpu(), &t.place.affinity) {
         (Some(_), _) => Cell::text(format!("{on}=")),
-        (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => Cell::text(format!("{on} any")),
+        (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => {
+            Cell::text(format!("{on} any"))
+        }
         (None, Some(a)) => Cell::text(format!("{on} ({a})")),
         (None, None) => Cell::text(on),
     }

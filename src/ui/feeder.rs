@@ -149,7 +149,8 @@ impl Replayer<'_> {
     /// Time from the sample shown to the one after, at the speed of playing.
     fn step(&mut self) -> Duration {
         let i = self.index();
-        let ms = self.player.time_ms(i + 1).zip(self.player.time_ms(i)).map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
+        let ms =
+            self.player.time_ms(i + 1).zip(self.player.time_ms(i)).map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
         Duration::from_secs_f64((ms as f64 / 1e3 / self.speed).min(LONGEST_WAIT.as_secs_f64()))
     }
 
@@ -186,7 +187,13 @@ impl Replayer<'_> {
                 if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
             }
             Replay::Seek(ms) => self.player.index_at(ms),
-            Replay::End { last } => if last { self.last() } else { 0 },
+            Replay::End { last } => {
+                if last {
+                    self.last()
+                } else {
+                    0
+                }
+            }
             Replay::Mark { forward } => {
                 self.playing = false;
                 if let Some(i) = self.player.next_mark(at, forward) {

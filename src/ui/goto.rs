@@ -33,7 +33,9 @@ fn clock(text: &str, range_ms: (i64, i64), zone: &TimeZone) -> Option<i64> {
         return None;
     }
     let start = Timestamp::from_millisecond(range_ms.0).ok()?.to_zoned(zone.clone());
-    let on = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(zone.clone()).ok().map(|z| z.timestamp().as_millisecond());
+    let on = |day: jiff::civil::Date| {
+        day.to_datetime(time).to_zoned(zone.clone()).ok().map(|z| z.timestamp().as_millisecond())
+    };
     let today = on(start.date())?;
     let at = if today + 1000 > range_ms.0 { today } else { on(start.date().tomorrow().ok()?)? };
     Some(at.clamp(range_ms.0, range_ms.1.max(range_ms.0)))

@@ -78,7 +78,11 @@ struct Outside {
     stop: Arc<AtomicBool>,
 }
 
-fn show(options: UiOptions, mut outside: Outside, feeder: impl FnOnce(SyncSender<Event>) + Send + 'static) -> anyhow::Result<()> {
+fn show(
+    options: UiOptions,
+    mut outside: Outside,
+    feeder: impl FnOnce(SyncSender<Event>) + Send + 'static,
+) -> anyhow::Result<()> {
     anyhow::ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "the screen needs a terminal; for a pipe or a file use --batch"
@@ -255,7 +259,10 @@ fn recording_path(state: &AppState) -> PathBuf {
 
 /// Writes a file that was not there: never over another one, never through a link that somebody laid.
 fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
-    let (stem, ext) = (path.file_stem().unwrap_or_default().to_string_lossy(), path.extension().unwrap_or_default().to_string_lossy());
+    let (stem, ext) = (
+        path.file_stem().unwrap_or_default().to_string_lossy(),
+        path.extension().unwrap_or_default().to_string_lossy(),
+    );
     for n in 0..100 {
         let path = if n == 0 { path.to_path_buf() } else { path.with_file_name(format!("{stem}-{n}.{ext}")) };
         match OpenOptions::new().write(true).create_new(true).open(&path) {

@@ -218,7 +218,15 @@ mod tests {
     #[test]
     fn ascii_is_ascii() {
         let g = Theme::new(Palette::None, true).glyphs;
-        let all = g.bar.iter().chain(&g.edges).chain(&g.levels).chain(&g.severity).chain(&g.fold).chain(&g.run).chain(&g.frame);
+        let all = g
+            .bar
+            .iter()
+            .chain(&g.edges)
+            .chain(&g.levels)
+            .chain(&g.severity)
+            .chain(&g.fold)
+            .chain(&g.run)
+            .chain(&g.frame);
         assert!(all.chain(&g.sort).chain([&g.cursor, &g.rule, &g.cut, &g.dot]).all(char::is_ascii));
     }
 }

@@ -248,7 +248,8 @@ fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
     if copy {
         return f.paste().map(|t| vec![Effect::Copy(t.to_string())]).unwrap_or_default();
     }
-    let part = |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect::<String>();
+    let part =
+        |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect::<String>();
     let name = format!("kvmtop-{}-{}.txt", part(f.rule), part(f.domain.as_deref().unwrap_or("host")));
     let mut text = format!("# {}\n# {}\n", f.domain.as_deref().unwrap_or("host"), f.title);
     for fix in &f.fix {
@@ -309,7 +310,8 @@ fn accept(state: &mut AppState) -> Vec<Effect> {
     match goto::time(input.value(), range, &state.session.zone) {
         Some(ms) => vec![Effect::Replay(Replay::Seek(ms))],
         None => {
-            state.message = Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));
+            state.message =
+                Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));
             Vec::new()
         }
     }

@@ -26,6 +26,8 @@ pub enum Work {
     MsrReads(u32, u32),
     /// Reads ports 0, 1, 2, … this many, each once; begins again after 65 535.
     PortSweep(u32),
+    /// Reads every port once, then this one for ever.
+    SweepThenLoop(u16),
     /// Reads a port for ever.
     PortLoop(u16),
     /// Halts for ever, a millisecond a time.
@@ -33,13 +35,14 @@ pub enum Work {
 }
 
 impl Work {
-    fn word(self) -> String {
+    pub fn word(self) -> String {
         match self {
             Self::PortReads(p, n) => format!("in:{p}:{n}"),
             Self::PortWrites(p, n) => format!("out:{p}:{n}"),
             Self::MmioReads(a, n) => format!("mmio:{a}:{n}"),
             Self::MsrReads(m, n) => format!("msr:{m}:{n}"),
             Self::PortSweep(n) => format!("sweep:0:{n}"),
+            Self::SweepThenLoop(p) => format!("sweeploop:{p}:0"),
             Self::PortLoop(p) => format!("loop:{p}:0"),
             Self::Idle => "idle:0:0".into(),
         }
@@ -56,6 +59,7 @@ impl Work {
             "mmio" => Self::MmioReads(a, n),
             "msr" => Self::MsrReads(a, n),
             "sweep" => Self::PortSweep(n),
+            "sweeploop" => Self::SweepThenLoop(a as u16),
             "loop" => Self::PortLoop(a as u16),
             _ => Self::Idle,
         }
@@ -92,6 +96,12 @@ impl Work {
             Self::PortSweep(n) => {
                 c.extend([0x31, 0xd2]); // xor dx, dx
                 counted(&mut c, n, &[0xec, 0x42]); // in al, dx; inc dx
+            }
+            Self::SweepThenLoop(p) => {
+                c.extend([0x31, 0xd2]); // xor dx, dx
+                counted(&mut c, 0x10000, &[0xec, 0x42]); // in al, dx; inc dx
+                c.pop(); // no hlt
+                c.extend(Self::PortLoop(p).code());
             }
             Self::PortLoop(p) => {
                 c.push(0xba);
@@ -267,7 +277,7 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     vcpu.set_sregs(&s).expect("sregs");
     let rip = LOAD + index as u64 * 256;
     vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
-    let endless = matches!(work, Work::PortLoop(_) | Work::Idle);
+    let endless = matches!(work, Work::PortLoop(_) | Work::SweepThenLoop(_) | Work::Idle);
     if endless {
         done.wait();
     }

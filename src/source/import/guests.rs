@@ -1,6 +1,6 @@
 //! From traced threads to guests: which threads are one process, what each thread is.
 
-use super::join::Guest;
+use super::join::{Guest, UNNAMED};
 use crate::kvm::sanitize;
 use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{ThreadSample, Vmm};
@@ -15,7 +15,7 @@ const MAX_COUNTS: usize = 1 << 20;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
     names: HashMap<String, u16>,
-    counts: HashMap<(i32, u16), u64>,
+    by_thread: HashMap<(i32, u16), u64>,
     pids: HashMap<i32, i32>,
 }
 
@@ -28,11 +28,11 @@ impl Counts {
             None if next < MAX_NAMES => *self.names.entry(sanitize(event, 64)).or_insert(next as u16),
             None => return,
         };
-        let room = self.counts.len() < MAX_COUNTS;
-        match self.counts.get_mut(&(tid, id)) {
+        let room = self.by_thread.len() < MAX_COUNTS;
+        match self.by_thread.get_mut(&(tid, id)) {
             Some(count) => *count += 1,
             None if room => {
-                self.counts.insert((tid, id), 1);
+                self.by_thread.insert((tid, id), 1);
                 self.pids.insert(tid, pid);
             }
             None => {}
@@ -43,7 +43,7 @@ impl Counts {
     fn of(&self, meant: impl Fn(i32, i32) -> bool) -> BTreeMap<String, u64> {
         let names: HashMap<u16, &String> = self.names.iter().map(|(name, id)| (*id, name)).collect();
         let mut sums = BTreeMap::new();
-        for ((tid, id), count) in &self.counts {
+        for ((tid, id), count) in &self.by_thread {
             if let Some(name) = names.get(id).filter(|_| meant(*tid, self.pids.get(tid).copied().unwrap_or(0))) {
                 *sums.entry((*name).clone()).or_default() += count;
             }
@@ -79,7 +79,12 @@ pub(super) fn guests(
         Guest {
             pid,
             vmm: comm.clone().filter(|c| !c.starts_with("qemu") && !c.starts_with("kvm")).map(Vmm::Other),
-            name: comm.zip(pid).map(|(comm, pid)| format!("{comm}-{pid}")),
+            name: match (comm, pid) {
+                (Some(comm), Some(pid)) => Some(format!("{comm}-{pid}")),
+                // Nothing names several guests of one trace but their threads.
+                _ if !alone => tids.first().map(|tid| format!("{UNNAMED}-{tid}")),
+                _ => None,
+            },
             threads: threads.into_iter().map(|(tid, t)| thread(tid, t)).collect(),
             kvm_events,
             ..Guest::default()

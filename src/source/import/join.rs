@@ -117,7 +117,10 @@ pub(super) fn join(mut gathered: Gathered, options: &ImportOptions) -> Imported 
     let mut sample = Sample { time_ms: gathered.time_ms.unwrap_or_default(), engine, ..Sample::default() };
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
     sample.host = HostSample {
-        facts: Arc::new(HostFacts { topology: gathered.topology.unwrap_or_default(), ..HostFacts::default() }),
+        facts: Arc::new(HostFacts {
+            topology: gathered.topology.unwrap_or_default(),
+            ..gathered.host.unwrap_or_default()
+        }),
         kernel_log: gathered.log,
         ..HostSample::default()
     };
@@ -173,16 +176,15 @@ fn place_guests(entries: &mut Vec<Entry>, guests: Vec<Guest>, notes: &mut Vec<St
             e.guest.is_none() && (by_pid || guest.name.is_some() && guest.name.as_deref() == e.description.name())
         });
         let place = known.or_else(|| (alone && described == 1).then_some(0));
-        match place.and_then(|i| entries.get_mut(i)) {
-            Some(entry) => entry.guest = Some(guest),
-            None => {
-                if described > 0 {
-                    let name = guest.name.as_deref().unwrap_or(UNNAMED);
-                    notes.push(format!("nothing tells which of the described domains '{name}' is: it stands apart"));
-                }
-                entries.push(Entry { guest: Some(guest), ..Entry::default() });
-            }
+        if let Some(entry) = place.and_then(|i| entries.get_mut(i)) {
+            entry.guest = Some(guest);
+            continue;
         }
+        if described > 0 {
+            let name = guest.name.as_deref().unwrap_or(UNNAMED);
+            notes.push(format!("nothing tells which of the described domains '{name}' is: it stands apart"));
+        }
+        entries.push(Entry { guest: Some(guest), ..Entry::default() });
     }
 }
 
@@ -227,12 +229,10 @@ fn domain(entry: Entry, options: &ImportOptions) -> DomainSample {
     let of_xml = |f: fn(&DomainXml) -> Option<String>| xml.as_deref().and_then(f);
     let of_command = |f: fn(&QemuCommand) -> Option<String>| command.as_deref().and_then(f);
     let vcpus = options.vcpus.or_else(|| xml.as_ref()?.vcpus).or_else(|| command.as_ref()?.vcpus());
-    let name = of_xml(|x| x.name.clone()).or_else(|| of_command(|c| c.name.clone())).or(guest.name);
+    let name = of_xml(|x| x.name.clone()).or_else(|| of_command(|c| c.name.clone()));
     let facts = DomainFacts {
-        name: Known::new(name.unwrap_or_else(|| UNNAMED.into()), Origin::File),
+        name: Known::new(name.unwrap_or_default(), Origin::File),
         uuid: known(of_xml(|x| x.uuid.clone()).or_else(|| of_command(|c| c.uuid.clone()))),
-        vmm: guest.vmm.unwrap_or_default(),
-        pid: guest.pid,
         machine: known(of_xml(|x| x.machine.clone()).or_else(|| of_command(|c| c.machine.clone()))),
         vcpus: vcpus.map(|n| Known::new(n, Origin::File)),
         guest_os: known(of_xml(|x| x.os_id.clone())),
@@ -243,6 +243,16 @@ fn domain(entry: Entry, options: &ImportOptions) -> DomainSample {
         devices: entry.tree.map(|t| Known::new(Arc::new(t), Origin::Monitor)),
         ..DomainFacts::default()
     };
+    sample(guest, facts)
+}
+
+/// A guest as a sample's domain; what `facts` leave open is filled from what was measured.
+pub(super) fn sample(guest: Guest, mut facts: DomainFacts) -> DomainSample {
+    if facts.name.value.is_empty() {
+        facts.name = Known::new(guest.name.unwrap_or_else(|| UNNAMED.into()), Origin::File);
+    }
+    facts.vmm = guest.vmm.unwrap_or(facts.vmm);
+    facts.pid = guest.pid.or(facts.pid);
     DomainSample {
         facts: Arc::new(facts),
         threads: guest.threads,

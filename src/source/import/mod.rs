@@ -8,13 +8,15 @@ mod guests;
 mod join;
 mod kvm_stat;
 mod merge;
+mod perf_data;
 mod sniff;
 mod text;
 mod trace;
 
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::topology::HostTopology;
-use crate::sample::{EngineKind, EngineLevel, EngineStatus, Sample};
+use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Sample};
+pub use perf_data::PerfDataFeed;
 use sniff::Kind;
 use std::fs::File;
 use std::io::{self, Read};
@@ -87,6 +89,8 @@ struct Gathered {
     trees: Vec<(PathBuf, crate::kvm::device_map::DeviceMap)>,
     log: Vec<LogLine>,
     topology: Option<HostTopology>,
+    /// The host that a recording names.
+    host: Option<HostFacts>,
     /// Seconds that an input covers, by kind of input.
     spans: Vec<(Kind, f64)>,
     lost: u64,
@@ -130,7 +134,7 @@ fn expand(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<FileError>) {
             }
             Ok(found) => files.extend(found),
             Err(e) => {
-                errors.push(FileError { path: path.clone(), what: format!("cannot list the folder: {}", reason(&e)) })
+                errors.push(FileError { path: path.clone(), what: format!("cannot list the folder: {}", reason(&e)) });
             }
         }
     }
@@ -168,13 +172,34 @@ fn read(path: &Path, options: &ImportOptions, gathered: &mut Gathered) -> Result
         return Err(format!("the file is empty; expected {}", sniff::EXPECTED));
     }
     if let Some(kind) = sniff::binary(&head) {
-        let _ = (kind, options);
-        return Err("perf.data is not read yet".into());
+        drop(head);
+        return perf_file(path, kind, file, options, gathered);
     }
     if let Some(what) = sniff::foreign(&head) {
         return Err(format!("this is {what}; expected {}", sniff::EXPECTED));
     }
     text::read(path, head, file, gathered)
+}
+
+fn perf_file(
+    path: &Path,
+    kind: Kind,
+    file: File,
+    options: &ImportOptions,
+    gathered: &mut Gathered,
+) -> Result<(), String> {
+    let outcome = perf_data::read(file, options.perf_times)?;
+    let name = path.file_name().map(|n| crate::kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+    gathered.notes.extend(outcome.notes.iter().map(|note| format!("{name}: {note}")));
+    gathered.spans.push((kind, outcome.seconds));
+    gathered.lost = gathered.lost.saturating_add(outcome.lost);
+    gathered.overflow = gathered.overflow.saturating_add(outcome.overflow);
+    gathered.events = gathered.events.saturating_add(outcome.events);
+    gathered.guests.extend(outcome.guests);
+    gathered.host.get_or_insert(outcome.host);
+    gathered.time_ms = gathered.time_ms.max(outcome.time_ms);
+    gathered.kinds.push(kind);
+    Ok(())
 }
 
 /// The system's words without "(os error N)".

@@ -1,5 +1,6 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
+use super::accounts::Allowance;
 use super::discovery::{Discovery, Found};
 use super::ended;
 use super::events::{Engine, EngineError, Reading};
@@ -83,6 +84,7 @@ impl Default for CollectorOptions {
 pub struct Collector {
     options: CollectorOptions,
     reader: Reader,
+    allowance: Allowance,
     discovery: Discovery,
     guests: BTreeMap<i32, Guest>,
     host: Host,
@@ -100,6 +102,7 @@ impl Collector {
         let places = &options.places;
         Self {
             reader: Reader::new(places),
+            allowance: Allowance::default(),
             discovery: Discovery::new(places.clone()),
             guests: BTreeMap::new(),
             host: Host::new(places),
@@ -147,6 +150,8 @@ impl Collector {
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
         self.reader.begin(SCHED_BUDGET);
+        let many_nodes = self.host.facts().topology.nodes().len() > 1;
+        self.allowance.begin(&self.options.places, now.mono_ns, self.reader.keep_below, many_nodes);
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
             Err(e) => (Found::default(), Some(e)),
@@ -216,10 +221,10 @@ impl Collector {
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Found, now: Instant) -> Vec<Guest> {
         let living: HashSet<i32> = found.guests.iter().copied().collect();
-        let (places, reader) = (&self.options.places, &mut self.reader);
+        let (places, reader, allowance) = (&self.options.places, &mut self.reader, &mut self.allowance);
         // A process that ended shows by its threads, even when another took its PID; one that closed its VM by discovery.
         take_where(&mut self.guests, |pid, guest| {
-            guest.read(places, now.mono_ns, reader) == Life::Ended || !living.contains(pid)
+            guest.read(places, now.mono_ns, reader, allowance) == Life::Ended || !living.contains(pid)
         })
     }
 
@@ -297,6 +302,8 @@ impl Collector {
         let mut all = vec![sources::procfs(found, failure)];
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(sources::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
+        let lacks: Vec<_> = self.guests.values().filter(|g| g.wanted).map(Guest::lacks_counters).collect();
+        all.push(sources::kvm_stats(&lacks, &self.options.places));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());
         all.extend(self.options.informants.iter_mut().flat_map(|i| i.status()));
@@ -366,3 +373,6 @@ impl Feed for Collector {
         Ok(Some(self.tick()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,8 @@ const MAX_FILES: usize = 65_536;
 /// (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
+    /// How many files it has open, of any kind.
+    pub open: usize,
     /// It holds a VM: `anon_inode:kvm-vm`.
     pub vm: bool,
     /// It holds `/dev/kvm`, so it may make a VM soon.
@@ -35,6 +37,7 @@ impl KvmFiles {
                 numbers.push(fd);
             }
         })?;
+        found.open = numbers.len();
         let mut buf = [0_u8; 64];
         for fd in numbers {
             if let Some(target) = link(&dir, fd, &mut buf) {
@@ -102,6 +105,7 @@ mod tests {
         symlink("x".repeat(300), dir.join("12")).unwrap();
         let files = KvmFiles::read(&Places::under(root.path()), 7).unwrap();
         let expected = KvmFiles {
+            open: 11,
             vm: true,
             dev_kvm: true,
             vcpus: [(5, 0), (6, 11)].into(),

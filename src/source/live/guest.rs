@@ -1,5 +1,7 @@
 //! A guest that lives: its process, threads, kernel helpers and facts.
 
+use super::accounts::{Accounts, Allowance};
+use super::counters::Lack;
 use super::facts::Origins;
 use super::fds::KvmFiles;
 use super::file::Failure;
@@ -17,6 +19,11 @@ use std::sync::Arc;
 
 /// Its open files are looked at this rarely.
 const FILES_NS: u64 = 10_000_000_000;
+
+/// A delay that differs from guest to guest, so that not all fall due in one tick: up to 8 s.
+pub(crate) fn spread(pid: i32) -> u64 {
+    u64::from(pid.unsigned_abs() % 32) * 250_000_000
+}
 
 /// A guest.
 pub(crate) struct Guest {
@@ -36,6 +43,7 @@ pub(crate) struct Guest {
     learnt: Learnt,
     told: Vec<Arc<Told>>,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
+    accounts: Accounts,
     state: DomainState,
     unnamed: bool,
     /// Events of its threads that are gone.
@@ -61,6 +69,7 @@ impl Guest {
             learnt: Learnt::default(),
             told: Vec::new(),
             status_seen: None,
+            accounts: Accounts::default(),
             state: DomainState::Running,
             unnamed: false,
             retired: ThreadEvents::default(),
@@ -107,7 +116,13 @@ impl Guest {
     }
 
     /// Reads the threads, and what else is due. Of a guest that is not wanted, only whether it lives.
-    pub(crate) fn read(&mut self, places: &Places, now_ns: u64, reader: &mut Reader) -> Life {
+    pub(crate) fn read(
+        &mut self,
+        places: &Places,
+        now_ns: u64,
+        reader: &mut Reader,
+        allowance: &mut Allowance,
+    ) -> Life {
         if !self.wanted {
             return self.threads.read_leader(reader);
         }
@@ -116,12 +131,14 @@ impl Guest {
         }
         self.helpers.retain(|_, h| h.read(reader) == Life::Alive);
         if now_ns >= self.files_due_ns {
-            self.files_due_ns = now_ns + FILES_NS;
+            self.files_due_ns = now_ns + FILES_NS + spread(self.origins.pid);
             if let Ok(files) = KvmFiles::read(places, self.origins.pid) {
                 self.origins.vcpu_files = files.vcpus.len() as u32;
                 self.files = files;
             }
+            self.accounts.look(places, self.origins.pid, &self.files, reader.keep_below);
         }
+        self.accounts.read(places, self.origins.pid, allowance);
         self.learnt.look(places, &self.threads, &self.files.vcpus);
         Life::Alive
     }
@@ -185,7 +202,7 @@ impl Guest {
             threads,
             unattributed: self.retired.clone(),
             kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
-            ..self.told_devices()
+            ..self.apart()
         };
         retired::next_interval(&mut self.retired);
         sample
@@ -225,18 +242,32 @@ impl Guest {
         !events.accesses.iter().all(known)
     }
 
-    /// What the informants read of devices and counters.
-    fn told_devices(&self) -> DomainSample {
-        let mut sample = DomainSample::default();
+    /// What is not of its threads: its accounts, and what the informants read of its devices. KVM's counters that were read
+    /// here are fresher than theirs.
+    fn apart(&self) -> DomainSample {
+        let mut sample = self.accounts.sample();
         for t in &self.told {
             if sample.devices_ns == 0 {
                 (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
             }
-            if sample.counters.is_empty() {
+            if !self.accounts.has_counters() && sample.counters.is_empty() {
                 sample.counters.clone_from(&t.counters);
             }
         }
         sample
+    }
+
+    fn vcpu_counters(&self, index: u32) -> Option<&BTreeMap<String, u64>> {
+        if self.accounts.has_counters() {
+            return self.accounts.vcpu(index);
+        }
+        self.told.iter().find_map(|t| t.vcpu_counters.get(&index))
+    }
+
+    /// Why KVM's counters are not to be had of it; `None` when they are.
+    pub(crate) fn lacks_counters(&self) -> Option<Lack> {
+        let told = self.told.iter().any(|t| !t.vcpu_counters.is_empty());
+        self.accounts.lack().filter(|_| !told)
     }
 
     fn thread(&self, t: &Thread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {
@@ -244,7 +275,7 @@ impl Guest {
         if events.migrations.total.is_none() {
             events.migrations.total = t.migrations;
         }
-        let counters = index.and_then(|i| self.told.iter().find_map(|told| told.vcpu_counters.get(&i))).cloned();
+        let counters = index.and_then(|i| self.vcpu_counters(i)).cloned();
         ThreadSample {
             tid: t.tid,
             start_ticks: t.start_ticks,

@@ -8,7 +8,7 @@ use super::informant::Told;
 use super::places::Places;
 use super::stat::number;
 use super::status_xml::Status;
-use super::threads::Threads;
+use super::threads::{Thread, Threads};
 use crate::kvm::thread_name::{Role, classify};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -72,23 +72,27 @@ impl Learnt {
     /// Looks for vCPU threads that nothing has told of: `files` holds the vCPU numbers by descriptor.
     pub(crate) fn look(&mut self, places: &Places, threads: &Threads, files: &BTreeMap<i32, u32>) {
         self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
-        let roles: HashMap<i32, (Role, Option<u32>)> =
-            threads.living.values().map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid))).collect();
-        let found = roles.values().filter(|(role, index)| *role == Role::Vcpu && index.is_some()).count();
+        let role = |t: &Thread| self.role(t.tid, &t.comm, t.tid == threads.pid);
+        let found = threads.living.values().map(role).filter(|(r, index)| *r == Role::Vcpu && index.is_some()).count();
         if found >= files.len() {
             return;
         }
-        let open = roles.iter().filter(|(_, (role, index))| match role {
-            Role::Vcpu => index.is_none(),
-            Role::Emulator | Role::Other => true,
-            // The kernel's own workers among them show the call of the thread that made them.
-            Role::Worker | Role::Iothread | Role::Vhost => false,
-        });
-        for (tid, _) in open.take(MAX_LOOKS) {
-            if let Some(index) = running(places, threads.pid, *tid).and_then(|fd| files.get(&fd)) {
-                self.vcpus.insert(*tid, Some(*index));
-            } else if threads.living.get(tid).and_then(|t| t.times).is_some_and(|t| t.guest_ns > 0) {
-                self.vcpus.entry(*tid).or_default();
+        let open: Vec<&Thread> = threads
+            .living
+            .values()
+            .filter(|t| match role(t) {
+                (Role::Vcpu, index) => index.is_none(),
+                (Role::Emulator | Role::Other, _) => true,
+                // The kernel's own workers among them show the call of the thread that made them.
+                (Role::Worker | Role::Iothread | Role::Vhost, _) => false,
+            })
+            .take(MAX_LOOKS)
+            .collect();
+        for t in open {
+            if let Some(index) = running(places, threads.pid, t.tid).and_then(|fd| files.get(&fd)) {
+                self.vcpus.insert(t.tid, Some(*index));
+            } else if t.times.is_some_and(|t| t.guest_ns > 0) {
+                self.vcpus.entry(t.tid).or_default();
             }
         }
         self.number_in_order(threads, files);

@@ -1,8 +1,10 @@
 //! The state of each source in a sentence, with its cure.
 
+use super::counters::Lack;
 use super::discovery::Found;
 use super::events::{Engine, EngineError, Reading};
 use super::file::Failure;
+use super::places::Places;
 use crate::sample::{EngineLevel, HostFacts, SourceStatus};
 
 /// /proc.
@@ -29,6 +31,35 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
         cause: "tracing is off (--engine none)".into(),
         fix: "start kvmtop with --engine auto".into(),
     })
+}
+
+/// KVM's own counters: of each guest, why it has none.
+pub(crate) fn kvm_stats(lacks: &[Option<Lack>], places: &Places) -> SourceStatus {
+    const NAME: &str = "kvm-stats";
+    let lacking = lacks.iter().flatten().count();
+    if lacking == 0 {
+        return SourceStatus::ok(NAME);
+    }
+    let denied = lacks.contains(&Some(Lack::Denied));
+    let why = if denied {
+        "its files may not be read: they need root, and a locked-down kernel (/sys/kernel/security/lockdown) lets nobody \
+         read debugfs"
+    } else {
+        "the VMM keeps no statistics file open (QEMU does from 8.1 on) and /sys/kernel/debug/kvm shows none of it"
+    };
+    let cause = format!("{lacking} of {} guests without KVM's own counters: {why}", lacks.len());
+    let fix = if denied {
+        "run kvmtop as root; with --engine none libvirt is asked for them"
+    } else if places.sys.join("kernel/debug/kvm").is_dir() {
+        "use QEMU 8.1 or later; with --engine none libvirt is asked for them"
+    } else {
+        "mount -t debugfs none /sys/kernel/debug"
+    };
+    if lacking == lacks.len() {
+        SourceStatus::missing(NAME, cause, fix)
+    } else {
+        SourceStatus::degraded(NAME, cause, fix)
+    }
 }
 
 /// The engine.

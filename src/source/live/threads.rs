@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// More threads of one process than this are not read.
 const MAX_THREADS: usize = 16_384;
-/// Every so many ticks the threads are listed even though nothing tells of a change.
+/// Every so many ticks, up to twice as many, the threads are listed even though nothing tells of a change.
 const RELIST_TICKS: u32 = 10;
 /// The affinity of a thread that does not run is read this rarely, in ticks.
 const AFFINITY_TICKS: u32 = 5;
@@ -205,10 +205,9 @@ fn affinity_of(tid: i32) -> Option<CpuSet> {
     // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
     // sched_getaffinity(2) asks; it reads nothing from it.
     let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
-    if written <= 0 {
-        return None;
-    }
-    let bits = words.iter().enumerate().flat_map(|(i, word)| {
+    // The kernel says how much of it it wrote: as many bytes as its CPUs need.
+    let used = usize::try_from(written).ok().filter(|n| *n > 0)?.div_ceil(8);
+    let bits = words.iter().take(used).enumerate().flat_map(|(i, word)| {
         let word = *word;
         (0..64_u32).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
     });
@@ -272,7 +271,8 @@ impl Threads {
         // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so this tells of new ones at the price
         // of one system call; the number stays when one takes another's place, but then one is gone.
         let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
-        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS;
+        // Not all processes in the same tick.
+        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
             self.listed = reader.tick;
@@ -402,13 +402,13 @@ mod tests {
         let mut threads = Threads::open(&fake.places(), 10, &mut r).unwrap();
         p.thread(12, "worker");
         fake.end_thread(10, 11);
-        for _ in 0..=RELIST_TICKS {
+        for _ in 0..=2 * RELIST_TICKS {
             r.begin(100);
             assert_eq!(threads.read(&mut r), Life::Alive);
         }
         assert_eq!(threads.living.keys().copied().collect::<Vec<_>>(), [10, 12]);
         fake.end(10);
-        for _ in 0..=RELIST_TICKS {
+        for _ in 0..=2 * RELIST_TICKS {
             r.begin(100);
             threads.read(&mut r);
         }

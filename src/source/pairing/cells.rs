@@ -44,9 +44,13 @@ impl Exits {
     }
 
     /// Counts one; false when there is no room for its reason.
-    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, split: Split) -> bool {
+    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, split: Split, exact: bool) -> bool {
         self.cell(isa, code).is_some_and(|exit| {
-            exit.time.add(ns);
+            if exact {
+                exit.time.add_exact(ns);
+            } else {
+                exit.time.add(ns);
+            }
             exit.split.userspace += split.userspace;
             exit.split.halted += split.halted;
             exit.split.preempted += split.preempted;
@@ -113,8 +117,7 @@ pub(super) struct Accesses(HashMap<AccessKey, AccessState>);
 impl Accesses {
     /// The cell that this access belongs to; the flag tells whether that is its own one.
     pub fn key(&mut self, access: Access) -> (AccessKey, bool) {
-        let address = if access.space == Space::Mmio { access.address & !3 } else { access.address };
-        let own = (access.space, Some(address), access.direction);
+        let own = (access.space, Some(access.address), access.direction);
         // Two of three kinds and two directions: the `other` cells stay within the bound.
         if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
             (own, true)
@@ -140,9 +143,10 @@ impl Accesses {
     }
 
     /// Counts it, with its share of the exit's time where that is known.
-    pub fn add(&mut self, key: AccessKey, ns: Option<u64>) {
+    pub fn add(&mut self, key: AccessKey, ns: Option<u64>, exact: bool) {
         let state = self.0.entry(key).or_default();
         match ns {
+            Some(ns) if exact => state.time.add_exact(ns),
             Some(ns) => state.time.add(ns),
             None => state.time.count += 1,
         }

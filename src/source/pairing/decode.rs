@@ -9,11 +9,12 @@ use crate::sample::Direction;
 use std::collections::HashMap;
 
 /// The tracepoints that are understood: group and name.
-pub const EVENTS: [(&str, &str); 10] = [
+pub const EVENTS: [(&str, &str); 11] = [
     ("kvm", "kvm_exit"),
     ("kvm", "kvm_entry"),
     ("kvm", "kvm_pio"),
     ("kvm", "kvm_mmio"),
+    ("kvm", "kvm_fast_mmio"),
     ("kvm", "kvm_msr"),
     ("kvm", "kvm_userspace_exit"),
     ("kvm", "kvm_vcpu_wakeup"),
@@ -52,17 +53,57 @@ struct Slot {
 
 #[derive(Debug, Clone, Copy)]
 enum Layout {
-    Exit { reason: Slot, isa: Slot, vcpu: Option<Slot> },
-    ExitArm64 { ret: Slot, esr_ec: Slot },
-    Entry { vcpu: Option<Slot> },
-    Pio { rw: Slot, port: Slot },
-    Mmio { kind: Slot, gpa: Slot },
-    Msr { write: Slot, ecx: Slot, exception: Option<Slot> },
-    Userspace { reason: Slot, errno: Slot },
-    Halted { ns: Slot },
-    Migrate { pid: Slot, from: Slot, to: Slot },
-    Waking { flags: Slot, pid: Slot },
-    Switch { prev: Slot, state: Slot, next: Slot, next_comm: Option<u16> },
+    Exit {
+        reason: Slot,
+        isa: Slot,
+        vcpu: Option<Slot>,
+    },
+    ExitArm64 {
+        ret: Slot,
+        esr_ec: Slot,
+    },
+    Entry {
+        vcpu: Option<Slot>,
+    },
+    Pio {
+        rw: Slot,
+        port: Slot,
+    },
+    Mmio {
+        kind: Slot,
+        gpa: Slot,
+    },
+    /// A write that an ioeventfd took: a virtio kick. `kvm_mmio` does not fire then.
+    FastMmio {
+        gpa: Slot,
+    },
+    Msr {
+        write: Slot,
+        ecx: Slot,
+        exception: Option<Slot>,
+    },
+    Userspace {
+        reason: Slot,
+        errno: Slot,
+    },
+    Halted {
+        ns: Slot,
+    },
+    Migrate {
+        pid: Slot,
+        from: Slot,
+        to: Slot,
+    },
+    Waking {
+        flags: Slot,
+        pid: Slot,
+    },
+    Switch {
+        prev: Slot,
+        state: Slot,
+        next: Slot,
+        next_comm: Option<u16>,
+    },
 }
 
 /// Decodes the records of one kernel.
@@ -149,6 +190,7 @@ impl Decoder {
                 2 => access(Space::Mmio, get(gpa)?, true, false),
                 _ => return None,
             },
+            Layout::FastMmio { gpa } => access(Space::Mmio, get(gpa)?, true, false),
             Layout::Msr { write, ecx, exception } => {
                 access(Space::Msr, get(ecx)?, get(write)? != 0, exception.and_then(get).is_some_and(|fault| fault != 0))
             }
@@ -187,6 +229,7 @@ impl Layout {
             "kvm_entry" => Self::Entry { vcpu: slot("vcpu_id") },
             "kvm_pio" => Self::Pio { rw: slot("rw")?, port: slot("port")? },
             "kvm_mmio" => Self::Mmio { kind: slot("type")?, gpa: slot("gpa")? },
+            "kvm_fast_mmio" => Self::FastMmio { gpa: slot("gpa")? },
             "kvm_msr" => Self::Msr { write: slot("write")?, ecx: slot("ecx")?, exception: slot("exception") },
             "kvm_userspace_exit" => Self::Userspace { reason: slot("reason")?, errno: slot("errno")? },
             "kvm_vcpu_wakeup" => Self::Halted { ns: slot("ns")? },

@@ -99,3 +99,11 @@ pub struct Task {
     /// Name.
     pub comm: [u8; 16],
 }
+
+impl Access {
+    /// With the address as `AccessCell` has it: of a memory address, the lowest two bits cleared.
+    #[must_use]
+    pub(super) fn aligned(self) -> Self {
+        if self.space == Space::Mmio { Self { address: self.address & !3, ..self } } else { self }
+    }
+}

@@ -56,6 +56,7 @@ pub struct Pairing {
     topology: HostTopology,
     untimed: bool,
     counts_migrations: bool,
+    exact: bool,
     /// Until when events are missing; exits that began before cannot be trusted.
     gap_until: u64,
     seen: Seen,
@@ -86,6 +87,20 @@ impl Pairing {
         self
     }
 
+    /// Keeps memory addresses to the byte and long durations in the spread, as perf's tables do.
+    #[must_use]
+    pub fn exactly(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
+    /// The kernel works for this thread, without an event that is to be counted: the VMM's part of its exit is over.
+    pub fn in_kernel(&mut self, tid: i32, time: u64) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.in_kernel(time);
+        }
+    }
+
     /// Takes one event. Events of one thread must come in order of time.
     pub fn event(&mut self, event: &Event) {
         self.events += 1;
@@ -106,7 +121,9 @@ impl Pairing {
             None if event.kind.is_scheduling() => return,
             None if room => {
                 self.new.push(event.tid);
-                self.threads.entry(event.tid).or_insert_with(|| Thread::new(event.pid, self.counts_migrations))
+                self.threads
+                    .entry(event.tid)
+                    .or_insert_with(|| Thread::new(event.pid, self.counts_migrations, self.exact))
             }
             None => {
                 self.overflow += 1;
@@ -118,7 +135,8 @@ impl Pairing {
             Kind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
             Kind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
             Kind::Entry { vcpu } => thread.entry(event.time, vcpu),
-            Kind::Access(access) => thread.access(event.time, access),
+            Kind::Access(access) if self.exact => thread.access(event.time, access),
+            Kind::Access(access) => thread.access(event.time, access.aligned()),
             Kind::Userspace { reason } => thread.userspace(event.time, reason),
             Kind::Halted { ns } => thread.halted(event.time, ns),
             Kind::Migrated { from, to } => thread.migrated(from, to, &self.topology),

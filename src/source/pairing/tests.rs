@@ -405,6 +405,16 @@ fn records_are_read_where_the_format_says() {
 }
 
 #[test]
+fn a_virtio_kick_that_an_ioeventfd_takes_is_a_write() {
+    let text = "name: kvm_fast_mmio\nID: 700\nformat:\n\tfield:u64 gpa;\toffset:8;\tsize:8;\tsigned:0;\n";
+    let mut decoder = Decoder::with_endian(false);
+    assert!(decoder.learn(&format::parse(text).unwrap()));
+    let raw = record(16, &[(0, &[0xbc, 2]), (8, &0xfe00_3000_u64.to_le_bytes())]);
+    let access = Access { space: Space::Mmio, address: 0xfe00_3000, direction: Direction::Write, fault: false };
+    assert_eq!(decode(&decoder, &raw), [Kind::Access(access)]);
+}
+
+#[test]
 fn a_record_of_the_other_byte_order() {
     let mut decoder = Decoder::with_endian(true);
     assert!(decoder.learn(&format::parse(ARM64_EXIT).unwrap()));

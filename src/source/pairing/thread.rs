@@ -40,6 +40,8 @@ struct Run {
 /// One thread that runs a guest.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
+    /// Spreads without a clip.
+    exact: bool,
     pub pid: i32,
     pub comm: String,
     vcpu: Option<u32>,
@@ -54,9 +56,9 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub fn new(pid: i32, counts_migrations: bool) -> Self {
+    pub fn new(pid: i32, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
-        Self { pid, migrations, ..Self::default() }
+        Self { exact, pid, migrations, ..Self::default() }
     }
 
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
@@ -80,7 +82,7 @@ impl Thread {
         };
         let ns = time - open.since;
         self.settle(Some(ns));
-        self.exits.add(open.isa, open.code, ns, open.split)
+        self.exits.add(open.isa, open.code, ns, open.split, self.exact)
     }
 
     pub fn access(&mut self, time: u64, access: Access) -> bool {
@@ -90,7 +92,7 @@ impl Thread {
         if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
             self.sharing.push(key);
         } else {
-            self.accesses.add(key, None);
+            self.accesses.add(key, None, self.exact);
         }
         own
     }
@@ -110,6 +112,10 @@ impl Thread {
         true
     }
 
+    pub fn in_kernel(&mut self, time: u64) {
+        self.leave_userspace(time, 0);
+    }
+
     /// The VMM's part of the exit ends with the first sign of the kernel, `ns` of which it slept.
     fn leave_userspace(&mut self, time: u64, ns: u64) {
         if let Some(open) = &mut self.open
@@ -125,7 +131,7 @@ impl Thread {
         for (i, key) in self.sharing.drain(..).enumerate() {
             // The first takes what does not divide.
             let share = ns.map(|ns| ns / sharers + if i == 0 { ns % sharers } else { 0 });
-            self.accesses.add(key, share);
+            self.accesses.add(key, share, self.exact);
         }
     }
 

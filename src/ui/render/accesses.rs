@@ -34,7 +34,10 @@ pub const HELP: [(&str, &str); 9] = [
     ("%TIME", "Time of the exits that held the accesses, share of the time in all exits of the guest."),
     ("MEAN us", "Mean of those exits, exit to entry, microseconds."),
     ("MAX us", "The longest of the interval."),
-    ("FROM", "Which way the device's name came: mtree (the guest's own memory tree), built-in (a table of its machine type), file."),
+    (
+        "FROM",
+        "Which way the device's name came: mtree (the guest's own memory tree), built-in (a table of its machine type), file.",
+    ),
 ];
 
 /// The rows that the panel shows.
@@ -70,7 +73,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 fn cells(r: &AccessRow) -> Vec<Cell> {
     let device = match &r.device {
         Some(d) => {
-            let offset = r.address.filter(|a| *a > d.base && r.space != crate::kvm::Space::Msr).map(|a| format!("+{:x}", a - d.base));
+            let offset = r
+                .address
+                .filter(|a| *a > d.base && r.space != crate::kvm::Space::Msr)
+                .map(|a| format!("+{:x}", a - d.base));
             let kernel = if d.in_kernel && r.space != crate::kvm::Space::Msr { " (k)" } else { "" };
             Cell::text(format!("{}{}{kernel}", clean(&d.name), offset.unwrap_or_default()))
         }
@@ -79,7 +85,8 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
     let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Role::Dim));
     vec![
         device,
-        Cell::text(r.device.as_ref().and_then(|d| d.friendly.as_deref()).map(clean).unwrap_or_default()).role(Role::Dim),
+        Cell::text(r.device.as_ref().and_then(|d| d.friendly.as_deref()).map(clean).unwrap_or_default())
+            .role(Role::Dim),
         Cell::text(format!("{} {}", r.space.as_str(), r.address_text())),
         Cell::text(r.direction.as_str()),
         Cell::figure(r.rate, rate),

@@ -37,10 +37,16 @@ pub const COLUMNS: [(&str, Spec); 8] = [
 
 /// What the map and the list mean.
 pub const HELP: [(&str, &str); 4] = [
-    ("map", "One cell a hardware thread, one column a core. Height: busy. Hue: what it mostly does. `|` before: isolated CPU."),
+    (
+        "map",
+        "One cell a hardware thread, one column a core. Height: busy. Hue: what it mostly does. `|` before: isolated CPU.",
+    ),
     ("marks", "`<` a vCPU of the selected guest sits here. The severity mark: two or more busy vCPUs share the CPU."),
     ("GUEST USR SYS IRQ", "Percent of this CPU's time; guest is not in usr."),
-    ("WHO", "guest/vCPU, `=` pinned to this CPU only; moves per second; other tasks of the host with their percent of a CPU."),
+    (
+        "WHO",
+        "guest/vCPU, `=` pinned to this CPU only; moves per second; other tasks of the host with their percent of a CPU.",
+    ),
 ];
 
 /// The CPUs in the list: shared ones, the selected guest's, then all that do something.
@@ -65,7 +71,9 @@ pub fn len(state: &AppState) -> usize {
 /// Whether two or more busy vCPUs run on this CPU.
 fn shared(model: &Model, cpu: &CpuModel) -> bool {
     let busy = |t: &&Tenant| {
-        t.here && t.cpu >= BUSY && model.domains.get(t.domain).and_then(|d| d.threads.get(t.thread)).is_some_and(|t| t.role == Thread::Vcpu)
+        t.here
+            && t.cpu >= BUSY
+            && model.domains.get(t.domain).and_then(|d| d.threads.get(t.thread)).is_some_and(|t| t.role == Thread::Vcpu)
     };
     cpu.tenants.iter().filter(busy).count() > 1
 }
@@ -76,7 +84,9 @@ fn mine(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
     cpu.tenants.iter().any(|t| {
         let domain = model.domains.get(t.domain);
         t.here
-            && domain.is_some_and(|d| rows::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu))
+            && domain.is_some_and(|d| {
+                rows::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu)
+            })
     })
 }
 
@@ -164,7 +174,11 @@ fn map(buf: &mut Buffer, area: Rect, state: &AppState, model: &Model, theme: &Th
 
 fn node_name(node: Option<u32>, cores: &Cores<'_>) -> String {
     let times: Vec<f64> = cores.values().flatten().filter_map(|c| c.time.map(|t| t.busy())).collect();
-    let busy = if times.is_empty() { String::new() } else { format!("  busy {:.0} %", times.iter().sum::<f64>() / times.len() as f64) };
+    let busy = if times.is_empty() {
+        String::new()
+    } else {
+        format!("  busy {:.0} %", times.iter().sum::<f64>() / times.len() as f64)
+    };
     node.map_or_else(|| format!("host{busy}"), |n| format!("node {n}{busy}"))
 }
 
@@ -193,7 +207,8 @@ fn glyph(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme) {
         put(buf, x, y, "-", 1, theme.style(Role::Dim));
         return;
     };
-    let parts = [(t.guest, Role::Guest), (t.usr, Role::Usr), (t.sys, Role::Sys), (t.irq + t.softirq + t.steal, Role::Irq)];
+    let parts =
+        [(t.guest, Role::Guest), (t.usr, Role::Usr), (t.sys, Role::Sys), (t.irq + t.softirq + t.steal, Role::Irq)];
     let role = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Role::Dim, |p| p.1);
     let role = if t.busy() < 1.0 { Role::Dim } else { role };
     put(buf, x, y, &bars::level(t.busy() / 100.0, theme).to_string(), 1, theme.style(role));
@@ -226,7 +241,11 @@ fn lines(
                 let x = area.x + NAME + i as u16;
                 glyph(buf, x, y, cpu, theme);
                 if let Some((_, role)) = mark(cpu, state, model, theme) {
-                    let style = if role == Role::Strong { theme.style(role).add_modifier(Modifier::UNDERLINED) } else { theme.style(role).patch(theme.selected()) };
+                    let style = if role == Role::Strong {
+                        theme.style(role).add_modifier(Modifier::UNDERLINED)
+                    } else {
+                        theme.style(role).patch(theme.selected())
+                    };
                     buf.set_style(Rect { x, y, width: 1, height: 1 }, style);
                 }
             }
@@ -242,7 +261,8 @@ fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<C
         Some(s) => Row::Marked(severity_role(s)),
         None => Row::Plain,
     };
-    let flag = if model.host.facts.topology.is_isolated(cpu.cpu) { theme.glyphs.frame[5].to_string() } else { String::new() };
+    let flag =
+        if model.host.facts.topology.is_isolated(cpu.cpu) { theme.glyphs.frame[5].to_string() } else { String::new() };
     let bar = t.map_or_else(Cell::unknown, |t| Cell::bar([t.guest, t.usr, t.sys, 0.0], 100.0));
     let cells = vec![
         Cell::text(cpu.cpu.to_string()),
@@ -280,7 +300,8 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         }
         let moves = thread.migrations.total.zip(model.interval_s).map(|(n, s)| n as f64 / s).filter(|m| *m >= 1.0);
         if let Some(m) = moves {
-            let from = thread.migrations.from.filter(|f| *f != cpu.cpu).map(|f| format!(" from {f}")).unwrap_or_default();
+            let from =
+                thread.migrations.from.filter(|f| *f != cpu.cpu).map(|f| format!(" from {f}")).unwrap_or_default();
             name.push_str(&format!(" ({} moves/s{from})", rate(m)));
         }
         names.push(name);

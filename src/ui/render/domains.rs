@@ -30,7 +30,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     if state.table.rows.is_empty() {
-        let text = format!("None of {} guests matches '{}'. Esc clears the filter.", model.domains.len(), clean(&state.table.filter));
+        let text = format!(
+            "None of {} guests matches '{}'. Esc clears the filter.",
+            model.domains.len(),
+            clean(&state.table.filter)
+        );
         say(buf, inner(area), &text, Role::Text, theme);
         return;
     }
@@ -39,7 +43,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let fitted = fit_columns(&specs, cells.width);
     let heads: Vec<String> = COLUMNS.iter().map(|c| head(c, state, theme)).collect();
     grid::header(buf, cells, &fitted, &specs, &heads, theme);
-    for (line, (at, row)) in state.table.rows.iter().enumerate().skip(state.table.offset).take((area.height - 1).into()).enumerate() {
+    for (line, (at, row)) in
+        state.table.rows.iter().enumerate().skip(state.table.offset).take((area.height - 1).into()).enumerate()
+    {
         let Some((domain, thread)) = state.at_row(*row) else { continue };
         let y = area.y + 1 + line as u16;
         let selected = at == state.table.at;
@@ -52,7 +58,12 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 }
 
 fn inner(area: Rect) -> Rect {
-    Rect { x: area.x + 1, y: area.y + u16::from(area.height > 2), width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
+    Rect {
+        x: area.x + 1,
+        y: area.y + u16::from(area.height > 2),
+        width: area.width.saturating_sub(2),
+        height: area.height.saturating_sub(1),
+    }
 }
 
 fn head(c: &Column, state: &AppState, theme: &Theme) -> String {

@@ -29,7 +29,10 @@ pub const COLUMNS: [(&str, Spec); 10] = [
 
 /// What the columns mean.
 pub const HELP: [(&str, &str); 10] = [
-    ("REASON", "Exit reason as the kernel names it. Reasons in which the guest sleeps (HLT, WFx) are dim and stand last."),
+    (
+        "REASON",
+        "Exit reason as the kernel names it. Reasons in which the guest sleeps (HLT, WFx) are dim and stand last.",
+    ),
     ("/s", "Exits per second."),
     ("%CNT", "Share of the exits of the guest or vCPU."),
     ("%WORK", "Share of the time in all exits but idle ones."),
@@ -65,7 +68,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(m) = &state.model else { return };
     let table = table(state);
     let total = table.and_then(|t| Some(format!("{}/s", rate(t.count as f64 / m.interval_s?))));
-    let work = table.and_then(|t| Some(format!("work {} % of a cpu", percent(t.work_ns? as f64 / (m.interval_s? * 1e7)))));
+    let work =
+        table.and_then(|t| Some(format!("work {} % of a cpu", percent(t.work_ns? as f64 / (m.interval_s? * 1e7)))));
     let right = [total, work].into_iter().flatten().collect::<Vec<_>>().join("  ");
     let right = if table.is_some_and(|t| t.count > 0) { right } else { String::new() };
     let mut inner = title(buf, area, Panel::Exits, &scope(state), &right, state, theme);
@@ -98,7 +102,14 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     };
     list.paint(buf, inner, theme);
     if let Some(text) = note {
-        put(buf, inner.x, inner.bottom(), &fit(text, inner.width, theme.glyphs.cut), inner.width, theme.style(Role::Dim));
+        put(
+            buf,
+            inner.x,
+            inner.bottom(),
+            &fit(text, inner.width, theme.glyphs.cut),
+            inner.width,
+            theme.style(Role::Dim),
+        );
     }
 }
 

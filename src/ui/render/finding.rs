@@ -28,7 +28,11 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<Line> {
         section(if i == 0 { "SEEN" } else { "" }, &clean(e), Role::Text);
     }
     if let Some(ms) = f.since_ms {
-        section(if f.evidence.is_empty() { "SEEN" } else { "" }, &format!("since {}", header::clock(ms, state)), Role::Dim);
+        section(
+            if f.evidence.is_empty() { "SEEN" } else { "" },
+            &format!("since {}", header::clock(ms, state)),
+            Role::Dim,
+        );
     }
     section("", " ", Role::Text);
     section("WHY", &lines_clean(&f.why), Role::Text);

@@ -24,7 +24,8 @@ pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let n = state.findings.len();
     let left = if n > 0 { n.to_string() } else { String::new() };
-    let inner = title(buf, area, Panel::Findings, &left, if n > 0 { "Enter: evidence and fix" } else { "" }, state, theme);
+    let inner =
+        title(buf, area, Panel::Findings, &left, if n > 0 { "Enter: evidence and fix" } else { "" }, state, theme);
     if n == 0 {
         let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
         let text = if young { "Measuring the first interval …" } else { "Nothing found: all quiet." };
@@ -65,8 +66,19 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
     }
     let role = severity_role(f.severity);
     let mark = theme.style(role);
-    put(buf, area.x, area.y, &severity_glyph(f.severity, theme).to_string(), 1, if selected { mark.patch(theme.selected()) } else { mark });
-    let since = f.since_ms.map(|ms| format!("since {}", header::clock(ms, state))).filter(|_| area.width >= 100).unwrap_or_default();
+    put(
+        buf,
+        area.x,
+        area.y,
+        &severity_glyph(f.severity, theme).to_string(),
+        1,
+        if selected { mark.patch(theme.selected()) } else { mark },
+    );
+    let since = f
+        .since_ms
+        .map(|ms| format!("since {}", header::clock(ms, state)))
+        .filter(|_| area.width >= 100)
+        .unwrap_or_default();
     let end = area.right() - width(&since);
     put(buf, end, area.y, &since, width(&since), if selected { style } else { theme.style(Role::Dim) });
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
@@ -82,6 +94,13 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
     put(buf, x, area.y, &fit(&headline, title_room, theme.glyphs.cut), room, style);
     let rest = room.saturating_sub(title_room + 2);
     if rest >= 16 {
-        put(buf, x + title_room + 2, area.y, &fit(&figure, rest, theme.glyphs.cut), rest, if selected { style } else { theme.style(Role::Dim) });
+        put(
+            buf,
+            x + title_room + 2,
+            area.y,
+            &fit(&figure, rest, theme.glyphs.cut),
+            rest,
+            if selected { style } else { theme.style(Role::Dim) },
+        );
     }
 }

@@ -88,7 +88,11 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
         all.push((4, (format!(" {:.1}x", f64::from(vcpus) / cpus as f64), Role::Dim)));
     }
     while all.iter().map(|(_, (t, _))| width(t)).sum::<u16>() > room {
-        let Some(at) = all.iter().enumerate().filter(|(_, (p, _))| *p > 0).max_by_key(|(i, (p, _))| (*p, *i)).map(|(i, _)| i) else { break };
+        let Some(at) =
+            all.iter().enumerate().filter(|(_, (p, _))| *p > 0).max_by_key(|(i, (p, _))| (*p, *i)).map(|(i, _)| i)
+        else {
+            break;
+        };
         all.remove(at);
     }
     all.into_iter().map(|(_, piece)| piece).collect()
@@ -139,7 +143,13 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     };
     let cpus = m.host.cpus.len().max(1) as f64;
     let wait = m.domains.iter().filter_map(|d| d.cpu.and_then(|c| c.wait)).reduce(|a, b| a + b).map(|w| w / cpus);
-    let bar = if area.width >= 110 { 32 } else if area.width >= 80 { 14 } else { 0 };
+    let bar = if area.width >= 110 {
+        32
+    } else if area.width >= 80 {
+        14
+    } else {
+        0
+    };
     bars::parts(buf, x, area.y, bar, [t.guest, t.usr, t.sys, t.irq + t.softirq + t.steal], 100.0, theme);
     x += bar + u16::from(bar > 0);
     let figures = [
@@ -179,7 +189,8 @@ fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let cause = s.cause.as_deref().map(|c| format!(": {}", clean(c))).unwrap_or_default();
         words.push(format!("{} {}{cause}", clean(&s.name), s.state.as_str()));
     }
-    let more = if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: what mends it)".into() };
+    let more =
+        if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: what mends it)".into() };
     let Some(first) = words.into_iter().next() else { return };
     let room = area.width.saturating_sub(4 + width(&more));
     put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Role::Warning));

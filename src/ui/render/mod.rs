@@ -92,7 +92,9 @@ pub fn panel_len(state: &AppState, panel: Panel) -> usize {
 pub fn popup_len(state: &AppState) -> usize {
     match &state.popup {
         Some(Popup::Help { .. }) => help::lines(state, state.size.0).len(),
-        Some(Popup::Finding { key, .. }) => state.finding(key).map_or(0, |f| finding::lines(f, state, state.size.0).len()),
+        Some(Popup::Finding { key, .. }) => {
+            state.finding(key).map_or(0, |f| finding::lines(f, state, state.size.0).len())
+        }
         _ => 0,
     }
 }
@@ -106,18 +108,39 @@ pub fn recording(state: &AppState) -> bool {
 /// A panel's title on a rule, with words on its right; answers the area beneath.
 fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, state: &AppState, theme: &Theme) -> Rect {
     let focused = state.panels.focus == panel;
-    put(buf, area.x, area.y, &theme.glyphs.rule.to_string().repeat(area.width.into()), area.width, theme.style(Role::Dim));
+    put(
+        buf,
+        area.x,
+        area.y,
+        &theme.glyphs.rule.to_string().repeat(area.width.into()),
+        area.width,
+        theme.style(Role::Dim),
+    );
     let mut x = area.x + 1;
     let name = format!(" {} ", panel.title());
     let style = theme.style(Role::Head);
-    put(buf, x, area.y, &name, area.width.saturating_sub(1), if focused { style.patch(theme.selected()) } else { style });
+    put(
+        buf,
+        x,
+        area.y,
+        &name,
+        area.width.saturating_sub(1),
+        if focused { style.patch(theme.selected()) } else { style },
+    );
     x += width(&name);
     let room = area.right().saturating_sub(x + 1);
     let right_width = width(right) + 2;
     let right_fits = !right.is_empty() && right_width < room;
     let left_room = if right_fits { room - right_width } else { room };
     if !left.is_empty() {
-        put(buf, x, area.y, &format!("{} ", fit(left, left_room.saturating_sub(1), theme.glyphs.cut)), left_room, theme.style(Role::Text));
+        put(
+            buf,
+            x,
+            area.y,
+            &format!("{} ", fit(left, left_room.saturating_sub(1), theme.glyphs.cut)),
+            left_room,
+            theme.style(Role::Text),
+        );
     }
     if right_fits {
         put(buf, area.right() - 1 - right_width, area.y, &format!(" {right} "), right_width, theme.style(Role::Dim));

@@ -49,7 +49,11 @@ pub fn paint(buf: &mut Buffer, screen: Rect, title: Line, note: &str, lines: &[L
             x += width(text);
         }
     }
-    let more = if lines.len() > shown { format!("{}-{} of {}", scroll + 1, scroll + shown, lines.len()) } else { String::new() };
+    let more = if lines.len() > shown {
+        format!("{}-{} of {}", scroll + 1, scroll + shown, lines.len())
+    } else {
+        String::new()
+    };
     let foot = [note, &more].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join("  ");
     if !foot.is_empty() {
         let foot = format!(" {} ", fit(&foot, area.width.saturating_sub(6), theme.glyphs.cut));

@@ -25,5 +25,13 @@ pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &
         ]);
     }
     let title = vec![("sort guests by".into(), Role::Strong)];
-    popup::paint(buf, area, title, "Enter: sort, the same again: other way round", &lines, at.saturating_sub(8) as u16, theme);
+    popup::paint(
+        buf,
+        area,
+        title,
+        "Enter: sort, the same again: other way round",
+        &lines,
+        at.saturating_sub(8) as u16,
+        theme,
+    );
 }

@@ -17,11 +17,13 @@ const LABEL: u16 = 26;
 pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
     let Some(m) = &state.model else { return Vec::new() };
     let mut sources: Vec<_> = m.sources.iter().collect();
-    sources.sort_by_key(|s| std::cmp::Reverse(match s.state {
-        SourceState::Ok => 0,
-        SourceState::Degraded => 1,
-        SourceState::Missing => 2,
-    }));
+    sources.sort_by_key(|s| {
+        std::cmp::Reverse(match s.state {
+            SourceState::Ok => 0,
+            SourceState::Degraded => 1,
+            SourceState::Missing => 2,
+        })
+    });
     let mut out = Vec::new();
     for s in sources {
         let role = match s.state {
@@ -34,7 +36,9 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
             text.extend(wrap(&clean(cause), room).into_iter().map(|l| (l, Role::Text)));
         }
         if let Some(fix) = &s.fix {
-            text.extend(wrap(&format!("{} {}", theme.glyphs.arrow, clean(fix)), room).into_iter().map(|l| (l, Role::Strong)));
+            text.extend(
+                wrap(&format!("{} {}", theme.glyphs.arrow, clean(fix)), room).into_iter().map(|l| (l, Role::Strong)),
+            );
         }
         if text.is_empty() {
             text.push((String::new(), Role::Text));
@@ -45,8 +49,14 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
         }
     }
     if m.overflow > 0 {
-        let text = format!("{} events of this interval are counted in rows named other: a guest touches more addresses than are kept", m.overflow);
-        out.push(vec![(format!("{:<LABEL$}", "overflow", LABEL = usize::from(LABEL)), Role::Warning), (text, Role::Text)]);
+        let text = format!(
+            "{} events of this interval are counted in rows named other: a guest touches more addresses than are kept",
+            m.overflow
+        );
+        out.push(vec![
+            (format!("{:<LABEL$}", "overflow", LABEL = usize::from(LABEL)), Role::Warning),
+            (text, Role::Text),
+        ]);
     }
     out
 }

@@ -59,10 +59,15 @@ pub fn exits_list(state: &AppState, focused: bool) -> List<'static> {
             Cell::text(userspace_name(reason).replace("KVM_EXIT_", "")),
             Cell::figure(seconds.map(|s| n as f64 / s), rate),
             Cell::figure(Some(100.0 * n as f64 / all.max(1) as f64), share),
-            Cell::text(u32::try_from(reason).ok().and_then(userspace_exit::meaning).unwrap_or_default()).role(Role::Dim),
+            Cell::text(u32::try_from(reason).ok().and_then(userspace_exit::meaning).unwrap_or_default())
+                .role(Role::Dim),
         ]
     };
-    List { columns: &EXITS, rows: rows.into_iter().map(|r| (cells(r), Row::Plain)).collect(), at: focused.then_some(state.panels.at) }
+    List {
+        columns: &EXITS,
+        rows: rows.into_iter().map(|r| (cells(r), Row::Plain)).collect(),
+        at: focused.then_some(state.panels.at),
+    }
 }
 
 /// Paints the panel.

@@ -108,7 +108,11 @@ fn a_guest_that_ends_hands_the_selection_to_its_neighbour() {
 fn an_untouched_selection_stays_on_top() {
     let mut s = busy(120, 40);
     let mut f = Fixture::busy_host();
-    f.guests.iter_mut().filter(|g| g.facts.name.value == "db-prod").flat_map(|g| &mut g.threads).for_each(|t| t.burns = [0.0; 4]);
+    f.guests
+        .iter_mut()
+        .filter(|g| g.facts.name.value == "db-prod")
+        .flat_map(|g| &mut g.threads)
+        .for_each(|t| t.burns = [0.0; 4]);
     s.absorb(Tick { model: f.model(), ..Tick::default() });
     assert_eq!(selected(&s), "win10-2");
 }
@@ -152,7 +156,13 @@ fn tab_goes_round_the_panels_and_escape_back() {
 #[test]
 fn digits_show_a_panel_and_leave_the_keys_to_the_table() {
     let mut s = busy(120, 40);
-    for (key, panel) in [("2", Panel::Accesses), ("3", Panel::Cpus), ("4", Panel::Userspace), ("5", Panel::Sources), ("1", Panel::Exits)] {
+    for (key, panel) in [
+        ("2", Panel::Accesses),
+        ("3", Panel::Cpus),
+        ("4", Panel::Userspace),
+        ("5", Panel::Sources),
+        ("1", Panel::Exits),
+    ] {
         press(&mut s, key);
         assert_eq!((s.panels.focus, s.panels.shown), (Panel::Domains, panel));
     }

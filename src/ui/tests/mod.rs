@@ -98,8 +98,7 @@ pub fn findings() -> Vec<Finding> {
 /// A replay that stands at a sample.
 pub fn replayed(width: u16, height: u16) -> AppState {
     let f = Fixture::busy_host();
-    let session =
-        Session { source: Source::Replay, title: "night.kvmtop".into(), ..Session::default() };
+    let session = Session { source: Source::Replay, title: "night.kvmtop".into(), ..Session::default() };
     let mut state = AppState::new(session, (width, height));
     let playback = super::state::Playback {
         index: 1830,

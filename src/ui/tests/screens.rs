@@ -177,7 +177,13 @@ fn hostile_text_never_reaches_the_terminal() {
     f.host.facts.hostname = evil.into();
     f.host.facts.kernel = evil.into();
     f.sources.push(crate::sample::SourceStatus::missing(evil, evil, evil));
-    let finding = Finding { domain: Some(evil.into()), title: evil.into(), evidence: vec![evil.into()], why: evil.into(), ..Finding::default() };
+    let finding = Finding {
+        domain: Some(evil.into()),
+        title: evil.into(),
+        evidence: vec![evil.into()],
+        why: evil.into(),
+        ..Finding::default()
+    };
     for keys in ["", "<Enter>", "2", "3", "4", "5", "f", "f<Enter>", "/x\u{202e}", "s", "?"] {
         let mut state = screen(&f, 120, 40);
         state.findings = vec![finding.clone()];
@@ -213,9 +219,27 @@ fn too_small_says_what_to_enlarge() {
 
 #[test]
 fn every_size_draws() {
-    for f in [Fixture::busy_host(), Fixture::many_vcpus(300), Fixture::hostile_names(), Fixture::empty_host(), Fixture::no_kvm_exit()] {
+    for f in [
+        Fixture::busy_host(),
+        Fixture::many_vcpus(300),
+        Fixture::hostile_names(),
+        Fixture::empty_host(),
+        Fixture::no_kvm_exit(),
+    ] {
         let first = screen(&f, 120, 40);
-        for (w, h) in [(1, 1), (39, 9), (40, 10), (41, 15), (60, 16), (79, 20), (100, 23), (119, 31), (181, 29), (180, 30), (400, 120)] {
+        for (w, h) in [
+            (1, 1),
+            (39, 9),
+            (40, 10),
+            (41, 15),
+            (60, 16),
+            (79, 20),
+            (100, 23),
+            (119, 31),
+            (181, 29),
+            (180, 30),
+            (400, 120),
+        ] {
             for keys in ["", "<Enter>", "2", "3", "4", "5", "f", "s", "?", "/a", "<Tab><Tab><Tab><PgDn><PgDn>"] {
                 let mut state = first.clone();
                 state.size = (w, h);

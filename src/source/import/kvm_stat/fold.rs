@@ -113,7 +113,9 @@ fn timing(row: &Row, handled: Option<f64>) -> Timing {
     let by_share = row.time_percent.zip(handled).map(|(p, all)| p / 100.0 * all);
     let total = match (by_mean, by_share, handled) {
         (Some(mean), Some(share), Some(all)) if all * HALF_DIGIT_SHARE < n * HALF_DIGIT_NS => {
-            share.clamp((mean - n * HALF_DIGIT_NS).max(0.0), mean + n * HALF_DIGIT_NS)
+            // A little less, so that the mean is printed as it was.
+            let room = 0.99 * n * HALF_DIGIT_NS;
+            share.clamp((mean - room).max(0.0), mean + room)
         }
         (Some(mean), ..) => mean,
         (None, share, _) => match share {

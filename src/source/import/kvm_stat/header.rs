@@ -104,7 +104,7 @@ pub(super) fn unknown_code(line: &str) -> Option<u32> {
 pub(super) fn stated(line: &str) -> (Option<f64>, Option<f64>) {
     let words: Vec<&str> = line.split_whitespace().map(|w| w.trim_matches(['`', '"', '\'', ';', ','])).collect();
     let has = |word: &str| words.contains(&word);
-    let kvm_stat = words.windows(2).any(|w| w == ["kvm", "stat"]) && words.iter().any(|w| w.ends_with("perf"));
+    let kvm_stat = has("kvm") && has("stat") && words.iter().any(|w| *w == "perf" || w.ends_with("/perf"));
     if !kvm_stat {
         return (None, None);
     }

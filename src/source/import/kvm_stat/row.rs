@@ -35,7 +35,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
 /// A count, with or without separators.
 pub(super) fn count(word: &str) -> Option<u64> {
     let plain = word.bytes().all(|b| b.is_ascii_digit() || b == b',') && word.starts_with(|c: char| c.is_ascii_digit());
-    if !plain { None } else { word.replace(',', "").parse().ok() }
+    if plain { word.replace(',', "").parse().ok() } else { None }
 }
 
 /// `12.34%`.
@@ -65,7 +65,8 @@ pub(super) fn is_value(word: &str) -> bool {
 /// `0x608:PIN`, `0xfee00300:W`.
 fn address(word: &str) -> Option<(u64, Direction, Option<Space>)> {
     let (digits, access) = word.split_once(':')?;
-    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
+    // C's "%#llx" writes no prefix for zero.
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")).or(Some(digits).filter(|d| *d == "0"))?;
     let address = u64::from_str_radix(hex, 16).ok().filter(|_| hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
     let (direction, space) = match access {
         "PIN" => (Direction::Read, Some(Space::Pio)),

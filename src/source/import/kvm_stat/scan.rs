@@ -81,9 +81,8 @@ impl Scanner {
             }
         } else if let Some(lost) = header::lost(line) {
             self.end_row();
-            match self.table.as_mut().map(|(t, _)| t).or(self.scan.tables.last_mut()) {
-                Some(table) => table.lost = table.lost.saturating_add(lost),
-                None => {}
+            if let Some(table) = self.table.as_mut().map(|(t, _)| t).or(self.scan.tables.last_mut()) {
+                table.lost = table.lost.saturating_add(lost);
             }
         } else if let Some(code) = header::unknown_code(line) {
             self.end_row();

@@ -83,13 +83,10 @@ impl Decoder {
         // libtraceevent's plugin writes "UNKNOWN (131072)", kernels of some flavours the bare number.
         let number = name.split_once('(').and_then(|(_, n)| n.strip_suffix(')')).unwrap_or(name).trim();
         let code = exit_reason::code(guess, name).or_else(|| number.parse().ok());
-        let found = match code {
-            Some(code) => (guess, code),
-            None => {
-                self.unknown.push(crate::kvm::sanitize(name, 64));
-                (Isa::Other(0), self.unknown.len() as u32 - 1)
-            }
-        };
+        let found = code.map_or((Isa::Other(0), self.unknown.len() as u32), |code| (guess, code));
+        if code.is_none() {
+            self.unknown.push(crate::kvm::sanitize(name, 64));
+        }
         self.reasons.insert(name.to_owned(), found);
         Some(found)
     }
@@ -102,7 +99,7 @@ fn reason(text: &str) -> Option<&str> {
     rest.get(..end).map(str::trim).filter(|name| !name.is_empty() && name.len() <= 128)
 }
 
-/// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (arch/arm64/kvm/trace_arm.h).
+/// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (`arch/arm64/kvm/trace_arm.h`).
 fn arm64(text: &str) -> Option<u32> {
     let (ret, rest) = text.split_once(": HSR_EC: 0x").or_else(|| text.split_once(": ESR_EC: 0x"))?;
     let digits = rest.split(|c: char| !c.is_ascii_hexdigit()).next()?;
@@ -127,20 +124,20 @@ fn vcpu(text: &str) -> Option<u32> {
 /// `pio_read at 0x608 size 4 count 1 val 0x4`.
 fn pio(text: &str) -> Option<Kind> {
     let direction = direction(text, "pio_")?;
-    access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false)
+    Some(access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false))
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`; `unsatisfied-read` is completed by a later `read`.
 fn mmio(text: &str) -> Option<Kind> {
     let direction = direction(text, "mmio ")?;
-    access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false)
+    Some(access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false))
 }
 
 /// `msr_read 1b = 0xfee00900 (#GP)`.
 fn msr(text: &str) -> Option<Kind> {
     let direction = direction(text, "msr_")?;
     let number = text.split_whitespace().nth(1)?;
-    access(Space::Msr, hex(number)?, direction, text.contains("(#GP)"))
+    Some(access(Space::Msr, hex(number)?, direction, text.contains("(#GP)")))
 }
 
 fn direction(text: &str, prefix: &str) -> Option<Direction> {
@@ -152,8 +149,8 @@ fn direction(text: &str, prefix: &str) -> Option<Direction> {
     }
 }
 
-fn access(space: Space, address: u64, direction: Direction, fault: bool) -> Option<Kind> {
-    Some(Kind::Access(Access { space, address, direction, fault }))
+fn access(space: Space, address: u64, direction: Direction, fault: bool) -> Kind {
+    Kind::Access(Access { space, address, direction, fault })
 }
 
 fn hex(text: &str) -> Option<u64> {

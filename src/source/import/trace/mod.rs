@@ -34,7 +34,11 @@ pub(super) fn read(text: &str, more: Option<&mut File>, gathered: &mut Gathered)
             let mut file = BufReader::with_capacity(1 << 20, file);
             let mut bytes = begun.as_bytes().to_vec();
             loop {
-                let n = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(|e| format!("cannot read it: {}", reason(&e)))?;
+                let n = file
+                    .by_ref()
+                    .take(MAX_LINE)
+                    .read_until(b'\n', &mut bytes)
+                    .map_err(|e| format!("cannot read it: {}", reason(&e)))?;
                 reader.line(&String::from_utf8_lossy(&bytes));
                 bytes.clear();
                 if n == 0 {

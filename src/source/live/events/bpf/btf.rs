@@ -65,8 +65,12 @@ impl Writer {
 /// The blob for these events.
 pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
     let mut w = Writer { strings: vec![0], ..Writer::default() };
-    SIZES.iter().for_each(|size| w.integer(*size));
-    events.iter().for_each(|event| w.structure(event));
+    for size in SIZES {
+        w.integer(size);
+    }
+    for event in events {
+        w.structure(event);
+    }
     let (types, strings) = (w.types.len() as u32, w.strings.len() as u32);
     let mut blob = Vec::new();
     blob.extend(0xeb9f_u16.to_ne_bytes());

@@ -1,7 +1,7 @@
 //! From the memory of a slot to a [`TracedThread`].
 
 use super::super::TracedThread;
-use super::layout::{ACCESSES, EXITS, ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
+use super::layout::{ACCESSES, ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::kvm::{Space, sanitize};
@@ -15,6 +15,7 @@ const SIGNAL: i32 = -4;
 
 /// What the running programs can tell; the rest is `None`, not 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "any of these can be missing by itself")]
 pub(super) struct Parts {
     /// Durations are taken.
     pub timed: bool,
@@ -83,8 +84,8 @@ impl Decoder<'_> {
     pub fn thread(&self, slot: &Slot) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
         let events = ThreadEvents {
-            exits: slot.exits.iter().enumerate().filter_map(|(i, c)| self.exit(i, c)).collect(),
-            accesses: slot.accesses.iter().enumerate().filter_map(|(i, c)| self.access(i, c)).collect(),
+            exits: self.exits(slot),
+            accesses: self.accesses(slot),
             userspace: userspace(slot),
             migrations: self.migrations(slot),
             wakeups: (self.parts.switches && self.parts.wakings).then(|| Timing {
@@ -97,7 +98,28 @@ impl Decoder<'_> {
         TracedThread { pid: slot.tgid.load(Relaxed).cast_signed(), comm: text(&slot.comm), vcpu, events }
     }
 
-    fn exit(&self, index: usize, cell: &RawExit) -> Option<ExitCell> {
+    /// Cells are taken in order, `other` when none is left.
+    fn exits(&self, slot: &Slot) -> Vec<ExitCell> {
+        let (other, own) = slot.exits.split_last().map_or((None, &[][..]), |(last, own)| (Some(last), own));
+        let taken = own.iter().take_while(|c| c.used.load(Relaxed) != 0);
+        let mut cells: Vec<ExitCell> = taken.filter_map(|c| self.exit(c)).collect();
+        let overflowed = slot.overflow.load(Relaxed) != 0;
+        let other = other.filter(|_| overflowed).and_then(|c| self.exit(c));
+        cells.extend(other.map(|c| ExitCell { name: Some("other".into()), ..c }));
+        cells
+    }
+
+    fn accesses(&self, slot: &Slot) -> Vec<AccessCell> {
+        let used = get(&slot.accesses_used);
+        let own = slot.accesses.iter().take(ACCESSES).enumerate().filter(|(i, _)| used >> i & 1 != 0);
+        let mut cells: Vec<AccessCell> = own.filter_map(|(_, c)| self.access(c)).collect();
+        let overflowed = slot.overflow.load(Relaxed) != 0;
+        let other = slot.accesses.last().filter(|_| overflowed).and_then(|c| self.access(c));
+        cells.extend(other.map(|c| AccessCell { address: None, ..c }));
+        cells
+    }
+
+    fn exit(&self, cell: &RawExit) -> Option<ExitCell> {
         if get(&cell.time.count) == 0 {
             return None;
         }
@@ -107,13 +129,7 @@ impl Decoder<'_> {
             other => Isa::from_code(other),
         };
         let learnt = || self.names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
-        let name = if index == EXITS - 1 {
-            Some("other".into())
-        } else if exit_reason::name(isa, code).is_some() {
-            None
-        } else {
-            learnt()
-        };
+        let name = if exit_reason::name(isa, code).is_some() { None } else { learnt() };
         let timed = self.parts.timed;
         let mut time = self.timing(&cell.time, cell.epoch.load(Relaxed), timed);
         time.histogram = timed.then(|| histogram(&cell.histogram));
@@ -128,15 +144,18 @@ impl Decoder<'_> {
         })
     }
 
-    fn access(&self, index: usize, cell: &RawAccess) -> Option<AccessCell> {
+    fn access(&self, cell: &RawAccess) -> Option<AccessCell> {
         if get(&cell.time.count) == 0 {
             return None;
         }
         let key = get(&cell.key);
         let epoch = cell.epoch.load(Relaxed);
-        let best = || match epoch == self.epoch {
-            true => Burst { count: cell.best.load(Relaxed).into(), ns: get(&cell.best_ns) },
-            false => Burst::default(),
+        let best = || {
+            if epoch == self.epoch {
+                Burst { count: cell.best.load(Relaxed).into(), ns: get(&cell.best_ns) }
+            } else {
+                Burst::default()
+            }
         };
         Some(AccessCell {
             space: match key >> 1 & 3 {
@@ -144,7 +163,7 @@ impl Decoder<'_> {
                 2 => Space::Mmio,
                 _ => Space::Msr,
             },
-            address: (index < ACCESSES).then_some(key >> 3),
+            address: Some(key >> 3),
             direction: if key & 1 == 0 { Direction::Read } else { Direction::Write },
             time: self.timing(&cell.time, epoch, cell.timed.load(Relaxed) != 0),
             faults: get(&cell.faults),
@@ -173,7 +192,13 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
         i if i == USERSPACE - 1 => other,
         i => i as i32,
     };
-    let cells = slot.userspace.iter().enumerate().map(|(i, n)| UserspaceCell { reason: reason(i), count: get(n) });
+    let used = get(&slot.userspace_used);
+    let cells = slot
+        .userspace
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| used >> i & 1 != 0)
+        .map(|(i, n)| UserspaceCell { reason: reason(i), count: get(n) });
     let mut cells: Vec<_> = cells.filter(|c| c.count > 0).collect();
     cells.sort_unstable_by_key(|c| c.reason);
     cells
@@ -186,7 +211,7 @@ fn others(cells: &[RawOther], weight: impl Fn(&OtherTask) -> (u64, u64)) -> Vec<
         count: o.count.load(Relaxed).into(),
         ns: get(&o.ns),
     };
-    let mut tasks: Vec<OtherTask> = cells.iter().map(task).filter(|o| o.count > 0).collect();
+    let mut tasks: Vec<OtherTask> = cells.iter().take_while(|o| o.count.load(Relaxed) != 0).map(task).collect();
     tasks.sort_by_key(|o| std::cmp::Reverse(weight(o)));
     tasks
 }

@@ -58,7 +58,8 @@ pub struct RawAccess {
     pub run: AtomicU32,
     pub best: AtomicU32,
     pub epoch: AtomicU32,
-    pub timed: AtomicU32,
+    pub timed: AtomicU16,
+    pub skip: AtomicU16,
 }
 
 /// `struct other_task`.
@@ -81,6 +82,8 @@ pub struct Slot {
     pub dead: AtomicU32,
     pub exits_seen: AtomicU32,
     pub overflow: AtomicU32,
+    pub accesses_used: AtomicU64,
+    pub userspace_used: AtomicU64,
     pub exit_at: AtomicU64,
     pub user_at: AtomicU64,
     pub in_halt: AtomicU64,
@@ -111,7 +114,8 @@ pub struct Slot {
     pub exit_index: [AtomicU8; 256],
     pub exits: [RawExit; EXITS],
     pub accesses: [RawAccess; ACCESSES + 1],
-    pub pad: [AtomicU64; 7],
+    pub scratch: AtomicU64,
+    pub pad: [AtomicU64; 4],
 }
 
 /// Size of a slot.
@@ -119,8 +123,8 @@ pub const SLOT_SIZE: usize = 16384;
 
 const _: () = assert!(size_of::<RawExit>() == 344);
 const _: () = assert!(size_of::<RawAccess>() == 104);
-const _: () = assert!(offset_of!(Slot, exits) == 1656);
-const _: () = assert!(offset_of!(Slot, accesses) == 9568);
+const _: () = assert!(offset_of!(Slot, exits) == 1672);
+const _: () = assert!(offset_of!(Slot, accesses) == 9584);
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
 /// A slot as so many words, to clear it.

@@ -4,6 +4,7 @@ use super::explain::{Refusal, Stage};
 use super::sys::{self, ProgramType};
 use super::{btf, sys::Mapping};
 use crate::kvm::format::EventFormat;
+use aya_obj::generated::bpf_insn;
 use aya_obj::obj::{EbpfSectionKind, ProgramSection};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,9 @@ pub(super) struct Aligned<T: ?Sized>(pub T);
 
 /// The object of `assets/bpf/kvmtop.bpf.c`.
 static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../../assets/bpf/kvmtop.bpf.o"));
+
+/// The object of `assets/bpf/events.bpf.c`.
+static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../../assets/bpf/events.bpf.o"));
 
 /// What of an object is decided before it is loaded.
 #[derive(Debug, Default)]
@@ -34,6 +38,11 @@ pub(super) struct Object {
 /// Parses the shipped object. Fails only if the build is broken.
 pub(super) fn main_object() -> Result<aya_obj::Object, Refusal> {
     aya_obj::Object::parse(&MAIN.0).map_err(|e| Refusal::broken(&e))
+}
+
+/// Parses the one that counts any event.
+pub(super) fn events_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&EVENTS.0).map_err(|e| Refusal::broken(&e))
 }
 
 impl Object {
@@ -73,6 +82,11 @@ impl Object {
 
     /// Loads one program.
     pub fn load(&self, name: &str) -> Result<OwnedFd, Refusal> {
+        self.load_with(name, |_| ())
+    }
+
+    /// Loads one program after a last change to its instructions.
+    pub fn load_with(&self, name: &str, change: impl FnOnce(&mut [bpf_insn])) -> Result<OwnedFd, Refusal> {
         let missing = || Refusal::broken(&format!("no program {name}"));
         let program = self.object.programs.get(name).ok_or_else(missing)?;
         let function = self.object.functions.get(&program.function_key()).ok_or_else(missing)?;
@@ -80,8 +94,10 @@ impl Object {
             ProgramSection::TracePoint => ProgramType::Tracepoint,
             _ => ProgramType::RawTracepoint,
         };
+        let mut instructions = function.instructions.clone();
+        change(&mut instructions);
         let mut log = Vec::new();
-        sys::load_program(kind, &function.instructions, &program.license, name, &mut log).map_err(|e| {
+        sys::load_program(kind, &instructions, &program.license, name, &mut log).map_err(|e| {
             let log = String::from_utf8_lossy(&log).into_owned();
             Refusal { log, ..Refusal::new(Stage::Program, name, e) }
         })

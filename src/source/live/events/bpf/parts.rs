@@ -36,6 +36,8 @@ const NEEDED: &str = "kvm_userspace_exit";
 pub(super) const PARTS: &[Part] = &[
     part("sched_process_exit", false, "threads that end are not noticed"),
     Part { old: "sched_switch_old", ..part("sched_switch", true, "migrations and waiting for a CPU are not seen") },
+    part("hrtimer_expire_entry", true, "a wake-up by a timer is charged to the task that it interrupted"),
+    part("hrtimer_expire_exit", true, ""),
     part("sched_waking", true, "wake-up latencies are not measured"),
     part("kvm_entry", true, "exits have no durations"),
     part("kvm_exit", false, "exits are not counted by reason"),

@@ -11,9 +11,11 @@ use std::ptr::NonNull;
 
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_int = 3;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_MAP_FREEZE: libc::c_int = 22;
+const BPF_MAP_LOOKUP_BATCH: libc::c_int = 24;
 const BPF_ENABLE_STATS: libc::c_int = 32;
 
 /// `enum bpf_prog_type` (uapi/linux/bpf.h).
@@ -55,6 +57,20 @@ struct Element {
 }
 // SAFETY: `update` points key and value to memory of the map's sizes.
 unsafe impl Attr for Element {}
+
+#[repr(C)]
+struct Batch {
+    begin: u64,
+    end: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+// SAFETY: `lookup_all` points to buffers of `count` elements.
+unsafe impl Attr for Batch {}
 
 #[repr(C)]
 struct ProgramLoad {
@@ -144,6 +160,44 @@ pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result
     bpf(BPF_MAP_UPDATE_ELEM, &attr).map(drop)
 }
 
+/// Removes an element of a map whose keys are two numbers.
+///
+/// # Errors
+/// What the kernel says: ENOENT where there is none.
+pub fn delete(map: BorrowedFd<'_>, key: [u32; 2]) -> io::Result<()> {
+    let attr = Element { map: map.as_raw_fd().cast_unsigned(), pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 };
+    bpf(BPF_MAP_DELETE_ELEM, &attr).map(drop)
+}
+
+/// All elements of a hash map from two numbers to a counter, in one call (5.6). `size` is the map's.
+///
+/// # Errors
+/// What the kernel says: EINVAL before 5.6.
+pub fn lookup_all(map: BorrowedFd<'_>, size: usize) -> io::Result<Vec<([u32; 2], u64)>> {
+    let (mut keys, mut values) = (vec![[0_u32; 2]; size], vec![0_u64; size]);
+    let mut cursor = 0_u64;
+    let mut attr = Batch {
+        begin: 0,
+        end: std::ptr::from_mut(&mut cursor) as u64,
+        keys: keys.as_mut_ptr() as u64,
+        values: values.as_mut_ptr() as u64,
+        count: size as u32,
+        map: map.as_raw_fd().cast_unsigned(),
+        element_flags: 0,
+        flags: 0,
+    };
+    // SAFETY: as in `bpf`; the kernel writes `count` back, so this one is passed as mutable.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_BATCH, std::ptr::from_mut(&mut attr), size_of::<Batch>())
+    };
+    let error = io::Error::last_os_error();
+    // ENOENT says that there is no more.
+    if answer < 0 && error.raw_os_error() != Some(libc::ENOENT) {
+        return Err(error);
+    }
+    Ok(keys.into_iter().zip(values).take(attr.count as usize).collect())
+}
+
 /// Closes a map to further writes, so that the verifier takes what is in it for constants.
 ///
 /// # Errors
@@ -200,7 +254,7 @@ pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on one CPU is enough: the
-/// programs hang on the tracepoint itself and run wherever it fires (kernel/trace/bpf_trace.c, `perf_event_attach_bpf_prog`).
+/// programs hang on the tracepoint itself and run wherever it fires (`kernel/trace/bpf_trace.c`, `perf_event_attach_bpf_prog`).
 /// The event itself stays disabled: else it would sample too, for nobody, on its CPU.
 ///
 /// # Errors
@@ -234,7 +288,7 @@ pub fn enable_stats() -> io::Result<OwnedFd> {
 /// Nanoseconds in and runs of a program while run time was measured (kernel/bpf/syscall.c, `bpf_prog_show_fdinfo`).
 pub fn program_stats(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
-    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok());
+    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
     Some((field("run_time_ns:")?, field("run_cnt:")?))
 }
 

@@ -10,16 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c, `elem_size`).
 const OWNER_SIZE: usize = 8;
 
+/// Slots in a window: 1 MiB.
+const WINDOW: usize = 64;
+
 /// Most slots an object can have.
 pub(super) const MAX_SLOTS: usize = (1 << SLOT_BITS) - 1;
 
 #[derive(Debug)]
 pub(super) struct Tables {
     slots: OwnedFd,
-    /// Slots' memory, mapped when a slot is first seen: what is mapped counts as resident.
-    chunks: Vec<Option<Mapping>>,
-    /// Slots in one chunk: one, or as many as a page holds where pages are large.
-    per_chunk: usize,
+    /// The part of the slots' memory that was looked at last, and its number. All of it at once would count as resident.
+    window: Option<(usize, Mapping)>,
     owners: Mapping,
     tasks: Mapping,
     homeless: Mapping,
@@ -32,7 +33,6 @@ pub(super) struct Tables {
 impl Tables {
     /// Takes over the maps of an object that was prepared for so many slots, all free.
     pub fn new(object: &mut Object, count: usize) -> Result<Self, Refusal> {
-        let chunk = rustix::param::page_size().max(SLOT_SIZE);
         let tables = Self {
             owners: object.mapping("owners", count, OWNER_SIZE)?,
             tasks: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
@@ -40,8 +40,7 @@ impl Tables {
             slots: object.take_map("slots")?,
             free: object.take_map("free_slots")?,
             epoch_map: object.take_map(".bss")?,
-            chunks: (0..(count * SLOT_SIZE).div_ceil(chunk)).map(|_| None).collect(),
-            per_chunk: chunk / SLOT_SIZE,
+            window: None,
             epoch: 1,
             count,
         };
@@ -79,23 +78,23 @@ impl Tables {
             .collect()
     }
 
-    /// A slot's memory.
+    /// A slot's memory. Slots that follow each other are mapped together.
     pub fn slot(&mut self, index: usize) -> Option<&Slot> {
-        let offset = index % self.per_chunk * SLOT_SIZE;
-        self.memory(index)?.at(offset)
+        self.memory(index)?.at(index % WINDOW * SLOT_SIZE)
     }
 
     fn memory(&mut self, index: usize) -> Option<&Mapping> {
-        let number = index / self.per_chunk;
-        let chunk = self.chunks.get_mut(number)?;
-        if chunk.is_none() {
-            let size = self.per_chunk * SLOT_SIZE;
-            *chunk = Mapping::new(self.slots.as_fd(), number * size, size).ok();
+        let number = index / WINDOW;
+        if self.window.as_ref().is_none_or(|(mapped, _)| *mapped != number) {
+            let start = number * WINDOW;
+            let len = WINDOW.min(self.count.checked_sub(start)?) * SLOT_SIZE;
+            let len = len.next_multiple_of(rustix::param::page_size());
+            self.window = Some((number, Mapping::new(self.slots.as_fd(), start * SLOT_SIZE, len).ok()?));
         }
-        chunk.as_ref()
+        self.window.as_ref().map(|(_, mapping)| mapping)
     }
 
-    /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared and unmapped.
+    /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.
     pub fn release(&mut self, index: usize) {
         let Some(task) = self.slot(index).map(|s| s.task.load(Relaxed)) else { return };
         if let Some(bucket) = self.tasks.at::<Bucket>(bucket_of(task) * size_of::<Bucket>()) {
@@ -104,17 +103,12 @@ impl Tables {
                 let _ = way.compare_exchange(entry, 0, Relaxed, Relaxed);
             }
         }
-        let offset = index % self.per_chunk * SLOT_SIZE;
+        let offset = index % WINDOW * SLOT_SIZE;
         if let Some(words) = self.memory(index).and_then(|m| m.at::<Words>(offset)) {
             words.0.iter().for_each(|word| word.store(0, Relaxed));
         }
         if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
             owner.store(0, Relaxed);
-        }
-        if self.per_chunk == 1
-            && let Some(chunk) = self.chunks.get_mut(index)
-        {
-            *chunk = None;
         }
         // Refused only if it was never taken.
         let _ = self.give_back(index as u32);
@@ -125,7 +119,7 @@ impl Tables {
         self.homeless.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
 
-    /// Whether every slot is taken or nearly so.
+    /// How many slots there are.
     pub fn count(&self) -> usize {
         self.count
     }

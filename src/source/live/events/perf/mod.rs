@@ -22,10 +22,11 @@ use rings::Wanted;
 use watcher::Watcher;
 
 /// What is watched at [`EngineLevel::Counts`]: group, name, and for the scheduler's frequent events the fields with a thread's name.
-const COUNTED: [Watched; 5] = [
+const COUNTED: [Watched; 6] = [
     ("kvm", "kvm_exit", &[]),
     ("kvm", "kvm_pio", &[]),
     ("kvm", "kvm_mmio", &[]),
+    ("kvm", "kvm_fast_mmio", &[]),
     ("kvm", "kvm_msr", &[]),
     ("kvm", "kvm_userspace_exit", &[]),
 ];

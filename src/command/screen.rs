@@ -1,0 +1,43 @@
+//! The live screen: a collector behind it, and what the screen asks of the collector.
+
+use super::live::{self, Live};
+use super::narrow::Narrowed;
+use crate::cli::Settings;
+use crate::source::live::Command;
+use crate::ui::{self, Control, UiOptions};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// `kvmtop`.
+pub fn run(settings: &Settings) -> anyhow::Result<u8> {
+    let Live { feed, commands } = live::start(settings);
+    let (control, asked) = channel();
+    translate(asked, commands)?;
+    let options = UiOptions {
+        ascii: settings.look.ascii,
+        no_color: !settings.look.color,
+        interval_s: settings.interval.as_secs_f64(),
+        lint: settings.findings.clone(),
+        ..UiOptions::default()
+    };
+    ui::run(Box::new(Narrowed::new(feed, settings.domains.clone())), Some(control), options)?;
+    Ok(0)
+}
+
+/// Passes on what the screen asks: the collector hears it even while it waits for the next tick.
+fn translate(asked: Receiver<Control>, commands: Sender<Command>) -> std::io::Result<()> {
+    std::thread::Builder::new().name("control".into()).spawn(move || {
+        for control in asked {
+            let command = match control {
+                Control::SetEngineLevel(level) => Command::Level(level),
+                Control::SetKvmEvents(on) => Command::KvmEvents(on),
+                Control::Quit => Command::Stop,
+                Control::StartRecord(_) | Control::StopRecord => continue,
+            };
+            // A collector that is gone asks for nothing more.
+            if commands.send(command).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}

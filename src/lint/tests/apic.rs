@@ -1,0 +1,89 @@
+use super::*;
+
+const SYNIC: &str = "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer state='on'/></hyperv></features>
+    <clock offset='localtime'><timer name='hypervclock' present='yes'/></clock>";
+
+fn game(xml: &str, exit: &'static str, rate: f64) -> Fixture {
+    on(Guest::new("w", 5).windows(xml).vcpus(8, move |v, t| {
+        t.on(v)
+            .cpu(80.0, 0.1, 4.0, 0.1)
+            .exits("EPT_VIOLATION", 1160.0, 3.98)
+            .exits("EXTERNAL_INTERRUPT", 695.0, 4.4)
+            .exits(exit, rate, 2.1)
+    }))
+}
+
+#[test]
+fn synic_without_avic_inhibits() {
+    let report = told(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0).model());
+    fires(&report, "apicv-inhibited", Severity::Warning);
+    let f = get(&report, "apicv-inhibited");
+    assert_eq!(f.folded, ["stage2-faults"], "the faults are the APIC's page");
+    assert!(f.fix[0].text.contains("<avic state='on'/>"));
+}
+
+#[test]
+fn acceleration_at_work_or_asked_for_is_no_finding() {
+    silent(&told(&game(SYNIC, "APIC_WRITE", 90.0).model()), "apicv-inhibited");
+    silent(&told(&game(ENLIGHTENED, "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
+    silent(&told(&game("", "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
+    let mut off = game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0);
+    off.host.facts.params.insert("kvm_intel.enable_apicv".into(), "N".into());
+    silent(&told(&off.model()), "apicv-inhibited");
+    cannot(&from_file(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0), None), "apicv-inhibited");
+}
+
+#[test]
+fn without_its_own_exits_it_is_only_suggested() {
+    let report = told(&game(SYNIC, "VMCALL", 90.0).model());
+    let f = get(&report, "apicv-inhibited");
+    assert_eq!((f.severity, f.confidence), (Severity::Info, Confidence::Low));
+    assert!(f.evidence.iter().any(|e| e.contains("only suggests")));
+}
+
+#[test]
+fn lapic_by_memory() {
+    let at = |rate| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).exits("APIC_ACCESS", rate, 4.0)))
+    };
+    fires(&told(&at(5000.0).model()), "lapic-mmio", Severity::Warning);
+    silent(&told(&at(500.0).model()), "lapic-mmio");
+    cannot(&from_file(&at(5000.0), None), "lapic-mmio");
+}
+
+#[test]
+fn pit_reinjection_on_amd() {
+    let amd = |policy: &str, exit: &'static str| {
+        let xml = format!("<clock offset='utc'><timer name='pit' tickpolicy='{policy}'/></clock>");
+        let mut f = on(Guest::new("l", 5)
+            .linux(&xml)
+            .vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.0, 2.0, 0.0).exits(exit, 300.0, 1.0)));
+        f.host.facts.params.insert("kvm_amd.avic".into(), "Y".into());
+        let code = if exit == "vintr" { 0x64 } else { 0x402 };
+        for e in f.guests[0].threads.iter_mut().flat_map(|t| &mut t.exits) {
+            (e.0.isa, e.0.code) = (crate::kvm::Isa::Svm, code);
+        }
+        f
+    };
+    fires(&told(&amd("delay", "vintr").model()), "avic-inhibited-by-pit", Severity::Info);
+    silent(&told(&amd("discard", "vintr").model()), "avic-inhibited-by-pit");
+    silent(&told(&amd("delay", "avic_unaccelerated_access").model()), "avic-inhibited-by-pit");
+    let mut unknown = amd("delay", "vintr");
+    unknown.host.facts.params.clear();
+    silent(&told(&unknown.model()), "avic-inhibited-by-pit");
+}
+
+#[test]
+fn ipis() {
+    let at = |rate| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).msr(0x830, Direction::Write, rate, 1.3)))
+    };
+    fires(&told(&at(25_000.0).model()), "ipi-storm", Severity::Warning);
+    fires(&told(&at(6000.0).model()), "ipi-storm", Severity::Info);
+    silent(&told(&at(500.0).model()), "ipi-storm");
+    cannot(&from_file(&at(25_000.0), None), "ipi-storm");
+}

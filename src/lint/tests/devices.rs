@@ -1,0 +1,121 @@
+use super::*;
+use crate::kvm::Space;
+use crate::kvm::device_map::{DeviceMap, MapSource, Region};
+use crate::sample::Burst;
+
+fn mapped(guest: Guest, regions: &[(Space, u64, u64, &str)]) -> Guest {
+    let mut map = DeviceMap::new(MapSource::Mtree);
+    for (space, start, end, name) in regions {
+        map.paint(*space, Region { start: *start, end: *end, base: *start, name: (*name).into(), ..Region::default() });
+    }
+    guest.facts(|f| f.devices = Some(Known::new(Arc::new(map), Origin::Monitor)))
+}
+
+fn touching(
+    regions: &[(Space, u64, u64, &str)],
+    space: Space,
+    address: u64,
+    direction: Direction,
+    rate: f64,
+    to_vmm: f64,
+) -> Fixture {
+    let exit = if space == Space::Pio { 2 } else { 6 };
+    on(mapped(Guest::new("g", 5).linux(""), regions).vcpus(1, move |v, t| {
+        t.on(v).cpu(50.0, 0.5, 4.0, 0.0).access(space, address, direction, rate, Some(6.0)).userspace(exit, to_vmm)
+    }))
+}
+
+const VIRTIO: &[(Space, u64, u64, &str)] = &[
+    (Space::Pio, 0xc040, 0xc05f, "virtio-pci"),
+    (Space::Mmio, 0xfe20_3000, 0xfe20_3fff, "virtio-pci-notify-virtio-net"),
+    (Space::Mmio, 0xfe20_1000, 0xfe20_1fff, "virtio-pci-isr-virtio-net"),
+];
+
+#[test]
+fn virtio_intx() {
+    let isr = |rate| touching(VIRTIO, Space::Pio, 0xc053, Direction::Read, rate, rate);
+    fires(&told(&isr(300.0).model()), "virtio-intx", Severity::Warning);
+    fires(
+        &told(&touching(VIRTIO, Space::Mmio, 0xfe20_1000, Direction::Read, 300.0, 300.0).model()),
+        "virtio-intx",
+        Severity::Warning,
+    );
+    silent(&told(&isr(5.0).model()), "virtio-intx");
+    silent(&told(&touching(VIRTIO, Space::Pio, 0xc050, Direction::Write, 300.0, 0.0).model()), "virtio-intx");
+    cannot(&from_file(&isr(300.0), None), "virtio-intx");
+}
+
+#[test]
+fn virtio_kicks() {
+    let kick = |rate, to_vmm| touching(VIRTIO, Space::Mmio, 0xfe20_3000, Direction::Write, rate, to_vmm);
+    fires(&told(&kick(5000.0, 5000.0).model()), "virtio-kicks", Severity::Info);
+    silent(&told(&kick(5000.0, 1.0).model()), "virtio-kicks");
+    silent(&told(&kick(50.0, 50.0).model()), "virtio-kicks");
+    cannot(&from_file(&kick(5000.0, 5000.0), None), "virtio-kicks");
+}
+
+#[test]
+fn emulated_device() {
+    let nic = |rate| {
+        touching(
+            &[(Space::Mmio, 0xfeb8_0000, 0xfeb9_ffff, "e1000e-mmio")],
+            Space::Mmio,
+            0xfeb8_3818,
+            Direction::Write,
+            rate,
+            rate,
+        )
+    };
+    fires(&told(&nic(5000.0).model()), "emulated-device", Severity::Info);
+    silent(&told(&nic(20.0).model()), "emulated-device");
+    cannot(&from_file(&nic(5000.0), None), "emulated-device");
+}
+
+#[test]
+fn serial_bursts_are_seen_by_their_length() {
+    let burst = |count, ms: u64, late: f64| {
+        let f = on(Guest::new("g", 5)
+            .linux("")
+            .mtree()
+            .vcpus(1, move |v, t| t.on(v).pio(0x3f8, Direction::Write, 64.0, 230.0).wakes(50.0, late)));
+        let mut model = f.model();
+        let d = &mut model.domains[0];
+        for r in d.accesses.iter_mut().chain(&mut d.vcpu_accesses) {
+            r.burst = Some(Burst { count, ns: ms * 1_000_000 });
+        }
+        told(&model)
+    };
+    fires(&burst(64, 15, 10.0), "serial-burst", Severity::Info);
+    fires(&burst(64, 30, 10.0), "serial-burst", Severity::Warning);
+    fires(&burst(64, 15, 2000.0), "serial-burst", Severity::Warning);
+    silent(&burst(64, 2, 10.0), "serial-burst");
+    silent(&burst(3, 15, 10.0), "serial-burst");
+}
+
+#[test]
+fn polling() {
+    let at = |port, rate| {
+        on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(port, Direction::Read, rate, 6.0)))
+    };
+    fires(&told(&at(0x5658, 900.0).model()), "legacy-port-polling", Severity::Info);
+    fires(&told(&at(0x64, 900.0).model()), "legacy-port-polling", Severity::Info);
+    silent(&told(&at(0x5658, 20.0).model()), "legacy-port-polling");
+    cannot(&from_file(&at(0x5658, 900.0), None), "legacy-port-polling");
+}
+
+#[test]
+fn kworkers_on_isolated_cpus() {
+    let woken = |comm: &str, per_second: u64, isolated: &str| {
+        let f =
+            Fixture::new(host().isolated(isolated)).guest(Guest::new("g", 5).linux("").vcpus(1, |_, t| t.pinned(1)));
+        let mut model = f.model();
+        let thread = model.domains[0].threads.iter_mut().find(|t| t.index == Some(0)).unwrap();
+        thread.woken_by = vec![crate::sample::OtherTask { tid: 9, comm: comm.into(), count: per_second, ns: 0 }];
+        told(&model)
+    };
+    fires(&woken("kworker/4:1", 200, "4-5"), "irqfd-kworker", Severity::Info);
+    fires(&woken("kworker/4:1", 5000, ""), "irqfd-kworker", Severity::Warning);
+    silent(&woken("kworker/4:1", 200, "6-7"), "irqfd-kworker");
+    silent(&woken("kworker/u8:1", 200, "0-7"), "irqfd-kworker");
+    silent(&woken("qemu", 5000, "4"), "irqfd-kworker");
+}

@@ -1,0 +1,263 @@
+use super::*;
+
+fn busy(percent: f64, wait: f64) -> impl Fn(Thread) -> Thread {
+    move |t| t.cpu(percent, 0.1, 1.0, wait)
+}
+
+/// A guest with its vCPUs on these CPUs.
+fn pinned(name: &str, pid: i32, cpus: &'static [u32], load: f64, wait: f64) -> Guest {
+    Guest::new(name, pid).linux("").vcpus(cpus.len() as u32, move |v, t| busy(load, wait)(t.pinned(cpus[v as usize])))
+}
+
+/// A guest that only a file describes.
+fn described(name: &str, xml: &str, vcpus: u32) -> Guest {
+    let mut g = Guest::new(name, 5).linux(xml).facts(|f| {
+        f.pid = None;
+        f.vcpus = Some(Known::new(vcpus, Origin::File));
+    });
+    g.threads.clear();
+    g
+}
+
+fn configured(host: Host, guests: Vec<Guest>) -> Report {
+    let mut f = Fixture::new(host);
+    f.guests = guests;
+    from_file(&f, None)
+}
+
+#[test]
+fn two_guests_on_one_cpu() {
+    let at = |load, wait| {
+        Fixture::new(host()).guest(pinned("a", 10, &[3], load, wait)).guest(pinned("b", 20, &[3], load, wait)).model()
+    };
+    let report = told(&at(48.0, 50.0));
+    fires(&report, "pin-overlap", Severity::Critical);
+    let f = get(&report, "pin-overlap");
+    assert!(f.title.contains("a and b") && f.covers("vcpu-wait"), "{f:#?}");
+    fires(&told(&at(40.0, 1.0)), "pin-overlap", Severity::Warning);
+    fires(&told(&at(1.0, 0.0)), "pin-overlap", Severity::Info);
+    let apart = Fixture::new(host()).guest(pinned("a", 10, &[3], 90.0, 0.0)).guest(pinned("b", 20, &[4], 90.0, 0.0));
+    silent(&told(&apart.model()), "pin-overlap");
+}
+
+#[test]
+fn a_pool_that_is_shared_on_purpose_is_no_overlap() {
+    let pool = |name, pid| Guest::new(name, pid).linux("").vcpus(2, |v, t| busy(60.0, 0.0)(t.may_run("2-5").on(2 + v)));
+    silent(&told(&Fixture::new(host()).guest(pool("a", 10)).guest(pool("b", 20)).model()), "pin-overlap");
+}
+
+#[test]
+fn overlap_from_configuration_alone() {
+    let pins = |a, b| {
+        format!(
+            "<cputune><vcpupin vcpu='0' cpuset='{a}'/><vcpupin vcpu='1' cpuset='{b}'/><emulatorpin cpuset='0'/></cputune>"
+        )
+    };
+    let report = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(2, 3), 2)]);
+    fires(&report, "pin-overlap", Severity::Warning);
+    assert!(
+        get(&report, "pin-overlap").fix.iter().any(|x| x.text.contains("vcpupin") && !x.text.contains("cpuset='2'"))
+    );
+    let right = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(3, 4), 2)]);
+    assert_eq!(rules(&right), Vec::<&str>::new(), "right pinning stays silent");
+    fires(&configured(host(), vec![described("a", &pins(1, 2), 4)]), "pin-overlap", Severity::Info);
+}
+
+#[test]
+fn emulator_on_a_vcpus_cpu() {
+    let at = |cpus: &'static str, load| {
+        Fixture::new(host())
+            .guest(
+                pinned("a", 10, &[3, 4], 80.0, 0.2).emulator(move |t| t.cpu(0.0, load, 1.0, 0.0).may_run(cpus).on(3)),
+            )
+            .model()
+    };
+    fires(&told(&at("3", 0.5)), "emulator-on-vcpu", Severity::Info);
+    fires(&told(&at("3", 15.0)), "emulator-on-vcpu", Severity::Warning);
+    fires(&told(&at("0-7", 4.0)), "emulator-on-vcpu", Severity::Info);
+    silent(&told(&at("0-7", 0.1)), "emulator-on-vcpu");
+    silent(&told(&at("0-2", 15.0)), "emulator-on-vcpu");
+}
+
+#[test]
+fn emulator_from_configuration_alone() {
+    let with = |rest: &str| {
+        described(
+            "a",
+            &format!(
+                "<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/>{rest}</cputune><iothreads>1</iothreads>"
+            ),
+            2,
+        )
+    };
+    fires(
+        &configured(host(), vec![with("<emulatorpin cpuset='1'/><iothreadpin iothread='1' cpuset='0'/>")]),
+        "emulator-on-vcpu",
+        Severity::Info,
+    );
+    fires(
+        &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='2'/>")]),
+        "emulator-on-vcpu",
+        Severity::Info,
+    );
+    fires(&configured(host(), vec![with("")]), "emulator-on-vcpu", Severity::Info);
+    silent(
+        &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]),
+        "emulator-on-vcpu",
+    );
+    silent(&configured(Host::default(), vec![with("")]), "emulator-on-vcpu");
+}
+
+#[test]
+fn siblings() {
+    let smt = || Host::numa(1, 8, 2);
+    let pins = |cpus: [u32; 4], threads: u32| {
+        let list: Vec<String> =
+            cpus.iter().enumerate().map(|(v, c)| format!("<vcpupin vcpu='{v}' cpuset='{c}'/>")).collect();
+        let list = list.concat();
+        let cores = 4 / threads;
+        described(
+            "a",
+            &format!(
+                "<cputune>{list}<emulatorpin cpuset='0,8'/></cputune><cpu><topology sockets='1' cores='{cores}' threads='{threads}'/></cpu>"
+            ),
+            4,
+        )
+    };
+    fires(&configured(smt(), vec![pins([1, 2, 3, 4], 2)]), "smt-mismatch", Severity::Warning);
+    fires(&configured(smt(), vec![pins([1, 9, 2, 10], 1)]), "smt-mismatch", Severity::Info);
+    silent(&configured(smt(), vec![pins([1, 9, 2, 10], 2)]), "smt-mismatch");
+    silent(&configured(smt(), vec![pins([1, 2, 3, 4], 1)]), "smt-mismatch");
+    silent(&configured(Host::default(), vec![pins([1, 2, 3, 4], 2)]), "smt-mismatch");
+}
+
+#[test]
+fn nodes() {
+    let two = || Host::numa(2, 4, 1);
+    let pins = |cpus: [u32; 2], more: &str| {
+        described(
+            "a",
+            &format!(
+                "<cputune><vcpupin vcpu='0' cpuset='{}'/><vcpupin vcpu='1' cpuset='{}'/><emulatorpin cpuset='0'/></cputune>{more}",
+                cpus[0], cpus[1]
+            ),
+            2,
+        )
+    };
+    fires(&configured(two(), vec![pins([1, 5], "")]), "numa-split", Severity::Warning);
+    fires(
+        &configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='0'/></numatune>")]),
+        "numa-split",
+        Severity::Warning,
+    );
+    silent(
+        &configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='1'/></numatune>")]),
+        "numa-split",
+    );
+    silent(&configured(host(), vec![pins([1, 5], "")]), "numa-split");
+    let cells = "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/><cell id='1' cpus='1' memory='1' unit='GiB'/></numa></cpu>";
+    silent(&configured(two(), vec![pins([1, 5], cells)]), "numa-split");
+}
+
+#[test]
+fn memory_on_the_wrong_node() {
+    let at = |here: u64, there: u64| {
+        let mut g = pinned("a", 10, &[5, 6], 50.0, 0.0);
+        g.rest.node_memory = [(0, there), (1, here)].into();
+        told(&Fixture::new(Host::numa(2, 4, 1)).guest(g).model())
+    };
+    fires(&at(1 << 30, 3 << 30), "numa-split", Severity::Critical);
+    fires(&at(7 << 30, 3 << 30), "numa-split", Severity::Warning);
+    silent(&at(9 << 30, 1 << 30), "numa-split");
+}
+
+#[test]
+fn pile_up_on_isolated_cpus() {
+    let at = |spread: bool| {
+        let g = Guest::new("a", 10)
+            .linux("")
+            .vcpus(2, move |v, t| busy(49.0, 49.0)(t.may_run("4-7").on(if spread { 4 + v } else { 4 })));
+        Fixture::new(host().isolated("4-7")).guest(g).model()
+    };
+    fires(&told(&at(false)), "isolated-pile-up", Severity::Critical);
+    silent(&told(&at(true)), "isolated-pile-up");
+    let set = "<cputune><vcpupin vcpu='0' cpuset='4-7'/><vcpupin vcpu='1' cpuset='4-7'/></cputune>";
+    fires(&configured(host().isolated("4-7"), vec![described("a", set, 2)]), "isolated-pile-up", Severity::Warning);
+    silent(&configured(host(), vec![described("a", set, 2)]), "isolated-pile-up");
+}
+
+#[test]
+fn noise_on_isolated_cpus() {
+    let at = |irqs: f64, task: f64| {
+        let f = Fixture::new(host().isolated("4-7").task("kworker/4:1", true, 4, task)).guest(pinned(
+            "a",
+            10,
+            &[4],
+            90.0,
+            0.0,
+        ));
+        let mut model = f.model();
+        model.host.cpus[4].device_irq_rate = Some(irqs);
+        told(&model)
+    };
+    fires(&at(300.0, 0.1), "isolated-noise", Severity::Info);
+    fires(&at(3000.0, 0.1), "isolated-noise", Severity::Warning);
+    fires(&at(5.0, 8.0), "isolated-noise", Severity::Warning);
+    silent(&at(5.0, 0.1), "isolated-noise");
+}
+
+#[test]
+fn realtime() {
+    let at = |isolated: &str| {
+        let mut model = Fixture::new(host().isolated(isolated)).guest(pinned("a", 10, &[4], 60.0, 0.0)).model();
+        for t in model.domains[0].threads.iter_mut().filter(|t| t.index.is_some()) {
+            t.place.policy = Some(1);
+        }
+        told(&model)
+    };
+    fires(&at(""), "realtime-vcpu", Severity::Warning);
+    silent(&at("4"), "realtime-vcpu");
+    silent(&told(&Fixture::new(host()).guest(pinned("a", 10, &[4], 60.0, 0.0)).model()), "realtime-vcpu");
+}
+
+#[test]
+fn drift() {
+    let xml = "<cputune><vcpupin vcpu='0' cpuset='4'/></cputune>";
+    let at = |cpu: u32| {
+        let g = Guest::new("a", 10).linux(xml).vcpus(1, move |_, t| busy(10.0, 0.0)(t.pinned(cpu)));
+        Fixture::new(host()).guest(g).model()
+    };
+    fires(&told(&at(5)), "affinity-drift", Severity::Warning);
+    assert_eq!(get(&told(&at(5)), "affinity-drift").fix[0].text, "virsh vcpupin a 0 4 --live");
+    silent(&told(&at(4)), "affinity-drift");
+    silent(&after(&at(5), 2, &Options::default()), "affinity-drift");
+    let gone = Guest::new("a", 10)
+        .linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>")
+        .vcpus(1, |_, t| t.may_run("0-7"));
+    fires(&told(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
+}
+
+#[test]
+fn tasks_of_the_host_on_a_pinned_cpu() {
+    let at = |task: f64, isolated: &str, wait: f64| {
+        told(
+            &Fixture::new(host().isolated(isolated).task("backup", false, 3, task))
+                .guest(pinned("a", 10, &[3], 60.0, wait))
+                .model(),
+        )
+    };
+    fires(&at(4.0, "", 0.1), "pinned-not-isolated", Severity::Info);
+    fires(&at(30.0, "", 0.1), "pinned-not-isolated", Severity::Warning);
+    let waits = at(4.0, "", 20.0);
+    assert!(get(&waits, "pinned-not-isolated").covers("vcpu-wait"));
+    silent(&at(0.5, "", 0.1), "pinned-not-isolated");
+    silent(&at(30.0, "3", 0.1), "pinned-not-isolated");
+}
+
+#[test]
+fn no_cpu_left_for_the_host() {
+    let all = told(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[0, 1, 2, 3], 20.0, 0.0)).model());
+    fires(&all, "host-cpus-starved", Severity::Warning);
+    let some = told(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[1, 2, 3], 20.0, 0.0)).model());
+    silent(&some, "host-cpus-starved");
+}

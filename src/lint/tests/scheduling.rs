@@ -1,0 +1,114 @@
+use super::*;
+use crate::sample::Throttling;
+
+fn guest(vcpus: u32, make: impl Fn(u32, Thread) -> Thread) -> Guest {
+    Guest::new("l", 5).linux("").vcpus(vcpus, make)
+}
+
+#[test]
+fn pause_loops() {
+    let at =
+        |rate, wait| on(guest(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, wait).exits("PAUSE_INSTRUCTION", rate, 3.0)));
+    fires(&told(&at(8000.0, 20.0).model()), "pause-loops", Severity::Warning);
+    fires(&told(&at(8000.0, 0.1).model()), "pause-loops", Severity::Info);
+    silent(&told(&at(100.0, 20.0).model()), "pause-loops");
+    cannot(&from_file(&at(8000.0, 0.0), None), "pause-loops");
+}
+
+#[test]
+fn host_interrupts() {
+    let at = |rate| on(guest(2, move |v, t| t.on(v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", rate, 2.0)));
+    fires(&told(&at(3000.0).model()), "host-interrupts", Severity::Info);
+    silent(&told(&at(300.0).model()), "host-interrupts");
+    cannot(&from_file(&at(3000.0), None), "host-interrupts");
+    let isolated = Fixture::new(host().isolated("4-5"))
+        .guest(guest(2, |v, t| t.pinned(4 + v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", 3000.0, 2.0)));
+    fires(&told(&isolated.model()), "host-interrupts", Severity::Warning);
+}
+
+#[test]
+fn halt_polling() {
+    let at = |percent: f64, busy: f64| {
+        on(guest(1, move |v, mut t| {
+            t.counters =
+                [("halt_poll_fail_ns".into(), percent * 0.8e7), ("halt_poll_success_ns".into(), percent * 0.2e7)]
+                    .into();
+            t.on(v).cpu(busy, 0.0, percent, 0.0)
+        }))
+    };
+    fires(&told(&at(40.0, 5.0).model()), "halt-poll-burn", Severity::Info);
+    silent(&told(&at(5.0, 5.0).model()), "halt-poll-burn");
+    silent(&told(&at(40.0, 55.0).model()), "halt-poll-burn");
+    silent(&told(&at(40.0, 5.0).first()), "halt-poll-burn");
+}
+
+#[test]
+fn migrations() {
+    let at = |moves, node, busy, wait| {
+        Fixture::new(Host::numa(2, 4, 1))
+            .guest(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait).moves(moves, node, 3)))
+    };
+    fires(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Warning);
+    fires(&told(&at(20.0, 0.0, 80.0, 0.1).model()), "vcpu-migrating", Severity::Info);
+    fires(&told(&at(20.0, 8.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Critical);
+    silent(&told(&at(20.0, 0.0, 5.0, 0.1).model()), "vcpu-migrating");
+    silent(&told(&at(0.2, 0.0, 80.0, 0.1).model()), "vcpu-migrating");
+    silent(&told(&at(20.0, 0.0, 80.0, 10.0).first()), "vcpu-migrating");
+    assert!(
+        get(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating").fix[0]
+            .text
+            .contains("<vcpupin vcpu='0' cpuset='1'/>")
+    );
+}
+
+#[test]
+fn waiting() {
+    let at = |busy, wait| on(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait)));
+    fires(&told(&at(70.0, 28.0).model()), "vcpu-wait", Severity::Critical);
+    fires(&told(&at(88.0, 8.0).model()), "vcpu-wait", Severity::Warning);
+    silent(&told(&at(97.0, 0.5).model()), "vcpu-wait");
+    silent(&told(&at(3.0, 1.0).model()), "vcpu-wait");
+    silent(&told(&at(70.0, 28.0).first()), "vcpu-wait");
+}
+
+#[test]
+fn quota() {
+    let at = |throttled: u64, ms: u64| {
+        let wait = if ms > 100 { 45.0 } else { 0.3 };
+        let mut model = on(guest(1, move |v, t| t.on(v).cpu(50.0, 0.0, 1.0, wait))).model();
+        model.domains[0].throttling =
+            vec![Throttling { group: "vcpu0".into(), periods: 10, throttled, throttled_ns: ms * 1_000_000 }];
+        told(&model)
+    };
+    let report = at(10, 450);
+    fires(&report, "quota-throttled", Severity::Critical);
+    let f = get(&report, "quota-throttled");
+    assert!(f.covers("vcpu-wait"), "the wait is the quota's: {f:#?}");
+    assert!(f.fix[0].text.contains("virsh schedinfo l --set vcpu_quota=-1 --live"));
+    fires(&at(1, 3), "quota-throttled", Severity::Warning);
+    silent(&at(0, 0), "quota-throttled");
+}
+
+#[test]
+fn overcommit() {
+    let at = |vcpus, wait| {
+        Fixture::new(Host::numa(1, 2, 1))
+            .guest(guest(vcpus, move |v, t| t.may_run("0-1").on(v % 2).cpu(15.0, 0.0, 1.0, wait)))
+    };
+    fires(&told(&at(12, 20.0).model()), "overcommit", Severity::Warning);
+    fires(&told(&at(24, 20.0).model()), "overcommit", Severity::Critical);
+    silent(&told(&at(12, 0.0).model()), "overcommit");
+    silent(&told(&at(2, 20.0).model()), "overcommit");
+}
+
+#[test]
+fn wake_latency() {
+    let at = |us| on(guest(1, move |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(200.0, us)));
+    fires(&told(&at(200.0).model()), "wakeup-latency", Severity::Info);
+    fires(&told(&at(2000.0).model()), "wakeup-latency", Severity::Warning);
+    silent(&told(&at(30.0).model()), "wakeup-latency");
+    silent(
+        &told(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()),
+        "wakeup-latency",
+    );
+}

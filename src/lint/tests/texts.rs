@@ -1,0 +1,73 @@
+use super::*;
+use std::fmt::Write as _;
+
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    for f in &report.findings {
+        let _ = writeln!(
+            out,
+            "{} {} ({}) {} [{}]",
+            f.severity,
+            f.rule,
+            f.confidence,
+            f.domain.as_deref().unwrap_or("host"),
+            f.target
+        );
+        let _ = writeln!(out, "{}", f.title);
+        for e in &f.evidence {
+            let _ = writeln!(out, "  - {e}");
+        }
+        let _ = writeln!(out, "why: {}", f.why);
+        for x in &f.fix {
+            let _ = writeln!(
+                out,
+                "fix ({}{}):",
+                x.kind.as_str(),
+                x.needs.as_ref().map_or_else(String::new, |n| format!("; {n}"))
+            );
+            for line in x.text.lines() {
+                let _ = writeln!(out, "    {line}");
+            }
+        }
+        for s in &f.see {
+            let _ = writeln!(out, "see {s}");
+        }
+        if !f.folded.is_empty() {
+            let _ = writeln!(out, "with {}", f.folded.join(", "));
+        }
+        let _ = writeln!(out, "cost {:.1?}\n", f.cost);
+    }
+    for c in &report.cannot_tell {
+        let _ = writeln!(out, "cannot tell {} of {}: {}", c.rule, c.domain.as_deref().unwrap_or("host"), c.because);
+    }
+    out
+}
+
+fn snapshot(name: &str, report: &Report) {
+    insta::with_settings!({snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"), prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!(format!("lint__{name}"), text(report));
+    });
+}
+
+#[test]
+fn a_busy_host() {
+    snapshot("busy_host", &told(&Fixture::busy_host().model()));
+}
+
+#[test]
+fn windows_timers() {
+    let xml = "<clock offset='localtime'><timer name='hpet' present='no'/></clock>";
+    snapshot("windows_timers", &told(&on(Fixture::windows_on_pm_timer().windows(xml)).model()));
+}
+
+#[test]
+fn json_is_as_the_contract_has_it() {
+    let report = told(&on(Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>")).model());
+    let json = serde_json::to_value(&report.findings[0]).unwrap();
+    assert_eq!(
+        (json["severity"].as_str(), json["confidence"].as_str(), json["target"].as_str()),
+        (Some("warning"), Some("high"), Some("domain"))
+    );
+    assert_eq!(json["fix"][0]["kind"], "libvirt-xml");
+    assert!(json["evidence"][0].is_string() && json["see"][0].is_string() && json["fix"][0]["needs"].is_string());
+}

@@ -1,0 +1,204 @@
+use super::*;
+
+fn reader(port: u16, rate: f64) -> impl Fn(u32, Thread) -> Thread {
+    move |v, t| {
+        let t = t.cpu(60.0, 0.5, 10.0, 0.1).on(v).exits("EXTERNAL_INTERRUPT", 100.0, 2.0).exits(
+            "IO_INSTRUCTION",
+            rate,
+            6.0,
+        );
+        t.pio(port, Direction::Read, rate, 6.0)
+    }
+}
+
+#[test]
+fn acpi_pm_timer_on_linux() {
+    let at = |rate| on(Guest::new("l", 5).linux("").mtree().vcpus(2, reader(0x608, rate)));
+    let report = told(&at(2000.0).model());
+    fires(&report, "acpi-pm-timer", Severity::Warning);
+    let f = get(&report, "acpi-pm-timer");
+    assert!(
+        f.fix.iter().any(|x| x.text.contains("kvm-clock")) && !f.fix.iter().any(|x| x.text.contains("hypervclock"))
+    );
+    fires(&told(&at(150.0).model()), "acpi-pm-timer", Severity::Info);
+    fires(&told(&at(20_000.0).model()), "acpi-pm-timer", Severity::Critical);
+    silent(&told(&at(50.0).model()), "acpi-pm-timer");
+    cannot(&from_file(&at(2000.0), None), "acpi-pm-timer");
+    fires(&from_file(&at(2000.0), Some(10.0)), "acpi-pm-timer", Severity::Warning);
+}
+
+#[test]
+fn a_windows_guest_without_clock_and_timers_gets_one_finding() {
+    let report = told(
+        &on(Fixture::windows_on_pm_timer()
+            .windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>"))
+        .model(),
+    );
+    let timers: Vec<_> = report.findings.iter().filter(|f| f.covers("acpi-pm-timer") || f.covers("rtc-tick")).collect();
+    assert_eq!(timers.len(), 1, "{:?}", rules(&report));
+    assert_eq!(
+        (timers[0].rule, timers[0].folded.as_slice()),
+        ("acpi-pm-timer", &["rtc-tick", "windows-enlightenments"][..])
+    );
+    assert!(timers[0].fix[0].text.contains("stimer") && timers[0].fix[0].text.contains("hypervclock"));
+    assert!(
+        !timers[0].fix.iter().any(|f| f.text.contains("<timer name='hpet'")),
+        "HPET is no cure where stimer can be had"
+    );
+    assert!(timers[0].since_ms.is_some());
+}
+
+#[test]
+fn only_what_is_missing_is_asked_for() {
+    let xml = "<features><hyperv><vpindex state='on'/><synic state='on'/></hyperv></features>
+        <clock offset='localtime'><timer name='hypervclock' present='yes'/></clock>";
+    let report = told(&on(Guest::new("w", 5).windows(xml).vcpus(1, |_, t| t)).first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix[0].text.contains("<stimer state='on'/>"), "{:?}", f.fix);
+    for there in ["vpindex", "synic", "hypervclock"] {
+        assert!(!f.fix[0].text.contains(there), "{there} is there already: {:?}", f.fix);
+    }
+}
+
+#[test]
+fn hpet_is_offered_where_stimer_cannot_be_had() {
+    let guest = Guest::new("w", 5)
+        .windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>")
+        .facts(|f| f.machine = Some(Known::new("pc-i440fx-2.4".into(), Origin::Libvirt)))
+        .vcpus(1, |_, t| t);
+    let report = told(&on(guest).first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix.iter().any(|x| x.text.contains("<timer name='hpet' present='yes'/>")), "{:?}", f.fix);
+    assert!(!f.fix.iter().any(|x| x.text.contains("<stimer")), "{:?}", f.fix);
+}
+
+#[test]
+fn an_enlightened_or_old_windows_is_left_alone() {
+    silent(&told(&on(Guest::new("w", 5).windows(ENLIGHTENED)).first()), "windows-enlightenments");
+    silent(&told(&on(Guest::new("w", 5).os("http://microsoft.com/win/xp").xml("")).first()), "windows-enlightenments");
+    silent(&told(&on(Guest::new("l", 5).linux("<clock offset='localtime'/>")).first()), "windows-enlightenments");
+    fires(
+        &told(&on(Guest::new("w", 5).os("http://microsoft.com/win/2k8r2").xml("")).first()),
+        "windows-enlightenments",
+        Severity::Info,
+    );
+}
+
+#[test]
+fn rtc() {
+    let tick = |rate: f64| {
+        on(Guest::new("l", 5).linux("").mtree().vcpus(1, move |v, t| {
+            let t = t.on(v).cpu(5.0, 0.1, 1.0, 0.0).exits("IO_INSTRUCTION", 2.0 * rate, 5.0);
+            t.pio(0x70, Direction::Write, rate, 5.0).pio(0x71, Direction::Read, rate, 5.0)
+        }))
+    };
+    fires(&told(&tick(1000.0).model()), "rtc-tick", Severity::Warning);
+    fires(&told(&tick(200.0).model()), "rtc-tick", Severity::Info);
+    silent(&told(&tick(64.0).model()), "rtc-tick");
+    cannot(&from_file(&tick(1000.0), None), "rtc-tick");
+}
+
+#[test]
+fn a_guest_that_sets_its_clock_does_not_tick_by_it() {
+    let writes = on(Guest::new("l", 5)
+        .linux("")
+        .mtree()
+        .vcpus(1, |v, t| t.on(v).pio(0x70, Direction::Write, 900.0, 5.0).pio(0x71, Direction::Write, 900.0, 5.0)));
+    silent(&told(&writes.model()), "rtc-tick");
+}
+
+#[test]
+fn hpet() {
+    let counter = |rate| {
+        on(Guest::new("l", 5)
+            .linux("")
+            .mtree()
+            .vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.1, 2.0, 0.0).mmio(0xfed0_00f0, Direction::Read, rate, 8.0)))
+    };
+    fires(&told(&counter(2300.0).model()), "hpet-clock", Severity::Warning);
+    fires(&told(&counter(200.0).model()), "hpet-clock", Severity::Info);
+    silent(&told(&counter(10.0).model()), "hpet-clock");
+    cannot(&from_file(&counter(2300.0), None), "hpet-clock");
+}
+
+#[test]
+fn hpet_without_addresses_needs_the_configuration() {
+    let at = |xml: &str| {
+        on(Guest::new("l", 5)
+            .linux(xml)
+            .vcpus(1, |_, t| t.exits("EPT_MISCONFIG", 2300.0, 8.0).exits("HLT", 100.0, 5000.0)))
+    };
+    let there = from_file(&at("<clock offset='utc'><timer name='hpet' present='yes'/></clock>"), Some(10.0));
+    fires(&there, "hpet-clock", Severity::Warning);
+    assert_eq!(get(&there, "hpet-clock").confidence, Confidence::Medium);
+    silent(&from_file(&at("<clock offset='utc'><timer name='hpet' present='no'/></clock>"), Some(10.0)), "hpet-clock");
+    let mut unknown = at("");
+    unknown.guests[0].facts.xml = None;
+    cannot(&from_file(&unknown, Some(10.0)), "hpet-clock");
+}
+
+#[test]
+fn tsc_page() {
+    let reads = |rate| {
+        on(Guest::new("w", 5)
+            .windows(ENLIGHTENED)
+            .vcpus(1, move |v, t| t.on(v).msr(0x4000_0020, Direction::Read, rate, 0.7)))
+    };
+    fires(&told(&reads(36_000.0).model()), "hyperv-tsc-page", Severity::Critical);
+    fires(&told(&reads(150.0).model()), "hyperv-tsc-page", Severity::Info);
+    silent(&told(&reads(5.0).model()), "hyperv-tsc-page");
+    cannot(&from_file(&reads(36_000.0), None), "hyperv-tsc-page");
+}
+
+#[test]
+fn idle_wakeups_need_an_idle_guest_that_sleeps_briefly() {
+    let sleeper = |busy: f64, rate: f64, us: f64| {
+        on(Guest::new("w", 5)
+            .windows(ENLIGHTENED)
+            .vcpus(2, move |v, t| t.on(v).cpu(busy, 0.1, 9.0, 0.0).exits("HLT", rate, us)))
+    };
+    fires(&told(&sleeper(4.0, 1466.0, 340.0).model()), "idle-wakeups", Severity::Info);
+    silent(&told(&sleeper(60.0, 1466.0, 340.0).model()), "idle-wakeups");
+    silent(&told(&sleeper(1.0, 87.0, 10_431.0).model()), "idle-wakeups");
+    silent(&from_file(&sleeper(4.0, 1466.0, 340.0), None), "idle-wakeups");
+}
+
+#[test]
+fn pit() {
+    let at = |rate| on(Guest::new("o", 5).mtree().vcpus(1, move |v, t| t.on(v).pio(0x40, Direction::Read, rate, 2.0)));
+    fires(&told(&at(300.0).model()), "pit-timer", Severity::Info);
+    silent(&told(&at(20.0).model()), "pit-timer");
+    cannot(&from_file(&at(300.0), None), "pit-timer");
+}
+
+#[test]
+fn an_unused_hpet() {
+    let main = |percent: f64, hpet: &str| {
+        let xml = format!("<clock offset='utc'><timer name='hpet' present='{hpet}'/></clock>");
+        let guest = Guest::new("l", 5).linux(&xml).vcpus(2, |v, t| t.on(v).cpu(1.0, 0.0, 0.2, 0.0));
+        on(guest.emulator(move |t| t.cpu(0.0, percent, 0.0, 0.0)))
+    };
+    fires(&told(&main(8.0, "yes").model()), "hpet-idle-cost", Severity::Info);
+    assert_eq!(get(&told(&main(8.0, "yes").model()), "hpet-idle-cost").confidence, Confidence::Low);
+    silent(&told(&main(0.6, "yes").model()), "hpet-idle-cost");
+    silent(&told(&main(8.0, "no").model()), "hpet-idle-cost");
+    silent(&from_file(&main(8.0, "yes"), Some(10.0)), "hpet-idle-cost");
+}
+
+#[test]
+fn tick_storm() {
+    let at = |rate: f64, busy: f64, last: f64| {
+        on(Guest::new("l", 5).linux("").vcpus(4, move |v, t| {
+            t.on(v).cpu(busy, 0.1, 1.0, 0.0).msr(0x6e0, Direction::Write, if v == 3 { last } else { rate }, 1.5)
+        }))
+    };
+    fires(&told(&at(250.0, 2.0, 250.0).model()), "guest-tick-storm", Severity::Info);
+    silent(&told(&at(250.0, 60.0, 250.0).model()), "guest-tick-storm");
+    silent(&told(&at(250.0, 2.0, 12.0).model()), "guest-tick-storm");
+    silent(&told(&at(12.0, 2.0, 12.0).model()), "guest-tick-storm");
+    silent(&from_file(&at(250.0, 2.0, 250.0), None), "guest-tick-storm");
+    let many = on(Guest::new("l", 5)
+        .linux("")
+        .vcpus(24, |v, t| t.on(v % 8).cpu(1.0, 0.0, 0.5, 0.0).msr(0x6e0, Direction::Write, 250.0, 1.5)));
+    fires(&told(&many.model()), "guest-tick-storm", Severity::Warning);
+}

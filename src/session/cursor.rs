@@ -1,0 +1,194 @@
+//! Reading samples in any order, at the cost of at most a chunk.
+
+use super::coder::Memory;
+use super::facts;
+use super::frame::FrameKind;
+use super::reader::Session;
+use super::sample_frame::{self, Stamp};
+use super::scan::read_frame;
+use crate::sample::{DomainFacts, HostFacts, Sample};
+use anyhow::{Context, Result, anyhow};
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Facts kept unpacked.
+const FACTS_KEPT: usize = 4096;
+/// Samples kept.
+const SAMPLES_KEPT: usize = 4;
+
+/// Reads the samples of a recording.
+#[derive(Debug)]
+pub struct Cursor {
+    session: Session,
+    /// What the last key frame read left: part, its number, memory.
+    key: Option<(usize, u32, Memory)>,
+    /// Where the last sample read left off: part, number of the next, where its frame is.
+    next: Option<(usize, u32, u64)>,
+    memory: Memory,
+    recent: Vec<(usize, Arc<Sample>)>,
+    hosts: HashMap<(usize, u64), Arc<HostFacts>>,
+    domains: HashMap<(usize, u64), Arc<DomainFacts>>,
+}
+
+impl Cursor {
+    pub(super) fn new(session: Session) -> Self {
+        Self {
+            session,
+            key: None,
+            next: None,
+            memory: Memory::default(),
+            recent: Vec::new(),
+            hosts: HashMap::new(),
+            domains: HashMap::new(),
+        }
+    }
+
+    /// The recording.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// How many samples there are.
+    pub fn len(&self) -> usize {
+        self.session.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A sample by its number.
+    ///
+    /// # Errors
+    /// When there is none of that number, or the file is damaged there.
+    pub fn at(&mut self, index: usize) -> Result<Arc<Sample>> {
+        if let Some((_, s)) = self.recent.iter().find(|(i, _)| *i == index) {
+            return Ok(s.clone());
+        }
+        let (part, number) = self
+            .session
+            .place(index)
+            .ok_or_else(|| anyhow!("the recording has {} samples, there is no number {index}", self.len()))?;
+        let chunk_number = self.session.parts[part].chunk_of(number);
+        let chunk = self.session.parts[part].chunks[chunk_number];
+        let near = self.next.is_some_and(|(p, n, _)| p == part && n > chunk.number && n <= number);
+        if !near {
+            self.enter(part, chunk_number)?;
+        }
+        loop {
+            let (_, n, at) = self.next.context("the recording ends early")?;
+            let keep = n + 1 >= number;
+            let sample = self.step(part, at)?;
+            let first = index - (number - n) as usize;
+            if keep {
+                self.recent.retain(|(i, _)| *i != first);
+                if self.recent.len() >= SAMPLES_KEPT {
+                    self.recent.remove(0);
+                }
+                self.recent.push((first, sample.clone()));
+            }
+            if n == number {
+                return Ok(sample);
+            }
+        }
+    }
+
+    /// Makes ready to read the first sample of a chunk.
+    fn enter(&mut self, part: usize, chunk_number: usize) -> Result<()> {
+        let chunks = &self.session.parts[part].chunks;
+        let chunk = chunks[chunk_number];
+        self.next = None;
+        if chunk.key {
+            self.memory = Memory::default();
+        } else {
+            let key = chunks[..chunk_number].iter().rfind(|c| c.key).copied().context("a chunk has no key frame")?;
+            let known = self.key.as_ref().is_some_and(|(p, n, _)| (*p, *n) == (part, key.number));
+            if !known {
+                self.memory = Memory::default();
+                self.step(part, key.offset)?;
+            }
+            let (_, _, memory) = self.key.as_ref().context("a chunk has no key frame")?;
+            self.memory = memory.clone();
+        }
+        self.next = Some((part, chunk.number, chunk.offset));
+        Ok(())
+    }
+
+    /// Decodes the sample whose frame is at this place or behind it.
+    fn step(&mut self, part: usize, mut at: u64) -> Result<Arc<Sample>> {
+        let p = &self.session.parts[part];
+        let damaged = |at: u64| anyhow!("{} is damaged at byte {at}", self.session.path.display());
+        loop {
+            let (kind, payload) = read_frame(&p.file, p.end, at).ok_or_else(|| damaged(at))?;
+            let here = at;
+            at += (payload.len() + super::frame::HEAD) as u64;
+            if !kind.is_sample() {
+                continue;
+            }
+            let number = match kind {
+                FrameKind::Delta => self.next.map(|n| n.1),
+                _ => Stamp::parse(&payload).map(|s| s.number),
+            };
+            let number = number.ok_or_else(|| damaged(here))?;
+            let steps = match (kind, &self.key) {
+                (FrameKind::Branch, Some((_, key, _))) => number.saturating_sub(*key),
+                _ => 1,
+            };
+            if kind == FrameKind::Key {
+                self.memory = Memory::default();
+            }
+            let (sample, refs) =
+                sample_frame::unpack(kind, &payload, &mut self.memory, steps).map_err(|e| damaged(here).context(e))?;
+            if kind != FrameKind::Delta {
+                self.memory.prune();
+            }
+            if kind == FrameKind::Key {
+                self.key = Some((part, number, self.memory.clone()));
+            }
+            self.next = Some((part, number + 1, at));
+            return Ok(Arc::new(self.with_facts(part, sample, &refs)?));
+        }
+    }
+
+    fn with_facts(&mut self, part: usize, mut sample: Sample, refs: &[u64]) -> Result<Sample> {
+        let p = &self.session.parts[part];
+        let mut refs = refs.iter().copied();
+        let host = refs.next().unwrap_or(0);
+        if self.hosts.len() > FACTS_KEPT {
+            self.hosts.clear();
+        }
+        sample.host.facts = match self.hosts.get(&(part, host)) {
+            Some(f) => f.clone(),
+            None => {
+                let f: Arc<HostFacts> = Arc::new(facts_at(p, host, FrameKind::HostFacts)?);
+                self.hosts.insert((part, host), f.clone());
+                f
+            }
+        };
+        if self.domains.len() > FACTS_KEPT {
+            self.domains.clear();
+        }
+        for (d, at) in sample.domains.iter_mut().zip(refs) {
+            d.facts = match self.domains.get(&(part, at)) {
+                Some(f) => f.clone(),
+                None => {
+                    let f: Arc<DomainFacts> = Arc::new(facts_at(p, at, FrameKind::DomainFacts)?);
+                    self.domains.insert((part, at), f.clone());
+                    f
+                }
+            };
+        }
+        Ok(sample)
+    }
+}
+
+fn facts_at<T: DeserializeOwned>(p: &super::part::Part, at: u64, wanted: FrameKind) -> Result<T> {
+    let (kind, payload) = read_frame(&p.file, p.end, at)
+        .with_context(|| format!("the facts at byte {at} of the recording are damaged"))?;
+    if kind != wanted {
+        anyhow::bail!("the facts at byte {at} of the recording are of another kind");
+    }
+    facts::unpack(&payload)
+}

@@ -1,0 +1,165 @@
+//! A guest, its threads and devices.
+
+use super::super::coder::{Coder, Kind, Names, mix};
+use super::super::range::Way;
+use super::{RowCoder, events};
+use crate::kvm::CpuSet;
+use crate::kvm::thread_name::Role;
+use crate::sample::{
+    DiskSample, DomainSample, DomainState, NicSample, Placement, ThreadSample, ThreadTimes, Throttling,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) fn domains<W: Way>(c: &mut Coder<'_, W>, id: u64, domains: &mut Vec<DomainSample>) {
+    c.list(
+        Kind::Domain,
+        id,
+        domains,
+        |d, _| [u64::from(d.facts.pid.is_some()), d.facts.pid.unwrap_or(0) as u64, d.facts.start_ticks],
+        |_, _| DomainSample::default(),
+        domain,
+    );
+}
+
+fn domain<W: Way>(c: &mut Coder<'_, W>, id: u64, d: &mut DomainSample) {
+    let DomainSample {
+        facts: _,
+        state,
+        threads,
+        unattributed,
+        counters,
+        kvm_events,
+        disks,
+        nics,
+        devices_ns,
+        throttling,
+        node_memory,
+        swap_bytes,
+    } = d;
+    c.fact(Kind::Domain, id);
+    let mut row = c.row(Kind::Domain, id);
+    row.choice(state, &[DomainState::Running, DomainState::Paused, DomainState::Ended]);
+    row.gauge(devices_ns);
+    row.maybe(swap_bytes, RowCoder::counter);
+    c.list(
+        Kind::Thread,
+        id,
+        threads,
+        |t, _| [t.tid as u64, t.start_ticks],
+        |k, _| ThreadSample { tid: k[0] as i32, start_ticks: k[1], ..ThreadSample::default() },
+        thread,
+    );
+    events::events(c, mix(id, Kind::Events, &[0]), unattributed);
+    map(c, Kind::DomainCounter, id, counters);
+    map(c, Kind::KvmEvent, id, kvm_events);
+    c.list(Kind::Disk, id, disks, |d, n| [n.number(&d.name)], blank_disk, disk);
+    c.list(Kind::Nic, id, nics, |d, n| [n.number(&d.name)], blank_nic, nic);
+    c.list(
+        Kind::Throttling,
+        id,
+        throttling,
+        |t, n| [n.number(&t.group)],
+        |k, n| Throttling { group: n.text(k[0]), ..Throttling::default() },
+        |c, id, t| {
+            let Throttling { group: _, periods, throttled, throttled_ns } = t;
+            let mut row = c.row(Kind::Throttling, id);
+            row.counter(periods);
+            row.counter(throttled);
+            row.counter(throttled_ns);
+        },
+    );
+    let mut nodes: Vec<(u32, u64)> = std::mem::take(node_memory).into_iter().collect();
+    c.list(
+        Kind::Node,
+        id,
+        &mut nodes,
+        |n, _| [u64::from(n.0)],
+        |k, _| (k[0] as u32, 0),
+        |c, id, n| c.row(Kind::Node, id).counter(&mut n.1),
+    );
+    node_memory.extend(nodes);
+}
+
+fn blank_disk(k: &[u64; 1], names: &Names) -> DiskSample {
+    DiskSample { name: names.text(k[0]), ..DiskSample::default() }
+}
+
+fn disk<W: Way>(c: &mut Coder<'_, W>, id: u64, d: &mut DiskSample) {
+    let DiskSample { name: _, read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns } = d;
+    let mut row = c.row(Kind::Disk, id);
+    for n in [read_ops, write_ops, read_bytes, write_bytes] {
+        row.gauge(n);
+    }
+    row.maybe(read_ns, RowCoder::gauge);
+    row.maybe(write_ns, RowCoder::gauge);
+}
+
+fn blank_nic(k: &[u64; 1], names: &Names) -> NicSample {
+    NicSample { name: names.text(k[0]), ..NicSample::default() }
+}
+
+fn nic<W: Way>(c: &mut Coder<'_, W>, id: u64, n: &mut NicSample) {
+    let NicSample { name: _, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } = n;
+    let mut row = c.row(Kind::Nic, id);
+    for n in [rx_bytes, tx_bytes, rx_packets, tx_packets, drops] {
+        row.gauge(n);
+    }
+}
+
+/// KVM's counters by name.
+fn map<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, map: &mut BTreeMap<String, u64>) {
+    let mut items: Vec<(String, u64)> = std::mem::take(map).into_iter().collect();
+    c.list(
+        kind,
+        id,
+        &mut items,
+        |i, names| [names.number(&i.0)],
+        |k, names| (names.text(k[0]), 0),
+        |c, id, i| c.row(kind, id).counter(&mut i.1),
+    );
+    map.extend(items);
+}
+
+const ROLES: [Role; 6] = [Role::Vcpu, Role::Emulator, Role::Iothread, Role::Vhost, Role::Worker, Role::Other];
+
+fn thread<W: Way>(c: &mut Coder<'_, W>, id: u64, t: &mut ThreadSample) {
+    let ThreadSample { tid: _, start_ticks: _, comm, role, index, cpu, place, events, counters } = t;
+    let mut row = c.row(Kind::Thread, id);
+    row.string(comm);
+    row.choice(role, &ROLES);
+    row.maybe_u32(index);
+    placement(&mut row, place);
+    times(&mut row, cpu);
+    events::events(c, id, events);
+    map(c, Kind::ThreadCounter, id, counters);
+}
+
+fn placement<W: Way>(row: &mut RowCoder<'_, W>, p: &mut Placement) {
+    let Placement { cpu, affinity, policy, rt_priority } = p;
+    row.maybe_u32(cpu);
+    let mut list = affinity.as_ref().map(ToString::to_string);
+    row.maybe_string(&mut list);
+    if !W::WRITING {
+        *affinity = list.and_then(|l| CpuSet::parse(&l).ok()).map(Arc::new);
+    }
+    row.maybe_u32(policy);
+    row.maybe_u32(rt_priority);
+}
+
+fn times<W: Way>(row: &mut RowCoder<'_, W>, times: &mut Option<ThreadTimes>) {
+    let mut some = times.is_some();
+    row.flag(&mut some);
+    if !some {
+        *times = None;
+        return;
+    }
+    let t = times.get_or_insert_default();
+    let ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } = t;
+    row.maybe(run_ns, RowCoder::counter);
+    row.maybe(wait_ns, RowCoder::counter);
+    row.maybe(voluntary, RowCoder::counter);
+    row.maybe(involuntary, RowCoder::counter);
+    row.ticks(system_ns);
+    row.ticks_within(guest_ns, user_ns, &mut 0);
+}

@@ -1,0 +1,138 @@
+//! What the engine counted.
+
+use super::super::coder::{Coder, Kind, Names, mix};
+use super::super::range::Way;
+use super::{RowCoder, timing};
+use crate::kvm::{Isa, Space};
+use crate::sample::{
+    AccessCell, Burst, Direction, ExitCell, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
+};
+
+pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents) {
+    let ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by } = e;
+    let mut row = c.row(Kind::Events, mix(id, Kind::Events, &[1]));
+    // Most threads have none of the lists and never will.
+    let mut any = !(exits.is_empty()
+        && accesses.is_empty()
+        && userspace.is_empty()
+        && woken_by.is_empty()
+        && preempted_by.is_empty());
+    row.flag(&mut any);
+    moves(&mut row, migrations);
+    let mut some = wakeups.is_some();
+    row.flag(&mut some);
+    if some {
+        let mut row = c.row(Kind::Wakeup, mix(id, Kind::Wakeup, &[]));
+        timing::timing(&mut row, wakeups.get_or_insert_default());
+    }
+    if !any {
+        return;
+    }
+    c.list(Kind::Exit, id, exits, exit_key, blank_exit, exit);
+    c.list(Kind::Access, id, accesses, access_key, blank_access, access);
+    c.list(
+        Kind::Userspace,
+        id,
+        userspace,
+        |u, _| [u.reason as u64],
+        |k, _| UserspaceCell { reason: k[0] as i32, count: 0 },
+        |c, id, u| c.row(Kind::Userspace, id).counter(&mut u.count),
+    );
+    others(c, Kind::Waker, id, woken_by);
+    others(c, Kind::Preemptor, id, preempted_by);
+}
+
+fn moves<W: Way>(row: &mut RowCoder<'_, W>, m: &mut Migrations) {
+    let Migrations { total, cross_core, cross_llc, cross_node, from } = m;
+    row.maybe(total, RowCoder::counter);
+    row.counter(cross_core);
+    row.counter(cross_llc);
+    row.counter(cross_node);
+    row.maybe_u32(from);
+}
+
+fn exit_key(e: &ExitCell, names: &mut Names) -> [u64; 3] {
+    let isa = match e.isa {
+        Isa::Vmx => 1,
+        Isa::Svm => 2,
+        Isa::Arm64 => 3,
+        Isa::Other(n) => 4 + u64::from(n),
+    };
+    [isa, u64::from(e.code), names.maybe(e.name.as_deref())]
+}
+
+fn blank_exit(k: &[u64; 3], names: &Names) -> ExitCell {
+    let isa = match k[0] {
+        1 => Isa::Vmx,
+        2 => Isa::Svm,
+        3 => Isa::Arm64,
+        n => Isa::Other(n.saturating_sub(4) as u32),
+    };
+    ExitCell {
+        isa,
+        code: k[1] as u32,
+        name: names.text_maybe(k[2]),
+        time: Timing::default(),
+        userspace_ns: None,
+        halted_ns: None,
+        preempted_ns: None,
+    }
+}
+
+fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ExitCell) {
+    let ExitCell { isa: _, code: _, name: _, time, userspace_ns, halted_ns, preempted_ns } = e;
+    let mut row = c.row(Kind::Exit, id);
+    timing::timing(&mut row, time);
+    let mut row = c.row(Kind::Exit, mix(id, Kind::List, &[]));
+    row = row.at(timing::COLUMNS);
+    row.maybe(userspace_ns, RowCoder::counter);
+    row.maybe(halted_ns, RowCoder::counter);
+    row.maybe(preempted_ns, RowCoder::counter);
+}
+
+const SPACES: [Space; 3] = [Space::Pio, Space::Mmio, Space::Msr];
+
+fn access_key(a: &AccessCell, _: &mut Names) -> [u64; 2] {
+    let kind = (a.space as u64) << 2 | (a.direction as u64) << 1 | u64::from(a.address.is_some());
+    [kind, a.address.unwrap_or(0)]
+}
+
+fn blank_access(k: &[u64; 2], _: &Names) -> AccessCell {
+    AccessCell {
+        space: SPACES.get((k[0] >> 2) as usize).copied().unwrap_or_default(),
+        direction: if k[0] & 2 != 0 { Direction::Write } else { Direction::Read },
+        address: Some(k[1]).filter(|_| k[0] & 1 != 0),
+        ..AccessCell::default()
+    }
+}
+
+fn access<W: Way>(c: &mut Coder<'_, W>, id: u64, a: &mut AccessCell) {
+    let AccessCell { space: _, address: _, direction: _, time, faults, burst } = a;
+    let mut row = c.row(Kind::Access, id);
+    timing::timing(&mut row, time);
+    let mut row = c.row(Kind::Access, mix(id, Kind::List, &[]));
+    row = row.at(timing::COLUMNS);
+    row.counter(faults);
+    let mut some = burst.is_some();
+    row.flag(&mut some);
+    if some {
+        let Burst { count, ns } = burst.get_or_insert_default();
+        row.gauge(count);
+        row.gauge(ns);
+    }
+}
+
+fn others<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, tasks: &mut Vec<OtherTask>) {
+    c.list(
+        kind,
+        id,
+        tasks,
+        |t, names| [t.tid as u64, names.number(&t.comm)],
+        |k, names| OtherTask { tid: k[0] as i32, comm: names.text(k[1]), count: 0, ns: 0 },
+        |c, id, t| {
+            let mut row = c.row(kind, id);
+            row.counter(&mut t.count);
+            row.counter(&mut t.ns);
+        },
+    );
+}

@@ -1,0 +1,176 @@
+//! The recorder.
+
+use super::coder::Memory;
+use super::facts::{self, Header};
+use super::frame::{self, FrameKind};
+use super::index::{Chunk, Index};
+use super::sample_frame;
+use super::{CHUNK, SEGMENT};
+use crate::sample::{DomainFacts, HostFacts, Sample};
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+/// Writes frames into one file. Knows nothing of paths and locks.
+#[derive(Debug)]
+pub(super) struct Writer {
+    file: File,
+    /// Length of the file: whole frames only.
+    end: u64,
+    samples: u32,
+    /// The first sample's time.
+    pub first_ms: Option<i64>,
+    index: Index,
+    state: State,
+    /// Whether the next sample is the first of a run.
+    run: bool,
+}
+
+/// What the next frame is told against.
+#[derive(Debug, Default)]
+struct State {
+    /// After the last sample.
+    memory: Memory,
+    /// After the last key frame.
+    key: Memory,
+    /// Samples since that key frame, itself included; 0: the next is a key frame.
+    since_key: u32,
+    host: Option<(Arc<HostFacts>, u64)>,
+    domains: HashMap<(Option<i32>, u64), (Arc<DomainFacts>, u64)>,
+}
+
+impl Writer {
+    /// Goes on at the end of a file that holds `samples` whole samples and whose last index is at `last_index`.
+    pub fn new(file: File, end: u64, samples: u32, last_index: u64) -> Self {
+        let index = Index { before: last_index, ..Index::default() };
+        Self { file, end, samples, first_ms: None, index, state: State::default(), run: true }
+    }
+
+    /// Bytes written.
+    pub fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// Begins a run.
+    pub fn begin(&mut self, header: &Header) -> Result<()> {
+        if self.end == 0 {
+            self.put(&frame::prologue())?;
+        }
+        let frame = facts::pack(FrameKind::Header, header)?;
+        self.put(&frame)?;
+        Ok(())
+    }
+
+    /// One sample. After an error the file ends where it ended before, and the next sample will be a key frame.
+    pub fn append(&mut self, sample: &Sample) -> Result<()> {
+        let done = self.try_append(sample);
+        if done.is_err() {
+            self.state = State::default();
+        }
+        done
+    }
+
+    fn try_append(&mut self, sample: &Sample) -> Result<()> {
+        let refs = self.facts(sample)?;
+        let s = &mut self.state;
+        if s.since_key >= SEGMENT || s.memory.is_full() {
+            s.since_key = 0;
+        }
+        let kind = match s.since_key {
+            0 => FrameKind::Key,
+            n if n % CHUNK == 0 => FrameKind::Branch,
+            _ => FrameKind::Delta,
+        };
+        if kind == FrameKind::Key {
+            self.write_index()?;
+        }
+        let s = &mut self.state;
+        let steps = match kind {
+            FrameKind::Key => {
+                s.memory = Memory::default();
+                1
+            }
+            FrameKind::Branch => {
+                s.memory = s.key.clone();
+                s.since_key
+            }
+            _ => 1,
+        };
+        let bytes = sample_frame::pack(kind, self.samples, sample, refs, &mut s.memory, steps)?;
+        if kind != FrameKind::Delta {
+            s.memory.prune();
+        }
+        if kind == FrameKind::Key {
+            s.key = s.memory.clone();
+        }
+        let offset = self.put(&bytes)?;
+        if kind != FrameKind::Delta {
+            let (number, time_ms) = (self.samples, sample.time_ms);
+            let chunk = Chunk { offset, number, time_ms, key: kind == FrameKind::Key, run: self.run };
+            self.index.chunks.push(chunk);
+        }
+        self.first_ms.get_or_insert(sample.time_ms);
+        self.run = false;
+        self.samples += 1;
+        self.index.samples = self.samples;
+        self.index.last_ms = sample.time_ms;
+        self.state.since_key += 1;
+        Ok(())
+    }
+
+    /// References to the facts of the host and of each domain, which are written when they are new.
+    fn facts(&mut self, sample: &Sample) -> Result<Vec<u64>> {
+        let host = &sample.host.facts;
+        let known = self.state.host.as_ref().filter(|(f, _)| Arc::ptr_eq(f, host) || f == host).map(|(_, at)| *at);
+        let at = match known {
+            Some(at) => at,
+            None => self.put(&facts::pack(FrameKind::HostFacts, &**host)?)?,
+        };
+        self.state.host = Some((host.clone(), at));
+        let mut refs = vec![at];
+        let mut kept = HashMap::with_capacity(sample.domains.len());
+        for d in &sample.domains {
+            let key = (d.facts.pid, d.facts.start_ticks);
+            let known = self.state.domains.get(&key);
+            let known = known.filter(|(f, _)| Arc::ptr_eq(f, &d.facts) || *f == d.facts).map(|(_, at)| *at);
+            let at = match known {
+                Some(at) => at,
+                None => self.put(&facts::pack(FrameKind::DomainFacts, &*d.facts)?)?,
+            };
+            kept.insert(key, (d.facts.clone(), at));
+            refs.push(at);
+        }
+        self.state.domains = kept;
+        Ok(refs)
+    }
+
+    fn write_index(&mut self) -> Result<()> {
+        if self.index.chunks.is_empty() {
+            return Ok(());
+        }
+        let at = self.put(&self.index.pack()?)?;
+        self.index = Index { before: at, samples: self.samples, ..Index::default() };
+        Ok(())
+    }
+
+    /// Ends the file so that it opens at once.
+    pub fn close(&mut self) -> Result<()> {
+        self.write_index()?;
+        self.state.since_key = 0;
+        self.file.sync_data().context("cannot bring the recording to disk")
+    }
+
+    /// Appends in one go; what was written in part is taken back.
+    fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        let at = self.end;
+        if let Err(e) = self.file.write_all(bytes) {
+            // Readers skip a torn frame anyway: it only keeps the file whole.
+            let _ = self.file.set_len(at);
+            return Err(e.into());
+        }
+        self.end += bytes.len() as u64;
+        Ok(at)
+    }
+}

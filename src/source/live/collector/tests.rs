@@ -1,0 +1,263 @@
+use super::super::events::TracedThread;
+use super::super::fake::FakeProc;
+use super::*;
+use crate::kvm::Space;
+use crate::kvm::thread_name::Role;
+use crate::sample::{AccessCell, DomainState, EngineKind, SourceState, ThreadEvents, Timing};
+use std::collections::HashMap;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+/// What the engine counts, and what it was told to forget.
+#[derive(Default)]
+struct Counted {
+    threads: HashMap<i32, TracedThread>,
+    forgotten: Vec<i32>,
+    drained: u32,
+}
+
+struct FakeEngine(Arc<Mutex<Counted>>, EngineLevel);
+
+impl Engine for FakeEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Bpf
+    }
+
+    fn level(&self) -> EngineLevel {
+        self.1
+    }
+
+    fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
+        self.1 = level;
+        self.0.lock().unwrap().threads.clear();
+        Ok(())
+    }
+
+    fn set_kvm_events(&mut self, _on: bool) -> Result<(), EngineError> {
+        Err(EngineError { cause: "not here".into(), fix: "none".into() })
+    }
+
+    fn drain(&mut self) {
+        self.0.lock().unwrap().drained += 1;
+    }
+
+    fn read(&mut self) -> Reading {
+        Reading { threads: self.0.lock().unwrap().threads.clone(), ..Reading::default() }
+    }
+
+    fn forget(&mut self, tids: &[i32]) {
+        let mut counted = self.0.lock().unwrap();
+        counted.forgotten.extend(tids);
+        counted.threads.retain(|tid, _| !tids.contains(tid));
+    }
+}
+
+struct Bench {
+    fake: FakeProc,
+    counted: Arc<Mutex<Counted>>,
+    commands: Sender<Command>,
+    collector: Collector,
+}
+
+impl Bench {
+    fn new(patterns: &[&str]) -> Self {
+        let fake = FakeProc::new();
+        let counted = Arc::<Mutex<Counted>>::default();
+        let (commands, receiver) = channel();
+        let mut mono_ns = 0;
+        let collector = Collector::new(CollectorOptions {
+            interval: Duration::from_millis(1),
+            engine: Some(Box::new(FakeEngine(counted.clone(), EngineLevel::Full))),
+            filter: DomainFilter::new(patterns).unwrap(),
+            commands: receiver,
+            places: fake.places(),
+            clock: Box::new(move || {
+                mono_ns += 1_000_000_000;
+                Instant { mono_ns, boot_ns: mono_ns + 1_000_000_000_000, time_ms: 0 }
+            }),
+            ..CollectorOptions::default()
+        });
+        Self { fake, counted, commands, collector }
+    }
+
+    /// A guest with a main thread and one more.
+    fn guest(&self, pid: i32, comm: &str, vcpu: &str) {
+        self.fake.process(pid, comm).fd(3, "anon_inode:kvm-vm").fd(4, "anon_inode:kvm-vcpu:0").thread(pid + 1, vcpu);
+    }
+
+    /// A thread has read port 0x71 so often in all.
+    fn reads(&self, pid: i32, tid: i32, count: u64) {
+        let cell = AccessCell {
+            space: Space::Pio,
+            address: Some(0x71),
+            time: Timing { count, min_ns: Some(5), ..Timing::default() },
+            ..AccessCell::default()
+        };
+        let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
+        let traced = TracedThread { pid, comm: "guest".into(), vcpu: Some(0), events };
+        self.counted.lock().unwrap().threads.insert(tid, traced);
+    }
+
+    fn forgotten(&self) -> Vec<i32> {
+        let mut tids = self.counted.lock().unwrap().forgotten.clone();
+        tids.sort_unstable();
+        tids
+    }
+}
+
+fn count(events: &ThreadEvents) -> u64 {
+    events.accesses.iter().map(|a| a.time.count).sum()
+}
+
+/// PID, state, reads by living threads, reads that are left of others.
+fn seen(sample: &Sample) -> Vec<(i32, DomainState, u64, u64)> {
+    let row = |d: &DomainSample| {
+        let threads = d.threads.iter().map(|t| count(&t.events)).sum();
+        (d.facts.pid.unwrap(), d.state, threads, count(&d.unattributed))
+    };
+    sample.domains.iter().map(row).collect()
+}
+
+const RUNNING: DomainState = DomainState::Running;
+const ENDED: DomainState = DomainState::Ended;
+
+#[test]
+fn events_meet_their_threads() {
+    let mut b = Bench::new(&[]);
+    b.guest(10, "hyper", "hyper");
+    b.reads(10, 11, 7);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 7, 0)]);
+    let vcpu = &sample.domains[0].threads[1];
+    assert_eq!((vcpu.tid, vcpu.role, vcpu.index), (11, Role::Vcpu, Some(0)));
+    assert_eq!(sample.domains[0].facts.name.value, "hyper-10");
+    assert_eq!((sample.engine.kind, sample.engine.level), (EngineKind::Bpf, EngineLevel::Full));
+}
+
+#[test]
+fn what_a_dead_thread_did_stays_with_its_guest() {
+    let mut b = Bench::new(&[]);
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads(10, 11, 7);
+    b.collector.tick();
+    b.reads(10, 11, 9);
+    b.fake.end_thread(10, 11);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 9)]);
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, Some(5));
+    assert_eq!(b.forgotten(), [11]);
+    // A thread that was born and gone between two ticks adds to it.
+    b.reads(10, 12, 2);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 11)]);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 11)]);
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, None, "extremes are of one interval");
+}
+
+#[test]
+fn a_guest_that_ended_is_there_once_more_with_all_it_did() {
+    let mut b = Bench::new(&[]);
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads(10, 11, 7);
+    b.collector.tick();
+    b.reads(10, 11, 20);
+    b.reads(10, 12, 3);
+    b.fake.end(10);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, ENDED, 20, 3)]);
+    assert_eq!(sample.domains[0].threads[0].cpu, None, "nobody knows what it used last");
+    assert_eq!(b.forgotten(), [11, 12]);
+    assert_eq!(seen(&b.collector.tick()), []);
+}
+
+#[test]
+fn a_guest_that_lived_between_two_ticks_is_known_by_its_events() {
+    let mut b = Bench::new(&[]);
+    b.collector.tick();
+    b.reads(10, 11, 5);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, ENDED, 5, 0)]);
+    let d = &sample.domains[0];
+    assert_eq!((d.facts.name.value.as_str(), d.threads[0].role, d.threads[0].index), ("guest-10", Role::Vcpu, Some(0)));
+    assert_eq!(seen(&b.collector.tick()), []);
+}
+
+#[test]
+fn a_process_that_fires_events_is_looked_at_at_once() {
+    let mut b = Bench::new(&[]);
+    b.fake.process(10, "old").thread(11, "x");
+    b.collector.tick();
+    b.guest(10, "old", "x");
+    b.reads(10, 11, 5);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 5, 0)]);
+}
+
+#[test]
+fn a_reused_pid_is_another_guest() {
+    let mut b = Bench::new(&[]);
+    b.guest(10, "first", "CPU 0/KVM");
+    b.collector.tick();
+    b.fake.end(10);
+    b.fake.process(9, "between");
+    b.guest(10, "second", "CPU 0/KVM");
+    let names: Vec<(String, DomainState)> =
+        (0..15).flat_map(|_| b.collector.tick().domains).map(|d| (d.facts.name.value.clone(), d.state)).collect();
+    let ended = names.iter().position(|(n, s)| n == "first-10" && *s == ENDED).unwrap();
+    assert!(names[ended + 1..].iter().all(|(n, s)| n == "second-10" && *s == RUNNING), "{names:?}");
+    assert!(names.len() > ended + 1);
+}
+
+#[test]
+fn another_level_begins_the_counts_anew() {
+    let mut b = Bench::new(&[]);
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads(10, 99, 7);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 7)]);
+    b.collector.set_level(EngineLevel::Counts).unwrap();
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 0)]);
+    assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::Counts));
+}
+
+#[test]
+fn only_wanted_guests_are_in_the_sample() {
+    let mut b = Bench::new(&["win*", "none*"]);
+    b.guest(10, "win", "CPU 0/KVM");
+    b.guest(20, "linux", "CPU 0/KVM");
+    b.reads(20, 21, 7);
+    b.reads(30, 31, 7);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 0)]);
+    assert_eq!(b.collector.unmatched(), ["none*"]);
+    b.fake.end(20);
+    b.fake.end(10);
+    assert_eq!(seen(&b.collector.tick()), [(10, ENDED, 0, 0)]);
+    assert_eq!(b.forgotten(), [21, 31]);
+}
+
+#[test]
+fn every_source_may_fail_and_the_tick_goes_on() {
+    let mut b = Bench::new(&[]);
+    let sample = b.collector.tick();
+    assert!(sample.host.cpus.is_empty() && sample.host.memory.is_none() && sample.domains.is_empty());
+    std::fs::remove_dir_all(b.fake.places().proc).unwrap();
+    let mut collector = Collector::new(CollectorOptions { places: b.fake.places(), ..CollectorOptions::default() });
+    let sample = collector.tick();
+    let states: Vec<_> = sample.sources.iter().map(|s| (s.name.as_str(), s.state)).collect();
+    assert!(states.contains(&("procfs", SourceState::Missing)), "{states:?}");
+    assert!(states.contains(&("tracepoints", SourceState::Missing)), "{states:?}");
+    assert!(sample.sources.iter().all(|s| s.state == SourceState::Ok || (s.cause.is_some() && s.fix.is_some())));
+}
+
+#[test]
+fn commands_reach_the_feed() {
+    let mut b = Bench::new(&[]);
+    assert!(b.collector.next().unwrap().is_some());
+    b.commands.send(Command::KvmEvents(true)).unwrap();
+    b.commands.send(Command::Level(EngineLevel::None)).unwrap();
+    let sample = b.collector.next().unwrap().unwrap();
+    assert_eq!((sample.engine.level, sample.engine.generation), (EngineLevel::None, 1));
+    assert!(b.counted.lock().unwrap().drained > 0);
+    b.commands.send(Command::Stop).unwrap();
+    assert!(b.collector.next().unwrap().is_none());
+}

@@ -1,0 +1,236 @@
+//! KVM's own counters of a guest, read without its help: from the statistics files that its VMM keeps open, else from debugfs.
+//!
+//! A statistics file can be borrowed (`pidfd_getfd`) and read by another process; one cannot be made that way, as KVM asks for
+//! the VMM's own address space (`virt/kvm/kvm_main.c`). QEMU keeps one a vCPU open from 8.1 on.
+
+use super::fds::KvmFiles;
+use super::file::{self, Failure, read_kept};
+use super::kvm_stats::{Header, Layout};
+use super::places::Places;
+use super::stat::number;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Files borrowed from one guest.
+const MAX_BORROWED: usize = 1024;
+/// Where debugfs serves, these are read: each is a file of its own.
+const NAMES: [&str; 18] = [
+    "exits",
+    "halt_exits",
+    "io_exits",
+    "mmio_exits",
+    "irq_exits",
+    "irq_injections",
+    "irq_window_exits",
+    "request_irq_exits",
+    "signal_exits",
+    "insn_emulation",
+    "insn_emulation_fail",
+    "halt_poll_success_ns",
+    "halt_poll_fail_ns",
+    "halt_wakeup",
+    "halt_attempted_poll",
+    "nested_run",
+    "remote_tlb_flush",
+    "nx_lpage_splits",
+];
+
+/// Why a guest has no counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// Its VMM keeps no statistics file open, and debugfs is not mounted or has no folder for it.
+    NoFiles,
+    /// There are files, but they may not be borrowed or read.
+    Denied,
+}
+
+/// A statistics file.
+#[derive(Debug)]
+struct Borrowed {
+    file: OwnedFd,
+    layout: Layout,
+}
+
+/// The counters of one guest.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    vm: Option<Borrowed>,
+    vcpus: BTreeMap<u32, Borrowed>,
+    debugfs: Option<Debugfs>,
+    lack: Option<Lack>,
+}
+
+/// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own.
+#[derive(Debug)]
+struct Debugfs {
+    folder: OwnedFd,
+    files: BTreeMap<&'static str, Option<OwnedFd>>,
+}
+
+impl Counters {
+    /// Looks for sources anew; `files` are the guest's.
+    pub(crate) fn look(&mut self, places: &Places, pid: i32, files: &KvmFiles, keep_below: i32) {
+        let wanted = files.vcpu_stats.len() + usize::from(files.vm_stats.is_some());
+        let have = self.vcpus.len() + usize::from(self.vm.is_some());
+        if places.real && wanted != have {
+            *self = Self::default();
+            if wanted > 0 {
+                self.borrow(places, pid, files, keep_below);
+            }
+        }
+        if self.vcpus.is_empty() && self.debugfs.is_none() {
+            self.debugfs = Debugfs::open(places, pid);
+            if self.debugfs.is_none() && self.lack.is_none() {
+                self.lack = Some(Lack::NoFiles);
+            }
+        }
+    }
+
+    /// Of the VM, and of each vCPU by its number. `budget` is how many debugfs files may still be read in this tick.
+    pub(crate) fn read(
+        &mut self,
+        budget: &mut usize,
+        keep_below: i32,
+    ) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
+        let mut vm = self.vm.as_ref().map(Borrowed::read).unwrap_or_default();
+        if let Some(debugfs) = &mut self.debugfs {
+            if let Ok(found) = debugfs.read(budget, keep_below) {
+                vm.extend(found);
+            } else {
+                (self.debugfs, self.lack) = (None, Some(Lack::Denied));
+            }
+        }
+        (vm, self.vcpus.iter().map(|(vcpu, b)| (*vcpu, b.read())).collect())
+    }
+
+    /// Why there is nothing.
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        self.lack.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
+    }
+
+    fn borrow(&mut self, places: &Places, pid: i32, files: &KvmFiles, keep_below: i32) {
+        let Some(process) = Pid::from_raw(pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok()) else { return };
+        let mut take = |fd: i32, name: &str| match Borrowed::take(places, &process, fd, name) {
+            Ok(b) if b.file.as_raw_fd() < keep_below => Some(b),
+            Ok(_) => None,
+            Err(e) => {
+                if e == Failure::Denied {
+                    self.lack = Some(Lack::Denied);
+                }
+                None
+            }
+        };
+        self.vm = files.vm_stats.and_then(|fd| take(fd, "kvm-vm-stats"));
+        self.vcpus = files
+            .vcpu_stats
+            .iter()
+            .take(MAX_BORROWED)
+            .filter_map(|(fd, vcpu)| Some((*vcpu, take(*fd, &format!("kvm-vcpu-stats:{vcpu}"))?)))
+            .collect();
+    }
+}
+
+impl Borrowed {
+    fn take(places: &Places, process: &OwnedFd, fd: i32, name: &str) -> Result<Self, Failure> {
+        let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?;
+        // The VMM may have closed it and opened something else since its files were listed.
+        let link = places.proc.join("self/fd").join(file.as_raw_fd().to_string());
+        let target = std::fs::read_link(link).map_err(|_| Failure::Gone)?;
+        if target.as_os_str().as_encoded_bytes() != format!("anon_inode:{name}").as_bytes() {
+            return Err(Failure::Gone);
+        }
+        let header = Header::parse(&read_at(&file, 0, Header::LENGTH)?).ok_or(Failure::Gone)?;
+        let layout = header.layout(&read_at(&file, header.descriptors_offset, header.descriptors_length())?);
+        Ok(Self { file, layout })
+    }
+
+    fn read(&self) -> BTreeMap<String, u64> {
+        let data = read_at(&self.file, self.layout.data_offset, self.layout.data_length).unwrap_or_default();
+        self.layout.values(&data)
+    }
+}
+
+fn read_at(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; length];
+    let mut have = 0;
+    while let Some(rest) = bytes.get_mut(have..).filter(|r| !r.is_empty()) {
+        match rustix::io::pread(file, rest, at + have as u64)? {
+            0 => break,
+            n => have += n,
+        }
+    }
+    bytes.truncate(have);
+    Ok(bytes)
+}
+
+impl Debugfs {
+    /// `kvm/PID-FD`: the descriptor is that of the VM file when it was made.
+    fn open(places: &Places, pid: i32) -> Option<Self> {
+        let start = format!("{pid}-");
+        let folder = std::fs::read_dir(places.sys.join("kernel/debug/kvm"))
+            .ok()?
+            .flatten()
+            .find(|e| e.file_name().as_encoded_bytes().starts_with(start.as_bytes()))?;
+        let folder = file::open_dir(&folder.path()).ok()?;
+        Some(Self { folder, files: NAMES.into_iter().map(|n| (n, None)).collect() })
+    }
+
+    fn read(&mut self, budget: &mut usize, keep_below: i32) -> Result<BTreeMap<String, u64>, Failure> {
+        let mut found = BTreeMap::new();
+        if *budget < self.files.len() {
+            return Ok(found);
+        }
+        *budget -= self.files.len();
+        let mut buf = [0_u8; 32];
+        let mut absent = Vec::new();
+        for (name, kept) in &mut self.files {
+            match read_kept(&self.folder, || (*name).to_owned(), kept, keep_below, &mut buf) {
+                Ok(text) => {
+                    if let Some(n) = number(text.trim_ascii()) {
+                        found.insert((*name).to_owned(), n);
+                    }
+                }
+                // Not every kernel has every counter.
+                Err(Failure::Gone) => absent.push(*name),
+                // Under lockdown the folders can be listed, but no file can be read (security/lockdown, LOCKDOWN_DEBUGFS).
+                Err(e) => return Err(e),
+            }
+        }
+        for name in absent {
+            self.files.remove(name);
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    #[test]
+    fn debugfs_where_there_are_no_statistics_files() {
+        let fake = FakeProc::new();
+        for (name, value) in [("exits", "12\n"), ("halt_exits", "3\n"), ("other", "9\n")] {
+            fake.write(&format!("sys/kernel/debug/kvm/10-8/{name}"), value);
+        }
+        let mut counters = Counters::default();
+        counters.look(&fake.places(), 10, &KvmFiles::default(), 500);
+        let mut budget = 100;
+        let (vm, vcpus) = counters.read(&mut budget, 500);
+        assert_eq!(vm, [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into());
+        assert!(vcpus.is_empty() && counters.lack().is_none() && budget < 100);
+        budget = 1;
+        assert!(counters.read(&mut budget, 500).0.is_empty());
+    }
+
+    #[test]
+    fn nothing_at_all_is_said() {
+        let fake = FakeProc::new();
+        let mut counters = Counters::default();
+        counters.look(&fake.places(), 10, &KvmFiles::default(), 500);
+        assert_eq!(counters.lack(), Some(Lack::NoFiles));
+        assert_eq!(counters.read(&mut 100, 500), (BTreeMap::new(), BTreeMap::new()));
+    }
+}

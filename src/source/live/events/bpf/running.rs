@@ -1,0 +1,191 @@
+//! One start of the programs: from the right to load them to the end of their links.
+
+use super::super::tracefs::Tracefs;
+use super::super::{EngineError, Reading, TracedThread};
+use super::cost::Cost;
+use super::decode::{self, Decoder, Parts};
+use super::explain::{Refusal, Rights, Stage};
+use super::object::{self, Choices, Object};
+use super::parts::Attached;
+use super::sys;
+use super::tables::Tables;
+use crate::kvm::exit_reason::ReasonNames;
+use crate::kvm::format::{self, EventFormat};
+use crate::kvm::topology::HostTopology;
+use crate::sample::EngineLevel;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Accesses and userspace exits without one `kvm_exit` after which this kernel is held to fire none.
+const ENOUGH_TO_TELL: u64 = 100;
+
+/// Programs at work.
+#[derive(Debug)]
+pub(super) struct Running {
+    tables: Tables,
+    parts: Parts,
+    attached: Attached,
+    names: ReasonNames,
+    cost: Cost,
+    /// What threads that were forgotten had counted.
+    past: Totals,
+}
+
+/// Sums over threads.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    events: u64,
+    overflow: u64,
+}
+
+impl Running {
+    /// Loads and attaches what the level needs, with room for so many threads.
+    ///
+    /// # Errors
+    /// When nothing of it would work.
+    pub fn start(level: EngineLevel, topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
+        own_pid_namespace()?;
+        let rights = Rights::here();
+        let explain = |refusal: Refusal| rights.explain(&refusal);
+        let full = level == EngineLevel::Full;
+        let exit = kvm_exit_format();
+        let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
+        let slots_of = |map| (map, slots as u32);
+        let choices = Choices {
+            sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
+            constants: [("level", if full { 2 } else { 1 })].into(),
+        };
+        let object = object::main_object().map_err(explain)?;
+        let mut object =
+            Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
+        fill_cpus(&object, topology).map_err(explain)?;
+        let tables = Tables::new(&mut object, slots).map_err(explain)?;
+        let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;
+        Ok(Self {
+            tables,
+            parts: attached.parts(),
+            attached,
+            names: exit.map(|e| e.reason_names()).unwrap_or_default(),
+            cost: Cost::default(),
+            past: Totals::default(),
+        })
+    }
+
+    /// All that was counted; begins new extremes.
+    pub fn read(&mut self) -> Reading {
+        let decoder = Decoder { parts: self.parts, names: &self.names, epoch: self.tables.epoch() };
+        let mut reading = Reading::default();
+        let (mut exits, mut sum, mut served) = (false, self.past, 0);
+        for index in self.tables.taken() {
+            let Some(slot) = self.tables.slot(index) else { continue };
+            let tid = slot.tid.load(Relaxed).cast_signed();
+            let dead = slot.dead.load(Relaxed) != 0;
+            exits |= slot.exits_seen.load(Relaxed) != 0;
+            let thread = decoder.thread(slot);
+            sum.overflow += u64::from(slot.overflow.load(Relaxed));
+            sum.events += decode::handled(&thread.events);
+            served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
+            keep(reading.threads.entry(tid), thread, dead);
+        }
+        self.tables.next_epoch();
+        let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
+        reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
+        reading.events = sum.events;
+        reading.program_ns = self.cost.read(&self.attached.programs);
+        reading.overflow = sum.overflow + self.tables.homeless();
+        reading
+    }
+
+    /// Between two readings.
+    pub fn drain(&mut self) {
+        self.cost.settle(&self.attached.programs);
+    }
+
+    /// Frees the slots of these threads.
+    pub fn forget(&mut self, tids: &[i32]) {
+        let decoder = Decoder { parts: self.parts, names: &self.names, epoch: self.tables.epoch() };
+        for index in self.tables.taken() {
+            let Some(slot) = self.tables.slot(index) else { continue };
+            if !tids.contains(&slot.tid.load(Relaxed).cast_signed()) {
+                continue;
+            }
+            self.past.overflow += u64::from(slot.overflow.load(Relaxed));
+            self.past.events += decode::handled(&decoder.thread(slot).events);
+            self.tables.release(index);
+        }
+    }
+
+    /// How many threads have a slot.
+    pub fn threads(&self) -> usize {
+        self.tables.taken().len()
+    }
+
+    /// What is missing.
+    pub fn gaps(&self) -> Vec<EngineError> {
+        let mut gaps = self.attached.gaps.clone();
+        if self.tables.homeless() > 0 {
+            gaps.push(EngineError {
+                cause: format!(
+                    "there are more vCPU threads than the {} that room was made for: events of the others are lost",
+                    self.tables.count()
+                ),
+                fix: "set the engine's level to none and back (key e), which sizes its tables anew".into(),
+            });
+        }
+        gaps
+    }
+}
+
+/// Of two slots with one thread id the living thread's counts: the id was given anew.
+fn keep(entry: Entry<'_, i32, TracedThread>, thread: TracedThread, dead: bool) {
+    match entry {
+        Entry::Vacant(free) => {
+            free.insert(thread);
+        }
+        Entry::Occupied(mut other) if !dead => {
+            other.insert(thread);
+        }
+        Entry::Occupied(_) => {}
+    }
+}
+
+/// The number, fields and reasons of `kvm_exit` on this kernel.
+pub(super) fn kvm_exit_format() -> Result<EventFormat, EngineError> {
+    let text = Tracefs::open()?.format_text("kvm", "kvm_exit")?;
+    format::parse(&text).map_err(|e| EngineError {
+        cause: format!("the format file of kvm:kvm_exit cannot be read: {e}"),
+        fix: "report this kernel's version to the authors of kvmtop".into(),
+    })
+}
+
+/// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (`include/linux/proc_ns.h`, `PROC_PID_INIT_INO`).
+fn own_pid_namespace() -> Result<(), EngineError> {
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(link) if link.as_os_str() != "pid:[4026531836]" => Err(EngineError {
+            cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's thread ids".into(),
+            fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// One more than the highest number a CPU of this host can have.
+fn possible_cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    text.trim()
+        .rsplit([',', '-'])
+        .next()
+        .and_then(|last| last.parse().ok())
+        .map_or(1, |last: u32| last.saturating_add(1))
+}
+
+/// Tells the programs which core, cache and node each CPU belongs to, numbered from 1.
+fn fill_cpus(object: &Object, topology: &HostTopology) -> Result<(), Refusal> {
+    for cpu in &topology.cpus {
+        let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
+        let number = |n: Option<u32>| n.map_or(0, |n| n.wrapping_add(1));
+        let place = [core + 1, number(cpu.llc), number(cpu.node), 0].map(u32::to_ne_bytes).concat();
+        sys::update(object.map("cpus")?, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
+    }
+    Ok(())
+}

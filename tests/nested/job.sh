@@ -1,0 +1,47 @@
+# Runs in the emulated host: one guest that does known work, watched by kvmtop and by `perf kvm stat` from before its birth until
+# after its end, once with each engine, so that all three see the very same exits.
+# $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. Set by the lines put before these.
+cd /run || exit 1
+
+# Waits until a command succeeds; the emulated host is slow and this machine may be busy.
+until_true() {
+    for _ in $(seq 600); do
+        if "$@" > /dev/null 2>&1; then return 0; fi
+        sleep 0.2
+    done
+    echo "gave up waiting for: $*" >&2
+    return 1
+}
+lines_above() { [ "$(wc -l < "$1")" -gt "$2" ]; }
+
+for engine in perf bpf; do
+    $KVMTOP --batch --json -d 1 -n 1000 --engine $engine --no-monitor > $engine.json 2> /shared/$engine.err &
+    kvmtop=$!
+    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here.
+    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data > $engine.record 2>&1 &
+    perf=$!
+    until_true lines_above $engine.json 0 || exit 1
+    sleep 4
+
+    rm -f orders && mkfifo orders
+    KVMTOP_TEST_GUEST=$WORK KVMTOP_TEST_GUEST_NAMES=1 $GUEST guest_process --exact --nocapture --test-threads=1 \
+        < orders > said 2> /shared/$engine.guest &
+    guest=$!
+    exec 3> orders
+    until_true grep -q 'guest ready' said && echo go >&3 && until_true grep -q 'guest done' said || exit 1
+    echo end >&3
+    exec 3>&-
+    wait $guest
+
+    kill -INT $perf
+    wait $perf
+    seen=$(wc -l < $engine.json)
+    until_true lines_above $engine.json $((seen + 1)) || exit 1
+    kill -INT $kvmtop
+    wait $kvmtop
+    for event in vmexit ioport mmio msr; do
+        perf kvm -i $engine.data stat report --event=$event > /shared/$engine.$event 2>&1 < /dev/null
+    done
+    cp $engine.json $engine.record /shared/
+done
+touch /shared/finished

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Prepares what boot.sh boots: Debian's own kernel and a small initrd around `init`.
+# usage: prepare.sh DIR
+# Fetches two packages with apt-get (some 70 MB), once; keeps a kernel and an initrd of 11 MB in DIR; installs nothing.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$1"
+cd "$1"
+if [ initrd -nt "$here/init" ] && [ initrd -nt "$here/prepare.sh" ]; then exit 0; fi
+for tool in apt-get apt-cache dpkg-deb gzip; do
+    command -v "$tool" >/dev/null || { echo "no $tool: the emulated host's kernel comes as a Debian package" >&2; exit 1; }
+done
+kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1)
+[ -n "$kernel" ] || { echo "apt knows no linux-image-amd64 here" >&2; exit 1; }
+rm -rf tree packages && mkdir tree packages
+(cd packages && apt-get download -qq "$kernel" busybox-static) >&2
+for package in packages/*.deb; do dpkg-deb -x "$package" tree; done
+rm -rf packages
+
+modules=$(echo tree/lib/modules/* tree/usr/lib/modules/* | tr ' ' '\n' | grep -v '\*' | head -n 1)
+cp tree/boot/vmlinuz-* kernel
+rm -rf root && mkdir -p root/bin root/modules
+cp "$(find tree -path '*bin/busybox' | head -n 1)" root/bin/
+cp "$here/init" root/init
+chmod +x root/init
+
+# Copies a module behind those that it depends on, as the module itself says, so that the order of names is the order of loading.
+count=100
+have=
+add() {
+    case " $have " in *" $1 "*) return ;; esac
+    have="$have $1"
+    file=$(find "$modules" -name "$(echo "$1" | sed 's/[-_]/[-_]/g').ko*" | head -n 1)
+    [ -n "$file" ] || return 0 # built into the kernel
+    case $file in
+        *.xz) xz -dc "$file" ;;
+        *.zst) zstd -dqc "$file" ;;
+        *) cat "$file" ;;
+    esac > "module-$1"
+    for needed in $(tr '\0' '\n' < "module-$1" | sed -n 's/^depends=//p' | tr ',' ' '); do add "$needed"; done
+    mv "module-$1" "root/modules/$count-$1.ko"
+    count=$((count + 1))
+}
+for name in virtio_pci 9pnet_virtio 9p overlay kvm_amd; do add "$name"; done
+(cd root && find . | bin/busybox cpio -o -H newc 2>/dev/null | gzip -1) > initrd.part
+mv initrd.part initrd
+rm -rf tree root

@@ -1,0 +1,195 @@
+//! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf kvm stat`
+//! over the same life of the same guest. `tests/nested/` boots that host.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::guest::Work;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+guest_process!();
+
+const TEST: &str = "nested_svm";
+const READS: u32 = 2_003;
+const WRITES: u32 = 1_501;
+const MMIO: u32 = 1_201;
+const MSRS: u32 = 1_301;
+/// A vCPU that does nothing but halt goes on as long as the others work.
+const WORK: [Work; 5] = [
+    Work::PortReads(0x608, READS),
+    Work::PortWrites(0x70, WRITES),
+    Work::MmioReads(0xfed0_00f0, MMIO),
+    Work::MsrReads(0x1b, MSRS),
+    Work::Idle,
+];
+
+/// Kernels panic now and then in emulation, towards the end of a run.
+const TRIES: usize = 3;
+
+#[test]
+fn exits_agree_with_perf_kvm_stat() {
+    if let Some(why) = missing() {
+        return common::skipped(TEST, &why);
+    }
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
+    if let Err(why) = script("prepare.sh", &[&dir]) {
+        return common::skipped(TEST, &why);
+    }
+    let mut died = String::new();
+    for _ in 0..TRIES {
+        match life(&dir) {
+            Ok(shared) => {
+                for engine in ["perf", "bpf"] {
+                    compare(engine, &shared);
+                    common::ran(&format!("{TEST} ({engine})"));
+                }
+                return;
+            }
+            Err(why) => died = why,
+        }
+    }
+    common::skipped(TEST, &format!("the emulated host did not finish in {TRIES} tries: {died}"));
+}
+
+fn missing() -> Option<String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Some("the emulated host is an x86 one".into());
+    }
+    let have = |tool: &str| {
+        Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().is_ok_and(|o| o.status.success())
+    };
+    let tools = ["qemu-system-x86_64", "perf", "apt-get", "dpkg-deb", "timeout"];
+    tools.iter().find(|tool| !have(tool)).map(|tool| format!("no {tool}"))
+}
+
+fn nested() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nested")
+}
+
+/// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
+fn script(name: &str, args: &[&Path]) -> Result<String, String> {
+    let out = Command::new("sh").arg(nested().join(name)).args(args).output().map_err(|e| e.to_string())?;
+    let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let last = |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
+    let [stdout, stderr] = said;
+    if out.status.success() {
+        return Ok(stdout);
+    }
+    Err(format!("{name}: {}", if stderr.trim().is_empty() { last(&stdout) } else { last(&stderr) }))
+}
+
+/// One life of the emulated host; the folder with what was seen in it.
+fn life(dir: &Path) -> Result<PathBuf, String> {
+    let shared = dir.join("shared");
+    let _ = std::fs::remove_dir_all(&shared);
+    std::fs::create_dir_all(&shared).map_err(|e| e.to_string())?;
+    let guest = std::env::current_exe().map_err(|e| e.to_string())?;
+    let job = std::fs::read_to_string(nested().join("job.sh")).map_err(|e| e.to_string())?;
+    let words: Vec<String> = WORK.iter().map(|work| work.word()).collect();
+    let settings =
+        format!("KVMTOP={}\nGUEST={}\nWORK={}\n", env!("CARGO_BIN_EXE_kvmtop"), guest.display(), words.join(","));
+    std::fs::write(shared.join("job"), settings + &job).map_err(|e| e.to_string())?;
+    let said = script("boot.sh", &[dir, &shared]);
+    if shared.join("finished").exists() {
+        return Ok(shared);
+    }
+    let lines = said?;
+    Err(lines.lines().filter(|line| !line.contains("reboot:")).next_back().unwrap_or("it said nothing").to_owned())
+}
+
+fn read(path: PathBuf) -> String {
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Count and mean in microseconds, by name.
+type Table = BTreeMap<String, (u64, f64)>;
+
+/// `perf kvm stat report`: a name that may hold spaces, samples, their share, …, the mean last but for the error in brackets.
+fn perf_table(text: &str) -> Table {
+    let mut table = Table::new();
+    for line in text.lines().filter(|line| line.contains("( +-")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let percent = words.iter().position(|word| word.ends_with('%')).expect("a share");
+        let mean = words.iter().position(|word| *word == "(").expect("an error") - 1;
+        let mean = words[mean].trim_end_matches("us").parse().expect("a mean");
+        table.insert(words[..percent - 1].join(" "), (words[percent - 1].parse().expect("samples"), mean));
+    }
+    table
+}
+
+/// Sums the rows of all intervals that have no vCPU of their own.
+fn kvmtop_table(intervals: &[Value], rows: &str, name: impl Fn(&Value) -> String) -> Table {
+    let mut table = Table::new();
+    let domains = intervals.iter().flat_map(|i| i["domains"].as_array().expect("domains"));
+    for row in domains.flat_map(|d| d[rows].as_array().expect("rows")).filter(|row| row["vcpu"].is_null()) {
+        let count = row["count"].as_u64().expect("count");
+        let entry = table.entry(name(row)).or_default();
+        entry.0 += count;
+        // Summed here, divided below.
+        entry.1 += row["mean_us"].as_f64().unwrap_or(0.0) * count as f64;
+    }
+    table.retain(|_, (count, _)| *count > 0);
+    table.values_mut().for_each(|(count, mean)| *mean /= *count as f64);
+    table
+}
+
+/// The figures that must agree: counts within 2 %, means within 15 %. Rows too rare for a percentage may differ by one.
+fn agree(engine: &str, what: &str, ours: &Table, perfs: &Table, means: bool) {
+    let names: std::collections::BTreeSet<&String> = ours.keys().chain(perfs.keys()).collect();
+    for name in names {
+        let (a, b) = (ours.get(name).copied().unwrap_or_default(), perfs.get(name).copied().unwrap_or_default());
+        let off = a.0.abs_diff(b.0);
+        assert!(
+            off <= 1.max(b.0 / 50),
+            "{engine}: {what} {name}: kvmtop counts {}, perf {}\nkvmtop {ours:?}\nperf {perfs:?}",
+            a.0,
+            b.0
+        );
+        assert!(
+            !means || b.0 < 100 || (a.1 - b.1).abs() <= 0.15 * b.1,
+            "{engine}: {what} {name}: mean {} us, perf {} us\nkvmtop {ours:?}\nperf {perfs:?}",
+            a.1,
+            b.1
+        );
+    }
+}
+
+fn compare(engine: &str, shared: &Path) {
+    let text = read(shared.join(format!("{engine}.json")));
+    let err = read(shared.join(format!("{engine}.err")));
+    let intervals = common::intervals(text.as_bytes());
+    assert!(!intervals.is_empty(), "kvmtop said nothing; on stderr: {err}");
+    assert!(intervals.iter().all(|i| i["engine"] == engine), "asked for {engine}; stderr: {err}");
+    assert_eq!(intervals.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum::<u64>(), 0, "{engine}");
+    let perf = |event: &str| perf_table(&read(shared.join(format!("{engine}.{event}"))));
+
+    let exits = kvmtop_table(&intervals, "exits", |row| row["reason"].as_str().expect("reason").to_owned());
+    agree(engine, "exits", &exits, &perf("vmexit"), true);
+
+    let accesses = kvmtop_table(&intervals, "accesses", |row| {
+        let word = |key: &str| row[key].as_str().expect("text").to_owned();
+        format!("{} {} {}", word("space"), word("address"), word("access"))
+    });
+    for (name, count) in
+        [("pio 0x608 read", READS), ("pio 0x70 write", WRITES), ("mmio 0xfed000f0 read", MMIO), ("msr 0x1b read", MSRS)]
+    {
+        let (counted, mean) = accesses.get(name).copied().unwrap_or_default();
+        assert_eq!(counted, u64::from(count), "{engine}: {name} in {accesses:?}");
+        assert!(mean > 0.0, "{engine}: {name} has no time");
+    }
+    // Times of accesses are not perf's: kvmtop charges the whole exit, perf a part of it.
+    let named = |space: &str, read: &str, write: &str| -> Table {
+        let rows = accesses.iter().filter(|(name, _)| name.starts_with(space));
+        rows.map(|(name, figures)| {
+            let name = name.trim_start_matches(space).trim();
+            (name.replace(" read", read).replace(" write", write), *figures)
+        })
+        .collect()
+    };
+    agree(engine, "ports", &named("pio", ":PIN", ":POUT"), &perf("ioport"), false);
+    agree(engine, "addresses", &named("mmio", ":R", ":W"), &perf("mmio"), false);
+    agree(engine, "MSRs", &named("msr", ":R", ":W"), &perf("msr"), false);
+}
