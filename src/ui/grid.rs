@@ -231,7 +231,9 @@ impl List<'_> {
 impl List<'_> {
     /// The columns that fit. One of which nothing is known at all (an engine that measures no times) gives its room away.
     fn fit(&self, specs: &[Spec], columns: u16) -> Vec<Fitted> {
-        let told = |i: usize| specs[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known));
+        let told = |i: usize| {
+            specs[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known))
+        };
         let kept: Vec<usize> = (0..specs.len()).filter(|&i| self.rows.is_empty() || told(i)).collect();
         let kept_specs: Vec<Spec> = kept.iter().map(|&i| specs[i]).collect();
         fit_columns(&kept_specs, columns).into_iter().map(|(i, x, w)| (kept[i], x, w)).collect()

@@ -73,7 +73,7 @@ pub fn plan(state: &AppState) -> Plan {
     let footer = cut.bottom(1);
     let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
     let shown = if state.panels.focus == Panel::Domains { state.panels.shown } else { state.panels.focus };
-    let mut plan = Plan { header, footer, timeline, ..Plan::default() };
+    let mut plan = Plan { header, timeline, footer, ..Plan::default() };
     if !roomy {
         match state.panels.focus {
             Panel::Domains => plan.table = cut.area,

@@ -230,7 +230,7 @@ fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &
             control(state, Control::StopRecord);
         }
         Effect::Copy(text) => {
-            guard.copy(&text)?;
+            Guard::copy(&text)?;
             state.message = Some("copied, if the terminal allows OSC 52; w writes a file instead".into());
         }
         Effect::WriteFile(name, text) => {

@@ -302,7 +302,7 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         if let Some(m) = moves {
             let from =
                 thread.migrations.from.filter(|f| *f != cpu.cpu).map(|f| format!(" from {f}")).unwrap_or_default();
-            name.push_str(&format!(" ({} moves/s{from})", rate(m)));
+            name = format!("{name} ({} moves/s{from})", rate(m));
         }
         names.push(name);
     }
