@@ -1,8 +1,8 @@
 //! The interrupt controller: is its hardware acceleration at work, and how much does the guest use it.
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::figures::{by_cost, told};
 use super::text::{figure, maybe};
-use super::timers::{by_cost, told};
 use super::view::{Exit, Guest, World};
 use super::{Confidence, Finding, Severity, fix};
 use crate::kvm::{Isa, Space};

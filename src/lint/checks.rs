@@ -2,7 +2,7 @@
 
 use super::answers::Ask::{self, Behaviour, Host, Setup};
 use super::memory::Hold;
-use super::{apic, devices, machine, numa, pinning, scheduling, tenants, timers};
+use super::{apic, capacity, devices, machine, numa, pinning, scheduling, tenants, timers, windows};
 
 pub(super) struct Check {
     pub rule: &'static str,
@@ -28,10 +28,10 @@ pub(super) const CHECKS: &[Check] = &[
     check("rtc-tick", Behaviour(timers::rtc), CLOCK),
     check("hpet-clock", Behaviour(timers::hpet), USUAL),
     check("hyperv-tsc-page", Behaviour(timers::tsc_page), USUAL),
-    check("idle-wakeups", Behaviour(timers::idle_wakeups), USUAL),
+    check("idle-wakeups", Behaviour(windows::idle_wakeups), USUAL),
     check("pit-timer", Behaviour(timers::pit), USUAL),
-    check("hpet-idle-cost", Behaviour(timers::hpet_idle), LONG),
-    check("windows-enlightenments", Setup(timers::enlightenments), Hold::While),
+    check("hpet-idle-cost", Behaviour(windows::hpet_idle), LONG),
+    check("windows-enlightenments", Setup(windows::enlightenments), Hold::While),
     check("guest-tick-storm", Behaviour(timers::tick_storm), USUAL),
     check("apicv-inhibited", Behaviour(apic::inhibited), USUAL),
     check("lapic-mmio", Behaviour(apic::lapic), USUAL),
@@ -54,8 +54,8 @@ pub(super) const CHECKS: &[Check] = &[
     check("numa-split", Setup(numa::split), Hold::While),
     check("isolated-pile-up", Setup(pinning::pile_up), USUAL),
     check("isolated-noise", Setup(tenants::noise), USUAL),
-    check("quota-throttled", Setup(scheduling::quota), USUAL),
-    check("overcommit", Host(scheduling::overcommit), USUAL),
+    check("quota-throttled", Setup(capacity::quota), USUAL),
+    check("overcommit", Host(capacity::overcommit), USUAL),
     check("realtime-vcpu", Setup(tenants::realtime), USUAL),
     check("wakeup-latency", Behaviour(scheduling::wakeups), USUAL),
     check("affinity-drift", Setup(pinning::drift), Hold::For(5.0, 6.0)),

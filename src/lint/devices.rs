@@ -1,8 +1,8 @@
 //! Emulated and paravirtual devices.
 
 use super::answers::{Answers, NO_TIME};
+use super::figures::told;
 use super::text::{figure, maybe};
-use super::timers::told;
 use super::view::{Guest, World, region};
 use super::{Confidence, Finding, Mark, Severity, fix};
 use crate::kvm::Space;

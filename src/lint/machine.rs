@@ -1,8 +1,8 @@
 //! Memory, registers, errors, QEMU itself, nesting.
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::figures::told;
 use super::text::{bytes, figure, maybe};
-use super::timers::told;
 use super::view::{Exit, Guest, World};
 use super::{Confidence, Finding, Mark, Severity, Target, fix};
 use crate::kvm::kernel_log::LogKind;

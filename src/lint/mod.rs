@@ -5,8 +5,10 @@
 
 mod answers;
 mod apic;
+mod capacity;
 mod checks;
 mod devices;
+mod figures;
 mod finding;
 mod fix;
 mod fold;
@@ -23,6 +25,7 @@ mod text;
 mod thresholds;
 mod timers;
 mod view;
+mod windows;
 
 pub use finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, order};
 pub use memory::Memory;
@@ -108,7 +111,7 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
     findings = fold::fold(findings);
     for f in &mut findings {
         if options.warn.contains(f.rule) {
-            f.severity = timers::raise(f.severity);
+            f.severity = figures::raise(f.severity);
         }
     }
     findings.sort_by(order);

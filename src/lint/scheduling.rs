@@ -1,16 +1,13 @@
 //! How the guest's vCPUs get their CPUs.
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::figures::told;
 use super::text::figure;
-use super::timers::told;
 use super::view::{Exit, Guest, World};
 use super::{Confidence, Finding, Mark, Severity, Target, fix, propose};
-use crate::kvm::CpuSet;
 use crate::model::{CpuShare, ThreadModel};
-use std::collections::BTreeMap;
 
 const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
-const BANDWIDTH_DOC: &str = "https://docs.kernel.org/scheduler/sched-bwc.html";
 const SCHEDSTAT_DOC: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
 
 /// Wait as percent of the time that the thread ran or wanted to.
@@ -278,121 +275,6 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         see: vec![SCHEDSTAT_DOC.into(), CPUTUNE_DOC.into()],
         cost: Some(lost),
         marks,
-        ..Finding::default()
-    });
-}
-
-/// P-09: a CFS quota that runs out.
-pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let Some(seconds) = guest.seconds else { return };
-    let t = &world.options.thresholds.pinning;
-    let mut worst: Option<(Severity, f64, f64, String)> = None;
-    for g in guest.domain.throttling.iter().filter(|g| g.throttled > 0) {
-        let time = g.throttled_ns as f64 / (seconds * 1e7);
-        let periods = if g.periods > 0 { 100.0 * g.throttled as f64 / g.periods as f64 } else { 100.0 };
-        let mut severity = t.throttled.of(periods);
-        if time >= t.throttled_time {
-            severity = Some(Severity::Critical);
-        }
-        if let Some(s) = severity
-            && worst.as_ref().is_none_or(|w| (s, time) > (w.0, w.2))
-        {
-            worst = Some((s, periods, time, g.group.clone()));
-        }
-    }
-    let Some((severity, periods, time, group)) = worst else { return };
-    let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
-    let which = if group == "emulator" {
-        "emulator_quota"
-    } else if vcpu.is_some() {
-        "vcpu_quota"
-    } else {
-        "global_quota"
-    };
-    let mut fixes = Vec::new();
-    if guest.config.libvirt != Some(false) {
-        fixes.push(
-            fix::command(fix::virsh(guest, "schedinfo", &format!("--set {which}=-1 --live --config")))
-                .needing("effective at once; the guest may then use as much CPU as it wants"),
-        );
-    }
-    fixes.push(fix::advice(
-        "If the limit is meant, give the guest fewer vCPUs: the same amount of CPU then comes without stops in between",
-    ));
-    answers.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        target: vcpu.map_or(Target::Domain, Target::Vcpu),
-        title: "A CPU quota stops the guest".into(),
-        evidence: vec![
-            format!("{group}: the quota ran out in {} % of its periods {}, for {} % of the time", figure(periods), guest.window(), figure(time)),
-            format!("check: {} and cpu.stat (nr_throttled) in the guest's cgroup", fix::virsh(guest, "schedinfo", "")),
-        ],
-        why: "The quota gives the vCPUs so much CPU time a period (100 ms by default). Once it is used up they stand still until the period ends, however \
-              idle the host is, and the guest sees its vCPUs stop for tens of milliseconds"
-            .into(),
-        fix: fixes,
-        see: vec![BANDWIDTH_DOC.into(), CPUTUNE_DOC.into()],
-        cost: Some(time),
-        marks: vcpu.map(Mark::Vcpu).into_iter().collect(),
-        ..Finding::default()
-    });
-}
-
-/// P-10: more vCPUs than CPUs, and they wait.
-pub(super) fn overcommit(world: &World<'_>, answers: &mut Answers) {
-    let t = &world.options.thresholds.pinning;
-    let host = propose::topology(world.model);
-    let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
-    let online = if online.is_empty() { host.all() } else { online };
-    if online.is_empty() {
-        return;
-    }
-    // vCPUs by the CPUs they may use; a set is overcommitted by all vCPUs that cannot leave it.
-    let mut sets: BTreeMap<CpuSet, (usize, f64, f64)> = BTreeMap::new();
-    for guest in world.guests.iter().filter(|g| g.running()) {
-        for thread in guest.vcpu_threads() {
-            let mask = thread.place.affinity.as_ref().map_or_else(|| online.clone(), |a| a.intersection(&online));
-            let cpu = thread.cpu.unwrap_or_default();
-            let entry = sets.entry(mask).or_default();
-            entry.0 += 1;
-            entry.1 += cpu.wait.unwrap_or(0.0);
-            entry.2 += cpu.busy();
-        }
-    }
-    let mut worst: Option<(Severity, f64, usize, CpuSet, f64)> = None;
-    for set in sets.keys().filter(|s| !s.is_empty()) {
-        let inside = sets.iter().filter(|(s, _)| s.is_subset(set)).map(|(_, v)| v);
-        let (n, wait, busy) = inside.fold((0, 0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
-        let ratio = n as f64 / set.len() as f64;
-        let share = if wait + busy > 0.0 { 100.0 * wait / (wait + busy) } else { 0.0 };
-        let Some(mut severity) = t.overcommit.of(ratio) else { continue };
-        if share < t.wait.info {
-            continue;
-        }
-        if severity == Severity::Critical && share < t.wait.warning {
-            severity = Severity::Warning;
-        }
-        if worst.as_ref().is_none_or(|w| (severity, ratio) > (w.0, w.1)) {
-            worst = Some((severity, ratio, n, set.clone(), share));
-        }
-    }
-    let Some((severity, ratio, n, set, share)) = worst else { return };
-    answers.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        target: Target::Host,
-        title: format!("{n} vCPUs share {} CPUs, and they wait", set.len()),
-        evidence: vec![
-            format!("{} vCPUs a CPU on CPUs {set}; they wait {} % of the time they want a CPU", figure(ratio), figure(share)),
-            "check: virsh vcpuinfo of each guest".into(),
-        ],
-        why: "vCPUs that are idle may share CPUs in any number; as soon as they are busy they queue up. Red Hat's guide takes 5 vCPUs a CPU, none of them \
-              fully busy, for a safe limit, and advises against more than 10"
-            .into(),
-        fix: vec![fix::advice("Move guests to another host, take vCPUs away from those that do not use them (virsh setvcpus), or spread the guests over more CPUs")],
-        see: vec![CPUTUNE_DOC.into()],
-        marks: set.iter().take(64).map(Mark::Pcpu).collect(),
         ..Finding::default()
     });
 }

@@ -1,49 +1,22 @@
 //! Timers and clocks of PCs: which of them the guest uses, and what it should use instead.
 
 use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::figures::{by_cost, raise, told, worst};
 use super::text::{figure, maybe};
 use super::view::{Exit, Guest, Seen, World, region};
-use super::{Confidence, Finding, Fix, Severity, fix};
+use super::{Confidence, Finding, Fix, Severity, fix, windows};
 use crate::kvm::Space;
 use crate::model::Sureness;
 use crate::sample::Direction;
 
-const HYPERV_DOC: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
-const CLOCK_DOC: &str = "https://libvirt.org/formatdomain.html#time-keeping";
+pub(super) const HYPERV_DOC: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
+pub(super) const CLOCK_DOC: &str = "https://libvirt.org/formatdomain.html#time-keeping";
 const KVM_CLOCK_DOC: &str = "https://docs.kernel.org/virt/kvm/x86/timekeeping.html";
-const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
-/// What lets Windows keep time without QEMU.
-pub(super) const CORE: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
-
-/// The highest severity of several answers.
-fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<Severity> {
-    all.into_iter().flatten().max()
-}
-
-/// A severity by what exits cost.
-pub(super) fn by_cost(world: &World<'_>, guest: &Guest<'_>, seen: &Seen) -> Option<Severity> {
-    let cost = seen.cost?;
-    let steps = &world.options.thresholds.cost;
-    worst([steps.of_one_cpu.of(cost), guest.over_vcpus(cost).and_then(|c| steps.of_vcpus.of(c))])
-}
-
-/// `15 879/s reads of … over 10 s, 1986/s on vCPU 3, 45 % of the guest's exits, costing 18 % of one CPU`.
-pub(super) fn told(guest: &Guest<'_>, seen: &Seen, what: &str) -> String {
-    let on = seen.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
-    let each = seen.mean_us.map_or_else(String::new, |m| format!(" ({} us each)", figure(m)));
-    let parts = [
-        Some(format!("{}/s {what} {}", maybe(seen.rate), guest.window())),
-        seen.per_vcpu.map(|per| format!("{}/s on {on}", figure(per))),
-        seen.exit_share.map(|share| format!("{} % of the guest's exits", figure(share))),
-        seen.cost.map(|cost| format!("costing {} % of one CPU{each}", figure(cost))),
-    ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
 
 /// What to do about a clock or timer that lives in QEMU, for this guest's system.
 fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     if guest.kind.windows(Sureness::Low) {
-        return windows_cure(world, guest);
+        return windows::cure(world, guest);
     }
     let mut fixes = Vec::new();
     if guest.config.timers.kvmclock == Some(false) && guest.config.is_x86() {
@@ -65,40 +38,6 @@ fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
         fixes.push(fix::advice(
             "A Linux guest: set its clocksource to kvm-clock or tsc (/sys/devices/system/clocksource/clocksource0/current_clocksource). \
              A Windows guest: switch on the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer",
-        ));
-    }
-    fixes
-}
-
-/// The Hyper-V clock and timers; where QEMU is too old for them, the HPET.
-fn windows_cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
-    if guest.config.machine.version.is_some_and(|v| v < (2, 6)) {
-        // QEMU before 2.6 has no synthetic timers (hv-stimer); the HPET is the lesser evil (QEMU's hyperv.rst on stimer).
-        let mut fixes = fix::enlighten(guest, &["hypervclock"]);
-        if guest.config.hpet() == Some(false) {
-            fixes.extend(fix::either(
-                guest,
-                fix::xml(fix::timer(guest, "<timer name='hpet' present='yes'/>")),
-                fix::advice("Take -no-hpet off QEMU's command line"),
-            ));
-        }
-        fixes.push(fix::advice("Move the guest to a newer machine type (QEMU 2.6 or later) to give it stimer, which needs neither RTC nor HPET"));
-        return fixes;
-    }
-    let avic =
-        fix::apic_virtualisation(world) == Some(true) && guest.config.machine.version.is_none_or(|v| v >= (6, 2));
-    let mut wanted = CORE.to_vec();
-    if avic {
-        wanted.push("avic");
-    }
-    let mut fixes = fix::enlighten(guest, &wanted);
-    if fixes.is_empty() {
-        return fixes;
-    }
-    if !avic && !guest.config.hyperv.has("avic") {
-        fixes.push(fix::advice(
-            "synic switches APIC virtualisation off unless avic is on as well: add <avic state='on'/> (hv-avic=on; libvirt 8.10, QEMU 6.2) where \
-             /sys/module/kvm_intel/parameters/enable_apicv or /sys/module/kvm_amd/parameters/avic says Y",
         ));
     }
     fixes
@@ -186,14 +125,7 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     ));
 }
 
-pub(super) fn raise(s: Severity) -> Severity {
-    match s {
-        Severity::Info => Severity::Warning,
-        Severity::Warning | Severity::Critical => Severity::Critical,
-    }
-}
-
-fn is_rtc(name: &str) -> bool {
+pub(super) fn is_rtc(name: &str) -> bool {
     matches!(name, "rtc" | "rtc-index")
 }
 
@@ -284,7 +216,7 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         why,
     );
     finding.confidence = confidence;
-    let enlightened = CORE.iter().all(|n| guest.config.hyperv.has(n));
+    let enlightened = windows::CORE.iter().all(|n| guest.config.hyperv.has(n));
     if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {
         let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
         finding.fix.extend(fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")));
@@ -334,54 +266,6 @@ pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     });
 }
 
-/// T-05: an idle guest that sleeps for less than a millisecond at a time.
-pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let t = &world.options.thresholds.timers;
-    if !guest.kind.windows(Sureness::Low) {
-        return;
-    }
-    let (Some((rate, sleep_ms)), Some(cpu)) = (guest.sleeps(), guest.guest_cpu()) else { return };
-    if cpu >= t.idle_guest_cpu || sleep_ms >= t.short_sleep_ms {
-        return;
-    }
-    let Some(mut severity) = t.idle_halts_per_vcpu.of(rate) else { return };
-    let timers =
-        guest.devices(Space::Pio, is_rtc).rate_or_zero() + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
-    if timers < t.rtc.info {
-        if !guest.config.known {
-            return answers
-                .cannot("an idle guest is woken often; neither its timers' accesses nor its configuration are known");
-        }
-        severity = Severity::Info;
-    }
-    let io: f64 = guest.domain.disks.iter().map(|d| d.read_ops + d.write_ops).sum::<f64>()
-        + guest.domain.nics.iter().map(|n| n.rx_packets + n.tx_packets).sum::<f64>();
-    if io > rate / 2.0 {
-        return;
-    }
-    let mut fixes = windows_cure(world, guest);
-    if fixes.is_empty() {
-        fixes.push(fix::command("powercfg /energy /duration 30").needing(
-            "runs inside the guest as administrator; its report names the programs that asked for a fine timer",
-        ));
-    }
-    answers.find(Finding {
-        severity,
-        title: "The guest is idle, yet woken many times a second".into(),
-        evidence: vec![
-            format!("{} halts/s per vCPU {}, {} ms of sleep each, while the guest itself runs {} % of its vCPUs' time", figure(rate), guest.window(), figure(sleep_ms), figure(cpu)),
-            guest.perf("vmexit"),
-        ],
-        why: "An idle Windows wakes some 64 times a second; a program that asks for a fine timer (a browser, a player) raises that to 1000. When \
-              the timer lives in QEMU, each of these costs many exits"
-            .into(),
-        fix: fixes,
-        see: vec![HYPERV_DOC.into()],
-        marks: vec![super::Mark::Exit("HLT".into())],
-        ..Finding::default()
-    });
-}
-
 /// T-06: the PIT.
 pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let seen = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
@@ -396,120 +280,6 @@ pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let why = "The guest counts time with the oldest timer of the PC. Modern systems touch it at boot only; one that goes on has no better \
                timer: no APIC timer, no Hyper-V timer, or a kernel too old for them";
     answers.find(timer_finding(world, guest, seen, Severity::Info, "The guest uses the PIT", evidence, why));
-}
-
-/// T-07: an HPET nobody uses still fires in QEMU.
-pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let t = &world.options.thresholds.timers;
-    if guest.config.hpet() != Some(true)
-        || !guest.config.is_x86()
-        || guest.kind.windows(Sureness::Low) && !guest.config.hyperv.has("stimer")
-    {
-        return;
-    }
-    let (Some(main), Some(cpu)) = (guest.domain.emulator().and_then(|t| t.cpu).map(|c| c.busy()), guest.guest_cpu())
-    else {
-        return;
-    };
-    let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
-    if cpu >= t.idle_guest_cpu || used || main >= world.options.thresholds.machine.main_loop {
-        return;
-    }
-    let Some(severity) = t.hpet_idle_main.of(main) else { return };
-    let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
-    answers.find(Finding {
-        severity,
-        confidence: Confidence::Low,
-        title: "QEMU's main thread works for an idle guest; an unused HPET does that".into(),
-        evidence: vec![
-            format!("QEMU's main thread uses {} % of a CPU {} while the guest runs {} % of its vCPUs' time, and the guest has an HPET that it does not read", figure(main), guest.window(), figure(cpu)),
-            "check: top -H -p PID; and strace -c -p PID of the main thread shows about a thousand ppoll calls a second".into(),
-        ],
-        why: "Firmware may leave the HPET's periodic timer running; QEMU then wakes about a thousand times a second to pulse an interrupt line that \
-              the guest has masked. A display client, a backup job or an emulated device may be the cause as well"
-            .into(),
-        fix: fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")),
-        see: vec![CLOCK_DOC.into()],
-        cost: Some(main),
-        marks: guest.domain.emulator().map(|e| super::Mark::Thread(e.tid)).into_iter().collect(),
-        ..Finding::default()
-    });
-}
-
-/// Windows before 7 and 2008 R2 knows no Hyper-V timers.
-fn too_old(guest: &Guest<'_>) -> bool {
-    let Some(os) = &guest.domain.facts.guest_os else { return false };
-    let id = os.value.to_ascii_lowercase();
-    ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"]
-        .iter()
-        .any(|old| id.contains(old))
-        && !id.contains("2k8r2")
-        && !id.contains("2k12")
-        && !id.contains("2k16")
-        && !id.contains("2k19")
-        && !id.contains("2k22")
-        && !id.contains("2k25")
-}
-
-/// T-08: a Windows guest without the clock or the timers that spare it QEMU's.
-pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    if !guest.kind.windows(Sureness::Medium) || !guest.config.known || !guest.config.is_x86() || too_old(guest) {
-        return;
-    }
-    let lacks = fix::missing(guest, CORE);
-    if lacks.is_empty() || (!lacks.contains(&"hypervclock") && !lacks.contains(&"stimer")) {
-        return;
-    }
-    let named = |n: &str| match n {
-        "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
-        "stimer" => "synthetic timers (stimer)".to_owned(),
-        other => other.to_owned(),
-    };
-    let list = lacks.iter().map(|n| named(n)).collect::<Vec<_>>().join(", ");
-    let mut evidence = vec![
-        format!("missing in the configuration: {list}"),
-        format!("taken for Windows because {}", guest.kind.reasons.join(", ")),
-    ];
-    let mut severity = Severity::Info;
-    let mut cost = None;
-    let mut marks = Vec::new();
-    // Ports that no table names: with this configuration they are the timer's.
-    let io = guest.exits(&[Exit::Io]);
-    if !guest.knows(Space::Pio)
-        && io.rate.is_some_and(|r| r >= world.options.thresholds.timers.rtc.warning)
-        && guest.running()
-    {
-        let which = match (lacks.contains(&"hypervclock"), guest.config.hpet()) {
-            (false, Some(false)) => {
-                "with the Hyper-V clock on, no stimer and no HPET, Windows ticks by the RTC (ports 0x70 and 0x71)"
-            }
-            (false, _) => "with the Hyper-V clock on but no stimer, Windows ticks by HPET or RTC",
-            (true, _) => {
-                "without the Hyper-V clock, Windows reads the ACPI PM timer, and it ticks by the RTC or the HPET"
-            }
-        };
-        evidence.insert(0, told(guest, &io, "port exits"));
-        evidence.insert(1, format!("the ports are not in the figures; {which}. The ioport table shows it"));
-        evidence.push(guest.perf("ioport"));
-        severity = worst([Some(Severity::Warning), by_cost(world, guest, &io)]).unwrap_or(severity);
-        cost = io.cost;
-        marks = io.marks;
-    }
-    evidence.push(format!("check: {}", fix::virsh(guest, "dumpxml", "| grep -A12 -e '<hyperv' -e '<clock'")));
-    answers.find(Finding {
-        severity,
-        confidence: if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium },
-        title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them".into(),
-        evidence,
-        why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it ticks by QEMU's RTC or HPET. \
-              Both cost CPU on the host all the time, idle or not. With the enlightenments the kernel serves them, mostly without an exit"
-            .into(),
-        fix: windows_cure(world, guest),
-        see: vec![HYPERV_DOC.into(), FEATURES_DOC.into(), CLOCK_DOC.into()],
-        cost,
-        marks,
-        ..Finding::default()
-    });
 }
 
 /// Tick rates that kernels are built with.

@@ -1,6 +1,3 @@
-<<<<<<< HEAD
-
-=======
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
 use super::line::{Line, lost, parse};
@@ -208,4 +205,3 @@ proptest! {
         let _ = super::read(&text, None, &mut gathered);
     }
 }
->>>>>>> import
