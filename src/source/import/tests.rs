@@ -77,45 +77,6 @@ fn one_text_may_hold_it_all() {
 }
 
 #[test]
-<<<<<<< HEAD
-fn samples() {
-    let Ok(root) = std::env::var("SAMPLES") else { return };
-    for f in folder(Path::new(&root)).unwrap() {
-        let i = load(std::slice::from_ref(&f), &ImportOptions::default());
-        println!(
-            "== {} {} base {:?} {:?} {:?} events {} fires {:?} lost {}",
-            f.display(),
-            i.source,
-            i.base,
-            i.errors,
-            i.notes,
-            i.sample.engine.events,
-            i.sample.engine.fires_kvm_exit,
-            i.sample.engine.lost
-        );
-        let m = Model::new(&i.sample, Base::Whole(i.base));
-        for d in &m.domains {
-            println!(
-                "  {} threads {:?} kvm_events {:?}",
-                d.name(),
-                d.threads.iter().map(|t| (t.tid, &t.comm, t.role, t.index)).collect::<Vec<_>>(),
-                d.kvm_events
-            );
-            for r in &d.exits.rows {
-                println!("   {:22} {:?} n {} mean {:?}", r.reason, r.id, r.span.count, r.span.mean_us());
-            }
-            for r in &d.accesses {
-                println!(
-                    "   {:?} {} {:?} n {} mean {:?}",
-                    r.space,
-                    r.address_text(),
-                    r.direction,
-                    r.span.count,
-                    r.span.mean_us()
-                );
-            }
-            println!("   {:?}", d.userspace);
-=======
 fn two_descriptions_are_two_domains() {
     let other = XML.replace("web", "db").replace("8280445b", "9280445b");
     let imported = import(&[("a", XML), ("b", &other)], &ImportOptions::default());
@@ -217,7 +178,6 @@ fn damaged(name: &str) -> impl Strategy<Value = Vec<u8>> + use<> {
             // Half of the changes go to the header and the descriptions behind it.
             let room = if i % 2 == 0 { bytes.len().min(2048) } else { bytes.len() };
             bytes[index.index(room)] = value;
->>>>>>> import
         }
         if cut {
             bytes.truncate(end.index(bytes.len()));
