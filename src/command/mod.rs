@@ -7,6 +7,9 @@ mod doctor;
 mod files;
 mod live;
 mod narrow;
+mod player;
+mod record;
+mod replay;
 mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
@@ -62,9 +65,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         }
         Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
         Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
-        Some(Command::Record(_) | Command::Replay(_) | Command::Demo(_)) => {
-            anyhow::bail!("this command is not built in yet")
-        }
+        Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Replay(args)) => replay::run(&args, &settings(None, &args.choice, Some(&args.screen))?),
+        Some(Command::Demo(args)) => replay::demo(&args, &settings(None, &args.choice, Some(&args.screen))?),
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Doctor(args)) => {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
