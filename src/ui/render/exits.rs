@@ -80,7 +80,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if rows.is_empty() {
         let text = nothing(state);
         let used = say(buf, inner, &text, Role::Dim, theme);
-        if instead(state) {
+        if instead(state) && len(state) > 0 {
             inner.y += used;
             inner.height -= used;
             userspace::exits_list(state, state.panels.focus == Panel::Exits).paint(buf, inner, theme);
@@ -95,10 +95,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             inner.height -= 1;
         }
     }
-    // The last two are known to some engines only; where none of them is, their room goes to the others.
-    let split = rows.iter().any(|r| r.userspace_ns.is_some() || r.preempted_ns.is_some());
     let list = List {
-        columns: &COLUMNS[..if split { COLUMNS.len() } else { COLUMNS.len() - 2 }],
+        columns: &COLUMNS,
         rows: rows.iter().map(|r| (cells(r, m.interval_s), look(r, state))).collect(),
         at: focused.then_some(state.panels.at),
     };
