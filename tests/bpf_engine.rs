@@ -1,5 +1,5 @@
 //! The BPF engine by itself, on real guests that do exactly what they are told.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
