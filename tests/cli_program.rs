@@ -53,7 +53,7 @@ fn without_a_terminal_it_points_to_batch() {
     assert_eq!(text(&out.stdout), "");
     assert_eq!(
         text(&out.stderr),
-        "kvmtop: the live screen needs a terminal, and standard output is none; `kvmtop --batch` prints text, `kvmtop --batch \
+        "kvmtop: the screen needs a terminal, and standard output is none; `kvmtop --batch` prints text, `kvmtop --batch \
          --json` prints JSON\n"
     );
 }
@@ -262,4 +262,49 @@ fn two_tables_are_compared() {
     assert_eq!((&said["cause"], &said["schema"]), (&"nothing".into(), &1.into()));
     assert_eq!(run(&["diff", &before, "/no/such/file"]).status.code(), Some(1));
     assert!(Path::new(&before).exists());
+}
+
+#[test]
+fn a_session_is_recorded_replayed_and_reported() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = path(&dir, "night.kvmtop");
+    let out = run(&["record", &file, "--duration", "4s", "-d", "0.2", "--engine", "none"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).starts_with("recorded "), "{}", text(&out.stdout));
+
+    let all = common::intervals(&run(&["replay", &file, "--batch", "--json"]).stdout);
+    assert!(all.len() >= 3, "{} intervals", all.len());
+    assert!(
+        all.iter().all(|i| i["source"] == "session" && i["engine"] == "none" && i["interval_s"].as_f64().is_some())
+    );
+    // Any interval of it again, alone, by its time: the same to the last digit.
+    let third = all[2]["time"].as_str().expect("time");
+    let alone = run(&["replay", &file, "--batch", "--json", "--at", third, "-n", "1"]);
+    assert_eq!(common::intervals(&alone.stdout), [all[2].clone()]);
+
+    let whole: Value = serde_json::from_slice(&run(&["report", "--json", &file]).stdout).expect("one object");
+    let sum: f64 = all.iter().map(|i| i["interval_s"].as_f64().expect("seconds")).sum();
+    assert!((whole["interval_s"].as_f64().expect("seconds") - sum).abs() < 0.01);
+    let same: Value = serde_json::from_slice(&run(&["diff", "--json", &file, &file]).stdout).expect("one object");
+    assert!(["nothing", "not-comparable"].contains(&same["cause"].as_str().expect("cause")), "{}", same["summary"]);
+
+    // Cut in the middle of a sample it plays up to there and says so.
+    let bytes = std::fs::read(&file).expect("the session");
+    let cut = path(&dir, "cut.kvmtop");
+    let shorter = (1..bytes.len() / 64).map(|step| bytes.len() - 64 * step).find_map(|length| {
+        std::fs::write(&cut, &bytes[..length]).expect("written");
+        let out = run(&["replay", &cut, "--batch", "--json"]);
+        assert_eq!(out.status.code(), Some(0), "cut at {length}: {}", text(&out.stderr));
+        (common::intervals(&out.stdout).len() < all.len()).then_some(out)
+    });
+    let said = text(&shorter.expect("a cut that costs a sample").stderr);
+    assert!(said.starts_with(&format!("kvmtop: {cut} is cut off at byte ")), "{said}");
+
+    for command in ["replay", "report"] {
+        let out = run(&[command, &path(&dir, "none.kvmtop"), "--at", "+1s"]);
+        assert_eq!(out.status.code(), Some(1), "{command}");
+        assert!(text(&out.stderr).starts_with("kvmtop: "), "{}", text(&out.stderr));
+    }
+    assert_eq!(run(&["replay", &file]).status.code(), Some(1), "no terminal");
+    assert_eq!(run(&["record", "/no/such/folder/x", "--duration", "1"]).status.code(), Some(1));
 }

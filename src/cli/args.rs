@@ -22,6 +22,9 @@ Examples:
   kvmtop report vmexit.txt win10.xml --duration 10s
                                     a pasted table and the guest that it came from
   kvmtop diff before/ after/        did the change help?
+  kvmtop record night.kvmtop --duration 8h --max-size 500M
+                                    record, and look at it tomorrow with:
+  kvmtop replay night.kvmtop --at 03:10
   kvmtop doctor                     what this host lets kvmtop see, and what mends the rest
 
 What percentages stand on:
@@ -74,10 +77,8 @@ pub struct Cli {
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// Record samples into a session file, until the duration ends or Ctrl-C
-    #[command(hide = true)]
     Record(RecordArgs),
     /// Show a recorded session on the screen: pause, step, seek, speed
-    #[command(hide = true)]
     Replay(ReplayArgs),
     /// Read files instead of a live host: exits, accesses, threads, findings
     Report(ReportArgs),
@@ -189,7 +190,7 @@ pub struct RecordArgs {
 /// `kvmtop replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// A session file, or a perf.data file of `perf kvm stat record`
+    /// A session file, as `kvmtop record` or the key r writes it
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Begin here: 14:03, 2026-11-21T14:03, or +10m from the start
@@ -223,7 +224,7 @@ pub struct InputArgs {
     #[arg(long)]
     pub perf_times: bool,
     /// Of a session, the interval at this time: 14:03 or +10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true, hide = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
     pub at: Option<At>,
     /// Print one JSON object
     #[arg(long)]

@@ -4,6 +4,7 @@ use super::DomainFilter;
 use super::args::{ChoiceArgs, EngineChoice, SamplingArgs, ScreenArgs};
 use super::config::Config;
 use crate::lint;
+use crate::session::Limits;
 use std::time::Duration;
 
 /// What commands run with.
@@ -25,6 +26,8 @@ pub struct Settings {
     pub findings: lint::Options,
     /// How to draw.
     pub look: Look,
+    /// What a recording keeps at most.
+    pub limits: Limits,
 }
 
 /// How to draw.
@@ -73,6 +76,7 @@ impl Settings {
                 color: config.screen.color && !screen.no_color && !no_color,
                 ascii: config.screen.ascii || screen.ascii,
             },
+            limits: Limits { size: config.record.max_size, age: config.record.max_age },
         }
     }
 }

@@ -140,7 +140,18 @@ fn wrong_usage_is_said_exactly() {
 #[test]
 fn help_is_what_it_was() {
     let mut all = String::new();
-    for line in ["-h", "--help", "report -h", "report --help", "diff -h", "check -h", "doctor -h", "--version"] {
+    for line in [
+        "-h",
+        "--help",
+        "report -h",
+        "report --help",
+        "diff -h",
+        "check -h",
+        "record -h",
+        "replay -h",
+        "doctor -h",
+        "--version",
+    ] {
         // Not the width of the terminal that the test happens to run in.
         let command = Cli::command().term_width(100);
         let help = command.try_get_matches_from(["kvmtop"].into_iter().chain(line.split(' '))).expect_err("no command");

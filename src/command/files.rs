@@ -1,6 +1,6 @@
 //! `report` and `diff`: files instead of a live host.
 
-use super::{FAILED, print, say, say_unmatched};
+use super::{FAILED, print, say, say_unmatched, sessions};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
@@ -55,6 +55,14 @@ fn status(damaged: bool) -> u8 {
 }
 
 fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<Read> {
+    if let Some((session, others)) = sessions::find(inputs)? {
+        for other in &others {
+            say(&format!("{}: left out, since a session is reported on its own", other.display()));
+        }
+        let (model, findings) = sessions::read(&session, reading.at, settings)?;
+        return Ok(Read { model, findings, source: "session", damaged: !others.is_empty() });
+    }
+    anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no times to choose from");
     let options = ImportOptions {
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,

@@ -7,7 +7,11 @@ mod doctor;
 mod files;
 mod live;
 mod narrow;
+mod player;
+mod record;
+mod replay;
 mod screen;
+mod sessions;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
@@ -50,27 +54,32 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             live::batch(&settings, &cli.batch)
         }
         None => {
-            if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-                anyhow::bail!(
-                    "the live screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, \
-                     `kvmtop --batch --json` prints JSON",
-                    if io::stdout().is_terminal() { "input" } else { "output" }
-                );
-            }
+            needs_terminal()?;
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
             screen::run(&settings)
         }
         Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
         Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
-        Some(Command::Record(_) | Command::Replay(_) | Command::Demo(_)) => {
-            anyhow::bail!("this command is not built in yet")
-        }
+        Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Replay(args)) => replay::run(&args, &settings(None, &args.choice, Some(&args.screen))?),
+        Some(Command::Demo(args)) => replay::demo(&args, &settings(None, &args.choice, Some(&args.screen))?),
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Doctor(args)) => {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
             doctor::run(&args, &settings(Some(&args.sampling), &choice, None)?)
         }
     }
+}
+
+/// The screen is for a terminal; anything else is told what to use instead.
+fn needs_terminal() -> anyhow::Result<()> {
+    let (input, output) = (io::stdin().is_terminal(), io::stdout().is_terminal());
+    anyhow::ensure!(
+        input && output,
+        "the screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, `kvmtop --batch --json` prints JSON",
+        if output { "input" } else { "output" }
+    );
+    Ok(())
 }
 
 fn settings(

@@ -3,6 +3,8 @@
 use crate::cli::DomainFilter;
 use crate::sample::Sample;
 use crate::source::Feed;
+use crate::ui::Player;
+use std::sync::Arc;
 
 /// Leaves out every guest that `--domain` does not mean; a pattern that matches none is said as a source of each sample.
 pub struct Narrowed<F> {
@@ -17,13 +19,54 @@ impl<F> Narrowed<F> {
     }
 }
 
+/// Narrows one sample.
+fn narrow(sample: &mut Sample, wanted: &DomainFilter) {
+    let unmatched = wanted.unmatched(sample.domains.iter().map(|d| &*d.facts));
+    sample.sources.extend(unmatched);
+    sample.domains.retain(|d| wanted.matches(&d.facts));
+}
+
 impl<F: Feed> Feed for Narrowed<F> {
     fn next(&mut self) -> anyhow::Result<Option<Sample>> {
         let Some(mut sample) = self.feed.next()? else { return Ok(None) };
-        let unmatched = self.wanted.unmatched(sample.domains.iter().map(|d| &*d.facts));
-        sample.sources.extend(unmatched);
-        sample.domains.retain(|d| self.wanted.matches(&d.facts));
+        narrow(&mut sample, &self.wanted);
         Ok(Some(sample))
+    }
+}
+
+impl<P: Player> Player for Narrowed<P> {
+    fn len(&self) -> usize {
+        self.feed.len()
+    }
+
+    fn time_ms(&mut self, index: usize) -> Option<i64> {
+        self.feed.time_ms(index)
+    }
+
+    fn index_at(&mut self, time_ms: i64) -> usize {
+        self.feed.index_at(time_ms)
+    }
+
+    fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
+        let sample = self.feed.sample(index)?;
+        if self.wanted.patterns.is_empty() {
+            return Ok(sample);
+        }
+        let mut sample = (*sample).clone();
+        narrow(&mut sample, &self.wanted);
+        Ok(Arc::new(sample))
+    }
+
+    fn stands_alone(&mut self, index: usize) -> Option<Option<f64>> {
+        self.feed.stands_alone(index)
+    }
+
+    fn marks(&mut self) -> Vec<i64> {
+        self.feed.marks()
+    }
+
+    fn next_mark(&mut self, from: usize, forward: bool) -> Option<usize> {
+        self.feed.next_mark(from, forward)
     }
 }
 

@@ -4,6 +4,7 @@ use super::live::{self, Live};
 use super::narrow::Narrowed;
 use crate::cli::Settings;
 use crate::source::live::Command;
+use crate::source::session::{Tape, Taped};
 use crate::ui::{self, Control, UiOptions};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -11,7 +12,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub fn run(settings: &Settings) -> anyhow::Result<u8> {
     let Live { feed, commands } = live::start(settings);
     let (control, asked) = channel();
-    translate(asked, commands)?;
+    let (tape, taped) = channel();
+    translate(asked, commands, tape)?;
     let options = UiOptions {
         ascii: settings.look.ascii,
         no_color: !settings.look.color,
@@ -19,19 +21,28 @@ pub fn run(settings: &Settings) -> anyhow::Result<u8> {
         lint: settings.findings.clone(),
         ..UiOptions::default()
     };
-    ui::run(Box::new(Narrowed::new(feed, settings.domains.clone())), Some(control), options)?;
+    let feed = Taped::new(Narrowed::new(feed, settings.domains.clone()), taped, settings.limits);
+    ui::run(Box::new(feed), Some(control), options)?;
     Ok(0)
 }
 
 /// Passes on what the screen asks: the collector hears it even while it waits for the next tick.
-fn translate(asked: Receiver<Control>, commands: Sender<Command>) -> std::io::Result<()> {
+fn translate(asked: Receiver<Control>, commands: Sender<Command>, tape: Sender<Tape>) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in asked {
             let command = match control {
                 Control::SetEngineLevel(level) => Command::Level(level),
                 Control::SetKvmEvents(on) => Command::KvmEvents(on),
                 Control::Quit => Command::Stop,
-                Control::StartRecord(_) | Control::StopRecord => continue,
+                Control::StartRecord(path) => {
+                    // The feed is there as long as the collector is.
+                    let _ = tape.send(Tape::Start(path));
+                    continue;
+                }
+                Control::StopRecord => {
+                    let _ = tape.send(Tape::Stop);
+                    continue;
+                }
             };
             // A collector that is gone asks for nothing more.
             if commands.send(command).is_err() {

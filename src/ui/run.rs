@@ -166,7 +166,9 @@ fn turn(
     wake: &Receiver<Event>,
 ) -> anyhow::Result<()> {
     loop {
-        guard.terminal.draw(|frame| render(frame, state, theme))?;
+        if Guard::is_taken() {
+            guard.terminal.draw(|frame| render(frame, state, theme))?;
+        }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);
         while let Some(event) = next {
@@ -228,7 +230,7 @@ fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &
             control(state, Control::StopRecord);
         }
         Effect::Copy(text) => {
-            guard.copy(&text)?;
+            Guard::copy(&text)?;
             state.message = Some("copied, if the terminal allows OSC 52; w writes a file instead".into());
         }
         Effect::WriteFile(name, text) => {

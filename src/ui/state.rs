@@ -273,7 +273,9 @@ impl AppState {
     fn show(&mut self, tick: Tick, remember: bool) {
         if let Some(before) = &tick.before {
             self.history.clear();
-            before.iter().for_each(|m| self.history.push(m));
+            for m in before {
+                self.history.push(m);
+            }
         }
         if remember {
             self.history.push(&tick.model);

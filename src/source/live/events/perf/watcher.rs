@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How long events wait at most in a ring that stays less than half full.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
+/// The reader's nice value. It needs little, but soon: on a crowded host it would wait while the rings run over.
+const PRIORITY: i32 = -15;
+
 /// `CLOCK_MONOTONIC`, the clock of the rings, nanoseconds.
 pub(super) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -87,6 +90,8 @@ impl Watcher {
         std::thread::Builder::new()
             .name("perf-rings".into())
             .spawn(move || {
+                // Refused to users without rights; the rings then have to do.
+                let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
                 while !theirs.stop.load(Ordering::Relaxed) {
                     // SAFETY: the descriptors belong to the rings, which `theirs` keeps open.
                     let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
