@@ -21,6 +21,10 @@ build: packages-build
 test: packages-test
 	@sh tests/all.sh
 
+# The BPF objects from their sources; needs clang. Commit what it writes.
+bpf:
+	$(MAKE) -C assets/bpf
+
 packages-build:
 	@sh assets/packages.sh $(BUILD_PACKAGES)
 

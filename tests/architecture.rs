@@ -1,5 +1,5 @@
 //! The hourglass holds: imports go one way, and nothing that thinks or shows touches the machine.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 

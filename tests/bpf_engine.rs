@@ -1,5 +1,5 @@
 //! The BPF engine by itself, on real guests that do exactly what they are told.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::missing_panics_doc)]
 
 mod common;
 
@@ -8,7 +8,9 @@ use kvmtop::kvm::Space;
 use kvmtop::kvm::topology::HostTopology;
 use kvmtop::sample::{AccessCell, Direction, EngineLevel};
 use kvmtop::source::live::events::bpf::BpfEngine;
+use kvmtop::source::live::events::perf::PerfEngine;
 use kvmtop::source::live::events::{Engine, Reading, TracedThread};
+use std::collections::BTreeSet;
 
 guest_process!();
 
@@ -190,4 +192,151 @@ fn every_kvm_event_is_counted_by_process() {
 
 fn served_count(events: &kvmtop::sample::ThreadEvents) -> u64 {
     events.userspace.iter().map(|c| c.count).sum()
+}
+
+/// What a process of other rights answers; the probe is this test binary again.
+fn probe(wrapper: &[&str]) -> Result<String, String> {
+    let exe = std::env::current_exe().expect("own path");
+    let out = std::process::Command::new(wrapper[0])
+        .args(&wrapper[1..])
+        .arg(exe)
+        .args(["engine_probe", "--exact", "--nocapture", "--test-threads=1"])
+        .env("KVMTOP_TEST_PROBE", "1")
+        .output()
+        .map_err(|e| format!("{}: {e}", wrapper[0]))?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let answer = text.lines().find_map(|l| l.split_once("PROBE ")).map(|(_, answer)| answer.to_string());
+    answer.ok_or_else(|| format!("{wrapper:?}: {}", String::from_utf8_lossy(&out.stderr).trim()))
+}
+
+#[test]
+fn engine_probe() {
+    use std::io::Write;
+    if std::env::var_os("KVMTOP_TEST_PROBE").is_none() {
+        return;
+    }
+    let answer = BpfEngine::new(HostTopology::default(), 4).map(|engine| {
+        let gaps: Vec<String> = engine.gaps().into_iter().map(|g| format!("{} | {}", g.cause, g.fix)).collect();
+        (engine, gaps.join(" ; "))
+    });
+    match &answer {
+        Ok((_, gaps)) => println!("PROBE works; {gaps}"),
+        Err(e) => println!("PROBE {} | {}", e.cause, e.fix),
+    }
+    std::io::stdout().flush().expect("the parent reads");
+    if std::env::var_os("KVMTOP_TEST_HOLD").is_some() {
+        std::thread::sleep(std::time::Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn missing_rights_are_said() {
+    const NAME: &str = "bpf: missing rights are said";
+    if engine(NAME).is_none() {
+        return;
+    }
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["setpriv", "--bounding-set", "-all"], &["neither CAP_BPF nor CAP_SYS_ADMIN", "setcap cap_bpf,cap_perfmon"]),
+        (&["setpriv", "--bounding-set", "-all,+bpf"], &["CAP_BPF but not CAP_PERFMON", "setcap cap_bpf,cap_perfmon"]),
+        (&["setpriv", "--bounding-set", "-all,+bpf,+perfmon,+dac_read_search"], &["works"]),
+        (&["unshare", "--pid", "--fork", "--mount-proc"], &["PID namespace of its own", "--pid=host"]),
+        (
+            &["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /sys/kernel && exec \"$@\"", "sh"],
+            &["works; exits are not counted by reason: tracefs is not mounted", "mount -t tracefs"],
+        ),
+    ];
+    for (wrapper, wanted) in cases {
+        match probe(wrapper) {
+            Ok(answer) => assert!(wanted.iter().all(|w| answer.contains(w)), "{wrapper:?}: {answer}"),
+            Err(why) => common::skipped(&format!("{NAME} ({})", wrapper[2]), &why),
+        }
+    }
+}
+
+/// The ids of the BPF programs that a process holds.
+fn programs_of(pid: u32) -> Vec<u32> {
+    let infos = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the process lives");
+    let texts = infos.filter_map(|e| std::fs::read_to_string(e.expect("entry").path()).ok());
+    let ids = texts.filter_map(|t| t.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok()));
+    ids.collect()
+}
+
+fn is_loaded(program: u32) -> bool {
+    const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
+    let attr = [program, 0, 0];
+    // SAFETY: the attribute is three plain numbers; the descriptor is closed at once.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_GET_FD_BY_ID, attr.as_ptr(), size_of_val(&attr)) };
+    if fd >= 0 {
+        // SAFETY: just opened, used nowhere else.
+        unsafe { libc::close(fd as i32) };
+    }
+    fd >= 0
+}
+
+#[test]
+fn nothing_stays_in_the_kernel_after_a_kill() {
+    use std::io::{BufRead, BufReader};
+    const NAME: &str = "bpf: nothing stays in the kernel after a kill";
+    if engine(NAME).is_none() {
+        return;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().expect("own path"))
+        .args(["engine_probe", "--exact", "--nocapture", "--test-threads=1"])
+        .envs([("KVMTOP_TEST_PROBE", "1"), ("KVMTOP_TEST_HOLD", "1")])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the test binary starts itself");
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+    assert!(lines.any(|l| l.expect("text").contains("PROBE works")));
+    let programs = programs_of(child.id());
+    assert!(programs.len() > 10 && programs.iter().all(|p| is_loaded(*p)), "{programs:?}");
+    child.kill().expect("SIGKILL");
+    child.wait().expect("it ends");
+    // The kernel frees a program after a grace period.
+    let gone = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        !programs.iter().any(|p| is_loaded(*p))
+    });
+    assert!(gone, "still loaded: {programs:?}");
+}
+
+/// Both engines watch one guest: what each counts is the same, to the event.
+#[test]
+fn both_engines_count_alike() {
+    const NAME: &str = "bpf and perf count alike";
+    let Some(mut bpf) = engine(NAME) else { return };
+    // On a host that is busy with other guests the perf engine's rings overflow; only a round without loss compares.
+    for _ in 0..5 {
+        let mut perf = match PerfEngine::open(EngineLevel::Full, HostTopology::default()) {
+            Ok(engine) => engine,
+            Err(e) => return common::skipped(NAME, &e.cause),
+        };
+        let mut guest = Guest::start(&WORK, true);
+        guest.go();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| guest.wait_done());
+            while !waiting.is_finished() {
+                perf.drain();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        let (by_bpf, by_perf) = (bpf.read(), perf.read());
+        check_counts(&of(&by_bpf, &guest));
+        if by_perf.lost == 0 {
+            return check_alike(&by_bpf, &by_perf, &guest);
+        }
+    }
+    common::skipped(NAME, "the perf engine lost events in five rounds: this host is too busy");
+}
+
+fn check_alike(by_bpf: &Reading, by_perf: &Reading, guest: &Guest) {
+    let (a, b) = (of(by_bpf, guest), of(by_perf, guest));
+    check_counts(&b);
+    assert_eq!(by_bpf.fires_kvm_exit, by_perf.fires_kvm_exit);
+    for (a, b) in a.iter().zip(&b) {
+        let exits =
+            |t: &TracedThread| t.events.exits.iter().map(|c| (c.isa, c.code, c.time.count)).collect::<BTreeSet<_>>();
+        assert_eq!(exits(a), exits(b));
+        assert_eq!((a.pid, &a.comm, a.vcpu), (b.pid, &b.comm, b.vcpu));
+    }
 }

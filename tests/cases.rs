@@ -1,7 +1,7 @@
 //! Real cases, retyped, and what a careful expert concludes from each: `report` has to say the same.
 //!
 //! One TOML file a case under `tests/fixtures/cases`: a story, arguments, what to expect, and the files by name.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! A guest that does exactly N accesses, and kvmtop, which must count exactly N: on the right port, direction, thread and device.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Two QEMU guests under libvirt, one pinned: names, roles, affinity, CPU figures and device names as an oracle has them.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
@@ -129,6 +129,25 @@ fn pidstat_rows(text: &str) -> Vec<(i64, [f64; 4])> {
         .collect()
 }
 
+/// Where kvmtop's CPU figures of a process's threads are more than 2 points away from pidstat's.
+fn compare(seen: &[Value], pid: u32, pidstat: &str) -> Vec<String> {
+    let rows = pidstat_rows(pidstat);
+    assert!(rows.len() > 2, "pidstat said: {pidstat}");
+    let domain = seen[0]["domains"].as_array().expect("domains").iter().find(|d| d["pid"] == pid).expect("the guest");
+    let threads = domain["threads"].as_array().expect("threads");
+    let mut differences = Vec::new();
+    for (tid, want) in rows {
+        let Some(t) = threads.iter().find(|t| t["tid"] == tid) else { continue };
+        for (name, want) in ["usr", "sys", "guest", "wait"].into_iter().zip(want) {
+            let got = t[name].as_f64().unwrap_or_else(|| panic!("{name} of {tid} is {}", t[name]));
+            if (got - want).abs() > 2.0 {
+                differences.push(format!("{name} of {} ({tid}): kvmtop {got}, pidstat {want}", t["comm"]));
+            }
+        }
+    }
+    differences
+}
+
 #[test]
 fn two_guests_under_libvirt() {
     const TEST: &str = "two_guests_under_libvirt";
@@ -153,9 +172,19 @@ fn two_guests_under_libvirt() {
         assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
     }
 
-    let oracle = pidstat(busy.pid(), 5);
-    let seen = batch(&["-n", "1", "-d", "5"]);
-    let oracle = oracle.wait_with_output().expect("pidstat ends");
+    // The two look at the same seconds but for the time each takes to start: on a machine whose load changes just then they
+    // differ, so a comparison that fails is made again, whole, twice at most.
+    let mut seen = Vec::new();
+    for last in [false, false, true] {
+        let oracle = pidstat(busy.pid(), 5);
+        seen = batch(&["-n", "1", "-d", "5"]);
+        let oracle = oracle.wait_with_output().expect("pidstat ends");
+        let differences = compare(&seen, busy.pid(), &String::from_utf8_lossy(&oracle.stdout));
+        assert!(differences.is_empty() || !last, "{}", differences.join("\n"));
+        if differences.is_empty() {
+            break;
+        }
+    }
     let domains = seen[0]["domains"].as_array().expect("domains");
     let find = |name: &str| domains.iter().find(|d| d["name"] == name).unwrap_or_else(|| panic!("no {name}"));
     let (b, i) = (find("kvmtop-busy"), find("kvmtop-idle"));
@@ -175,17 +204,6 @@ fn two_guests_under_libvirt() {
     }
     let main = threads.iter().find(|t| t["role"] == "emulator").expect("the emulator's thread");
     assert_eq!(main["tid"], busy.pid());
-
-    let text = String::from_utf8_lossy(&oracle.stdout);
-    let rows = pidstat_rows(&text);
-    assert!(rows.len() > 2, "pidstat said: {text}");
-    for (tid, want) in rows {
-        let Some(t) = threads.iter().find(|t| t["tid"] == tid) else { continue };
-        for (name, want) in ["usr", "sys", "guest", "wait"].into_iter().zip(want) {
-            let got = t[name].as_f64().unwrap_or_else(|| panic!("{name} of {tid} is {}", t[name]));
-            assert!((got - want).abs() <= 2.0, "{name} of {} ({tid}): kvmtop {got}, pidstat {want}", t["comm"]);
-        }
-    }
 
     let owner = |address: &str| {
         let row = b["accesses"].as_array().unwrap().iter().find(|a| a["address"] == address);

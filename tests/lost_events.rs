@@ -1,5 +1,5 @@
 //! What the perf engine cannot keep up with is counted as lost and shown, never made up.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 

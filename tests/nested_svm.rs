@@ -1,6 +1,6 @@
 //! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf kvm stat`
 //! over the same life of the same guest. `tests/nested/` boots that host.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 

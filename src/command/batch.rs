@@ -38,7 +38,14 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn enough(&self) -> bool {
+    /// What follows is not to be compared with what came before.
+    pub fn gap(&mut self) {
+        self.previous = None;
+        self.memory.clear();
+    }
+
+    /// Whether as many intervals as were asked for are printed.
+    pub fn enough(&self) -> bool {
         self.args.count.is_some_and(|n| self.printed >= n)
     }
 

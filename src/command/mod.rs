@@ -7,6 +7,7 @@ mod doctor;
 mod files;
 mod live;
 mod narrow;
+mod player;
 mod record;
 mod replay;
 mod screen;
@@ -61,7 +62,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Replay(args)) => replay::run(&args, &settings(None, &args.choice, Some(&args.screen))?),
-        Some(Command::Demo(_)) => anyhow::bail!("there is no recording in this binary"),
+        Some(Command::Demo(args)) => replay::demo(&args, &settings(None, &args.choice, Some(&args.screen))?),
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Doctor(args)) => {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };

@@ -2,9 +2,9 @@
 
 use super::live::{self, Live};
 use super::narrow::Narrowed;
-use super::record::{Tape, Taped};
 use crate::cli::Settings;
 use crate::source::live::Command;
+use crate::source::session::{Tape, Taped};
 use crate::ui::{self, Control, UiOptions};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub fn run(settings: &Settings) -> anyhow::Result<u8> {
     let Live { feed, commands } = live::start(settings);
     let (control, asked) = channel();
-    let (tape, taping) = channel();
+    let (tape, taped) = channel();
     translate(asked, commands, tape)?;
     let options = UiOptions {
         ascii: settings.look.ascii,
@@ -21,23 +21,33 @@ pub fn run(settings: &Settings) -> anyhow::Result<u8> {
         lint: settings.findings.clone(),
         ..UiOptions::default()
     };
-    let narrowed = Narrowed::new(feed, settings.domains.clone());
-    ui::run(Box::new(Taped::new(narrowed, taping, settings.limits)), Some(control), options)?;
+    let feed = Taped::new(Narrowed::new(feed, settings.domains.clone()), taped, settings.limits);
+    ui::run(Box::new(feed), Some(control), options)?;
     Ok(0)
 }
 
-/// Passes on what the screen asks: the collector hears it even while it waits for the next tick, the recorder with the next sample.
+/// Passes on what the screen asks: the collector hears it even while it waits for the next tick.
 fn translate(asked: Receiver<Control>, commands: Sender<Command>, tape: Sender<Tape>) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in asked {
-            // Who is gone is asked for nothing more.
-            let _ = match control {
-                Control::SetEngineLevel(level) => commands.send(Command::Level(level)).ok(),
-                Control::SetKvmEvents(on) => commands.send(Command::KvmEvents(on)).ok(),
-                Control::Quit => commands.send(Command::Stop).ok(),
-                Control::StartRecord(path) => tape.send(Tape::Start(path)).ok(),
-                Control::StopRecord => tape.send(Tape::Stop).ok(),
+            let command = match control {
+                Control::SetEngineLevel(level) => Command::Level(level),
+                Control::SetKvmEvents(on) => Command::KvmEvents(on),
+                Control::Quit => Command::Stop,
+                Control::StartRecord(path) => {
+                    // The feed is there as long as the collector is.
+                    let _ = tape.send(Tape::Start(path));
+                    continue;
+                }
+                Control::StopRecord => {
+                    let _ = tape.send(Tape::Stop);
+                    continue;
+                }
             };
+            // A collector that is gone asks for nothing more.
+            if commands.send(command).is_err() {
+                return;
+            }
         }
     })?;
     Ok(())

@@ -6,7 +6,7 @@
 use super::{Finding, Severity, Target};
 use crate::model::{DomainModel, Model};
 use crate::sample::DomainState;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// Patterns followed at once; a host with more has other troubles.
 const MOST: usize = 20_000;
@@ -44,7 +44,7 @@ struct Track {
 /// Recent observations per rule, guest and target.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    tracks: HashMap<(&'static str, Who, Target), Track>,
+    tracks: BTreeMap<(&'static str, Who, Target), Track>,
     paused: HashMap<Guest, i64>,
 }
 

@@ -222,7 +222,7 @@ pub(super) fn moves(
     let keep_out = if stay.is_subset(&isolated) && !stay.is_empty() {
         host.all().difference(&isolated)
     } else {
-        housekeeping(host, &isolated)
+        housekeeping(host, &CpuSet::new()).union(&isolated)
     };
     let free = host.all().difference(&stay).difference(taken).difference(&keep_out);
     let mut moved = Vec::new();
@@ -271,7 +271,7 @@ pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
         return p.tasksets(guest).map(|t| fix::command(t).needing(needs)).into_iter().collect();
     }
     let host = topology(world.model);
-    let memory = if host.nodes().len() > 1 { "; memory follows only then" } else { "" };
+    let memory = if host.nodes().len() > 1 { "; memory follows only then, and has to fit on the node" } else { "" };
     vec![
         fix::xml(p.xml(host))
             .needing(&format!("in the XML of {}; effective when it is started anew{memory}", guest.name())),

@@ -9,10 +9,15 @@ pub(super) fn figure(x: f64) -> String {
     if x.abs() >= 10_000.0 {
         return thousands(rounded as i64);
     }
-    if x.abs() >= 100.0 || (x - rounded).abs() < 1e-9 {
-        return format!("{rounded:.0}");
-    }
-    if x.abs() >= 1.0 { format!("{x:.1}") } else { format!("{x:.2}") }
+    let digits = if x.abs() >= 100.0 {
+        0
+    } else if x.abs() >= 0.995 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{x:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 fn thousands(n: i64) -> String {

@@ -314,7 +314,7 @@ impl<'a> Guest<'a> {
 
     /// The window of the figures, as evidence says it.
     pub fn window(&self) -> String {
-        self.seconds.map_or_else(|| "over an unknown time".into(), |s| format!("over {} s", super::text::figure(s)))
+        self.seconds.map_or_else(|| "over an unknown time".into(), |s| format!("over {} s", (s * 10.0).round() / 10.0))
     }
 
     /// What a `perf kvm stat` of this guest looks like.

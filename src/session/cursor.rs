@@ -27,6 +27,8 @@ pub struct Cursor {
     next: Option<(usize, u32, u64)>,
     memory: Memory,
     recent: Vec<(usize, Arc<Sample>)>,
+    /// Times of the samples of a chunk or two: part, chunk, times.
+    times: Vec<(usize, usize, Vec<i64>)>,
     hosts: HashMap<(usize, u64), Arc<HostFacts>>,
     domains: HashMap<(usize, u64), Arc<DomainFacts>>,
 }
@@ -39,9 +41,18 @@ impl Cursor {
             next: None,
             memory: Memory::default(),
             recent: Vec::new(),
+            times: Vec::new(),
             hosts: HashMap::new(),
             domains: HashMap::new(),
         }
+    }
+
+    /// Another cursor over the same files.
+    ///
+    /// # Errors
+    /// When the process may open no more files.
+    pub fn again(&self) -> Result<Self> {
+        Ok(Self::new(self.session.again()?))
     }
 
     /// The recording.
@@ -71,8 +82,8 @@ impl Cursor {
             .session
             .place(index)
             .ok_or_else(|| anyhow!("the recording has {} samples, there is no number {index}", self.len()))?;
-        let chunk_number = self.session.parts[part].chunk_of(number);
-        let chunk = self.session.parts[part].chunks[chunk_number];
+        let chunk_number = self.session.parts[part].1.chunk_of(number);
+        let chunk = self.session.parts[part].1.chunks[chunk_number];
         let near = self.next.is_some_and(|(p, n, _)| p == part && n > chunk.number && n <= number);
         if !near {
             self.enter(part, chunk_number)?;
@@ -95,9 +106,104 @@ impl Cursor {
         }
     }
 
+    /// The time of a sample, milliseconds since the epoch, without reading the sample.
+    pub fn time_ms(&mut self, index: usize) -> Option<i64> {
+        if let Some((_, s)) = self.recent.iter().find(|(i, _)| *i == index) {
+            return Some(s.time_ms);
+        }
+        let (part, number) = self.session.place(index)?;
+        let p = &self.session.parts[part].1;
+        let chunk_number = p.chunk_of(number);
+        let chunk = p.chunks.get(chunk_number)?;
+        if number == chunk.number {
+            return Some(chunk.time_ms);
+        }
+        if number + 1 == p.samples {
+            return Some(p.last_ms);
+        }
+        let place = (number - chunk.number) as usize;
+        self.chunk_times(part, chunk_number).get(place).copied()
+    }
+
+    /// The last sample at or before a time; the first when all are later.
+    pub fn index_at(&mut self, time_ms: i64) -> usize {
+        let mut before = 0;
+        let mut found = None;
+        for (i, (_, p)) in self.session.parts.iter().enumerate() {
+            if p.chunks.first().is_some_and(|c| c.time_ms <= time_ms) {
+                // A clock that was set back leaves later chunks with earlier times: the last one that fits.
+                let chunk = p.chunks.partition_point(|c| c.time_ms <= time_ms).saturating_sub(1);
+                found = Some((i, chunk, before + p.chunks[chunk].number as usize));
+            }
+            before += p.samples as usize;
+        }
+        let Some((part, chunk, first)) = found else { return 0 };
+        let times = self.chunk_times(part, chunk);
+        first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0)
+    }
+
+    /// Whether a sample is the first after a gap: of a run of the recorder, or of a part.
+    pub fn begins_run(&self, index: usize) -> bool {
+        let Some((part, number)) = self.session.place(index) else { return false };
+        let p = &self.session.parts[part].1;
+        p.chunks.get(p.chunk_of(number)).is_some_and(|c| c.run && c.number == number)
+            && !(number == 0 && self.goes_on(part))
+    }
+
+    /// Whether a part goes on where the one before ended, without a gap.
+    fn goes_on(&self, part: usize) -> bool {
+        const GAP_MS: i64 = 120_000;
+        let Some(before) = part.checked_sub(1).and_then(|p| self.session.parts.get(p)) else { return false };
+        let first = self.session.parts[part].1.chunks.first().map_or(0, |c| c.time_ms);
+        (0..GAP_MS).contains(&(first - before.1.last_ms))
+    }
+
+    /// Times of the samples of a chunk, as far as they can be read.
+    fn chunk_times(&mut self, part: usize, chunk_number: usize) -> &[i64] {
+        let known = self.times.iter().position(|(p, c, _)| (*p, *c) == (part, chunk_number));
+        let at = known.unwrap_or_else(|| {
+            let times = self.read_times(part, chunk_number).unwrap_or_default();
+            if self.times.len() >= 2 {
+                self.times.remove(0);
+            }
+            self.times.push((part, chunk_number, times));
+            self.times.len() - 1
+        });
+        &self.times[at].2
+    }
+
+    fn read_times(&self, part: usize, chunk_number: usize) -> Option<Vec<i64>> {
+        let p = &self.session.parts[part].1;
+        let chunk = p.chunks.get(chunk_number)?;
+        let end = p.chunks.get(chunk_number + 1).map_or(p.samples, |c| c.number);
+        let mut memory = Memory::default();
+        if !chunk.key {
+            let key = p.chunks[..chunk_number].iter().rfind(|c| c.key)?;
+            let (kind, payload) = read_frame(&p.file, p.end, key.offset)?;
+            sample_frame::unpack_time(kind, &payload, &mut memory, 1);
+        }
+        let steps = p.chunks[..=chunk_number].iter().rfind(|c| c.key).map_or(1, |k| (chunk.number - k.number).max(1));
+        let (mut at, mut times) = (chunk.offset, Vec::new());
+        while times.len() < (end - chunk.number) as usize {
+            let Some((kind, payload)) = read_frame(&p.file, p.end, at) else { break };
+            at += (payload.len() + super::frame::HEAD) as u64;
+            if kind.is_sample() {
+                let steps = if kind == FrameKind::Branch { steps } else { 1 };
+                times.push(sample_frame::unpack_time(kind, &payload, &mut memory, steps));
+            }
+        }
+        Some(times)
+    }
+
+    /// Looks for samples that were added since. Answers whether there are any.
+    pub fn refresh(&mut self) -> bool {
+        self.times.clear();
+        self.session.refresh()
+    }
+
     /// Makes ready to read the first sample of a chunk.
     fn enter(&mut self, part: usize, chunk_number: usize) -> Result<()> {
-        let chunks = &self.session.parts[part].chunks;
+        let chunks = &self.session.parts[part].1.chunks;
         let chunk = chunks[chunk_number];
         self.next = None;
         if chunk.key {
@@ -118,8 +224,8 @@ impl Cursor {
 
     /// Decodes the sample whose frame is at this place or behind it.
     fn step(&mut self, part: usize, mut at: u64) -> Result<Arc<Sample>> {
-        let p = &self.session.parts[part];
-        let damaged = |at: u64| anyhow!("{} is damaged at byte {at}", self.session.path.display());
+        let (path, p) = &self.session.parts[part];
+        let damaged = |at: u64| anyhow!("{} is damaged at byte {at}", path.display());
         loop {
             let (kind, payload) = read_frame(&p.file, p.end, at).ok_or_else(|| damaged(at))?;
             let here = at;
@@ -153,7 +259,7 @@ impl Cursor {
     }
 
     fn with_facts(&mut self, part: usize, mut sample: Sample, refs: &[u64]) -> Result<Sample> {
-        let p = &self.session.parts[part];
+        let p = &self.session.parts[part].1;
         let mut refs = refs.iter().copied();
         let host = refs.next().unwrap_or(0);
         if self.hosts.len() > FACTS_KEPT {

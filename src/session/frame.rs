@@ -66,6 +66,13 @@ pub fn looks_like(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
+/// Whether these bytes begin a session file of a later version.
+pub fn newer(bytes: &[u8]) -> bool {
+    let schema = bytes.get(8..12).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
+    let crc = bytes.get(12..16).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
+    looks_like(bytes) && schema > SCHEMA && bytes.get(..12).is_some_and(|b| crc32fast::hash(b) == crc)
+}
+
 /// Judges the first bytes of a file and answers with its schema version.
 ///
 /// # Errors

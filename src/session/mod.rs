@@ -10,6 +10,7 @@
 mod coder;
 mod cursor;
 mod facts;
+mod files;
 mod frame;
 mod index;
 mod number;

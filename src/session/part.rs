@@ -9,15 +9,17 @@ use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Files up to this size are checked from the first byte to the last when they are opened; longer ones by their index, and
+/// Recordings up to this size are checked from the first byte to the last when they are opened; longer ones by their index, and
 /// the rest of them when it is read.
-const CHECKED_WHOLE: u64 = 32 << 20;
+pub const CHECKED_WHOLE: u64 = 32 << 20;
 /// How far from the end of a file that was not closed an index is looked for.
 const SEARCHED: u64 = 128 << 20;
 
 /// What is known of a file.
 #[derive(Debug)]
 pub(super) struct Part {
+    /// Its schema version.
+    pub schema: u32,
     /// The file.
     pub file: File,
     /// Its length when it was last looked at.
@@ -44,13 +46,15 @@ impl Part {
     ///
     /// # Errors
     /// When it is no session, of a newer version, or cannot be read.
-    pub fn open(file: File) -> Result<Self> {
+    /// `checked` is how many bytes may be checked from the first to the last; a longer file is opened by its index.
+    pub fn open(file: File, checked: u64) -> Result<Self> {
         let length = file.metadata().context("cannot tell its size")?.len();
         let mut first = [0; PROLOGUE];
         let n = first.len().min(length as usize);
         file.read_exact_at(&mut first[..n], 0).context("cannot read it")?;
-        frame::check_prologue(&first[..n])?;
+        let schema = frame::check_prologue(&first[..n])?;
         let mut part = Self {
+            schema,
             file,
             length,
             end: PROLOGUE as u64,
@@ -62,11 +66,17 @@ impl Part {
             stop: End::Whole,
             run: false,
         };
-        if length > CHECKED_WHOLE {
+        if length > checked {
             part.by_index();
         }
         part.go_on();
         Ok(part)
+    }
+
+    /// The same once more, with a file of its own.
+    pub fn again(&self) -> Result<Self> {
+        let (chunks, header) = (self.chunks.clone(), self.header.clone());
+        Ok(Self { file: self.file.try_clone().context("cannot open the file once more")?, chunks, header, ..*self })
     }
 
     /// Looks for frames behind the last one known. Answers whether there were any.

@@ -74,23 +74,24 @@ pub struct Encoder {
     range: u32,
     cache: u8,
     pending: u64,
+    /// The very first byte is always 0 and not written.
+    first: bool,
     out: Vec<u8>,
 }
 
 impl Encoder {
     /// Appends to these bytes.
     pub fn new(out: Vec<u8>) -> Self {
-        Self { low: 0, range: u32::MAX, cache: 0, pending: 0, out }
+        Self { low: 0, range: u32::MAX, cache: 0, pending: 1, first: true, out }
     }
 
     fn shift(&mut self) {
         if self.low < 0xff00_0000 || self.low > u64::from(u32::MAX) {
             let carry = (self.low >> 32) as u8;
-            // The very first byte is always 0 and left out: `pending` begins at 0 for it.
-            if self.pending > 0 {
-                self.out.push(self.cache.wrapping_add(carry));
-                for _ in 1..self.pending {
-                    self.out.push(0xffu8.wrapping_add(carry));
+            for i in 0..self.pending {
+                let byte = if i == 0 { self.cache } else { 0xff };
+                if !std::mem::take(&mut self.first) {
+                    self.out.push(byte.wrapping_add(carry));
                 }
             }
             self.pending = 0;

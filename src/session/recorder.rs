@@ -1,13 +1,13 @@
 //! The recorder: a file that nobody else writes, within limits.
 
 use super::facts::Header;
+use super::files::{self, Taken};
 use super::frame::SCHEMA;
 use super::writer::Writer;
 use crate::sample::Sample;
-use anyhow::{Context, Result};
-use std::fs::OpenOptions;
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,51 +18,129 @@ pub struct Limits {
     pub age: Option<Duration>,
 }
 
+/// Parts that a limit is shared out over: what is dropped at once is this part of it.
+const PARTS: u32 = 8;
+/// A smaller `--max-size` would hold hardly more than facts.
+const LEAST_SIZE: u64 = 256 << 10;
+
 /// Writes samples into a recording.
+///
+/// An existing recording of the same schema version is gone on with: a new run begins behind its last whole sample. One that is
+/// damaged, or of an older version, is kept beside it as FILE.1. With limits the recording is cut into parts: FILE is the one being
+/// written, FILE.1 the one before, and the oldest is dropped as a whole.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
     limits: Limits,
     writer: Writer,
+    header: Header,
+    /// Whether the header of this run stands in the file.
     begun: bool,
+    /// What the user should know about how it began.
+    note: Option<String>,
 }
 
 impl Recorder {
     /// Begins a recording.
     ///
     /// # Errors
-    /// When the file cannot be made, is somebody else's or of another kind.
+    /// When the file cannot be made, another recorder holds it, or it is of another kind: it is never overwritten.
     pub fn create(path: &Path, limits: Limits) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)
-            .with_context(|| format!("cannot record into {}", path.display()))?;
-        Ok(Self { path: path.into(), limits, writer: Writer::new(file, 0, 0, 0), begun: false })
+        if limits.size.is_some_and(|s| s < LEAST_SIZE) {
+            bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", LEAST_SIZE >> 10);
+        }
+        files::survive_file_size_limits();
+        let Taken { file, part, aside } = files::take(path)?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let known = part.as_ref().and_then(|p| p.header.as_ref()).or(aside.as_ref().and_then(|a| a.header.as_ref()));
+        let header = Header {
+            tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(),
+            schema: SCHEMA,
+            recording: known
+                .map_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()), |h| h.recording.clone()),
+            part: known.map_or(0, |h| h.part + u32::from(part.is_none())),
+            ..Header::default()
+        };
+        let continued = part.as_ref().map(|p| format!("{} goes on behind its {} samples", path.display(), p.samples));
+        let note = aside.map(|a| a.note).or(continued);
+        let writer = part.map_or_else(|| Writer::new(file), Writer::after);
+        Ok(Self { path: path.into(), limits, writer, header, begun: false, note })
     }
 
-    /// Adds a sample. It is in the file when this returns.
+    /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
+    pub fn into_file(file: std::fs::File, path: &Path) -> Self {
+        let header =
+            Header { tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(), schema: SCHEMA, ..Header::default() };
+        let (path, limits) = (path.into(), Limits::default());
+        Self { path, limits, writer: Writer::new(file), header, begun: false, note: None }
+    }
+
+    /// What the user should know: that an existing recording is gone on with, or was moved aside.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes in the file being written.
+    pub fn bytes(&self) -> u64 {
+        self.writer.len()
+    }
+
+    /// Samples in the file being written.
+    pub fn samples(&self) -> u32 {
+        self.writer.samples()
+    }
+
+    /// Adds a sample. It is in the file when this returns: it outlives this process, however that ends.
     ///
     /// # Errors
     /// When it cannot be written; what was written before stays whole, and a later sample may be tried.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
-        if !self.begun {
-            self.writer.begin(&Header {
-                tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(),
-                schema: SCHEMA,
-                started_ms: sample.time_ms,
-                host: (*sample.host.facts).clone(),
-                ..Header::default()
-            })?;
-            self.begun = true;
+        if self.part_is_full(sample.time_ms) {
+            self.next_part()?;
         }
-        self.writer.append(sample).with_context(|| format!("cannot write to {}", self.path.display()))
+        self.put(sample).with_context(|| {
+            format!(
+                "cannot write to {}; the {} samples before are safe in it, and nothing more is recorded until there is room",
+                self.path.display(),
+                self.writer.samples()
+            )
+        })
     }
 
-    /// Bytes written so far.
-    pub fn bytes(&self) -> u64 {
-        self.writer.len()
+    fn put(&mut self, sample: &Sample) -> Result<()> {
+        if !self.begun {
+            self.header.started_ms = sample.time_ms;
+            self.header.host = (*sample.host.facts).clone();
+            self.writer.begin(&self.header)?;
+            self.begun = true;
+        }
+        self.writer.append(sample)
+    }
+
+    fn part_is_full(&self, now_ms: i64) -> bool {
+        let long = self.limits.size.is_some_and(|s| self.writer.len() >= s / u64::from(PARTS));
+        let first = self.writer.first_ms.unwrap_or(now_ms);
+        let age = u64::try_from(now_ms.saturating_sub(first)).unwrap_or(0);
+        let old = self.limits.age.is_some_and(|a| u128::from(age) >= (a / PARTS).as_millis());
+        self.writer.samples() > 0 && (long || old)
+    }
+
+    /// Closes the part, begins the next, and drops what is beyond the limits.
+    fn next_part(&mut self) -> Result<()> {
+        self.writer.close()?;
+        let file = files::rotate(&self.path, self.writer.file())
+            .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
+        self.writer = Writer::new(file);
+        self.header.part += 1;
+        self.begun = false;
+        let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
+        files::drop_old(&self.path, &self.header.recording, room, self.limits.age);
+        Ok(())
     }
 
     /// Ends the recording so that it opens at once.
@@ -70,6 +148,17 @@ impl Recorder {
     /// # Errors
     /// When the disk does not take it.
     pub fn close(mut self) -> Result<()> {
-        self.writer.close()
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.writer.close().with_context(|| format!("cannot close {}", self.path.display()))
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // A recorder that is dropped on the way out of an error ends its file as well as it can.
+        let _ = self.finish();
     }
 }

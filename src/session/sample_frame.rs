@@ -66,3 +66,11 @@ pub fn unpack(kind: FrameKind, payload: &[u8], memory: &mut Memory, steps: u32) 
     }
     Ok((sample, facts))
 }
+
+/// Only the time of a sample. The memory must have been used for nothing but times.
+pub fn unpack_time(kind: FrameKind, payload: &[u8], memory: &mut Memory, steps: u32) -> i64 {
+    let coded = if kind == FrameKind::Delta { payload } else { payload.get(STAMP..).unwrap_or_default() };
+    let mut sample = Sample::default();
+    walk::clocks(&mut Coder::new(Decoder::new(coded), memory, steps, Vec::new()), &mut sample);
+    sample.time_ms
+}

@@ -4,6 +4,7 @@ use super::coder::Memory;
 use super::facts::{self, Header};
 use super::frame::{self, FrameKind};
 use super::index::{Chunk, Index};
+use super::part::Part;
 use super::sample_frame;
 use super::{CHUNK, SEGMENT};
 use crate::sample::{DomainFacts, HostFacts, Sample};
@@ -42,10 +43,32 @@ struct State {
 }
 
 impl Writer {
-    /// Goes on at the end of a file that holds `samples` whole samples and whose last index is at `last_index`.
-    pub fn new(file: File, end: u64, samples: u32, last_index: u64) -> Self {
-        let index = Index { before: last_index, ..Index::default() };
+    /// Begins an empty file.
+    pub fn new(file: File) -> Self {
+        Self::at(file, 0, 0, Index::default())
+    }
+
+    /// Goes on behind the whole frames of a file.
+    pub fn after(part: Part) -> Self {
+        let chunks: Vec<_> = part.chunks.iter().filter(|c| c.offset > part.last_index).copied().collect();
+        let index = Index { before: part.last_index, samples: part.samples, last_ms: part.last_ms, chunks };
+        let mut writer = Self::at(part.file, part.end, part.samples, index);
+        writer.first_ms = part.chunks.first().map(|c| c.time_ms);
+        writer
+    }
+
+    fn at(file: File, end: u64, samples: u32, index: Index) -> Self {
         Self { file, end, samples, first_ms: None, index, state: State::default(), run: true }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Samples in the file.
+    pub fn samples(&self) -> u32 {
+        self.samples
     }
 
     /// Bytes written.

@@ -3,6 +3,7 @@
 pub mod import;
 pub mod live;
 pub mod pairing;
+pub mod session;
 
 use crate::sample::Sample;
 

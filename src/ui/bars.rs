@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 /// The hues of guest, usr, sys, wait; everywhere the same.
 pub const HUES: [Role; 4] = [Role::Guest, Role::Usr, Role::Sys, Role::Wait];
 
-/// The lowest rate that a sparkline shows as its full height: noise stays flat.
+/// Rates below this are drawn against it: noise stays flat.
 const SPARK_FLOOR: f64 = 100.0;
 
 /// How many cells each part of a whole takes; what is there at all for half a cell, is seen.
@@ -42,7 +42,8 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
 /// The newest points, one column each, against the highest of those seen.
 pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>], theme: &Theme) {
     let shown = &points[points.len().saturating_sub(width.into())..];
-    let top = points.iter().flatten().fold(SPARK_FLOOR, |a, b| a.max(*b));
+    // A steady rate stands a bit above the middle: a change either way is seen.
+    let top = 1.6 * points.iter().flatten().fold(SPARK_FLOOR, |a, b| a.max(*b));
     let start = x + width - shown.len() as u16;
     for (i, p) in shown.iter().enumerate() {
         if let Some(v) = p {

@@ -112,6 +112,18 @@ impl<'a> RowView<'a> {
         }
     }
 
+    /// Where the kernel fires no `kvm_exit`: the most frequent return to the VMM, and its share of them in percent.
+    fn top_userspace(&self) -> Option<(i32, f64)> {
+        let vcpu = self.vcpu();
+        if self.thread.is_some() && vcpu.is_none() {
+            return None;
+        }
+        let rows = || self.domain.userspace.iter().filter(|(v, ..)| *v == vcpu);
+        let all: u64 = rows().map(|(_, _, n)| n).sum();
+        let (_, reason, n) = rows().max_by_key(|(_, _, n)| *n)?;
+        Some((*reason, 100.0 * *n as f64 / all.max(1) as f64))
+    }
+
     fn hot(&self) -> Option<&'a AccessRow> {
         match (self.thread, self.vcpu()) {
             (None, _) => self.domain.hot_access(),
@@ -153,7 +165,7 @@ pub static COLUMNS: [Column; 17] = [
         id: ColumnId::Name,
         header: "GUEST",
         help: "Name of the guest, and of its threads when unfolded with Enter. The mark before it is the worst finding about it.",
-        spec: Spec::left(12, 14, 0),
+        spec: Spec::left(14, 14, 0),
         sort: Some(|d, _| SortValue::Name(d.name().to_lowercase())),
         cell: name,
     },
@@ -269,16 +281,23 @@ pub static COLUMNS: [Column; 17] = [
         sort: None,
         cell: |r| match r.exits().and_then(ExitTable::top) {
             Some(e) => Cell::text(clean(&e.reason)),
-            None => top_userspace(r),
+            None => match r.top_userspace() {
+                Some((reason, _)) => Cell::text(userspace_name(reason).replace("KVM_EXIT_", "to VMM: ")),
+                None if r.thread.is_some_and(|t| t.role != Role::Vcpu) => Cell::blank(),
+                None => Cell::unknown(),
+            },
         },
     },
     Column {
         id: ColumnId::TopShare,
         header: "%",
-        help: "Its share of the time in all exits but idle ones; of the number of exits where time is not measured.",
+        help: "Its share of the time in all exits but idle ones; of the number of exits, or of returns to the VMM, where time is not measured.",
         spec: Spec::right(3, 0, 4),
         sort: None,
-        cell: |r| figure(r.exits().and_then(ExitTable::top).and_then(|e| e.work_percent.or(e.count_percent)), share),
+        cell: |r| match r.exits().and_then(ExitTable::top) {
+            Some(e) => figure(e.work_percent.or(e.count_percent), share),
+            None => figure(r.top_userspace().map(|(_, percent)| percent), share),
+        },
     },
     Column {
         id: ColumnId::HotDevice,
@@ -398,18 +417,6 @@ fn exits(r: &RowView<'_>) -> Cell {
     match value {
         Some(v) => Cell::text(format!("{mark}{}", rate(v))),
         None => Cell::unknown(),
-    }
-}
-
-/// Where the kernel fires no `kvm_exit`, the most frequent return to the VMM.
-fn top_userspace(r: &RowView<'_>) -> Cell {
-    if r.thread.is_some_and(|t| t.role != Role::Vcpu) {
-        return Cell::blank();
-    }
-    let vcpu = r.vcpu();
-    match r.domain.userspace.iter().filter(|(v, ..)| *v == vcpu).max_by_key(|(_, _, n)| *n) {
-        Some((_, reason, _)) => Cell::text(userspace_name(*reason).replace("KVM_EXIT_", "to VMM: ")),
-        None => Cell::unknown().role(Look::Dim),
     }
 }
 

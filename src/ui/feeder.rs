@@ -128,12 +128,11 @@ impl Replayer<'_> {
                     Err(_) => return,
                 },
             };
-            match command {
-                Some(c) => self.obey(c),
-                None => {
-                    let next = self.index() + self.stride();
-                    self.go(next);
-                }
+            if let Some(c) = command {
+                self.obey(c);
+            } else {
+                let next = self.index() + self.stride();
+                self.go(next);
             }
         }
     }

@@ -64,6 +64,11 @@ impl Cell {
         value.map_or_else(Self::unknown, |v| Self::text(f(v)))
     }
 
+    /// Whether a source told it.
+    pub fn is_known(&self) -> bool {
+        !matches!(self, Self::Text(t, _) if t == UNKNOWN || t.is_empty())
+    }
+
     /// A bar of four parts.
     pub fn bar(parts: [f64; 4], whole: f64) -> Self {
         Self::Bar(parts, whole)
@@ -130,11 +135,11 @@ pub enum Row {
     Marked(Role),
 }
 
-/// Writes text at a place, cut to a width. Control characters never get through.
+/// Writes text at a place, cut to a width; nothing of the style beneath stays. Control characters never get through.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
     let area = buf.area;
     if y < area.bottom() && x < area.right() {
-        buf.set_stringn(x, y, text, usize::from(columns.min(area.right() - x)), style);
+        buf.set_stringn(x, y, text, usize::from(columns.min(area.right() - x)), Style::reset().patch(style));
     }
 }
 
@@ -211,7 +216,7 @@ impl List<'_> {
         }
         let specs: Vec<Spec> = self.columns.iter().map(|(_, s)| *s).collect();
         let heads: Vec<String> = self.columns.iter().map(|(h, _)| (*h).to_string()).collect();
-        let fitted = fit_columns(&specs, area.width);
+        let fitted = self.fit(&specs, area.width);
         header(buf, Rect { height: 1, ..area }, &fitted, &specs, &heads, theme);
         let height = usize::from(area.height - 1);
         let at = self.at.map(|at| at.min(self.rows.len().saturating_sub(1)));
@@ -223,9 +228,33 @@ impl List<'_> {
     }
 }
 
+impl List<'_> {
+    /// The columns that fit. One of which nothing is known at all (an engine that measures no times) gives its room away.
+    fn fit(&self, specs: &[Spec], columns: u16) -> Vec<Fitted> {
+        let told = |i: usize| {
+            specs[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known))
+        };
+        let kept: Vec<usize> = (0..specs.len()).filter(|&i| self.rows.is_empty() || told(i)).collect();
+        let kept_specs: Vec<Spec> = kept.iter().map(|&i| specs[i]).collect();
+        fit_columns(&kept_specs, columns).into_iter().map(|(i, x, w)| (kept[i], x, w)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_of_which_nothing_is_known_gives_its_room_away() {
+        let list = |cell: Cell| List {
+            columns: &[("NAME", SPECS[0]), ("A", SPECS[1]), ("B", SPECS[2])],
+            rows: vec![(vec![Cell::unknown(), cell, Cell::text("1")], Row::Plain)],
+            at: None,
+        };
+        let ids = |l: List<'_>| l.fit(&SPECS, 80).iter().map(|f| f.0).collect::<Vec<_>>();
+        assert_eq!(ids(list(Cell::unknown())), [0, 2]);
+        assert_eq!(ids(list(Cell::text("0"))), [0, 1, 2]);
+    }
 
     const SPECS: [Spec; 3] = [Spec::left(10, 5, 0), Spec::right(5, 0, 2), Spec::right(5, 0, 1)];
 

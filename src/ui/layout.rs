@@ -73,7 +73,7 @@ pub fn plan(state: &AppState) -> Plan {
     let footer = cut.bottom(1);
     let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
     let shown = if state.panels.focus == Panel::Domains { state.panels.shown } else { state.panels.focus };
-    let mut plan = Plan { header, footer, timeline, ..Plan::default() };
+    let mut plan = Plan { header, timeline, footer, ..Plan::default() };
     if !roomy {
         match state.panels.focus {
             Panel::Domains => plan.table = cut.area,
@@ -111,7 +111,7 @@ pub fn plan(state: &AppState) -> Plan {
     let rows = state.table.rows.len() as u16 + 1;
     let rest = cut.area.height.saturating_sub(strip);
     // The table takes what it needs, up to a bit more than half; the panel beneath the rest.
-    plan.table = cut.top(rows.clamp(5, (rest * 11 / 20).max(5)));
+    plan.table = cut.top(rows.clamp(3, (rest * 11 / 20).max(5)));
     plan.strip = cut.top(strip);
     if cut.area.height < 3 {
         plan.table.height += cut.area.height;

@@ -5,6 +5,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::layout::Position;
 use std::io::{self, BufWriter, Stdout, Write, stdout};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +47,11 @@ impl Guard {
         }
     }
 
+    /// Whether the terminal is still ours: a panic of another thread has given it back already.
+    pub fn is_taken() -> bool {
+        TAKEN.load(Ordering::SeqCst)
+    }
+
     /// Gives the terminal back, stops the process as Ctrl-Z does, and takes the terminal again after `fg`.
     ///
     /// # Errors
@@ -65,14 +71,16 @@ impl Guard {
     /// When the terminal is gone.
     pub fn resume(&mut self) -> io::Result<()> {
         take()?;
-        self.terminal.clear()
+        // `Terminal::clear` would ask the terminal for its cursor's place, and the answer would go to the thread that reads keys.
+        let size = self.terminal.size()?;
+        self.terminal.resize((Position::ORIGIN, size).into())
     }
 
     /// Puts text on the clipboard of the terminal's user, through ssh and tmux too (OSC 52).
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+    pub fn copy(text: &str) -> io::Result<()> {
         let mut out = stdout().lock();
         write!(out, "\x1b]52;c;{}\x1b\\", base64(text.as_bytes()))?;
         out.flush()

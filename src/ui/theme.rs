@@ -168,9 +168,8 @@ impl Theme {
             Palette::Xterm => style.fg = xterm.map(Color::Indexed),
         }
         match role {
-            Role::Strong | Role::Critical | Role::Key => style.add_modifier(Modifier::BOLD),
+            Role::Strong | Role::Head | Role::Critical | Role::Key => style.add_modifier(Modifier::BOLD),
             Role::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
-            Role::Head => style.add_modifier(Modifier::BOLD),
             Role::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
             _ => style,
         }

@@ -96,7 +96,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
                 EngineLevel::None => EngineLevel::Counts,
                 EngineLevel::Counts => EngineLevel::Full,
             };
-            state.message = Some(format!("watching: {}", level.as_str()));
+            state.say(format!("watching: {}", level.as_str()));
             vec![Effect::SetEngineLevel(level)]
         }
         Action::KvmEvents => {
@@ -251,13 +251,15 @@ fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
     let part =
         |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect::<String>();
     let name = format!("kvmtop-{}-{}.txt", part(f.rule), part(f.domain.as_deref().unwrap_or("host")));
-    let mut text = format!("# {}\n# {}\n", f.domain.as_deref().unwrap_or("host"), f.title);
+    let head = [f.domain.clone().unwrap_or_else(|| "host".into()), f.title.clone()];
+    let mut lines: Vec<String> = head.iter().map(|l| format!("# {l}")).collect();
     for fix in &f.fix {
         let needs = fix.needs.as_ref().map(|n| format!(", needs: {n}")).unwrap_or_default();
         let comment = if fix.kind == FixKind::Advice { "# " } else { "" };
-        text.push_str(&format!("\n# {}{needs}\n", fix.kind.as_str()));
-        fix.text.lines().for_each(|l| text.push_str(&format!("{comment}{l}\n")));
+        lines.push(format!("\n# {}{needs}", fix.kind.as_str()));
+        lines.extend(fix.text.lines().map(|l| format!("{comment}{l}")));
     }
+    let text = lines.join("\n") + "\n";
     vec![Effect::WriteFile(name, text)]
 }
 
@@ -307,12 +309,10 @@ fn typing(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
 fn accept(state: &mut AppState) -> Vec<Effect> {
     let Some(Popup::Goto(input)) = state.popup.take() else { return Vec::new() };
     let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
-    match goto::time(input.value(), range, &state.session.zone) {
-        Some(ms) => vec![Effect::Replay(Replay::Seek(ms))],
-        None => {
-            state.message =
-                Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));
-            Vec::new()
-        }
+    if let Some(ms) = goto::time(input.value(), range, &state.session.zone) {
+        return vec![Effect::Replay(Replay::Seek(ms))];
     }
+    state.message =
+        Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));
+    Vec::new()
 }

@@ -49,9 +49,22 @@ fn snapshot(name: &str, report: &Report) {
     });
 }
 
+/// Two guests on one CPU, one that wanders over nodes beside a task of the host, a Windows guest of which only the system is
+/// known.
 #[test]
 fn a_busy_host() {
-    snapshot("busy_host", &told(&Fixture::busy_host().model()));
+    let pinned = |cpus: &'static [u32]| move |v: u32, t: Thread| t.cpu(48.0, 0.3, 3.1, 46.0).pinned(cpus[v as usize]);
+    let host = Host::numa(2, 9, 2).isolated("4-8,22-26").task("backup", false, 2, 25.0).task("ksmd", true, 1, 9.0);
+    let fixture = Fixture::new(host)
+        .guest(Guest::new("db", 7001).linux("<iothreads>1</iothreads>").vcpus(2, pinned(&[10, 11])))
+        .guest(Guest::new("web", 8001).linux("").vcpus(2, pinned(&[11, 12])))
+        .guest(
+            Guest::new("build", 9001)
+                .vcpus(2, |v, t| t.cpu(88.0, 0.1, 1.0, 8.0).may_run("0-35").on(v + 1).moves(12.0, 6.0, 20)),
+        )
+        .guest(Guest::new("tight", 9501).linux("").vcpus(1, |_, t| t.cpu(70.0, 0.1, 1.0, 12.0).pinned(2)))
+        .guest(Fixture::windows_on_pm_timer());
+    snapshot("busy_host", &told(&fixture.model()));
 }
 
 #[test]

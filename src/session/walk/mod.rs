@@ -14,16 +14,10 @@ use crate::sample::{EngineKind, EngineLevel, EngineStatus, OwnCost, Sample, Sour
 
 /// Goes over a sample. Facts of host and guests are references: `coder.facts` holds that of the host, then one a domain.
 pub fn sample<W: Way>(c: &mut Coder<'_, W>, s: &mut Sample) {
-    let Sample { time_ms, mono_ns, boot_ns, host, domains, engine, sources, own } = s;
     let id = mix(0, Kind::Sample, &[]);
-    let mut row = c.row(Kind::Sample, id);
-    let before = (row.last(0), row.last(1), row.last(2));
-    row.counter(mono_ns);
-    let passed = mono_ns.wrapping_sub(before.0);
-    row.foreseen(before.1.wrapping_add(passed), boot_ns);
-    let mut ms = *time_ms as u64;
-    row.foreseen(before.2.wrapping_add((passed + 500_000) / 1_000_000), &mut ms);
-    *time_ms = ms as i64;
+    let passed = clocks(c, s);
+    let Sample { time_ms: _, mono_ns: _, boot_ns: _, host, domains, engine, sources, own } = s;
+    let mut row = c.row(Kind::Sample, id).at(3);
     own_cost(&mut row, own);
     engine_status(&mut row, engine);
     let sentence = |s: &Option<String>| s.as_deref().map(str::to_string);
@@ -45,6 +39,20 @@ pub fn sample<W: Way>(c: &mut Coder<'_, W>, s: &mut Sample) {
     );
     host::host(c, id, passed, host);
     domain::domains(c, id, domains);
+}
+
+/// The clocks stand first in every frame, so that times can be read without the rest. Answers with the time since the sample
+/// before, nanoseconds.
+pub fn clocks<W: Way>(c: &mut Coder<'_, W>, s: &mut Sample) -> u64 {
+    let mut row = c.row(Kind::Sample, mix(0, Kind::Sample, &[]));
+    let before = (row.last(0), row.last(1), row.last(2));
+    row.counter(&mut s.mono_ns);
+    let passed = s.mono_ns.wrapping_sub(before.0);
+    row.foreseen(before.1.wrapping_add(passed), &mut s.boot_ns);
+    let mut ms = s.time_ms as u64;
+    row.foreseen(before.2.wrapping_add(passed.wrapping_add(500_000) / 1_000_000), &mut ms);
+    s.time_ms = ms as i64;
+    passed
 }
 
 const STATES: [SourceState; 3] = [SourceState::Ok, SourceState::Degraded, SourceState::Missing];

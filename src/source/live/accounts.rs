@@ -53,6 +53,11 @@ impl Accounts {
         self.counters.look(places, pid, files, keep_below);
     }
 
+    /// The guest's files may not be listed.
+    pub(crate) fn deny(&mut self) {
+        self.counters.deny();
+    }
+
     /// Reads what is due.
     pub(crate) fn read(&mut self, places: &Places, pid: i32, allowance: &mut Allowance) {
         let (now_ns, keep_below) = (allowance.now_ns, allowance.keep_below);

@@ -16,7 +16,7 @@ use super::sources;
 use super::status_xml::StatusFiles;
 use super::tasks::Tasks;
 use super::threads::{Life, Reader, take_where};
-use crate::sample::{DomainSample, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
+use crate::sample::{DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
@@ -25,8 +25,11 @@ use std::time::Duration;
 /// Switches and moves are read of so many threads in one tick; beyond, they are unknown. Guests are gone through in order of
 /// PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
-/// While it waits for the next tick, the collector drains the engine this often.
-const DRAIN: Duration = Duration::from_millis(50);
+/// While it waits for the next tick, the collector drains an engine with rings this often: at 200 000 events a second they hold
+/// some tenths of a second.
+const DRAIN: Duration = Duration::from_millis(20);
+/// An engine without rings is called once, this long after its reading.
+const SETTLE: Duration = Duration::from_millis(50);
 /// The engine may hold cells of threads that are gone in guests that `--domain` leaves out; they are looked for this rarely.
 const SWEEP_TICKS: u32 = 30;
 
@@ -158,7 +161,9 @@ impl Collector {
         };
         self.admit(&found.guests, now);
         self.help(&found);
+        self.drain();
         let ended = self.read_guests(&found, now);
+        self.drain();
         // The engine comes after /proc: whoever was gone by then has all of its events in this reading.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
         let mut domains = self.join(ended, &mut reading, now);
@@ -329,12 +334,25 @@ impl Collector {
         false
     }
 
+    fn drain(&mut self) {
+        if let Some(engine) = &mut self.options.engine {
+            engine.drain();
+        }
+    }
+
     /// Waits until a sample is due, draining the engine meanwhile; answers whether to end.
     fn wait(&mut self) -> bool {
+        let mut drained = false;
         loop {
             let now_ns = (self.options.clock)().mono_ns;
             let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            let step = left.min(if self.options.engine.is_some() { DRAIN } else { left });
+            // The BPF engine adds up inside the kernel: it needs one call soon after its reading, which ends what it measures of
+            // its own cost, and then nobody has to wake up for it.
+            let step = match self.options.engine.as_ref().map(|e| e.kind()) {
+                Some(EngineKind::Perf) => left.min(DRAIN),
+                Some(_) if !drained => left.min(SETTLE),
+                _ => left,
+            };
             let command = if left.is_zero() {
                 self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
             } else {
@@ -351,9 +369,8 @@ impl Collector {
                 Err(true) => std::thread::sleep(step),
                 Err(false) => {}
             }
-            if let Some(engine) = &mut self.options.engine {
-                engine.drain();
-            }
+            self.drain();
+            drained = true;
             if left.is_zero() {
                 let interval = self.options.interval.as_nanos() as u64;
                 // A tick that comes late by more than an interval is not made up for.

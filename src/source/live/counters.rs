@@ -87,6 +87,11 @@ impl Counters {
         }
     }
 
+    /// The guest's files may not even be listed.
+    pub(crate) fn deny(&mut self) {
+        self.lack = Some(Lack::Denied);
+    }
+
     /// Of the VM, and of each vCPU by its number. `budget` is how many debugfs files may still be read in this tick.
     pub(crate) fn read(
         &mut self,

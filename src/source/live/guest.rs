@@ -132,9 +132,13 @@ impl Guest {
         self.helpers.retain(|_, h| h.read(reader) == Life::Alive);
         if now_ns >= self.files_due_ns {
             self.files_due_ns = now_ns + FILES_NS + spread(self.origins.pid);
-            if let Ok(files) = KvmFiles::read(places, self.origins.pid) {
-                self.origins.vcpu_files = files.vcpus.len() as u32;
-                self.files = files;
+            match KvmFiles::read(places, self.origins.pid) {
+                Ok(files) => {
+                    self.origins.vcpu_files = files.vcpus.len() as u32;
+                    self.files = files;
+                }
+                Err(Failure::Denied) => self.accounts.deny(),
+                Err(_) => {}
             }
             self.accounts.look(places, self.origins.pid, &self.files, reader.keep_below);
         }

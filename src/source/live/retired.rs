@@ -143,7 +143,9 @@ mod tests {
 
     fn exit(code: u32, ns: &[u64]) -> ExitCell {
         let mut time = Timing::default();
-        ns.iter().for_each(|n| time.add(*n));
+        for n in ns {
+            time.add(*n);
+        }
         ExitCell {
             isa: Isa::Vmx,
             code,

@@ -79,7 +79,6 @@ pub(crate) struct Thread {
     schedstat: Option<OwnedFd>,
     sched: Option<OwnedFd>,
     seen: Option<SchedStat>,
-    affinity_tick: u32,
     /// What `se.nr_migrations` was where the count begins; `None` after a tick without.
     first_migrations: Option<u64>,
     /// `sched` is not there on this kernel (no `CONFIG_SCHED_DEBUG` before 6.15): `status` serves.
@@ -100,7 +99,6 @@ impl Thread {
             schedstat: None,
             sched: None,
             seen: None,
-            affinity_tick: 0,
             first_migrations: Some(0),
             no_sched: false,
         };
@@ -125,8 +123,8 @@ impl Thread {
             self.read_switches(task.as_fd(), reader);
         }
         self.seen = now;
-        if ran || self.affinity_tick.wrapping_add(AFFINITY_TICKS) <= reader.tick || self.place.affinity.is_none() {
-            self.affinity_tick = reader.tick;
+        let due = reader.tick.wrapping_add(tid.unsigned_abs()).is_multiple_of(AFFINITY_TICKS);
+        if ran || due || self.place.affinity.is_none() {
             self.read_affinity(task, reader);
         }
         Ok(())

@@ -14,8 +14,8 @@ use ratatui::layout::Rect;
 /// Header and layout.
 pub const COLUMNS: [(&str, Spec); 9] = [
     ("DEVICE", Spec::left(14, 14, 0)),
-    ("WHAT", Spec::left(16, 12, 5)),
-    ("ADDRESS", Spec::left(10, 8, 1)),
+    ("WHAT", Spec::left(14, 12, 7)),
+    ("ADDRESS", Spec::left(15, 4, 1)),
     ("DIR", Spec::left(5, 0, 1)),
     ("/s", Spec::right(6, 0, 0)),
     ("%TIME", Spec::right(5, 0, 2)),

@@ -94,6 +94,11 @@ fn worst(state: &AppState, cpu: u32) -> Option<Severity> {
     state.findings.iter().filter(|f| f.marks.contains(&Mark::Pcpu(cpu))).map(|f| f.severity).max()
 }
 
+/// What is to be said of a CPU: the worst finding about it, or that busy vCPUs share it.
+fn severity(state: &AppState, model: &Model, cpu: &CpuModel) -> Option<Severity> {
+    worst(state, cpu.cpu).max(shared(model, cpu).then_some(Severity::Warning))
+}
+
 /// Paints the panel.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else { return };
@@ -149,7 +154,8 @@ fn map(buf: &mut Buffer, area: Rect, state: &AppState, model: &Model, theme: &Th
     for (i, (node, cores)) in nodes.iter().enumerate() {
         let (col, row) = (i as u16 % across, i as u16 / across);
         let (x, y) = (area.x + col * (widest + 3), area.y + row * block);
-        put(buf, x, y, &node_name(*node, cores), widest, theme.style(Role::Head));
+        let room = if across == 1 { area.width } else { widest };
+        put(buf, x, y, &node_name(*node, cores), room, theme.style(Role::Head));
         put(buf, x, y + 1, "core", LABEL, theme.style(Role::Dim));
         for t in 0..threads {
             put(buf, x, y + 2 + t, &format!("  t{t}"), LABEL, theme.style(Role::Dim));
@@ -188,7 +194,7 @@ fn cell(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, state: &AppState, mode
 }
 
 fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Option<(char, Role)> {
-    let severity = worst(state, cpu.cpu).or_else(|| shared(model, cpu).then_some(Severity::Warning));
+    let severity = severity(state, model, cpu);
     if let Some(s) = severity {
         return Some((super::domains::severity_glyph(s, theme), severity_role(s)));
     }
@@ -251,7 +257,7 @@ fn lines(
 
 fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<Cell>, Row) {
     let t = cpu.time;
-    let look = match worst(state, cpu.cpu).or_else(|| shared(model, cpu).then_some(Severity::Warning)) {
+    let look = match severity(state, model, cpu) {
         Some(s) => Row::Marked(severity_role(s)),
         None => Row::Plain,
     };
@@ -278,10 +284,11 @@ fn whole(v: f64) -> String {
 /// Who runs here: guests' threads busiest first, then other tasks of the host.
 fn who(model: &Model, cpu: &CpuModel) -> String {
     let mut names = Vec::new();
-    for t in cpu.tenants.iter().filter(|t| t.here || t.pinned).take(6) {
+    for t in cpu.tenants.iter().filter(|t| t.here || t.pinned) {
         let Some(domain) = model.domains.get(t.domain) else { continue };
         let Some(thread) = domain.threads.get(t.thread) else { continue };
-        if !t.here && t.cpu < 1.0 {
+        let busy = if thread.role == Thread::Vcpu { 0.1 } else { 1.0 };
+        if t.cpu < busy && !t.pinned {
             continue;
         }
         let mut name = match (thread.role, thread.index) {
@@ -295,11 +302,12 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         if let Some(m) = moves {
             let from =
                 thread.migrations.from.filter(|f| *f != cpu.cpu).map(|f| format!(" from {f}")).unwrap_or_default();
-            name.push_str(&format!(" ({} moves/s{from})", rate(m)));
+            name = format!("{name} ({} moves/s{from})", rate(m));
         }
         names.push(name);
     }
     let tasks = model.host.tasks.iter().filter(|t| t.last_cpu == cpu.cpu && t.cpu_percent >= 1.0);
+    names.truncate(6);
     names.extend(tasks.take(3).map(|t| format!("{} {} %", clean(&t.comm), percent(t.cpu_percent))));
     names.join("  ")
 }

@@ -1,6 +1,6 @@
 //! Exits by reason of the selected guest or vCPU.
 
-use super::{say, scope, title, userspace};
+use super::{histogram, say, scope, title, userspace};
 use crate::kvm::exit_reason;
 use crate::lint::Mark;
 use crate::model::{ExitRow, ExitTable};
@@ -80,7 +80,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if rows.is_empty() {
         let text = nothing(state);
         let used = say(buf, inner, &text, Role::Dim, theme);
-        if instead(state) {
+        if instead(state) && len(state) > 0 {
             inner.y += used;
             inner.height -= used;
             userspace::exits_list(state, state.panels.focus == Panel::Exits).paint(buf, inner, theme);
@@ -88,31 +88,37 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     let focused = state.panels.focus == Panel::Exits;
-    let mut note = None;
-    if focused && inner.height >= 5 {
-        note = rows.get(state.panels.at.min(rows.len() - 1)).and_then(meaning);
-        if note.is_some() {
-            inner.height -= 1;
-        }
-    }
-    // The last two are known to some engines only; where none of them is, their room goes to the others.
-    let split = rows.iter().any(|r| r.userspace_ns.is_some() || r.preempted_ns.is_some());
+    let of = rows.get(if focused { state.panels.at.min(rows.len() - 1) } else { 0 });
+    let told = foot(buf, inner, rows.len() as u16 + 1, focused, of, theme);
+    inner.height -= told;
     let list = List {
-        columns: &COLUMNS[..if split { COLUMNS.len() } else { COLUMNS.len() - 2 }],
+        columns: &COLUMNS,
         rows: rows.iter().map(|r| (cells(r, m.interval_s), look(r, state))).collect(),
         at: focused.then_some(state.panels.at),
     };
     list.paint(buf, inner, theme);
-    if let Some(text) = note {
-        put(
-            buf,
-            inner.x,
-            inner.bottom(),
-            &fit(text, inner.width, theme.glyphs.cut),
-            inner.width,
-            theme.style(Role::Dim),
-        );
+}
+
+/// Beneath the table, as far as there is room: how long exits of a reason take, and what the reason means. Answers how many
+/// lines it took. With the keys in the panel the meaning is told at the cost of a row.
+fn foot(buf: &mut Buffer, area: Rect, table: u16, focused: bool, row: Option<&ExitRow>, theme: &Theme) -> u16 {
+    let Some(row) = row else { return 0 };
+    let spare = area.height.saturating_sub(table);
+    let mut lines = 0;
+    let mut below = |n: u16| {
+        lines += n;
+        Rect { y: area.bottom() - lines, height: n, ..area }
+    };
+    if let Some(text) = meaning(row)
+        && (spare >= 1 || focused && area.height >= 5)
+    {
+        let at = below(1);
+        put(buf, at.x, at.y, &fit(text, at.width, theme.glyphs.cut), at.width, theme.style(Role::Dim));
     }
+    if spare > histogram::LINES + 1 {
+        histogram::paint(buf, below(histogram::LINES), row, theme);
+    }
+    lines
 }
 
 fn meaning(r: &ExitRow) -> Option<&'static str> {

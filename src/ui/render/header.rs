@@ -52,6 +52,11 @@ fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
+/// The last part of a path: the folder is known to whom typed it.
+fn file_name(title: &str) -> &str {
+    title.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(title)
+}
+
 /// Host, its shape, its guests; the least telling go first.
 fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     let Some(m) = &state.model else { return vec![("kvmtop".into(), Role::Strong)] };
@@ -64,7 +69,7 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     if state.session.source != Source::Live {
         let what = if state.session.source == Source::Demo { "demo: a recording" } else { "replay" };
         all.push((0, (format!("  {what}"), Role::Warning)));
-        all.push((1, (format!(" {}", clean(&state.session.title)), Role::Text)));
+        all.push((1, (format!(" {}", clean(file_name(&state.session.title))), Role::Text)));
     }
     if !facts.hostname.is_empty() {
         all.push((1, (format!("  {}", clean(&facts.hostname)), Role::Text)));
@@ -132,17 +137,18 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
 }
 
 fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let Some(m) = &state.model else { return };
+    let Some(model) = &state.model else { return };
     let mut x = area.x + 1;
     put(buf, x, area.y, "host", 4, theme.style(Role::Dim));
     x += 5;
-    let Some(t) = m.host.total() else {
-        let why = if m.host.cpus.is_empty() { "no figures of its CPUs" } else { "measuring the first interval …" };
+    let Some(time) = model.host.total() else {
+        let why =
+            if model.host.cpus.is_empty() { "no figures of its CPUs" } else { "measuring the first interval …" };
         put(buf, x, area.y, why, area.width - 6, theme.style(Role::Dim));
         return;
     };
-    let cpus = m.host.cpus.len().max(1) as f64;
-    let wait = m.domains.iter().filter_map(|d| d.cpu.and_then(|c| c.wait)).reduce(|a, b| a + b).map(|w| w / cpus);
+    let cpus = model.host.cpus.len().max(1) as f64;
+    let wait = model.domains.iter().filter_map(|d| d.cpu.and_then(|c| c.wait)).reduce(|a, b| a + b).map(|w| w / cpus);
     let bar = if area.width >= 110 {
         32
     } else if area.width >= 80 {
@@ -150,20 +156,28 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     } else {
         0
     };
-    bars::parts(buf, x, area.y, bar, [t.guest, t.usr, t.sys, t.irq + t.softirq + t.steal], 100.0, theme);
+    bars::parts(
+        buf,
+        x,
+        area.y,
+        bar,
+        [time.guest, time.usr, time.sys, time.irq + time.softirq + time.steal],
+        100.0,
+        theme,
+    );
     x += bar + u16::from(bar > 0);
     let figures = [
-        ("guest", Some(t.guest), Role::Guest),
-        ("usr", Some(t.usr), Role::Usr),
-        ("sys", Some(t.sys), Role::Sys),
+        ("guest", Some(time.guest), Role::Guest),
+        ("usr", Some(time.usr), Role::Usr),
+        ("sys", Some(time.sys), Role::Sys),
         ("wait", wait, Role::Wait),
-        ("irq", Some(t.irq + t.softirq), Role::Irq),
-        ("steal", Some(t.steal).filter(|s| *s >= 0.05), Role::Warning),
-        ("iowait", Some(t.iowait).filter(|s| *s >= 0.05), Role::Dim),
-        ("idle", Some(t.idle), Role::Dim),
+        ("irq", Some(time.irq + time.softirq), Role::Irq),
+        ("steal", Some(time.steal).filter(|s| *s >= 0.05), Role::Warning),
+        ("iowait", Some(time.iowait).filter(|s| *s >= 0.05), Role::Dim),
+        ("idle", Some(time.idle), Role::Dim),
     ];
-    let exits = m.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
-    let exits = if m.domains.is_empty() { String::new() } else { format!("exits {}/s", or_unknown(exits, rate)) };
+    let exits = model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
+    let exits = if model.domains.is_empty() { String::new() } else { format!("exits {}/s", or_unknown(exits, rate)) };
     let end = area.right().saturating_sub(width(&exits) + 2);
     for (name, value, role) in figures {
         let Some(v) = value else { continue };

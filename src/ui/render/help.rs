@@ -29,7 +29,9 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
         }
     }
     heading(&mut out, "GUESTS");
-    COLUMNS.iter().for_each(|c| entry(&mut out, c.header, c.help, Role::Text, screen));
+    for c in &COLUMNS {
+        entry(&mut out, c.header, c.help, Role::Text, screen);
+    }
     for (name, help) in [
         ("EXITS", &exits::HELP[..]),
         ("ACCESSES", &accesses::HELP[..]),
@@ -37,7 +39,9 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
         ("USERSPACE EXITS", &userspace::HELP[..]),
     ] {
         heading(&mut out, name);
-        help.iter().for_each(|(head, text)| entry(&mut out, head, text, Role::Text, screen));
+        for (head, text) in help {
+            entry(&mut out, head, text, Role::Text, screen);
+        }
     }
     out.push(Vec::new());
     out.push(vec![("- stands for what no source could tell; it is never 0.".into(), Role::Dim)]);

@@ -9,6 +9,7 @@ mod findings;
 mod footer;
 mod header;
 mod help;
+mod histogram;
 mod popup;
 mod sort_menu;
 mod sources;

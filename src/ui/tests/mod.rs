@@ -3,6 +3,7 @@
 mod keys;
 mod look;
 mod screens;
+mod terminal;
 
 use super::format::width;
 use super::render::render;

@@ -4,6 +4,7 @@ use super::explain::{Refusal, Stage};
 use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, Words, bucket_of};
 use super::object::Object;
 use super::sys::{self, Mapping};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,14 +14,18 @@ const OWNER_SIZE: usize = 8;
 /// Slots in a window: 1 MiB.
 const WINDOW: usize = 64;
 
+/// Windows that stay mapped.
+const KEPT: usize = 8;
+
 /// Most slots an object can have.
 pub(super) const MAX_SLOTS: usize = (1 << SLOT_BITS) - 1;
 
 #[derive(Debug)]
 pub(super) struct Tables {
     slots: OwnedFd,
-    /// The part of the slots' memory that was looked at last, and its number. All of it at once would count as resident.
-    window: Option<(usize, Mapping)>,
+    /// Parts of the slots' memory by number. Mapping takes time and what is mapped counts as resident, so the first few stay,
+    /// and of the others one at a time.
+    windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
     tasks: Mapping,
     homeless: Mapping,
@@ -40,7 +45,7 @@ impl Tables {
             slots: object.take_map("slots")?,
             free: object.take_map("free_slots")?,
             epoch_map: object.take_map(".bss")?,
-            window: None,
+            windows: BTreeMap::new(),
             epoch: 1,
             count,
         };
@@ -85,13 +90,14 @@ impl Tables {
 
     fn memory(&mut self, index: usize) -> Option<&Mapping> {
         let number = index / WINDOW;
-        if self.window.as_ref().is_none_or(|(mapped, _)| *mapped != number) {
+        if !self.windows.contains_key(&number) {
+            self.windows.retain(|kept, _| *kept < KEPT);
             let start = number * WINDOW;
             let len = WINDOW.min(self.count.checked_sub(start)?) * SLOT_SIZE;
             let len = len.next_multiple_of(rustix::param::page_size());
-            self.window = Some((number, Mapping::new(self.slots.as_fd(), start * SLOT_SIZE, len).ok()?));
+            self.windows.insert(number, Mapping::new(self.slots.as_fd(), start * SLOT_SIZE, len).ok()?);
         }
-        self.window.as_ref().map(|(_, mapping)| mapping)
+        self.windows.get(&number)
     }
 
     /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.

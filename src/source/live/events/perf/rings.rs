@@ -11,10 +11,15 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Bytes of a ring. With its control page this is `kernel.perf_event_mlock_kb`, what a user may lock by default.
+/// Bytes of a ring where the user may lock no more: with its control page this is `kernel.perf_event_mlock_kb`, the default.
 const RING: usize = 512 * 1024;
+/// Bytes of a ring where that is no limit (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that a busy host's scheduler may let
+/// the reader wait for a while.
+const LARGE_RING: usize = 4 * 1024 * 1024;
+/// Bytes of all rings, beyond which they are not made larger.
+const ALL_RINGS: usize = 16 * 1024 * 1024;
 /// A ring with less room than this may have refused a record.
-const FULL: usize = RING - 1024;
+const FULL: usize = 1024;
 
 // Types of records (include/uapi/linux/perf_event.h, `perf_event_type`) and the size of their header.
 const LOST: u32 = 2;
@@ -27,6 +32,15 @@ const TRAILER: usize = 24;
 /// A filter can be set once in an event's life, so it cannot follow the threads themselves.
 const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 
+/// Whether the scheduler's frequent events of a thread of this name pass the filter.
+pub(super) fn passes(name: &str) -> bool {
+    VCPU_NAMES.iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(inner), _) => name.contains(inner.trim_end_matches('*')),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == *pattern,
+    })
+}
+
 /// One CPU's ring and the events that write to it.
 pub(super) struct Ring {
     sampler: Sampler,
@@ -35,6 +49,7 @@ pub(super) struct Ring {
     scheduler: Vec<Counter>,
     /// The time of the last record seen.
     last: u64,
+    size: usize,
     lost_records: u64,
     lost_counted: u64,
     counts_lost: bool,
@@ -65,7 +80,11 @@ pub(super) fn open(wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = CpuSet::parse(text.trim()).unwrap_or_default();
     allow_files(online.len() * wanted.len() + 256);
-    online.iter().map(|cpu| Ring::open(cpu, wanted).map_err(|e| refused(cpu, &e))).collect()
+    let size = 1 << (ALL_RINGS / online.len().max(1)).clamp(RING, LARGE_RING).ilog2();
+    let open = |size| -> Result<Vec<Ring>, EngineError> {
+        online.iter().map(|cpu| Ring::open(cpu, wanted, size).map_err(|e| refused(cpu, &e))).collect()
+    };
+    open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
 }
 
 /// Raises the soft limit of open files as far as it may go; needs no right.
@@ -98,22 +117,24 @@ fn refused(cpu: u32, error: &io::Error) -> EngineError {
 }
 
 impl Ring {
-    fn open(cpu: u32, wanted: &[Wanted]) -> io::Result<Self> {
+    fn open(cpu: u32, wanted: &[Wanted], size: usize) -> io::Result<Self> {
         // Lost samples are counted by event since Linux 6.0.
-        let build =
-            |counts: ReadFormat| wanted.iter().map(|w| counter(cpu, w.id, counts)).collect::<io::Result<Vec<_>>>();
+        let build = |counts: ReadFormat| {
+            wanted.iter().map(|w| counter(cpu, w.id, size, counts)).collect::<io::Result<Vec<_>>>()
+        };
         let (counters, counts_lost) = match build(ReadFormat::LOST) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (build(ReadFormat::empty())?, false),
             other => (other?, true),
         };
         let mut counters = counters.into_iter().zip(wanted);
         let (first, _) = counters.next().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
-        let sampler = first.sampled(RING)?;
+        let sampler = first.sampled(size)?;
         let mut ring = Self {
             sampler,
             others: Vec::new(),
             scheduler: Vec::new(),
             last: 0,
+            size,
             lost_records: 0,
             lost_counted: 0,
             counts_lost,
@@ -136,6 +157,11 @@ impl Ring {
     pub fn enable(&mut self) -> io::Result<()> {
         self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
         self.sampler.enable()
+    }
+
+    /// Whether the scheduler's frequent events are among those of this ring.
+    pub fn has_scheduler(&self) -> bool {
+        !self.scheduler.is_empty()
     }
 
     /// Ends the flow of the scheduler's frequent events.
@@ -182,7 +208,7 @@ impl Ring {
                 break;
             }
         }
-        if used >= FULL && self.lost_more() {
+        if used + FULL >= self.size && self.lost_more() {
             // The record that tells of it comes with the next event; until then nothing shows that some are missing.
             merge.gap(self.last, super::watcher::now());
         }
@@ -201,7 +227,7 @@ impl Ring {
     }
 }
 
-fn counter(cpu: u32, id: u64, read_format: ReadFormat) -> io::Result<Counter> {
+fn counter(cpu: u32, id: u64, ring: usize, read_format: ReadFormat) -> io::Result<Counter> {
     Builder::new(Tracepoint::with_id(id))
         .any_pid()
         .one_cpu(cpu as usize)
@@ -211,7 +237,7 @@ fn counter(cpu: u32, id: u64, read_format: ReadFormat) -> io::Result<Counter> {
         .sample_period(1)
         .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU | SampleFlag::RAW)
         .sample_id_all(true)
-        .wakeup_watermark(RING / 2)
+        .wakeup_watermark(ring / 2)
         .clockid(Clock::MONOTONIC)
         .read_format(read_format)
         .build()

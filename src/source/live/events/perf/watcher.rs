@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How long events wait at most in a ring that stays less than half full.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
+/// The reader's nice value. It needs little, but soon: on a crowded host it would wait while the rings run over.
+const PRIORITY: i32 = -15;
+
 /// `CLOCK_MONOTONIC`, the clock of the rings, nanoseconds.
 pub(super) fn now() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -87,6 +90,8 @@ impl Watcher {
         std::thread::Builder::new()
             .name("perf-rings".into())
             .spawn(move || {
+                // Refused to users without rights; the rings then have to do.
+                let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
                 while !theirs.stop.load(Ordering::Relaxed) {
                     // SAFETY: the descriptors belong to the rings, which `theirs` keeps open.
                     let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
@@ -119,14 +124,23 @@ impl Watcher {
         }
     }
 
-    /// What is no longer watched.
+    /// What is not watched of the scheduler.
     pub fn gap(&self) -> Option<EngineError> {
-        self.shared.lock().scheduler.spent.then(|| EngineError {
-            cause: format!(
+        let state = self.shared.lock();
+        if !state.rings.iter().any(Ring::has_scheduler) {
+            return None;
+        }
+        let fix = "use --engine bpf, which adds them up in the kernel".into();
+        if state.scheduler.spent {
+            let cause = format!(
                 "more than {MOST_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
-            ),
-            fix: "use --engine bpf, which adds them up in the kernel".into(),
-        })
+            );
+            return Some(EngineError { cause, fix });
+        }
+        let unlike = state.pairing.names().filter(|name| !name.is_empty() && !rings::passes(name)).count();
+        let cause =
+            format!("{unlike} vCPU threads are not named as such: their wake-ups and preemptions are not watched");
+        (unlike > 0).then_some(EngineError { cause, fix })
     }
 
     /// Frees the cells of threads that are gone.

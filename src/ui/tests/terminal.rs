@@ -1,0 +1,195 @@
+//! The terminal is left as it was found, however the program ends: this very test program is run again inside a pseudo
+//! terminal, where it shows a made-up host.
+
+use super::*;
+use crate::sample::Sample;
+use crate::source::Feed;
+use crate::ui::{UiOptions, run};
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const ASKED: &str = "KVMTOP_TEST_SCREEN";
+
+struct Made {
+    second: f64,
+    then: String,
+}
+
+impl Feed for Made {
+    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+        self.second += 1.0;
+        if self.second > 1.5 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        if self.second > 5.5 {
+            match self.then.as_str() {
+                "panic" => panic!("made to fail"),
+                "fail" => anyhow::bail!("the feed broke"),
+                "end" => return Ok(None),
+                _ => {}
+            }
+        }
+        Ok(Some(Fixture::busy_host().sample(self.second)))
+    }
+}
+
+/// Not a test of its own: what runs inside the pseudo terminal.
+#[test]
+fn child() {
+    let Ok(then) = std::env::var(ASKED) else { return };
+    let status = match run(Box::new(Made { second: 0.0, then }), None, UiOptions::default()) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            3
+        }
+    };
+    std::process::exit(status);
+}
+
+fn size(n: u16) -> NonZero<u16> {
+    NonZero::new(n).unwrap()
+}
+
+struct Pty {
+    master: Box<dyn MasterPty + Send>,
+    child: Box<dyn Child + Send + Sync>,
+    keys: Box<dyn Write + Send>,
+    seen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Pty {
+    fn start(then: &str) -> Self {
+        let pty = native_pty_system().openpty(PtySize { rows: 24, cols: 80, ..PtySize::default() }).unwrap();
+        let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "ui::tests::terminal::child", "--nocapture"]);
+        command.env(ASKED, then);
+        command.env("TERM", "xterm-256color");
+        command.env("RUST_BACKTRACE", "0");
+        command.env_remove("NO_COLOR");
+        let child = pty.slave.spawn_command(command).unwrap();
+        let mut reader = pty.master.try_clone_reader().unwrap();
+        let keys = pty.master.take_writer().unwrap();
+        let seen = Arc::new(Mutex::new(vt100::Parser::new(size(24), size(80), 0)));
+        let parser = seen.clone();
+        std::thread::spawn(move || {
+            let mut buf = [0; 4096];
+            while let Ok(n @ 1..) = reader.read(&mut buf) {
+                parser.lock().unwrap().process(&buf[..n]);
+            }
+        });
+        Self { master: pty.master, child, keys, seen }
+    }
+
+    fn text(&self) -> String {
+        self.seen.lock().unwrap().screen().contents()
+    }
+
+    fn wait_for(&self, words: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.text().contains(words) {
+            assert!(Instant::now() < end, "no '{words}' in:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.keys.flush().unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.process_id().unwrap()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end; the screen must then be the ordinary one with its cursor, and lines be read as lines again.
+    fn ends_clean(mut self, status: u32, words: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
+        let ended = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < end, "does not end:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        self.wait_for(words);
+        assert_eq!(ended.exit_code(), status, "{}", self.text());
+        let parser = self.seen.lock().unwrap();
+        let screen = parser.screen();
+        assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", screen.contents());
+        let modes = self.master.get_termios().unwrap();
+        assert!(format!("{:?}", modes.local_flags).contains("ICANON"), "{modes:?}");
+    }
+}
+
+fn shown(then: &str) -> Pty {
+    let pty = Pty::start(then);
+    pty.wait_for("win10-2");
+    assert!(pty.seen.lock().unwrap().screen().alternate_screen());
+    pty
+}
+
+#[test]
+fn q_and_ctrl_c_leave_clean() {
+    for key in ["q", "\x03"] {
+        let mut pty = shown("go on");
+        pty.press(key);
+        pty.ends_clean(0, "");
+    }
+}
+
+#[test]
+fn signals_leave_clean() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let pty = shown("go on");
+        pty.signal(signal);
+        pty.ends_clean(0, "");
+    }
+}
+
+#[test]
+fn a_panic_and_a_broken_feed_leave_clean_and_say_why() {
+    shown("panic").ends_clean(3, "made to fail");
+    shown("fail").ends_clean(3, "the feed broke");
+}
+
+#[test]
+fn a_feed_that_ends_leaves_its_last_screen() {
+    let mut pty = shown("end");
+    pty.wait_for("no more samples");
+    pty.press("q");
+    pty.ends_clean(0, "");
+}
+
+#[test]
+fn keys_and_resizes_reach_the_screen() {
+    let mut pty = shown("go on");
+    pty.press("?");
+    pty.wait_for("keys and columns");
+    pty.press("\x1b");
+    pty.wait_for("EXITS");
+    pty.master.resize(PtySize { rows: 9, cols: 38, ..PtySize::default() }).unwrap();
+    pty.seen.lock().unwrap().screen_mut().set_size(size(9), size(38));
+    pty.wait_for("enlarge it");
+    pty.press("q");
+    pty.ends_clean(0, "");
+}
+
+/// A stop that the session's leader could not be continued from is left out by the kernel; the screen must survive that.
+#[test]
+fn ctrl_z_without_a_shell_goes_on() {
+    let mut pty = shown("go on");
+    pty.press("\x1a");
+    std::thread::sleep(Duration::from_millis(500));
+    pty.signal(Signal::CONT);
+    pty.press("3");
+    pty.wait_for("PCPUS");
+    assert!(pty.seen.lock().unwrap().screen().alternate_screen());
+    pty.press("q");
+    pty.ends_clean(0, "");
+}

@@ -1,0 +1,275 @@
+//! Recordings that were killed, cut, damaged, taken, foreign or too new.
+
+mod session_common;
+
+use kvmtop::sample::Sample;
+use kvmtop::session::{Limits, Recorder, Session};
+use proptest::prelude::*;
+use session_common::{World, idle};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn samples(n: usize) -> Vec<Sample> {
+    let mut world = World::new(3, 1, 1, |_, r| idle(r));
+    (0..n).map(|_| world.tick()).collect()
+}
+
+fn record(path: &Path, samples: &[Sample]) {
+    let mut r = Recorder::create(path, Limits::default()).unwrap();
+    samples.iter().for_each(|s| r.append(s).unwrap());
+    r.close().unwrap();
+}
+
+fn recorded(n: usize) -> (tempfile::TempDir, PathBuf, Vec<Sample>, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.kvmtop");
+    let samples = samples(n);
+    record(&path, &samples);
+    let bytes = std::fs::read(&path).unwrap();
+    (dir, path, samples, bytes)
+}
+
+fn said(path: &Path) -> String {
+    format!("{:#}", Session::open(path).unwrap_err())
+}
+
+#[test]
+fn a_file_cut_at_any_byte_opens_up_to_there() {
+    let (_dir, path, samples, bytes) = recorded(40);
+    let mut seen = 0;
+    for cut in 0..bytes.len() {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        let Ok(session) = Session::open(&path) else {
+            assert!(cut < 16, "cut at {cut}: {}", said(&path));
+            continue;
+        };
+        let n = session.len();
+        assert!(n >= seen, "cut at {cut}");
+        let damage = session.damage();
+        if n > seen || cut + 1 == bytes.len() {
+            let mut c = session.cursor();
+            assert!(n == 0 || *c.at(n - 1).unwrap() == samples[n - 1], "cut at {cut}");
+        } else if let Some(damage) = damage {
+            assert!(damage.contains("is cut off at byte"), "{damage}");
+        }
+        seen = n;
+    }
+    assert_eq!(seen, samples.len());
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_and_what_stands_before_it_is_there() {
+    let (_dir, path, samples, bytes) = recorded(35);
+    for at in (0..bytes.len()).step_by(7) {
+        let mut bad = bytes.clone();
+        bad[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &bad).unwrap();
+        let Ok(session) = Session::open(&path) else {
+            assert!(at < 16, "byte {at}: {}", said(&path));
+            continue;
+        };
+        assert!(session.damage().is_some(), "byte {at} was flipped and nobody noticed");
+        let n = session.len();
+        let mut c = session.cursor();
+        for (i, s) in samples.iter().enumerate().take(n) {
+            assert!(*c.at(i).unwrap() == *s, "byte {at}, sample {i}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_session_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x");
+    let say = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        said(&path)
+    };
+    assert!(say(b"").contains("the file is empty"));
+    assert!(say(b"PERFILE2 and more of it").contains("not a kvmtop session"));
+    assert!(say(b"\x89KVM").contains("cut off before its first frame"));
+    let with_schema = |word: [u8; 4]| {
+        let mut b = b"\x89KVMTOP\n".to_vec();
+        b.extend(word);
+        let crc = crc32fast::hash(&b);
+        b.extend(crc.to_le_bytes());
+        b
+    };
+    let newer = say(&with_schema(7u32.to_le_bytes()));
+    assert!(newer.contains("schema version 7") && newer.contains("use a newer kvmtop"), "{newer}");
+    assert!(say(&with_schema(1u32.to_be_bytes())).contains("other byte order"));
+    assert!(said(dir.path()).contains("not a file"));
+    assert!(said(&dir.path().join("none")).contains("cannot open"));
+    let error = format!("{:#}", Recorder::create(&path, Limits::default()).unwrap_err());
+    assert!(error.contains("other byte order") || error.contains("damaged"), "{error}");
+}
+
+#[test]
+fn a_recorder_takes_no_file_that_is_not_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notes.txt");
+    std::fs::write(&path, "what I must not lose").unwrap();
+    let error = format!("{:#}", Recorder::create(&path, Limits::default()).unwrap_err());
+    assert!(error.contains("no kvmtop session") && error.contains("another name"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"what I must not lose");
+
+    let path = dir.path().join("a.kvmtop");
+    let _first = Recorder::create(&path, Limits::default()).unwrap();
+    let error = format!("{:#}", Recorder::create(&path, Limits::default()).unwrap_err());
+    assert!(error.contains("another kvmtop is recording into"), "{error}");
+
+    let error = format!("{:#}", Recorder::create(&dir.path().join("no/such/folder"), Limits::default()).unwrap_err());
+    assert!(error.contains("does the folder"), "{error}");
+    let error = format!("{:#}", Recorder::create(dir.path(), Limits::default()).unwrap_err());
+    assert!(error.contains("not a file"), "{error}");
+}
+
+#[test]
+fn a_recording_is_gone_on_with_also_after_a_kill() {
+    let (_dir, path, mut samples, bytes) = recorded(20);
+    // Killed in the middle of a write, without an index at the end.
+    let mut end = bytes.len();
+    while Session::open(&path).unwrap().len() == 20 {
+        end -= 1;
+        std::fs::write(&path, &bytes[..end]).unwrap();
+    }
+    samples.pop();
+    let more = self::samples(5);
+    let mut r = Recorder::create(&path, Limits::default()).unwrap();
+    assert!(r.note().unwrap().contains("goes on behind its 19 samples"));
+    more.iter().for_each(|s| r.append(s).unwrap());
+    // A reader beside the recorder sees whole samples and no damage.
+    let mut beside = Session::open(&path).unwrap().cursor();
+    assert_eq!((beside.len(), beside.session().damage()), (24, None));
+    r.append(&more[0]).unwrap();
+    assert!(beside.refresh());
+    assert_eq!(beside.len(), 25);
+    r.close().unwrap();
+    samples.extend(more.iter().cloned());
+    samples.push(more[0].clone());
+    let session = Session::open(&path).unwrap();
+    assert_eq!(session.damage(), None);
+    let mut c = session.cursor();
+    for (i, s) in samples.iter().enumerate() {
+        assert!(*c.at(i).unwrap() == *s, "sample {i}");
+        assert_eq!(c.begins_run(i), i == 0 || i == 19, "sample {i}");
+    }
+}
+
+#[test]
+fn a_damaged_recording_is_moved_aside() {
+    let (dir, path, samples, mut bytes) = recorded(20);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut r = Recorder::create(&path, Limits::default()).unwrap();
+    assert!(r.note().unwrap().contains("damaged and was moved to"), "{:?}", r.note());
+    r.append(&samples[0]).unwrap();
+    r.close().unwrap();
+    assert_eq!(std::fs::read(dir.path().join("a.kvmtop.1")).unwrap(), bytes);
+    let session = Session::open(&path).unwrap();
+    // Both are one recording.
+    assert!(session.len() > 1 && session.damage().unwrap().contains("a.kvmtop.1 is damaged at byte"));
+}
+
+#[test]
+fn limits_drop_the_oldest_parts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.kvmtop");
+    let size = 256 << 10;
+    let mut world = World::new(3, 2, 2, |_, r| session_common::working(r));
+    let mut r = Recorder::create(&path, Limits { size: Some(size), age: None }).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..1200 {
+        all.push(world.tick());
+        r.append(all.last().unwrap()).unwrap();
+        let sum: u64 = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
+        assert!(sum <= size + size / 8, "{sum} bytes on disk");
+    }
+    r.close().unwrap();
+    let session = Session::open(&path).unwrap();
+    let n = session.len();
+    assert!((100..1200).contains(&n), "{n} samples kept");
+    assert_eq!(session.damage(), None);
+    let mut c = session.cursor();
+    for (i, s) in all[1200 - n..].iter().enumerate() {
+        assert!(*c.at(i).unwrap() == *s, "sample {i}");
+        assert_eq!(c.time_ms(i), Some(s.time_ms));
+        assert!(!c.begins_run(i) || i == 0, "sample {i}");
+    }
+
+    // By age: a part is an eighth of it, and is dropped when it was written last so long ago.
+    let path = dir.path().join("b.kvmtop");
+    let mut r = Recorder::create(&path, Limits { size: None, age: Some(Duration::from_secs(80)) }).unwrap();
+    all.iter().take(100).for_each(|s| r.append(s).unwrap());
+    r.close().unwrap();
+    assert!(dir.path().join("b.kvmtop.5").exists());
+    assert_eq!(Session::open(&path).unwrap().len(), 100);
+}
+
+#[test]
+fn times_are_found_without_reading_samples() {
+    let (_dir, path, samples, _) = recorded(100);
+    let mut c = Session::open(&path).unwrap().cursor();
+    for i in [0, 1, 29, 30, 31, 59, 61, 98, 99] {
+        assert_eq!(c.time_ms(i), Some(samples[i].time_ms), "sample {i}");
+        assert_eq!(c.index_at(samples[i].time_ms), i);
+        assert_eq!(c.index_at(samples[i].time_ms + 500), i);
+    }
+    assert_eq!(c.index_at(0), 0);
+    assert_eq!(c.index_at(i64::MAX), 99);
+    assert_eq!(c.time_ms(100), None);
+    assert!(c.at(100).is_err());
+}
+
+/// Every frame of the file with this payload put in the place of the first sample's.
+fn with_payload(bytes: &[u8], kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = bytes[..16].to_vec();
+    let mut frame = |kind: u8, payload: &[u8]| {
+        let mut head = ((payload.len() as u32) << 8 | u32::from(kind)).to_le_bytes().to_vec();
+        let mut h = crc32fast::Hasher::new();
+        h.update(&head);
+        h.update(payload);
+        head.extend(h.finalize().to_le_bytes());
+        out.extend(head);
+        out.extend(payload);
+    };
+    // A key frame begins with time and number.
+    let stamped: Vec<u8> = [&[0; 12], payload].concat();
+    frame(kind, if kind == 4 { &stamped } else { payload });
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn hostile_frames_never_panic(payload in prop::collection::vec(any::<u8>(), 0..400), kind in 1u8..8) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h");
+        std::fs::write(&path, with_payload(&prologue(), kind, &payload)).unwrap();
+        if let Ok(session) = Session::open(&path) {
+            let _ = (session.damage(), session.header());
+            let mut c = session.cursor();
+            for i in 0..c.len().min(3) {
+                let _ = (c.at(i), c.time_ms(i));
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("h");
+        let all: Vec<u8> = [prologue().as_slice(), &bytes].concat();
+        std::fs::write(&path, all).unwrap();
+        prop_assert!(Session::open(&path).is_ok_and(|s| s.is_empty()));
+    }
+}
+
+fn prologue() -> Vec<u8> {
+    let mut b = b"\x89KVMTOP\n".to_vec();
+    b.extend(1u32.to_le_bytes());
+    let crc = crc32fast::hash(&b);
+    b.extend(crc.to_le_bytes());
+    b
+}
