@@ -149,11 +149,7 @@ pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     if guest.kind.windows(Sureness::Low) {
         fixes.extend(fix::enlighten(guest, &["relaxed", "vapic"]));
     } else {
-        fixes.extend(fix::either(
-            guest,
-            fix::xml("<cpu>\n  <feature policy='require' name='x2apic'/>\n</cpu>"),
-            fix::qemu("-cpu host,x2apic=on"),
-        ));
+        fixes.extend(fix::either(guest, fix::cpu_feature(guest, "x2apic"), fix::qemu("-cpu host,x2apic=on")));
         fixes.push(fix::advice(
             "Take nox2apic off the guest's kernel command line: x2APIC registers are cheaper than APIC memory",
         ));

@@ -66,6 +66,12 @@ pub(super) fn timer(guest: &Guest<'_>, timer: &str) -> String {
     format!("{open}\n  {timer}\n</clock>")
 }
 
+/// A feature of the guest's CPU. libvirt takes features only with a model, so a guest that names none gets the host's.
+pub(super) fn cpu_feature(guest: &Guest<'_>, name: &str) -> Fix {
+    let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
+    xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))
+}
+
 /// QEMU's name of an enlightenment.
 fn flag(name: &str) -> String {
     match name {

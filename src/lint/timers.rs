@@ -243,8 +243,7 @@ pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     }
     fixes.extend(fix::either(
         guest,
-        fix::xml("<cpu mode='host-passthrough'>\n  <feature policy='require' name='invtsc'/>\n</cpu>")
-            .needing("the guest has to be shut down and started again; it can then no longer be migrated live to a host with another TSC frequency"),
+        fix::cpu_feature(guest, "invtsc").needing("the guest has to be shut down and started again; it can then no longer be migrated live to a host with another TSC frequency"),
         fix::qemu("-cpu host,migratable=off,invtsc=on,hv-time=on"),
     ));
     fixes.push(fix::advice(

@@ -18,6 +18,8 @@ pub struct GuestConfig {
     pub arch: Option<String>,
     /// Number of vCPUs.
     pub vcpus: Option<u32>,
+    /// How the CPU model is chosen: `host-passthrough`, `custom`, …
+    pub cpu_mode: Option<String>,
     /// Memory, bytes.
     pub memory: Option<u64>,
     /// Machine type.
@@ -194,6 +196,7 @@ impl GuestConfig {
         self.arch.clone_from(&xml.arch);
         self.vcpus = self.vcpus.or(xml.vcpus);
         self.memory = xml.memory;
+        self.cpu_mode.clone_from(&xml.cpu.mode);
         if self.machine.name.is_none() {
             self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }

@@ -171,6 +171,11 @@ impl Pairing {
         self.threads.iter().map(|(tid, thread)| (*tid, thread.pid))
     }
 
+    /// The names of the threads known.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.threads.values().map(|thread| thread.comm.as_str())
+    }
+
     /// All that was counted so far. The extremes (shortest, longest, bursts) begin anew with each call.
     pub fn snapshot(&mut self) -> HashMap<i32, TracedThread> {
         self.threads.iter_mut().map(|(tid, thread)| (*tid, thread.snapshot(&self.names, self.seen))).collect()
