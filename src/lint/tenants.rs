@@ -92,7 +92,8 @@ pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
 pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
     let live = guest.vcpu_threads().next().is_some();
-    let shares = |cpu: Option<u32>| cpu.is_none_or(|c| !host.is_isolated(c));
+    // Which CPUs are isolated is not in every description of a host.
+    let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
     let bad: Vec<(u32, Option<u32>)> = if live {
         guest
             .vcpu_threads()

@@ -1,5 +1,6 @@
 //! What rules ask of a model: sums over exits and accesses by cause, with rate and cost, and who the guest is.
 
+use super::answers::NO_TIME;
 use super::{Mark, Options, Source};
 use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
@@ -24,7 +25,12 @@ pub(super) struct Guest<'a> {
     pub domain: &'a DomainModel,
     pub config: GuestConfig,
     pub kind: GuestGuess,
+    /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
+    /// Whether the interval is known, if short.
+    timed: bool,
+    /// Why the guest's behaviour is not to be judged now.
+    pub guarded: Option<String>,
 }
 
 /// A kind of exit: the same event by its codes on each instruction set.
@@ -134,7 +140,13 @@ impl<'a> Guest<'a> {
             config.hyperv.set(name, true);
         }
         let kind = GuestGuess::of(domain, &config);
-        Self { domain, config, kind, seconds: model.interval_s.filter(|s| *s >= SHORTEST_S) }
+        let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
+        Self { domain, config, kind, seconds, timed: model.interval_s.is_some(), guarded: None }
+    }
+
+    /// Why there is no rate.
+    pub fn no_rate(&self) -> &'static str {
+        if self.timed { "too few events in too short a time to speak of a rate" } else { NO_TIME }
     }
 
     pub fn name(&self) -> &'a str {
@@ -325,6 +337,14 @@ impl<'a> Guest<'a> {
 }
 
 impl World<'_> {
+    /// The guest of a process or of one of its threads.
+    pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
+        let pid = pid?;
+        self.guests
+            .iter()
+            .position(|g| g.domain.facts.pid == Some(pid) || g.domain.threads.iter().any(|t| t.tid == pid))
+    }
+
     pub fn is_file(&self) -> bool {
         self.options.source == Source::File
     }
@@ -372,6 +392,8 @@ pub(super) fn region(row: &AccessRow) -> Option<&str> {
         (Space::Pio, 0xcf8..=0xcff) => Some("pci-conf"),
         (Space::Pio, 0x5658) => Some("vmport"),
         (Space::Mmio, 0xfed0_0000..=0xfed0_03ff) => Some("hpet"),
+        // arm64's virt machine; a PC has RAM there, which causes no access.
+        (Space::Mmio, 0x0900_0000..=0x0900_0fff) => Some("pl011"),
         _ => None,
     })
 }
