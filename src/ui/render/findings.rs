@@ -3,7 +3,7 @@
 use super::domains::severity_glyph;
 use super::{finding, header, say, title};
 use crate::lint::Finding;
-use crate::ui::columns::severity_role;
+use crate::ui::cells::severity_role;
 use crate::ui::format::{clean, fit, width};
 use crate::ui::grid::{Cell, List, Row, Spec, put};
 use crate::ui::state::{AppState, Panel};
