@@ -16,8 +16,9 @@ use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// How often KVM's statistics are asked of libvirt while nothing is traced: each asking costs every guest's monitor.
-const COUNTERS_EVERY: Duration = Duration::from_secs(2);
+/// KVM's statistics are asked of libvirt as often as samples are taken, while nothing is traced, but no more often than this: each
+/// asking costs every guest's monitor.
+const COUNTERS_LEAST: Duration = Duration::from_secs(1);
 
 /// A collector at work and the way to talk to it.
 pub struct Live {
@@ -38,7 +39,7 @@ pub fn start(settings: &Settings) -> Live {
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
     let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None });
-    let outside = Outside::new(libvirt, Devices::new(settings.monitor), COUNTERS_EVERY);
+    let outside = Outside::new(libvirt, Devices::new(settings.monitor), settings.interval.max(COUNTERS_LEAST));
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
         interval: settings.interval,

@@ -174,7 +174,7 @@ fn turn(
         while let Some(event) = next {
             match event {
                 Event::Tick(tick) => state.absorb(*tick),
-                Event::Say(text) => state.message = Some(text),
+                Event::Say(text) => state.say(text),
                 Event::Key(key) => {
                     for effect in update::key(state, key) {
                         if carry_out(effect, guard, state, outside)? {
@@ -190,7 +190,7 @@ fn turn(
                 Event::Leave => return Ok(()),
                 Event::Ended(Some(e)) => return Err(e),
                 // A feed that ends leaves its last interval on the screen.
-                Event::Ended(None) => state.message = Some("no more samples; q leaves".into()),
+                Event::Ended(None) => state.say("no more samples; q leaves"),
             }
             next = wake.try_recv().ok();
         }
@@ -209,7 +209,7 @@ fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
 fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &Outside) -> anyhow::Result<bool> {
     let control = |state: &mut AppState, c: Control| {
         if outside.control.as_ref().is_none_or(|tx| tx.send(c).is_err()) {
-            state.message = Some("not possible here: no collector listens".into());
+            state.say("not possible here: no collector listens");
         }
     };
     match effect {
@@ -222,19 +222,19 @@ fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &
         Effect::SetKvmEvents(on) => control(state, Control::SetKvmEvents(on)),
         Effect::StartRecord => {
             let path = recording_path(state);
-            state.message = Some(format!("recording into {}", path.display()));
+            state.say(format!("recording into {}", path.display()));
             control(state, Control::StartRecord(path));
         }
         Effect::StopRecord => {
-            state.message = Some("recording closed".into());
+            state.say("recording closed");
             control(state, Control::StopRecord);
         }
         Effect::Copy(text) => {
             Guard::copy(&text)?;
-            state.message = Some("copied, if the terminal allows OSC 52; w writes a file instead".into());
+            state.say("copied, if the terminal allows OSC 52; w writes a file instead");
         }
         Effect::WriteFile(name, text) => {
-            state.message = Some(match write_new(Path::new(&name), &text) {
+            state.say(match write_new(Path::new(&name), &text) {
                 Ok(path) => format!("written to {}", path.display()),
                 Err(e) => format!("cannot write {name}: {e}"),
             });

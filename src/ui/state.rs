@@ -3,7 +3,7 @@
 
 use super::columns::ColumnId;
 use super::rows::{self, Row};
-use crate::lint::{Finding, Target};
+use crate::lint::{CannotTell, Finding, Target};
 use crate::model::{DomainModel, History, Key, Model, ThreadModel};
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
@@ -200,6 +200,8 @@ pub struct Tick {
     pub model: Model,
     /// What is wrong in it.
     pub findings: Vec<Finding>,
+    /// What could not be judged, and why.
+    pub cannot_tell: Vec<CannotTell>,
     /// Where a replay stands.
     pub playback: Option<Playback>,
     /// The intervals before, when time was jumped in: the history starts anew from these.
@@ -221,6 +223,9 @@ pub struct Panels {
     pub accesses_seen: bool,
 }
 
+/// After so many intervals a message gives its line back to the keys.
+const MESSAGE_LASTS: u8 = 5;
+
 /// All that the screen shows.
 #[derive(Debug, Clone, Default)]
 pub struct AppState {
@@ -232,6 +237,8 @@ pub struct AppState {
     pub history: History,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// What could not be judged, and why.
+    pub cannot_tell: Vec<CannotTell>,
     /// The table of guests.
     pub table: Table,
     /// The panels.
@@ -244,8 +251,10 @@ pub struct AppState {
     pub held: Option<Box<Tick>>,
     /// Where a replay stands.
     pub playback: Option<Playback>,
-    /// Something to say, until the next key.
+    /// Something to say, until the next key or for some intervals.
     pub message: Option<String>,
+    /// For how many intervals it has been there.
+    pub message_age: u8,
     /// Whether every kvm tracepoint is counted.
     pub kvm_events: bool,
     /// The screen's size: columns and rows.
@@ -257,6 +266,12 @@ impl AppState {
     pub fn new(session: Session, size: (u16, u16)) -> Self {
         let panels = Panels { shown: Panel::Exits, ..Panels::default() };
         Self { session, panels, size, ..Self::default() }
+    }
+
+    /// Says something in the last line.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.message = Some(text.into());
+        self.message_age = 0;
     }
 
     /// Takes in something new; a live screen that stands still keeps it for later.
@@ -280,7 +295,12 @@ impl AppState {
         if remember {
             self.history.push(&tick.model);
         }
+        self.message_age = self.message_age.saturating_add(1);
+        if self.message_age > MESSAGE_LASTS {
+            self.message = None;
+        }
         self.findings = tick.findings;
+        self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
         self.model = Some(tick.model);
         self.settle();
@@ -304,7 +324,7 @@ impl AppState {
             && self.finding(key).is_none()
         {
             self.popup = None;
-            self.message = Some("the finding has cleared".into());
+            self.say("the finding has cleared");
         }
         let height = super::layout::plan(self).table_rows();
         let t = &mut self.table;

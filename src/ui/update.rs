@@ -96,7 +96,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
                 EngineLevel::None => EngineLevel::Counts,
                 EngineLevel::Counts => EngineLevel::Full,
             };
-            state.message = Some(format!("watching: {}", level.as_str()));
+            state.say(format!("watching: {}", level.as_str()));
             vec![Effect::SetEngineLevel(level)]
         }
         Action::KvmEvents => {

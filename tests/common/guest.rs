@@ -32,7 +32,20 @@ pub enum Work {
     PortLoop(u16),
     /// Halts for ever, a millisecond a time.
     Idle,
+    /// Reads a port for ever and counts the rounds in its memory, at [`PROGRESS`].
+    CountedPort(u16),
+    /// Reads an MSR for ever, counted: an exit that the kernel serves.
+    CountedMsr(u32),
+    /// Reads the local APIC's page for ever, counted: memory-mapped, served by the kernel.
+    CountedApic,
 }
+
+/// Where a counting guest keeps its rounds, an array of 32-bit numbers by vCPU.
+pub const PROGRESS: usize = 0x6000;
+/// Names a file that the guest's memory is to be shared through.
+pub const MEMORY_ENV: &str = "KVMTOP_TEST_GUEST_MEMORY";
+/// Size of the guest's memory.
+pub const MEMORY: usize = 0x10000;
 
 impl Work {
     pub fn word(self) -> String {
@@ -45,6 +58,9 @@ impl Work {
             Self::SweepThenLoop(p) => format!("sweeploop:{p}:0"),
             Self::PortLoop(p) => format!("loop:{p}:0"),
             Self::Idle => "idle:0:0".into(),
+            Self::CountedPort(p) => format!("cport:{p}:0"),
+            Self::CountedMsr(m) => format!("cmsr:{m}:0"),
+            Self::CountedApic => "capic:0:0".into(),
         }
     }
 
@@ -61,13 +77,21 @@ impl Work {
             "sweep" => Self::PortSweep(n),
             "sweeploop" => Self::SweepThenLoop(a as u16),
             "loop" => Self::PortLoop(a as u16),
+            "cport" => Self::CountedPort(a as u16),
+            "cmsr" => Self::CountedMsr(a),
+            "capic" => Self::CountedApic,
             _ => Self::Idle,
         }
     }
 
-    /// The code, ending in HLT where it ends.
-    fn code(self) -> Vec<u8> {
+    /// The code of a vCPU, ending in HLT where it ends.
+    fn code(self, vcpu: usize) -> Vec<u8> {
         let mut c = Vec::new();
+        // inc dword [es:PROGRESS + 4 * vcpu]
+        let count = |c: &mut Vec<u8>| {
+            c.extend([0x26, 0x66, 0xff, 0x06]);
+            c.extend(((PROGRESS + 4 * vcpu) as u16).to_le_bytes());
+        };
         let counted = |c: &mut Vec<u8>, n: u32, body: &[u8]| {
             c.extend([0x66, 0xbe]); // mov esi, n
             c.extend(n.to_le_bytes());
@@ -101,7 +125,7 @@ impl Work {
                 c.extend([0x31, 0xd2]); // xor dx, dx
                 counted(&mut c, 0x10000, &[0xec, 0x42]); // in al, dx; inc dx
                 c.pop(); // no hlt
-                c.extend(Self::PortLoop(p).code());
+                c.extend(Self::PortLoop(p).code(vcpu));
             }
             Self::PortLoop(p) => {
                 c.push(0xba);
@@ -109,12 +133,40 @@ impl Work {
                 c.extend([0xec, 0xeb, 0xfd]); // again: in al, dx; jmp again
             }
             Self::Idle => c.extend([0xf4, 0xeb, 0xfd]), // again: hlt; jmp again
+            Self::CountedPort(p) => {
+                c.push(0xba); // mov dx, p
+                c.extend(p.to_le_bytes());
+                c.push(0xec); // again: in al, dx
+                count(&mut c);
+                c.extend([0xeb, 0xf7]); // jmp again
+            }
+            Self::CountedMsr(m) => {
+                c.extend([0x66, 0xb9]); // mov ecx, m
+                c.extend(m.to_le_bytes());
+                c.extend([0x0f, 0x32]); // again: rdmsr
+                count(&mut c);
+                c.extend([0xeb, 0xf6]); // jmp again
+            }
+            Self::CountedApic => {
+                c.extend([0x66, 0xa1, 0x20, 0x00]); // again: mov eax, [0x20]; ds is at the APIC's page
+                count(&mut c);
+                c.extend([0xeb, 0xf4]); // jmp again
+            }
         }
         c
     }
 
+    fn is_endless(self) -> bool {
+        use Work::{CountedApic, CountedMsr, CountedPort, Idle, PortLoop};
+        matches!(self, PortLoop(_) | Idle | CountedPort(_) | CountedMsr(_) | CountedApic)
+    }
+
     fn data_base(self) -> u64 {
-        if let Self::MmioReads(a, _) = self { u64::from(a & !0xf) } else { 0 }
+        match self {
+            Self::MmioReads(a, _) => u64::from(a & !0xf),
+            Self::CountedApic => 0xfee0_0000,
+            _ => 0,
+        }
     }
 }
 
@@ -202,21 +254,22 @@ pub fn main() {
     let kvm = Kvm::new().expect("/dev/kvm");
     let vm = kvm.create_vm().expect("a VM");
     let work: Vec<Work> = words.split(',').map(Work::parse).collect();
-    let size = 0x10000;
-    // SAFETY: a fresh private mapping, never unmapped while the process lives; KVM and this function are its only users.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
+    // Only then: with it, the kernel and not this process would serve the HLT of the others.
+    if work.contains(&Work::CountedApic) {
+        vm.create_irq_chip().expect("an interrupt controller");
+    }
+    let size = MEMORY;
+    let shared = std::env::var_os(MEMORY_ENV)
+        .map(|path| std::fs::OpenOptions::new().read(true).write(true).open(path).expect("the file for the memory"));
+    let (kind, fd) = match &shared {
+        Some(file) => (libc::MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(file)),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
     };
+    // SAFETY: a fresh mapping, never unmapped while the process lives; KVM and this function are its only users.
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, kind, fd, 0) };
     assert_ne!(memory, libc::MAP_FAILED);
     for (i, w) in work.iter().enumerate() {
-        let code = w.code();
+        let code = w.code(i);
         // SAFETY: each vCPU's code has 256 bytes of its own within the mapping.
         unsafe {
             let to = memory.cast::<u8>().add(LOAD as usize + i * 256);

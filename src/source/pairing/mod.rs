@@ -29,6 +29,7 @@ pub use event::{Access, Event, Kind, Task};
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::topology::HostTopology;
 use crate::source::live::events::TracedThread;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use thread::Thread;
 
@@ -49,7 +50,7 @@ struct Seen {
 /// Exit events, paired and added up by thread.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    threads: HashMap<i32, Thread>,
+    threads: HashMap<i32, Thread, RandomState>,
     /// Threads met since this was last asked for.
     new: Vec<i32>,
     names: ReasonNames,
@@ -169,6 +170,11 @@ impl Pairing {
     /// The threads known, with their processes.
     pub fn threads(&self) -> impl Iterator<Item = (i32, i32)> {
         self.threads.iter().map(|(tid, thread)| (*tid, thread.pid))
+    }
+
+    /// The names of the threads known.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.threads.values().map(|thread| thread.comm.as_str())
     }
 
     /// All that was counted so far. The extremes (shortest, longest, bursts) begin anew with each call.

@@ -52,6 +52,11 @@ fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
+/// The last part of a path: the folder is known to whom typed it.
+fn file_name(title: &str) -> &str {
+    title.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(title)
+}
+
 /// Host, its shape, its guests; the least telling go first.
 fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     let Some(m) = &state.model else { return vec![("kvmtop".into(), Role::Strong)] };
@@ -64,7 +69,7 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     if state.session.source != Source::Live {
         let what = if state.session.source == Source::Demo { "demo: a recording" } else { "replay" };
         all.push((0, (format!("  {what}"), Role::Warning)));
-        all.push((1, (format!(" {}", clean(&state.session.title)), Role::Text)));
+        all.push((1, (format!(" {}", clean(file_name(&state.session.title))), Role::Text)));
     }
     if !facts.hostname.is_empty() {
         all.push((1, (format!("  {}", clean(&facts.hostname)), Role::Text)));

@@ -14,7 +14,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let now = state.model.as_ref().map_or(p.range_ms.0, |m| m.time_ms);
     let left = format!(" {} ", clock(p.range_ms.0, state));
     let speed = if p.speed < 1.0 { format!("{:.2}x", p.speed) } else { format!("{:.0}x", p.speed) };
-    let right = format!(" {}  {}/{}  {speed} ", clock(p.range_ms.1, state), p.index + 1, p.len);
+    let digits = p.len.to_string().len();
+    let right = format!(" {}  {:>digits$}/{}  {speed:>5} ", clock(p.range_ms.1, state), p.index + 1, p.len);
     put(buf, area.x, area.y, &left, area.width, theme.style(Role::Dim));
     put(buf, area.right().saturating_sub(width(&right)), area.y, &right, area.width, theme.style(Role::Dim));
     let x = area.x + width(&left);

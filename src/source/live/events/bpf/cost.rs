@@ -3,8 +3,9 @@
 //! Measuring makes each run dearer (two readings of the clock), so it is on for a moment in every half minute only, and the
 //! total is what those moments say, extended over the time between.
 
+use super::parts::Attached;
 use super::sys;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// Readings from one measurement to the next.
@@ -18,6 +19,8 @@ pub(super) struct Cost {
     rate: Option<f64>,
     total_ns: f64,
     counted_to: Option<Instant>,
+    /// Events for which a program did not run, when last asked.
+    pub missed: u64,
 }
 
 /// A measurement under way.
@@ -28,28 +31,27 @@ struct Window {
     ns: u64,
 }
 
-fn run_time(programs: &[OwnedFd]) -> u64 {
-    programs.iter().filter_map(|p| sys::program_stats(p.as_fd())).map(|(ns, _)| ns).sum()
-}
-
 impl Cost {
     /// Ends a measurement that has begun.
-    pub fn settle(&mut self, programs: &[OwnedFd]) {
+    pub fn settle(&mut self, programs: &Attached) {
         let Some(window) = self.window.take() else { return };
         let elapsed = window.since.elapsed().as_nanos() as f64;
+        let stats = programs.stats();
+        self.missed = stats.misses;
         if elapsed > 0.0 {
-            self.rate = Some(run_time(programs).saturating_sub(window.ns) as f64 / elapsed);
+            self.rate = Some(stats.run_ns.saturating_sub(window.ns) as f64 / elapsed);
         }
     }
 
     /// Nanoseconds in programs since the first call; begins a measurement where one is due.
-    pub fn read(&mut self, programs: &[OwnedFd]) -> Option<u64> {
+    pub fn read(&mut self, programs: &Attached) -> Option<u64> {
         self.settle(programs);
         let now = Instant::now();
         let since = self.counted_to.replace(now).map_or(0, |then| (now - then).as_nanos());
         self.total_ns += self.rate.unwrap_or(0.0) * since as f64;
         if self.readings.is_multiple_of(EVERY) {
-            self.window = sys::enable_stats().ok().map(|on| Window { _on: on, since: now, ns: run_time(programs) });
+            let ns = programs.stats().run_ns;
+            self.window = sys::enable_stats().ok().map(|on| Window { _on: on, since: now, ns });
         }
         self.readings = self.readings.wrapping_add(1);
         self.rate.map(|_| self.total_ns as u64)

@@ -53,8 +53,8 @@ pub(super) const PARTS: &[Part] = &[
 #[derive(Debug, Default)]
 pub(super) struct Attached {
     links: Vec<OwnedFd>,
-    /// To ask the kernel what they cost.
-    pub programs: Vec<OwnedFd>,
+    programs: Vec<OwnedFd>,
+    /// Their tracepoints, in the same order.
     names: Vec<&'static str>,
     /// What is missing and why.
     pub gaps: Vec<EngineError>,
@@ -137,6 +137,18 @@ impl Attached {
         if !part.without.is_empty() {
             self.gaps.push(EngineError { cause: format!("{}: {}", part.without, error.cause), fix: error.fix });
         }
+    }
+
+    /// Nanoseconds that the kernel measured in all of them, and kvm events for which they did not run.
+    pub fn stats(&self) -> sys::ProgramStats {
+        let mut sum = sys::ProgramStats::default();
+        for (program, event) in self.programs.iter().zip(&self.names) {
+            let stats = sys::program_stats(program.as_fd()).unwrap_or_default();
+            sum.run_ns += stats.run_ns;
+            // Scheduler events run inside each other now and then, most of them of threads that run no guest.
+            sum.misses += if event.starts_with("kvm_") { stats.misses } else { 0 };
+        }
+        sum
     }
 
     /// What the programs at work can tell.

@@ -91,14 +91,15 @@ impl Running {
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
         reading.events = sum.events;
-        reading.program_ns = self.cost.read(&self.attached.programs);
+        reading.program_ns = self.cost.read(&self.attached);
+        reading.lost = self.cost.missed;
         reading.overflow = sum.overflow + self.tables.homeless();
         reading
     }
 
     /// Between two readings.
     pub fn drain(&mut self) {
-        self.cost.settle(&self.attached.programs);
+        self.cost.settle(&self.attached);
     }
 
     /// Frees the slots of these threads.

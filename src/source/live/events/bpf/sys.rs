@@ -285,11 +285,20 @@ pub fn enable_stats() -> io::Result<OwnedFd> {
     bpf(BPF_ENABLE_STATS, &One { value: 0, pad: 0 }).and_then(owned)
 }
 
-/// Nanoseconds in and runs of a program while run time was measured (kernel/bpf/syscall.c, `bpf_prog_show_fdinfo`).
-pub fn program_stats(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
+/// What the kernel keeps of a program's runs (`kernel/bpf/syscall.c`, `bpf_prog_show_fdinfo`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProgramStats {
+    /// Nanoseconds in it while run time was measured.
+    pub run_ns: u64,
+    /// Events for which it did not run, because BPF was at work on that CPU already (5.12).
+    pub misses: u64,
+}
+
+/// The statistics of a loaded program.
+pub fn program_stats(program: BorrowedFd<'_>) -> Option<ProgramStats> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
     let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
-    Some((field("run_time_ns:")?, field("run_cnt:")?))
+    Some(ProgramStats { run_ns: field("run_time_ns:")?, misses: field("recursion_misses:").unwrap_or(0) })
 }
 
 /// A part of a map's memory, shared with the programs.

@@ -32,6 +32,15 @@ const TRAILER: usize = 24;
 /// A filter can be set once in an event's life, so it cannot follow the threads themselves.
 const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 
+/// Whether the scheduler's frequent events of a thread of this name pass the filter.
+pub(super) fn passes(name: &str) -> bool {
+    VCPU_NAMES.iter().any(|pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(inner), _) => name.contains(inner.trim_end_matches('*')),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == *pattern,
+    })
+}
+
 /// One CPU's ring and the events that write to it.
 pub(super) struct Ring {
     sampler: Sampler,
@@ -148,6 +157,11 @@ impl Ring {
     pub fn enable(&mut self) -> io::Result<()> {
         self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
         self.sampler.enable()
+    }
+
+    /// Whether the scheduler's frequent events are among those of this ring.
+    pub fn has_scheduler(&self) -> bool {
+        !self.scheduler.is_empty()
     }
 
     /// Ends the flow of the scheduler's frequent events.

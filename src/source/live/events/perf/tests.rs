@@ -61,3 +61,10 @@ fn a_gap_without_events_is_told_as_well() {
     merge.flush(100, &mut pairing);
     assert_eq!(counted(&mut pairing), (0, 0));
 }
+
+#[test]
+fn names_pass_as_the_kernels_filter_lets_them() {
+    let passing = ["CPU 0/KVM", "qemu-system-x86", "vcpu0", "fc_vcpu 3", "crosvm_vcpu1"];
+    assert!(passing.into_iter().all(super::rings::passes));
+    assert!(!["worker", "CPUx", "kvm-qemu"].into_iter().any(super::rings::passes));
+}

@@ -124,14 +124,23 @@ impl Watcher {
         }
     }
 
-    /// What is no longer watched.
+    /// What is not watched of the scheduler.
     pub fn gap(&self) -> Option<EngineError> {
-        self.shared.lock().scheduler.spent.then(|| EngineError {
-            cause: format!(
+        let state = self.shared.lock();
+        if !state.rings.iter().any(Ring::has_scheduler) {
+            return None;
+        }
+        let fix = "use --engine bpf, which adds them up in the kernel".into();
+        if state.scheduler.spent {
+            let cause = format!(
                 "more than {MOST_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
-            ),
-            fix: "use --engine bpf, which adds them up in the kernel".into(),
-        })
+            );
+            return Some(EngineError { cause, fix });
+        }
+        let unlike = state.pairing.names().filter(|name| !name.is_empty() && !rings::passes(name)).count();
+        let cause =
+            format!("{unlike} vCPU threads are not named as such: their wake-ups and preemptions are not watched");
+        (unlike > 0).then_some(EngineError { cause, fix })
     }
 
     /// Frees the cells of threads that are gone.

@@ -1,0 +1,74 @@
+//! The README's commands run, and do what it says.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::process::Output;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("README.md")).expect("README.md")
+}
+
+fn run(args: &[&str]) -> Output {
+    common::kvmtop().args(args).output().expect("kvmtop runs")
+}
+
+fn status(out: &Output) -> i32 {
+    out.status.code().expect("a status")
+}
+
+/// Every command of the README's table, with what stands for its files and a shorter duration.
+#[test]
+fn commands_of_the_table() {
+    let text = readme();
+    let commands: Vec<_> = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("| `kvmtop"))
+        .map(|l| l.split('`').next().expect("a command").trim())
+        .collect();
+    assert!(commands.len() >= 8, "{commands:?}");
+    let table = root().join("tests/fixtures/readme/vmexit.txt");
+    let table = table.to_str().expect("path");
+    let dir = tempfile::tempdir().expect("folder");
+    let session = dir.path().join("night.kvmtop");
+    let session = session.to_str().expect("path");
+    for command in commands {
+        match command {
+            "" => {
+                let out = run(&[]);
+                let said = String::from_utf8_lossy(&out.stderr);
+                assert!(status(&out) == 1 && said.contains("kvmtop --batch"), "not a terminal: {said}");
+            }
+            "--batch -n 1" => assert_eq!(status(&run(&["--batch", "-n", "1", "-d", "0.2"])), 0),
+            "check --duration 10s" => assert!((0..=3).contains(&status(&run(&["check", "--duration", "1s"])))),
+            "record FILE" => assert_eq!(status(&run(&["record", session, "--duration", "1s", "-d", "0.3"])), 0),
+            "replay FILE" => assert_eq!(status(&run(&["replay", session, "--batch", "-n", "1"])), 0),
+            "demo" => assert_eq!(status(&run(&["demo", "--batch", "-n", "1"])), 0),
+            "report FILE..." => {
+                let out = run(&["report", table]);
+                assert!(status(&out) == 0 && String::from_utf8_lossy(&out.stdout).contains("IO_INSTRUCTION"));
+            }
+            "diff BEFORE AFTER" => assert_eq!(status(&run(&["diff", table, table])), 0),
+            "doctor" => assert!((0..=1).contains(&status(&run(&["doctor"])))),
+            other => panic!("the README names `kvmtop {other}`, which this test does not run"),
+        }
+    }
+}
+
+/// The two commands that do it all are targets of the Makefile, and what the README links to is there.
+#[test]
+fn make_and_links() {
+    let (text, make) = (readme(), std::fs::read_to_string(root().join("Makefile")).expect("Makefile"));
+    for target in ["run", "test"] {
+        assert!(text.contains(&format!("make {target} ")));
+        assert!(make.lines().any(|l| l.starts_with(&format!("{target}:"))), "make {target}");
+    }
+    for link in text.split("](").skip(1).filter_map(|l| l.split(')').next()).filter(|l| !l.contains("://")) {
+        assert!(root().join(link).exists(), "{link}");
+    }
+}
