@@ -21,6 +21,7 @@ mod pinning;
 mod propose;
 mod rules;
 mod scheduling;
+mod seats;
 mod tenants;
 mod text;
 mod thresholds;

@@ -184,7 +184,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         }
     }
     let Some((severity, used, cpu, thread, who)) = worst else { return };
-    let apart = guest.single_pins().union(&host.isolated.clone().unwrap_or_default());
+    let apart = guest.seats.single.union(&host.isolated.clone().unwrap_or_default());
     let rest = host.all().difference(&apart);
     let mut fixes = Vec::new();
     if !rest.is_empty() {
@@ -224,7 +224,7 @@ pub(super) fn starved(world: &World<'_>, answers: &mut Answers) {
     if online.is_empty() {
         return;
     }
-    let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.single_pins()));
+    let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.seats.single));
     if pinned.is_empty() {
         return;
     }

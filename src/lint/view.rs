@@ -1,10 +1,10 @@
 //! What rules ask of a model: sums over exits and accesses by cause, with rate and cost, and who the guest is.
 
 use super::answers::NO_TIME;
+use super::seats::Seats;
 use super::{Mark, Options, Source};
 use crate::kvm::thread_name::Role;
-use crate::kvm::topology::HostTopology;
-use crate::kvm::{CpuSet, Isa, Space};
+use crate::kvm::{Isa, Space};
 use crate::model::{AccessRow, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, Model, ThreadModel};
 use crate::sample::{Direction, DomainState};
 
@@ -25,6 +25,7 @@ pub(super) struct Guest<'a> {
     pub domain: &'a DomainModel,
     pub config: GuestConfig,
     pub kind: GuestGuess,
+    pub seats: Seats,
     /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
     /// Whether the interval is known, if short.
@@ -141,7 +142,8 @@ impl<'a> Guest<'a> {
         }
         let kind = GuestGuess::of(domain, &config);
         let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
-        Self { domain, config, kind, seconds, timed: model.interval_s.is_some(), guarded: None }
+        let seats = Seats::new(domain, &config, &model.host.facts.topology);
+        Self { domain, config, kind, seats, seconds, timed: model.interval_s.is_some(), guarded: None }
     }
 
     /// Why there is no rate.
@@ -289,27 +291,6 @@ impl<'a> Guest<'a> {
     /// Cost of a share of one CPU as an average over the vCPUs.
     pub fn over_vcpus(&self, cost: f64) -> Option<f64> {
         self.vcpus().map(|n| cost / n)
-    }
-
-    /// vCPUs whose CPUs are restricted, with the CPUs they may use: as they are, else as configured.
-    pub fn masks(&self, host: &HostTopology) -> Vec<(u32, CpuSet)> {
-        let all = host.all();
-        let restricts = |set: &CpuSet| !set.is_empty() && (all.is_empty() || !all.is_subset(set));
-        let live: Vec<(u32, CpuSet)> =
-            self.vcpu_threads().filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone()))).collect();
-        let all_masks = if live.is_empty() {
-            let n = self.vcpus().unwrap_or(0.0) as u32;
-            let last = self.config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
-            (0..n.max(last)).filter_map(|v| Some((v, self.config.pins.vcpu(v)?.clone()))).collect()
-        } else {
-            live
-        };
-        all_masks.into_iter().filter(|(_, set)| restricts(set)).collect()
-    }
-
-    /// The CPUs that hold a vCPU which may run there only.
-    pub fn single_pins(&self) -> CpuSet {
-        self.masks(&HostTopology::default()).iter().filter_map(|(_, set)| set.single()).collect()
     }
 
     pub fn vcpu_threads(&self) -> impl Iterator<Item = &'a ThreadModel> {
