@@ -125,7 +125,7 @@ impl Work {
                 c.extend([0x31, 0xd2]); // xor dx, dx
                 counted(&mut c, 0x10000, &[0xec, 0x42]); // in al, dx; inc dx
                 c.pop(); // no hlt
-                c.extend(Self::PortLoop(p).code());
+                c.extend(Self::PortLoop(p).code(vcpu));
             }
             Self::PortLoop(p) => {
                 c.push(0xba);

@@ -20,8 +20,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts one.
-    pub fn add(&mut self, tid: i32, pid: i32, event: &str) {
+    /// Counts so many.
+    pub fn add(&mut self, tid: i32, pid: i32, event: &str, number: u64) {
         let next = self.names.len();
         let id = match self.names.get(event) {
             Some(id) => *id,
@@ -30,9 +30,9 @@ impl Counts {
         };
         let room = self.by_thread.len() < MAX_COUNTS;
         match self.by_thread.get_mut(&(tid, id)) {
-            Some(count) => *count += 1,
+            Some(count) => *count = count.saturating_add(number),
             None if room => {
-                self.by_thread.insert((tid, id), 1);
+                self.by_thread.insert((tid, id), number);
                 self.pids.insert(tid, pid);
             }
             None => {}

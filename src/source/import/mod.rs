@@ -197,7 +197,6 @@ fn perf_file(
     gathered.events = gathered.events.saturating_add(outcome.events);
     gathered.guests.extend(outcome.guests);
     gathered.host.get_or_insert(outcome.host);
-    gathered.time_ms = gathered.time_ms.max(outcome.time_ms);
     gathered.kinds.push(kind);
     Ok(())
 }

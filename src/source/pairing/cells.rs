@@ -7,7 +7,11 @@ use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::kvm::sanitize;
 use crate::sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing, UserspaceCell};
-use std::collections::HashMap;
+use foldhash::fast::RandomState;
+use std::collections::HashMap as Map;
+
+/// Every event passes through several of these.
+type HashMap<K, V> = Map<K, V, RandomState>;
 
 /// Reasons, accesses and tasks kept by thread. Kernels know some 130 reasons; a guest can touch as many addresses as it likes.
 const MAX_EXITS: usize = 512;

@@ -6,6 +6,7 @@ use crate::kvm::exit_reason::{ReasonNames, arm64_code};
 use crate::kvm::format::{EventFormat, Field};
 use crate::kvm::isa::Isa;
 use crate::sample::Direction;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// The tracepoints that are understood: group and name.
@@ -109,7 +110,7 @@ enum Layout {
 /// Decodes the records of one kernel.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
-    layouts: HashMap<u16, Layout>,
+    layouts: HashMap<u16, Layout, RandomState>,
     names: ReasonNames,
     big_endian: bool,
 }

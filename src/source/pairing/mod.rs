@@ -29,6 +29,7 @@ pub use event::{Access, Event, Kind, Task};
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::topology::HostTopology;
 use crate::source::live::events::TracedThread;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use thread::Thread;
 
@@ -49,7 +50,7 @@ struct Seen {
 /// Exit events, paired and added up by thread.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    threads: HashMap<i32, Thread>,
+    threads: HashMap<i32, Thread, RandomState>,
     /// Threads met since this was last asked for.
     new: Vec<i32>,
     names: ReasonNames,

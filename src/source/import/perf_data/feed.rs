@@ -31,26 +31,27 @@ impl PerfDataFeed {
         let mut data = PerfData::open(file, perf_times).map_err(said)?;
         // The first event tells whether the file can be used at all.
         while data.tally.first.is_none() {
-            if !data.step().map_err(said)? {
-                return Err(said("it holds no kvm event; expected a recording of 'perf kvm stat record'".into()));
+            let next = data.next_time().map_or(0, |t| t.saturating_add(1));
+            if !data.step(next).map_err(said)? {
+                return Err(said(super::NO_KVM.into()));
             }
         }
-        let first = data.now();
-        let last = super::stream::lock(&data.met).header.last_time();
+        let first = data.tally.last;
+        let last = super::records::lock(&data.met).header.last_time();
         let wall =
             modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
         // The file was last written when its last event was.
-        let zero_ms = wall - (last.unwrap_or(first) / 1_000_000) as i64;
+        let zero_ms = wall.saturating_sub((last.unwrap_or(first) / 1_000_000) as i64);
         let interval_ns = ((interval_s * 1e9) as u64).max(1_000_000);
         Ok(Self { data, interval_ns, end: None, zero_ms, done: false })
     }
 
     fn sample(&mut self, now: u64) -> Sample {
-        let guests = self.data.guests();
+        let guests = self.data.tally.guests();
         let tally = &self.data.tally;
         let fires = guests.iter().flat_map(join::Guest::events).any(|e| !e.exits.is_empty());
         Sample {
-            time_ms: self.zero_ms + (now / 1_000_000) as i64,
+            time_ms: self.zero_ms.saturating_add((now / 1_000_000) as i64),
             mono_ns: now,
             boot_ns: now,
             host: HostSample { facts: Arc::new(self.data.host()), ..HostSample::default() },
@@ -82,12 +83,12 @@ impl Feed for PerfDataFeed {
             let start = Sample { domains: Vec::new(), ..self.sample(first) };
             return Ok(Some(start));
         };
-        while self.data.now() < end {
-            match self.data.step() {
+        while self.data.next_time().is_none_or(|next| next < end) {
+            match self.data.step(end) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.done = true;
-                    return Ok(Some(self.sample(self.data.now())));
+                    return Ok(Some(self.sample(self.data.tally.last)));
                 }
                 Err(what) => anyhow::bail!("{what}"),
             }

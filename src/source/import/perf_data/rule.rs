@@ -10,16 +10,10 @@
 use crate::kvm::Space;
 use crate::sample::Direction;
 use crate::source::pairing::{Access, Event, Kind};
-use std::collections::HashMap;
-
-/// Most threads kept, as in the pairing.
-const MAX_THREADS: usize = crate::source::pairing::MAX_THREADS;
 
 /// An access that perf counts, and the time that perf gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// The thread.
-    pub tid: i32,
     /// The access.
     pub access: Access,
     /// When it was seen.
@@ -39,57 +33,48 @@ pub(super) enum Step {
     InKernel,
 }
 
+/// What perf holds open on a thread.
 #[derive(Debug, Default)]
-struct Thread {
+pub(super) struct Thread {
+    /// It entered its guest before.
+    entered: bool,
     port: Option<(u64, Access)>,
     msr: Option<(u64, Access)>,
     /// Begin of the memory event: the exit, or a write; 0 for none.
     memory_since: u64,
     memory: Option<(u64, Access)>,
-}
-
-/// perf's rules, thread by thread.
-#[derive(Debug, Default)]
-pub(super) struct Rule {
-    threads: HashMap<i32, Thread>,
     /// Accesses within exits that perf counts once.
     pub uncounted: u64,
 }
 
-impl Rule {
+impl Thread {
     /// What is to be done because of this event, in order.
     pub fn event(&mut self, event: &Event, mut step: impl FnMut(Step)) {
-        let room = self.threads.len() < MAX_THREADS;
-        let Some(thread) = self.threads.get_mut(&event.tid) else {
-            match event.kind {
-                Kind::Exit { .. } | Kind::Access(_) => return,
-                Kind::Entry { .. } if room => drop(self.threads.insert(event.tid, Thread::default())),
-                _ => {}
-            }
-            step(Step::Event);
-            return;
-        };
         match event.kind {
+            Kind::Exit { .. } | Kind::Access(_) if !self.entered => {}
+            Kind::Entry { .. } if !self.entered => {
+                self.entered = true;
+                step(Step::Event);
+            }
             Kind::Entry { .. } => {
                 // The accesses are counted only now: what the VMM did after a write is its part all the same.
                 step(Step::InKernel);
-                thread.entry(event, |counted| step(Step::Count(counted)));
+                self.entry(event, |counted| step(Step::Count(counted)));
                 step(Step::Event);
             }
             Kind::Exit { .. } => {
-                (thread.memory_since, thread.memory) = (event.time, None);
+                (self.memory_since, self.memory) = (event.time, None);
                 step(Step::Event);
             }
             Kind::Access(access) => {
                 step(Step::InKernel);
-                self.uncounted += u64::from(!thread.access(event, access, |counted| step(Step::Count(counted))));
+                let own = self.access(event, access, |counted| step(Step::Count(counted)));
+                self.uncounted += u64::from(!own);
             }
             _ => step(Step::Event),
         }
     }
-}
 
-impl Thread {
     fn entry(&mut self, event: &Event, mut count: impl FnMut(Counted)) {
         let memory = self.memory.take();
         if memory.is_some() {
@@ -97,7 +82,7 @@ impl Thread {
         }
         for (seen, access) in self.port.take().into_iter().chain(self.msr.take()).chain(memory) {
             if let Some(ns) = event.time.checked_sub(seen) {
-                count(Counted { tid: event.tid, access, seen, ns });
+                count(Counted { access, seen, ns });
             }
         }
     }
@@ -120,7 +105,7 @@ impl Thread {
                 // After a write of the same exit, perf takes the read for its end.
                 let (access, own) = self.memory.take().map_or((access, true), |(_, write)| (write, false));
                 if let Some(ns) = event.time.checked_sub(since) {
-                    count(Counted { tid: event.tid, access, seen: event.time, ns });
+                    count(Counted { access, seen: event.time, ns });
                 }
                 own
             }

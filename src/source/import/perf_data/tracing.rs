@@ -1,7 +1,9 @@
 //! The `TRACING_DATA` of a `perf.data`: the `format` files of the kernel that was recorded (tools/perf/util/trace-event-info.c).
 
+use super::reader::NO_NAME;
 use crate::kvm::format;
 use crate::source::pairing::{Decoder, EVENTS};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Systems, and events of one, that any kernel has at most.
@@ -13,8 +15,10 @@ const MAX_EVENTS: u32 = 20_000;
 pub(super) struct Formats {
     /// Reads the records of the events that are understood.
     pub decoder: Decoder,
-    /// Names of all `kvm` events by their number.
-    pub kvm: HashMap<u16, String>,
+    /// Names of all `kvm` events.
+    pub names: Vec<String>,
+    /// Their places in `names`, by the number that records carry.
+    places: HashMap<u16, u16, RandomState>,
     /// Whether moves between CPUs were recorded.
     pub migrations: bool,
     big_endian: bool,
@@ -52,9 +56,11 @@ impl Formats {
     fn learn(&mut self, system: &[u8], text: &str) {
         let Ok(format) = format::parse(text) else { return };
         if system == b"kvm"
+            && self.names.len() < usize::from(NO_NAME)
             && let Ok(id) = u16::try_from(format.id)
         {
-            self.kvm.insert(id, format.name.clone());
+            self.places.insert(id, self.names.len() as u16);
+            self.names.push(format.name.clone());
         }
         if EVENTS.iter().any(|(group, name)| group.as_bytes() == system && *name == format.name) {
             self.decoder.learn(&format);
@@ -62,11 +68,11 @@ impl Formats {
         }
     }
 
-    /// The name of a record's event, if it is one of `kvm`.
-    pub fn kvm_name(&self, raw: &[u8]) -> Option<&str> {
-        let id = *raw.first_chunk::<2>()?;
-        let id = if self.big_endian { u16::from_be_bytes(id) } else { u16::from_le_bytes(id) };
-        self.kvm.get(&id).map(String::as_str)
+    /// The place in `names` of a record's event; `NO_NAME` if it is none of `kvm`.
+    pub fn name_of(&self, raw: &[u8]) -> u16 {
+        let Some(id) = raw.first_chunk::<2>() else { return NO_NAME };
+        let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
+        self.places.get(&id).copied().unwrap_or(NO_NAME)
     }
 }
 

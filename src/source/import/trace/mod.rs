@@ -103,7 +103,7 @@ impl Reader {
         if kvm {
             self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
             self.last = self.last.max(line.time);
-            self.counts.add(line.tid, line.pid.unwrap_or(0), line.event);
+            self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
         let pairing = &mut self.pairing;
         self.decoder.decode(&line, |event| pairing.event(&event));

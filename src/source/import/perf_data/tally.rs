@@ -1,0 +1,192 @@
+//! What the events of a `perf.data` add up to.
+
+use super::reader::{Batch, Item, NO_NAME, What};
+use super::rule::{Counted, Step, Thread};
+use super::tracing::Formats;
+use crate::kvm::Space;
+use crate::kvm::topology::HostTopology;
+use crate::sample::{Direction, Timing};
+use crate::source::import::guests::{Counts, guests};
+use crate::source::import::join::Guest;
+use crate::source::live::events::TracedThread;
+use crate::source::pairing::{Event, Kind, MAX_THREADS, Pairing};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Names of threads that are kept.
+const MAX_COMMS: usize = 262_144;
+/// Different addresses with perf's times, over all threads.
+const MAX_TIMES: usize = 262_144;
+
+type AccessKey = (i32, Space, u64, Direction);
+type Times = HashMap<AccessKey, Timing, RandomState>;
+
+/// A thread of the file.
+#[derive(Debug, Default)]
+struct Known {
+    pid: i32,
+    rule: Thread,
+    /// Events seen, by the place of their names.
+    counts: Vec<u64>,
+}
+
+/// All that was counted so far.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pairing: Pairing,
+    /// All events as they are, until the first entry: a kernel that fires none shows its accesses all the same.
+    unpaired: Option<Pairing>,
+    threads: HashMap<i32, Known, RandomState>,
+    formats: Option<Arc<Formats>>,
+    comms: HashMap<i32, String, RandomState>,
+    /// perf's times, where they are asked for.
+    times: Option<Times>,
+    /// The first and the last kvm event.
+    pub first: Option<u64>,
+    /// See `first`.
+    pub last: u64,
+    /// Events lost.
+    pub lost: u64,
+    /// Records that could not be read.
+    pub broken: u64,
+    /// Samples read.
+    pub samples: u64,
+}
+
+impl Tally {
+    /// Begins with nothing counted.
+    pub fn new(perf_times: bool) -> Self {
+        Self { times: perf_times.then(Times::default), ..Self::default() }
+    }
+
+    /// Takes what comes with a batch but its items.
+    pub fn begin(&mut self, batch: &mut Batch) {
+        self.broken += batch.broken;
+        self.samples += batch.samples;
+        for (tid, comm) in batch.comms.drain(..) {
+            if self.comms.len() < MAX_COMMS || self.comms.contains_key(&tid) {
+                self.comms.insert(tid, comm);
+            }
+        }
+        if let Some(formats) = batch.formats.take() {
+            let pairing = || {
+                let names = formats.decoder.reason_names().clone();
+                let pairing = Pairing::new(names, HostTopology::default()).exactly();
+                if formats.migrations { pairing.with_migrations() } else { pairing }
+            };
+            (self.pairing, self.unpaired) = (pairing(), Some(pairing()));
+            self.formats = Some(formats);
+        }
+    }
+
+    /// Takes one item. They come in order of time.
+    pub fn item(&mut self, item: &Item) {
+        if let What::Lost(count) = item.what {
+            self.lose(count, item.time);
+            return;
+        }
+        let event = item.event();
+        let room = self.threads.len() < MAX_THREADS;
+        let known = match self.threads.get_mut(&item.tid) {
+            Some(known) => known,
+            None if item.name != NO_NAME && room => self.threads.entry(item.tid).or_default(),
+            // The scheduler's events are of interest for threads that run a guest.
+            None => return,
+        };
+        if item.name != NO_NAME {
+            self.first = Some(self.first.map_or(item.time, |first| first.min(item.time)));
+            self.last = self.last.max(item.time);
+            known.pid = item.pid;
+            let at = usize::from(item.name);
+            if known.counts.len() <= at {
+                known.counts.resize(at + 1, 0);
+            }
+            known.counts[at] += 1;
+        }
+        let Some(event) = event else { return };
+        if let Some(unpaired) = &mut self.unpaired {
+            unpaired.event(&event);
+            if matches!(event.kind, Kind::Entry { .. }) {
+                self.unpaired = None;
+            }
+        }
+        let (pairing, times) = (&mut self.pairing, &mut self.times);
+        known.rule.event(&event, |step| match step {
+            Step::Event => pairing.event(&event),
+            Step::InKernel => pairing.in_kernel(event.tid, event.time),
+            Step::Count(counted) => count(&event, &counted, pairing, times.as_mut()),
+        });
+    }
+
+    fn lose(&mut self, count: u64, time: u64) {
+        self.lost = self.lost.saturating_add(count);
+        // perf pairs across gaps; so does this where perf's times are asked for.
+        if self.times.is_some() {
+            return;
+        }
+        self.pairing.gap(self.last.min(time), time);
+        if let Some(unpaired) = &mut self.unpaired {
+            unpaired.gap(self.last.min(time), time);
+        }
+    }
+
+    /// Whether perf's own ways are asked for.
+    pub fn as_perf(&self) -> bool {
+        self.times.is_some()
+    }
+
+    /// Accesses that perf does not count.
+    pub fn uncounted(&self) -> u64 {
+        self.threads.values().map(|t| t.rule.uncounted).sum()
+    }
+
+    /// The pairing that tells most: without a single entry in the file, nothing is paired.
+    pub fn counted(&self) -> &Pairing {
+        self.unpaired.as_ref().unwrap_or(&self.pairing)
+    }
+
+    /// The guests as counted so far.
+    pub fn guests(&mut self) -> Vec<Guest> {
+        let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
+        for (tid, _) in pairing.threads().collect::<Vec<_>>() {
+            if let Some(comm) = self.comms.get(&tid) {
+                pairing.name(tid, comm);
+            }
+        }
+        let mut threads = pairing.snapshot();
+        if let Some(times) = &self.times {
+            for (tid, thread) in &mut threads {
+                perf_times(*tid, thread, times);
+            }
+        }
+        let mut counts = Counts::default();
+        let names = self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default();
+        for (tid, known) in &self.threads {
+            for (name, count) in names.iter().zip(&known.counts).filter(|(_, count)| **count > 0) {
+                counts.add(*tid, known.pid, name, *count);
+            }
+        }
+        guests(threads, &counts, |pid| self.comms.get(&pid).cloned())
+    }
+}
+
+fn count(event: &Event, counted: &Counted, pairing: &mut Pairing, times: Option<&mut Times>) {
+    let access = counted.access;
+    pairing.event(&Event { time: counted.seen, kind: Kind::Access(access), ..*event });
+    if let Some(times) = times {
+        let key = (event.tid, access.space, access.address, access.direction);
+        if times.len() < MAX_TIMES || times.contains_key(&key) {
+            times.entry(key).or_default().add_exact(counted.ns);
+        }
+    }
+}
+
+/// Puts perf's times in place of the exits'.
+fn perf_times(tid: i32, thread: &mut TracedThread, times: &Times) {
+    for cell in &mut thread.events.accesses {
+        if let Some(time) = cell.address.and_then(|a| times.get(&(tid, cell.space, a, cell.direction))) {
+            cell.time = time.clone();
+        }
+    }
+}
