@@ -44,9 +44,7 @@ impl Guests {
         let tids: Vec<i32> = std::fs::read_dir(task)
             .expect("threads")
             .filter_map(|e| e.ok()?.file_name().to_string_lossy().parse().ok())
-            .filter(|tid| {
-                std::fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|c| c.contains("/KVM"))
-            })
+            .filter(|tid| std::fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|c| c.contains("/KVM")))
             .collect();
         assert_eq!(tids.len(), vcpus, "vCPU threads");
         for tid in &tids {

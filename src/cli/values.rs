@@ -1,5 +1,6 @@
 //! Values of options: each parser answers with the value or with a sentence that says what would be right.
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp, civil};
 use std::time::Duration;
 
@@ -76,6 +77,27 @@ pub enum At {
     Local(civil::DateTime),
     /// An instant.
     Instant(Timestamp),
+}
+
+impl At {
+    /// The instant in a recording of this range, milliseconds since the epoch; it may lie outside. `None` for a time that the
+    /// calendar does not have.
+    pub fn time_ms(&self, range_ms: (i64, i64), zone: &TimeZone) -> Option<i64> {
+        let ms = |d: &Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
+        let local = |t: civil::DateTime| Some(t.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond());
+        match self {
+            Self::Offset(d) => Some(range_ms.0.saturating_add(ms(d))),
+            Self::BeforeEnd(d) => Some(range_ms.1.saturating_sub(ms(d))),
+            Self::Instant(t) => Some(t.as_millisecond()),
+            Self::Local(t) => local(*t),
+            Self::Clock(time) => {
+                let day = Timestamp::from_millisecond(range_ms.0).ok()?.to_zoned(zone.clone()).date();
+                let today = local(day.to_datetime(*time))?;
+                // A clock time names a whole second of the recording's first day.
+                if today + 999 >= range_ms.0 { Some(today) } else { local(day.tomorrow().ok()?.to_datetime(*time)) }
+            }
+        }
+    }
 }
 
 /// A point in a recording: `14:03`, `14:03:22`, `2026-11-21 14:03`, `2026-11-21T06:00:00Z`, `+10m` (from the start), `-5m` (before the end).

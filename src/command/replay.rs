@@ -114,7 +114,7 @@ fn show(
 
 fn print_all(cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut feed = SessionFeed::new(cursor, from);
-    let mut batch = Batch::new(settings, args, "replay");
+    let mut batch = Batch::new(settings, args, "session");
     while !feed.is_done() && !batch.enough() {
         batch.gap();
         batch.run(&mut Run { feed: &mut feed, begun: false })?;
@@ -140,24 +140,9 @@ impl Feed for Run<'_> {
 
 /// The instant that `--at` means in a recording of this range, milliseconds since the epoch.
 pub fn resolve(at: &At, range: (i64, i64), zone: &TimeZone) -> anyhow::Result<i64> {
-    let ms = |d: &std::time::Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
     let told =
         |ms: i64| Timestamp::from_millisecond(ms).map(|t| t.to_zoned(zone.clone()).strftime("%F %T").to_string());
-    let wanted = match at {
-        At::Offset(d) => range.0.saturating_add(ms(d)),
-        At::BeforeEnd(d) => range.1.saturating_sub(ms(d)),
-        At::Instant(t) => t.as_millisecond(),
-        At::Local(t) => t.to_zoned(zone.clone())?.timestamp().as_millisecond(),
-        At::Clock(time) => {
-            let start = Timestamp::from_millisecond(range.0)?.to_zoned(zone.clone());
-            let on = |day: jiff::civil::Date| -> anyhow::Result<i64> {
-                Ok(day.to_datetime(*time).to_zoned(zone.clone())?.timestamp().as_millisecond())
-            };
-            let today = on(start.date())?;
-            // A clock time names a whole second of the recording's first day.
-            if today + 999 >= range.0 { today } else { on(start.date().tomorrow()?)? }
-        }
-    };
+    let wanted = at.time_ms(range, zone).context("--at: the calendar has no such time")?;
     // To the second, as a user types it.
     if wanted + 999 < range.0 || wanted > range.1 {
         bail!(

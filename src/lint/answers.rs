@@ -26,6 +26,12 @@ impl Answers {
         self.found.push((self.guest.as_ref().map(|g| g.0), Finding { rule: self.rule, domain, ..finding }));
     }
 
+    /// A finding about one guest by a rule that looks at all.
+    pub fn find_for(&mut self, index: usize, guest: &Guest<'_>, finding: Finding) {
+        let domain = Some(guest.name().to_owned());
+        self.found.push((Some(index), Finding { rule: self.rule, domain, ..finding }));
+    }
+
     /// The rule cannot be judged.
     pub fn cannot(&mut self, because: impl Into<String>) {
         let domain = self.guest.as_ref().map(|g| g.1.clone());

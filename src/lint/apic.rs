@@ -1,6 +1,6 @@
 //! The interrupt controller: is its hardware acceleration at work, and how much does the guest use it.
 
-use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::answers::{Answers, NO_VCPUS};
 use super::figures::{by_cost, told};
 use super::text::{figure, maybe};
 use super::view::{Exit, Guest, World};
@@ -43,7 +43,7 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     if active.count > 0 || legacy.count > 0 || guest.domain.exits.count == 0 {
         return;
     }
-    let Some(seconds) = guest.seconds else { return answers.cannot(NO_TIME) };
+    let Some(seconds) = guest.seconds else { return answers.cannot(guest.no_rate()) };
     let work: u64 = guest.domain.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum();
     if (work as f64 / seconds) < TRAFFIC {
         return answers.cannot("the guest does too little to tell whether its interrupts are accelerated");
@@ -133,7 +133,7 @@ pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(NO_TIME);
+        return answers.cannot(guest.no_rate());
     }
     let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
     if per < world.options.thresholds.apic.lapic_exits {
@@ -228,7 +228,7 @@ pub(super) fn ipis(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(NO_TIME);
+        return answers.cannot(guest.no_rate());
     }
     let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
     let Some(mut severity) = world.options.thresholds.apic.ipis.of(per) else { return };

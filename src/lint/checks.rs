@@ -2,7 +2,7 @@
 
 use super::answers::Ask::{self, Behaviour, Host, Setup};
 use super::memory::Hold;
-use super::{apic, capacity, devices, machine, numa, pinning, scheduling, tenants, timers, windows};
+use super::{apic, capacity, devices, errors, machine, numa, pinning, scheduling, tenants, timers, windows};
 
 pub(super) struct Check {
     pub rule: &'static str,
@@ -65,7 +65,7 @@ pub(super) const CHECKS: &[Check] = &[
     check("stage2-faults", Behaviour(machine::faults), USUAL),
     check("host-memory-pressure", Host(machine::memory), USUAL),
     check("host-steal", Host(machine::steal), USUAL),
-    check("abnormal-exit", Behaviour(machine::abnormal), EVENT),
+    check("abnormal-exit", Host(errors::abnormal), EVENT),
     check("main-loop-busy", Behaviour(machine::main_loop), LONG),
     check("nested-guest", Behaviour(machine::nested), USUAL),
 ];

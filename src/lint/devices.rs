@@ -1,6 +1,6 @@
 //! Emulated and paravirtual devices.
 
-use super::answers::{Answers, NO_TIME};
+use super::answers::Answers;
 use super::figures::told;
 use super::text::{figure, maybe};
 use super::view::{Guest, World, region};
@@ -34,7 +34,7 @@ pub(super) fn intx(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     if rate < world.options.thresholds.devices.intx_reads {
         return;
     }
@@ -67,7 +67,7 @@ pub(super) fn kicks(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     if rate < world.options.thresholds.devices.kicks {
         return;
     }
@@ -137,7 +137,7 @@ pub(super) fn emulated(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         if seen.count == 0 {
             continue;
         }
-        let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+        let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
         if rate < world.options.thresholds.devices.emulated {
             continue;
         }
@@ -252,7 +252,7 @@ pub(super) fn polling(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         if seen.count == 0 {
             continue;
         }
-        let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+        let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
         if rate < world.options.thresholds.devices.polling {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Memory, registers, errors, QEMU itself, nesting.
 
-use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::answers::{Answers, NO_VCPUS};
 use super::figures::told;
 use super::text::{bytes, figure, maybe};
 use super::view::{Exit, Guest, World};
@@ -9,15 +9,11 @@ use crate::kvm::kernel_log::LogKind;
 use crate::kvm::{Isa, Space, msr};
 use crate::model::Sureness;
 use crate::sample::Direction;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const MSR_DOC: &str = "https://docs.kernel.org/admin-guide/kernel-parameters.html";
 const NESTED_DOC: &str = "https://docs.kernel.org/virt/kvm/x86/running-nested-guests.html";
 const HYPERV_DOC: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
-/// `KVM_EXIT_INTERNAL_ERROR`.
-const EXIT_INTERNAL_ERROR: i32 = 17;
-/// `HV_X64_MSR_CRASH_CTL`.
-const CRASH_CTL: u64 = 0x4000_0105;
 /// Registers that virtual machines are asked for by sensor tools.
 const MOST_REGISTERS: usize = 24;
 
@@ -32,11 +28,11 @@ struct Unhandled {
 
 /// M-01: registers that KVM does not have.
 pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
-    let mut all: BTreeMap<Option<String>, Unhandled> = BTreeMap::new();
-    for g in &world.guests {
+    let mut all: BTreeMap<Option<usize>, Unhandled> = BTreeMap::new();
+    for (i, g) in world.guests.iter().enumerate() {
         for row in g.domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults > 0) {
             let Some(number) = row.address.and_then(|a| u32::try_from(a).ok()) else { continue };
-            let entry = all.entry(Some(g.name().to_owned())).or_default();
+            let entry = all.entry(Some(i)).or_default();
             *entry.registers.entry((number, row.direction == Direction::Write)).or_default() += row.faults;
             entry.marks.push(Mark::Access(row.space, row.address, row.direction));
         }
@@ -47,16 +43,16 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
             continue;
         }
         let Some(number) = line.msr else { continue };
-        let owner = world
-            .guests
-            .iter()
-            .find(|g| g.domain.facts.pid.is_some() && g.domain.facts.pid == line.pid)
-            .map(|g| g.name().to_owned());
+        let owner = world.by_pid(line.pid);
+        // A running host's log tells of guests long gone as well.
+        if owner.is_none() && !world.is_file() {
+            continue;
+        }
         let entry = all.entry(owner).or_default();
         *entry.registers.entry((number, line.write)).or_default() += 1;
         entry.logged = true;
     }
-    for (domain, found) in all {
+    for (owner, found) in all {
         let meters = found.registers.keys().all(|(m, _)| msr::is_power_meter(*m));
         let list: Vec<String> = found
             .registers
@@ -72,12 +68,14 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
             evidence.push("from the host's kernel log".into());
         }
         evidence.push("check: journalctl -k | grep -iE 'kvm.*(rd|wr)msr'; trace-cmd record -e kvm:kvm_msr".into());
-        answers.find(Finding {
+        let finding = Finding {
             severity: Severity::Info,
             confidence: Confidence::High,
-            domain,
-            target: Target::Domain,
-            title: if meters { "A sensor tool in the guest asks for power meters that KVM does not have".into() } else { "The guest touches MSRs that KVM does not have".into() },
+            title: if meters {
+                "A sensor tool in the guest asks for power meters that KVM does not have".into()
+            } else {
+                "The guest touches MSRs that KVM does not have".into()
+            },
             evidence,
             why: if meters {
                 "These registers are RAPL power meters. A monitoring tool in the guest polls them and gets a fault, which it handles: harmless, and not the cause of any load".into()
@@ -85,13 +83,22 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
                 "KVM answers such an access with a fault, which most systems expect and handle. It matters only if the guest misbehaves at that moment".into()
             },
             fix: vec![
-                fix::advice(if meters { "Nothing has to be done; stop the sensor tool in the guest to be rid of the messages" } else { "Nothing has to be done unless the guest misbehaves" }),
-                fix::command("echo 0 > /sys/module/kvm/parameters/report_ignored_msrs").needing("only silences the log; do not set ignore_msrs without need, it hides real faults"),
+                fix::advice(if meters {
+                    "Nothing has to be done; stop the sensor tool in the guest to be rid of the messages"
+                } else {
+                    "Nothing has to be done unless the guest misbehaves"
+                }),
+                fix::command("echo 0 > /sys/module/kvm/parameters/report_ignored_msrs")
+                    .needing("only silences the log; do not set ignore_msrs without need, it hides real faults"),
             ],
             see: vec![MSR_DOC.into()],
             marks: found.marks,
             ..Finding::default()
-        });
+        };
+        match owner.and_then(|i| Some((i, world.guests.get(i)?))) {
+            Some((i, guest)) => answers.find_for(i, guest, finding),
+            None => answers.find(Finding { target: Target::Host, ..finding }),
+        }
     }
 }
 
@@ -115,7 +122,7 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         seen.cost = seen.cost.map(|c| c - mmio.cost.unwrap_or(0.0)).map(|c| c.max(0.0));
     }
     if seen.rate.is_none() {
-        return answers.cannot(NO_TIME);
+        return answers.cannot(guest.no_rate());
     }
     let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.machine.faults;
@@ -148,13 +155,11 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
 /// M-03: swapping, KSM.
 pub(super) fn memory(world: &World<'_>, answers: &mut Answers) {
     let host = &world.model.host;
-    for g in &world.guests {
+    for (i, g) in world.guests.iter().enumerate() {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
-        answers.find(Finding {
+        answers.find_for(i, g, Finding {
             severity: Severity::Warning,
             confidence: Confidence::High,
-            domain: Some(g.name().to_owned()),
-            target: Target::Domain,
             title: "The host swaps the guest's memory out".into(),
             evidence: vec![
                 format!("{} of the guest are in swap, {} more than before {}", bytes(swap), bytes(grown.unsigned_abs()), g.window()),
@@ -214,81 +219,6 @@ pub(super) fn steal(world: &World<'_>, answers: &mut Answers) {
         see: vec!["https://docs.kernel.org/filesystems/proc.html".into()],
         cost: Some(stolen),
         marks: vec![Mark::Pcpu(cpu)],
-        ..Finding::default()
-    });
-}
-
-/// M-05: exits that should not be.
-pub(super) fn abnormal(_world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let mut evidence = Vec::new();
-    let mut marks = Vec::new();
-    let mut severity = Severity::Info;
-    let mut fixes = Vec::new();
-    let mut kinds = BTreeSet::new();
-    for (exit, what, advice) in [
-        (
-            Exit::BusLock,
-            "bus locks: an unaligned atomic instruction stopped the memory of the whole host",
-            "Find the program in the guest (split lock warnings in its log); -machine … bus-lock-ratelimit=N (libvirt: none) slows it down",
-        ),
-        (
-            Exit::Notify,
-            "exits because the guest blocked events for too long",
-            "A stuck or hostile guest: look at its console",
-        ),
-        (
-            Exit::InvalidState,
-            "entries with an invalid guest state",
-            "Usually a firmware or nested-virtualisation bug: update QEMU, the firmware and the host's kernel",
-        ),
-        (
-            Exit::TripleFault,
-            "triple faults: the guest crashed or reset itself",
-            "Look at the guest's console and crash dumps",
-        ),
-    ] {
-        let seen = guest.exits(&[exit]);
-        if seen.count == 0 {
-            continue;
-        }
-        // A guest may reboot by a triple fault, once.
-        let level = if exit == Exit::TripleFault && seen.count <= 2 { Severity::Info } else { Severity::Warning };
-        severity = severity.max(level);
-        evidence.push(format!("{} {what} {}", figure(seen.count as f64), guest.window()));
-        marks.extend(seen.marks);
-        fixes.push(fix::advice(advice));
-        kinds.insert(what);
-    }
-    let errors: u64 =
-        guest.domain.userspace.iter().filter(|u| u.0.is_none() && u.1 == EXIT_INTERNAL_ERROR).map(|u| u.2).sum();
-    if errors > 0 {
-        severity = Severity::Warning;
-        evidence.push(format!(
-            "{errors} times KVM_EXIT_INTERNAL_ERROR: KVM could not emulate an instruction {}",
-            guest.window()
-        ));
-        fixes.push(fix::advice("The guest is stopped or about to be: its QEMU log has the registers. Update QEMU, the firmware and the host's kernel"));
-    }
-    let crash = guest.msrs(Direction::Write, |m| m == CRASH_CTL);
-    if crash.count > 0 {
-        severity = Severity::Warning;
-        evidence.push("Windows reported a crash (write to MSR 0x40000105)".into());
-        marks.extend(crash.marks);
-        fixes.push(fix::advice("Read the guest's memory dump (bugcheck)"));
-    }
-    if evidence.is_empty() {
-        return;
-    }
-    evidence.push("check: journalctl -k; the guest's log under /var/log/libvirt/qemu".into());
-    answers.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        title: "Exits that a healthy guest does not have".into(),
-        evidence,
-        why: "These are rare on a guest that works; each of them tells of a crash, of a defect, or of a load that hurts its neighbours".into(),
-        fix: fixes,
-        see: vec!["https://docs.kernel.org/arch/x86/buslock.html".into(), "https://docs.kernel.org/virt/kvm/api.html".into()],
-        marks,
         ..Finding::default()
     });
 }

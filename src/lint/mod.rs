@@ -8,6 +8,7 @@ mod apic;
 mod capacity;
 mod checks;
 mod devices;
+mod errors;
 mod figures;
 mod finding;
 mod fix;
@@ -20,6 +21,7 @@ mod pinning;
 mod propose;
 mod rules;
 mod scheduling;
+mod seats;
 mod tenants;
 mod text;
 mod thresholds;
@@ -73,10 +75,12 @@ impl Report {
 
 /// Judges one interval.
 pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
-    let world = World { model, guests: model.domains.iter().map(|d| Guest::new(model, d)).collect(), options };
     memory.watch(model);
+    let mut world = World { model, guests: model.domains.iter().map(|d| Guest::new(model, d)).collect(), options };
+    for guest in &mut world.guests {
+        guest.guarded = guarded(guest, memory, options, model);
+    }
     let mut answers = Answers::default();
-    let silent: Vec<Option<String>> = world.guests.iter().map(|g| guarded(g, memory, options, model)).collect();
     for check in checks::CHECKS.iter().filter(|c| options.tells(c.rule)) {
         if let Ask::Host(ask) = check.ask {
             answers.turn(check.rule, None);
@@ -86,14 +90,14 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
         for (i, guest) in world.guests.iter().enumerate().filter(|(_, g)| g.domain.state != DomainState::Ended) {
             answers.turn(check.rule, Some((i, guest)));
             match check.ask {
-                Ask::Behaviour(ask) if silent[i].is_none() => ask(&world, guest, &mut answers),
+                Ask::Behaviour(ask) if guest.guarded.is_none() => ask(&world, guest, &mut answers),
                 Ask::Setup(ask) => ask(&world, guest, &mut answers),
                 Ask::Behaviour(_) | Ask::Host(_) => {}
             }
         }
     }
-    for (guest, because) in world.guests.iter().zip(silent) {
-        if let Some(because) = because {
+    for guest in &world.guests {
+        if let Some(because) = guest.guarded.clone() {
             answers.cannot.push(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because });
         }
     }

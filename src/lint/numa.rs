@@ -26,14 +26,14 @@ fn pinned_pairs(pins: &[(u32, CpuSet)], threads: u32) -> Vec<(u32, u32, u32, u32
 /// P-05: guest threads against host siblings.
 pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
-    let pins = guest.masks(host);
+    let pins = &guest.seats.masks;
     if host.cpus.is_empty() || !host.has_smt() || pins.is_empty() || !guest.config.known {
         return;
     }
     let threads = guest.config.threads_per_core();
     if threads > 1 {
         let apart: Vec<_> =
-            pinned_pairs(&pins, threads).into_iter().filter(|(_, _, a, b)| !host.same_core(*a, *b)).collect();
+            pinned_pairs(pins, threads).into_iter().filter(|(_, _, a, b)| !host.same_core(*a, *b)).collect();
         let Some((v, w, a, b)) = apart.first() else { return };
         let mut fixes = propose::fixes(world, guest);
         if fixes.is_empty() {
@@ -112,7 +112,7 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     if host.nodes().len() < 2 {
         return;
     }
-    let pins = guest.masks(host);
+    let pins = &guest.seats.masks;
     let cpus = pins.iter().fold(CpuSet::new(), |a, p| a.union(&p.1));
     let nodes: CpuSet = cpus.iter().filter_map(|c| host.node_of(c)).collect();
     let fully_pinned = guest.vcpus().is_some_and(|n| pins.len() as f64 >= n);

@@ -26,11 +26,14 @@ struct Clash {
     wanted: Option<(f64, f64)>,
 }
 
-fn clashes(a: &Guest<'_>, b: &Guest<'_>, host: &crate::kvm::topology::HostTopology, same: bool) -> Vec<Clash> {
-    let (mine, theirs) = (a.masks(host), b.masks(host));
+fn clashes(a: &Guest<'_>, b: &Guest<'_>, same: bool) -> Vec<Clash> {
+    let (mine, theirs) = (&a.seats, &b.seats);
     let mut found = Vec::new();
-    for (v, set) in &mine {
-        for (w, other) in &theirs {
+    if !mine.single.intersects(&theirs.reach) && !theirs.single.intersects(&mine.reach) {
+        return found;
+    }
+    for (v, set) in &mine.masks {
+        for (w, other) in &theirs.masks {
             if same && w <= v {
                 continue;
             }
@@ -51,12 +54,11 @@ pub(super) fn overlap(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     if !guest.running() {
         return;
     }
-    let host = propose::topology(world.model);
     let me = world.guests.iter().position(|g| std::ptr::eq(g.domain, guest.domain)).unwrap_or(0);
     for other in world.guests.iter().skip(me + 1).filter(|g| g.running()) {
-        report(world, guest, Some(other), &clashes(guest, other, host, false), answers);
+        report(world, guest, Some(other), &clashes(guest, other, false), answers);
     }
-    report(world, guest, None, &clashes(guest, guest, host, true), answers);
+    report(world, guest, None, &clashes(guest, guest, true), answers);
     partial(world, guest, answers);
 }
 
@@ -115,9 +117,8 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
 
 /// Some vCPUs pinned, the rest free to run on the pinned ones' CPUs.
 fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let host = propose::topology(world.model);
-    let masks = guest.masks(host);
-    let single = guest.single_pins();
+    let masks = &guest.seats.masks;
+    let single = &guest.seats.single;
     let Some(n) = guest.vcpus() else { return };
     let free = n as usize - masks.len().min(n as usize);
     if single.is_empty() || free == 0 || masks.iter().any(|m| m.1.single().is_none()) {
@@ -149,9 +150,12 @@ fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
 fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
     let host = propose::topology(world.model);
     let isolated = host.isolated.clone().unwrap_or_default();
-    let free =
-        host.all().difference(&propose::taken(world, guest)).difference(&guest.single_pins()).difference(&isolated);
-    let nodes: CpuSet = guest.single_pins().iter().filter_map(|c| host.node_of(c)).collect();
+    let free = host
+        .all()
+        .difference(&propose::taken(world, guest))
+        .difference(&guest.seats.single.clone())
+        .difference(&isolated);
+    let nodes: CpuSet = guest.seats.single.clone().iter().filter_map(|c| host.node_of(c)).collect();
     let near: CpuSet = free.iter().filter(|c| host.node_of(*c).is_some_and(|n| nodes.contains(n))).collect();
     [near, free].into_iter().find(|s| !s.is_empty())
 }
@@ -186,7 +190,7 @@ fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads:
 
 /// P-04: emulator, IOThreads or vhost on a pinned vCPU's CPU.
 pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let single = guest.single_pins();
+    let single = guest.seats.single.clone();
     if single.is_empty() {
         return;
     }
@@ -275,7 +279,7 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
         && guest.domain.exits.count == 0
         && !host.cpus.is_empty()
         && !single.iter().all(|c| host.is_isolated(c))
-        && guest.vcpus().is_some_and(|n| guest.masks(host).len() as f64 >= n);
+        && guest.vcpus().is_some_and(|n| guest.seats.masks.len() as f64 >= n);
     if !emulator && iothreads.is_empty() && !roams {
         return;
     }
@@ -314,7 +318,7 @@ pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     let host = propose::topology(world.model);
     let Some(isolated) = host.isolated.as_ref().filter(|s| !s.is_empty()) else { return };
     let piles: Vec<(u32, CpuSet)> =
-        guest.masks(host).into_iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).collect();
+        guest.seats.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect();
     if piles.len() < 2 {
         return;
     }

@@ -164,7 +164,7 @@ impl Proposal {
 pub(super) fn taken(world: &World<'_>, but: &Guest<'_>) -> CpuSet {
     let mut cpus = CpuSet::new();
     for g in world.guests.iter().filter(|g| !std::ptr::eq(g.domain, but.domain)) {
-        cpus = cpus.union(&g.single_pins());
+        cpus = cpus.union(&g.seats.single);
     }
     cpus
 }
@@ -176,7 +176,7 @@ pub(super) fn for_guest(world: &World<'_>, guest: &Guest<'_>) -> Option<Proposal
         threads: guest.config.threads_per_core(),
         iothreads: guest.config.pins.iothread_count,
         taken: taken(world, guest),
-        current: guest.single_pins(),
+        current: guest.seats.single.clone(),
         nodes: nodes(guest),
     };
     propose(topology(world.model), &want)
@@ -244,8 +244,7 @@ pub(super) fn moves(
 pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     let host = topology(world.model);
     let taken = taken(world, guest);
-    let Some(moved) = moves(host, &guest.masks(&HostTopology::default()), &taken, guest.config.threads_per_core())
-    else {
+    let Some(moved) = moves(host, &guest.seats.all, &taken, guest.config.threads_per_core()) else {
         return fixes(world, guest);
     };
     if guest.config.libvirt == Some(false) {

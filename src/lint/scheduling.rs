@@ -1,6 +1,6 @@
 //! How the guest's vCPUs get their CPUs.
 
-use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::answers::{Answers, NO_VCPUS};
 use super::figures::told;
 use super::text::figure;
 use super::view::{Exit, Guest, World};
@@ -29,7 +29,7 @@ pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(NO_TIME);
+        return answers.cannot(guest.no_rate());
     }
     let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.scheduling;
@@ -77,7 +77,7 @@ pub(super) fn interrupts(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(NO_TIME);
+        return answers.cannot(guest.no_rate());
     }
     let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.scheduling;

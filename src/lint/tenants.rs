@@ -92,7 +92,8 @@ pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
 pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
     let live = guest.vcpu_threads().next().is_some();
-    let shares = |cpu: Option<u32>| cpu.is_none_or(|c| !host.is_isolated(c));
+    // Which CPUs are isolated is not in every description of a host.
+    let shares = |cpu: Option<u32>| cpu.is_none_or(|c| host.isolated.is_some() && !host.is_isolated(c));
     let bad: Vec<(u32, Option<u32>)> = if live {
         guest
             .vcpu_threads()
@@ -183,7 +184,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         }
     }
     let Some((severity, used, cpu, thread, who)) = worst else { return };
-    let apart = guest.single_pins().union(&host.isolated.clone().unwrap_or_default());
+    let apart = guest.seats.single.union(&host.isolated.clone().unwrap_or_default());
     let rest = host.all().difference(&apart);
     let mut fixes = Vec::new();
     if !rest.is_empty() {
@@ -223,7 +224,7 @@ pub(super) fn starved(world: &World<'_>, answers: &mut Answers) {
     if online.is_empty() {
         return;
     }
-    let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.single_pins()));
+    let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.seats.single));
     if pinned.is_empty() {
         return;
     }

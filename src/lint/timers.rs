@@ -1,6 +1,6 @@
 //! Timers and clocks of PCs: which of them the guest uses, and what it should use instead.
 
-use super::answers::{Answers, NO_TIME, NO_VCPUS};
+use super::answers::{Answers, NO_VCPUS};
 use super::figures::{by_cost, raise, told, worst};
 use super::text::{figure, maybe};
 use super::view::{Exit, Guest, Seen, World, region};
@@ -76,9 +76,16 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     let t = &world.options.thresholds.timers;
     let seen = guest.devices(Space::Pio, |name| name == "acpi-tmr");
     if seen.count == 0 {
+        let io = guest.exits(&[Exit::Io]);
+        if !guest.knows(Space::Pio) && io.rate.is_some_and(|r| r >= t.acpi_pm_per_vcpu.warning) {
+            answers.cannot(format!(
+                "{} port exits/s, but the figures do not say which ports (the ioport table does)",
+                figure(io.rate_or_zero())
+            ));
+        }
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     if seen.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
         answers.cannot(NO_VCPUS);
     }
@@ -135,7 +142,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     let reads = guest.ports(|r| region(r).is_some_and(is_rtc) && r.direction == Direction::Read).count;
     // A guest that sets its clock writes; one that ticks reads once an interrupt.
     if reads * 4 < seen.count {
@@ -182,7 +189,7 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
             ),
         }
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     let by_vcpu = seen.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
     let Some(severity) = worst([t.hpet.of(rate), by_vcpu, by_vcpu.and(by_cost(world, guest, &seen))]) else { return };
     let confidence = match (direct, guest.config.timers.hpet) {
@@ -230,7 +237,7 @@ pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     let Some(severity) = world.options.thresholds.timers.time_ref_count.of(rate) else { return };
     let evidence = vec![
         told(guest, &seen, "reads of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"),
@@ -271,7 +278,7 @@ pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(NO_TIME) };
+    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     if rate < world.options.thresholds.timers.pit {
         return;
     }
@@ -308,28 +315,36 @@ pub(super) fn tick_storm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
     let mut slowest = f64::INFINITY;
     let mean = all.rate_or_zero() / vcpus;
     let Some(hz) = RATES.iter().copied().find(|hz| (mean / hz - 1.0).abs() <= 0.06) else { return };
-    for v in 0..vcpus as u32 {
-        let n: u64 =
-            guest.domain.vcpu_accesses.iter().filter(|r| r.vcpu == Some(v) && is_timer(r)).map(|r| r.span.count).sum();
-        let rate = n as f64 / seconds;
+    let told_apart = !guest.domain.vcpu_accesses.is_empty();
+    for v in (0..vcpus as u32).filter(|_| told_apart) {
+        let of_vcpu = |r: &&crate::model::AccessRow| r.vcpu == Some(v) && is_timer(r);
+        let rate =
+            guest.domain.vcpu_accesses.iter().filter(of_vcpu).map(|r| r.span.count).sum::<u64>() as f64 / seconds;
         if (rate / hz - 1.0).abs() > 0.1 {
-            if guest.domain.vcpu_accesses.is_empty() {
-                answers.cannot("the timer writes are not told apart by vCPU");
-            }
             return;
         }
         slowest = slowest.min(rate);
     }
+    if !told_apart {
+        slowest = mean;
+    }
     let mut severity = if slowest >= t.tick_per_vcpu.info { Severity::Info } else { return };
-    if slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm {
+    if told_apart && slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm {
         severity = Severity::Warning;
     }
     answers.find(Finding {
         severity,
+        confidence: if told_apart { Confidence::Medium } else { Confidence::Low },
         title: "The guest is idle, yet every vCPU ticks at its full rate".into(),
         evidence: vec![
             told(guest, &all, "timer programmings"),
-            format!("at least {}/s on each of {} vCPUs, while the guest runs {} % of their time", figure(slowest), figure(vcpus), figure(cpu)),
+            format!(
+                "{}/s on {} of {} vCPUs, while the guest runs {} % of their time",
+                figure(slowest),
+                if told_apart { "every one" } else { "average" },
+                figure(vcpus),
+                figure(cpu)
+            ),
             guest.perf("msr"),
         ],
         why: "An idle Linux stops its tick and wakes a handful of times a second. One that was booted with nohz=off (or highres=off, or without \

@@ -1,9 +1,10 @@
 //! What rules ask of a model: sums over exits and accesses by cause, with rate and cost, and who the guest is.
 
+use super::answers::NO_TIME;
+use super::seats::Seats;
 use super::{Mark, Options, Source};
 use crate::kvm::thread_name::Role;
-use crate::kvm::topology::HostTopology;
-use crate::kvm::{CpuSet, Isa, Space};
+use crate::kvm::{Isa, Space};
 use crate::model::{AccessRow, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, Model, ThreadModel};
 use crate::sample::{Direction, DomainState};
 
@@ -24,7 +25,13 @@ pub(super) struct Guest<'a> {
     pub domain: &'a DomainModel,
     pub config: GuestConfig,
     pub kind: GuestGuess,
+    pub seats: Seats,
+    /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
+    /// Whether the interval is known, if short.
+    timed: bool,
+    /// Why the guest's behaviour is not to be judged now.
+    pub guarded: Option<String>,
 }
 
 /// A kind of exit: the same event by its codes on each instruction set.
@@ -134,7 +141,14 @@ impl<'a> Guest<'a> {
             config.hyperv.set(name, true);
         }
         let kind = GuestGuess::of(domain, &config);
-        Self { domain, config, kind, seconds: model.interval_s.filter(|s| *s >= SHORTEST_S) }
+        let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
+        let seats = Seats::new(domain, &config, &model.host.facts.topology);
+        Self { domain, config, kind, seats, seconds, timed: model.interval_s.is_some(), guarded: None }
+    }
+
+    /// Why there is no rate.
+    pub fn no_rate(&self) -> &'static str {
+        if self.timed { "too few events in too short a time to speak of a rate" } else { NO_TIME }
     }
 
     pub fn name(&self) -> &'a str {
@@ -279,27 +293,6 @@ impl<'a> Guest<'a> {
         self.vcpus().map(|n| cost / n)
     }
 
-    /// vCPUs whose CPUs are restricted, with the CPUs they may use: as they are, else as configured.
-    pub fn masks(&self, host: &HostTopology) -> Vec<(u32, CpuSet)> {
-        let all = host.all();
-        let restricts = |set: &CpuSet| !set.is_empty() && (all.is_empty() || !all.is_subset(set));
-        let live: Vec<(u32, CpuSet)> =
-            self.vcpu_threads().filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone()))).collect();
-        let all_masks = if live.is_empty() {
-            let n = self.vcpus().unwrap_or(0.0) as u32;
-            let last = self.config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
-            (0..n.max(last)).filter_map(|v| Some((v, self.config.pins.vcpu(v)?.clone()))).collect()
-        } else {
-            live
-        };
-        all_masks.into_iter().filter(|(_, set)| restricts(set)).collect()
-    }
-
-    /// The CPUs that hold a vCPU which may run there only.
-    pub fn single_pins(&self) -> CpuSet {
-        self.masks(&HostTopology::default()).iter().filter_map(|(_, set)| set.single()).collect()
-    }
-
     pub fn vcpu_threads(&self) -> impl Iterator<Item = &'a ThreadModel> {
         self.domain.threads.iter().filter(|t| t.role == Role::Vcpu)
     }
@@ -325,6 +318,14 @@ impl<'a> Guest<'a> {
 }
 
 impl World<'_> {
+    /// The guest of a process or of one of its threads.
+    pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
+        let pid = pid?;
+        self.guests
+            .iter()
+            .position(|g| g.domain.facts.pid == Some(pid) || g.domain.threads.iter().any(|t| t.tid == pid))
+    }
+
     pub fn is_file(&self) -> bool {
         self.options.source == Source::File
     }
@@ -372,6 +373,8 @@ pub(super) fn region(row: &AccessRow) -> Option<&str> {
         (Space::Pio, 0xcf8..=0xcff) => Some("pci-conf"),
         (Space::Pio, 0x5658) => Some("vmport"),
         (Space::Mmio, 0xfed0_0000..=0xfed0_03ff) => Some("hpet"),
+        // arm64's virt machine; a PC has RAM there, which causes no access.
+        (Space::Mmio, 0x0900_0000..=0x0900_0fff) => Some("pl011"),
         _ => None,
     })
 }

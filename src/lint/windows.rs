@@ -36,7 +36,12 @@ pub(super) fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     }
     let mut fixes = fix::enlighten(guest, &wanted);
     if fixes.is_empty() {
-        return fixes;
+        // It has all that it needs and was told not to use it.
+        let boot =
+            "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
+        return vec![fix::command(boot).needing(
+            "runs inside the guest as administrator, followed by a restart; an error says that the value was not set",
+        )];
     }
     if !avic && !guest.config.hyperv.has("avic") {
         fixes.push(fix::advice(
@@ -73,10 +78,13 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
         return;
     }
     let mut fixes = cure(world, guest);
-    if fixes.is_empty() {
-        fixes.push(fix::command("powercfg /energy /duration 30").needing(
-            "runs inside the guest as administrator; its report names the programs that asked for a fine timer",
-        ));
+    if fix::missing(guest, CORE).is_empty() {
+        fixes.insert(
+            0,
+            fix::command("powercfg /energy /duration 30").needing(
+                "runs inside the guest as administrator; its report names the programs that asked for a fine timer",
+            ),
+        );
     }
     answers.find(Finding {
         severity,

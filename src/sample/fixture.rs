@@ -180,6 +180,9 @@ impl Host {
     }
 
     /// Takes CPUs out of load balancing, as `isolcpus=`.
+    ///
+    /// # Panics
+    /// On what is no list of CPUs.
     #[must_use]
     pub fn isolated(mut self, list: &str) -> Self {
         self.facts.topology.isolated = Some(CpuSet::parse(list).unwrap());
@@ -401,6 +404,9 @@ impl Thread {
     }
 
     /// Where it may run.
+    ///
+    /// # Panics
+    /// On what is no list of CPUs.
     #[must_use]
     pub fn may_run(mut self, list: &str) -> Self {
         self.affinity = Some(Arc::new(CpuSet::parse(list).unwrap()));

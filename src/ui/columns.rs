@@ -1,15 +1,14 @@
 //! The one registry of the table's columns: header, help, width, order of going, sorting and cell. Table, sort menu and help are
 //! all made from it.
 
-use super::format::{clean, or_unknown, percent, rate, share};
+use super::cells::{self, RowView, device_text, userspace_name};
+use super::format::{clean, percent, rate, share};
 use super::grid::{Cell, Spec};
 use super::rows;
-use super::state::AppState;
 use super::theme::Role as Look;
 use crate::kvm::thread_name::Role;
-use crate::lint::{Finding, Severity};
-use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
-use crate::sample::DomainState;
+use crate::lint::Finding;
+use crate::model::{DomainModel, ExitTable};
 use std::cmp::Ordering;
 
 /// A column by name.
@@ -79,60 +78,6 @@ impl SortValue {
     }
 }
 
-/// A row as its cells see it.
-#[derive(Clone, Copy)]
-pub struct RowView<'a> {
-    /// The screen.
-    pub state: &'a AppState,
-    /// The guest.
-    pub domain: &'a DomainModel,
-    /// The thread, on a thread's row.
-    pub thread: Option<&'a ThreadModel>,
-}
-
-impl<'a> RowView<'a> {
-    fn cpu(&self) -> Option<CpuShare> {
-        self.thread.map_or(self.domain.cpu, |t| t.cpu)
-    }
-
-    /// CPUs that this row could fill.
-    fn capacity(&self) -> f64 {
-        if self.thread.is_some() { 1.0 } else { f64::from(self.domain.vcpu_count().max(1)) }
-    }
-
-    fn vcpu(&self) -> Option<u32> {
-        self.thread.filter(|t| t.role == Role::Vcpu)?.index
-    }
-
-    fn exits(&self) -> Option<&'a ExitTable> {
-        match (self.thread, self.vcpu()) {
-            (None, _) => Some(&self.domain.exits),
-            (Some(_), Some(v)) => self.domain.vcpu_exits.iter().find(|(n, _)| *n == v).map(|(_, t)| t),
-            (Some(_), None) => None,
-        }
-    }
-
-    /// Where the kernel fires no `kvm_exit`: the most frequent return to the VMM, and its share of them in percent.
-    fn top_userspace(&self) -> Option<(i32, f64)> {
-        let vcpu = self.vcpu();
-        if self.thread.is_some() && vcpu.is_none() {
-            return None;
-        }
-        let rows = || self.domain.userspace.iter().filter(|(v, ..)| *v == vcpu);
-        let all: u64 = rows().map(|(_, _, n)| n).sum();
-        let (_, reason, n) = rows().max_by_key(|(_, _, n)| *n)?;
-        Some((*reason, 100.0 * *n as f64 / all.max(1) as f64))
-    }
-
-    fn hot(&self) -> Option<&'a AccessRow> {
-        match (self.thread, self.vcpu()) {
-            (None, _) => self.domain.hot_access(),
-            (Some(_), Some(v)) => self.domain.vcpu_accesses.iter().find(|a| a.vcpu == Some(v)),
-            (Some(_), None) => None,
-        }
-    }
-}
-
 /// One column.
 pub struct Column {
     /// Which.
@@ -167,7 +112,7 @@ pub static COLUMNS: [Column; 17] = [
         help: "Name of the guest, and of its threads when unfolded with Enter. The mark before it is the worst finding about it.",
         spec: Spec::left(14, 14, 0),
         sort: Some(|d, _| SortValue::Name(d.name().to_lowercase())),
-        cell: name,
+        cell: cells::name,
     },
     Column {
         id: ColumnId::Findings,
@@ -178,7 +123,7 @@ pub static COLUMNS: [Column; 17] = [
             let worst = rows::severity(f, d.name()).map_or(0, |s| 1 + s as i64);
             SortValue::Number(worst * 1000 + f.iter().filter(|f| f.domain.as_deref() == Some(d.name())).count() as i64)
         }),
-        cell: findings,
+        cell: cells::findings,
     },
     Column {
         id: ColumnId::Vcpus,
@@ -197,7 +142,7 @@ pub static COLUMNS: [Column; 17] = [
         help: "CPU time of all threads of the guest, vhost included: guest + usr + sys. 100 is one host CPU.",
         spec: Spec::right(6, 0, 0),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.busy()))),
-        cell: |r| figure(r.cpu().map(|c| c.busy()), percent),
+        cell: |r| cells::figure(r.cpu().map(|c| c.busy()), percent),
     },
     Column {
         id: ColumnId::Bar,
@@ -217,7 +162,7 @@ pub static COLUMNS: [Column; 17] = [
         help: "Time in guest code. 100 is one host CPU.",
         spec: Spec::right(6, 0, 11),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.guest))),
-        cell: |r| figure(r.cpu().map(|c| c.guest), percent).role(Look::Guest),
+        cell: |r| cells::figure(r.cpu().map(|c| c.guest), percent).role(Look::Guest),
     },
     Column {
         id: ColumnId::Usr,
@@ -225,7 +170,7 @@ pub static COLUMNS: [Column; 17] = [
         help: "Time of the VMM in user mode, without guest code. 100 is one host CPU.",
         spec: Spec::right(5, 0, 11),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.usr))),
-        cell: |r| figure(r.cpu().map(|c| c.usr), percent).role(Look::Usr),
+        cell: |r| cells::figure(r.cpu().map(|c| c.usr), percent).role(Look::Usr),
     },
     Column {
         id: ColumnId::Sys,
@@ -233,7 +178,7 @@ pub static COLUMNS: [Column; 17] = [
         help: "Time in the host's kernel on the guest's behalf: KVM, system calls, vhost. 100 is one host CPU.",
         spec: Spec::right(5, 0, 11),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.sys))),
-        cell: |r| figure(r.cpu().map(|c| c.sys), percent).role(Look::Sys),
+        cell: |r| cells::figure(r.cpu().map(|c| c.sys), percent).role(Look::Sys),
     },
     Column {
         id: ColumnId::Wait,
@@ -242,7 +187,7 @@ pub static COLUMNS: [Column; 17] = [
                or wanted to. For a thread, percent of the interval.",
         spec: Spec::right(5, 0, 1),
         sort: Some(|d, _| SortValue::Figure(d.vcpu_wait_percent())),
-        cell: wait,
+        cell: cells::wait,
     },
     Column {
         id: ColumnId::Place,
@@ -251,7 +196,7 @@ pub static COLUMNS: [Column; 17] = [
                NUMA nodes its vCPUs sit on.",
         spec: Spec::left(7, 6, 6),
         sort: None,
-        cell: place,
+        cell: cells::place,
     },
     Column {
         id: ColumnId::Exits,
@@ -260,7 +205,7 @@ pub static COLUMNS: [Column; 17] = [
                VMM (u).",
         spec: Spec::right(7, 0, 1),
         sort: Some(|d, _| SortValue::Figure(d.exit_rate.0)),
-        cell: exits,
+        cell: cells::exits,
     },
     Column {
         id: ColumnId::Trend,
@@ -295,8 +240,8 @@ pub static COLUMNS: [Column; 17] = [
         spec: Spec::right(3, 0, 4),
         sort: None,
         cell: |r| match r.exits().and_then(ExitTable::top) {
-            Some(e) => figure(e.work_percent.or(e.count_percent), share),
-            None => figure(r.top_userspace().map(|(_, percent)| percent), share),
+            Some(e) => cells::figure(e.work_percent.or(e.count_percent), share),
+            None => cells::figure(r.top_userspace().map(|(_, percent)| percent), share),
         },
     },
     Column {
@@ -316,7 +261,7 @@ pub static COLUMNS: [Column; 17] = [
         help: "Accesses to it per second.",
         spec: Spec::right(5, 0, 7),
         sort: Some(|d, _| SortValue::Figure(d.hot_access().and_then(|a| a.rate))),
-        cell: |r| figure(r.hot().and_then(|a| a.rate), rate),
+        cell: |r| cells::figure(r.hot().and_then(|a| a.rate), rate),
     },
     Column {
         id: ColumnId::Migrations,
@@ -324,133 +269,9 @@ pub static COLUMNS: [Column; 17] = [
         help: "Moves of the guest's vCPUs from one host CPU to another, per second.",
         spec: Spec::right(6, 0, 8),
         sort: Some(|d, _| SortValue::Figure(d.vcpu_migrations().map(|m| m as f64))),
-        cell: migrations,
+        cell: cells::migrations,
     },
 ];
-
-fn figure(value: Option<f64>, f: fn(f64) -> String) -> Cell {
-    match value {
-        Some(v) => Cell::text(f(v)),
-        None => Cell::unknown(),
-    }
-}
-
-/// Mark and colour of a severity.
-pub fn severity_role(severity: Severity) -> Look {
-    match severity {
-        Severity::Critical => Look::Critical,
-        Severity::Warning => Look::Warning,
-        Severity::Info => Look::Info,
-    }
-}
-
-fn name(r: &RowView<'_>) -> Cell {
-    let Some(t) = r.thread else {
-        let mut name = clean(r.domain.name());
-        if name.is_empty() {
-            name = format!("pid {}", r.domain.facts.pid.map_or_else(|| "?".into(), |p| p.to_string()));
-        }
-        return match r.domain.state {
-            DomainState::Running => Cell::text(name).role(Look::Strong),
-            DomainState::Paused => Cell::text(format!("{name} (paused)")).role(Look::Dim),
-            DomainState::Ended => Cell::text(format!("{name} (ended)")).role(Look::Dim),
-        };
-    };
-    let dim = !matches!(t.role, Role::Vcpu);
-    Cell::text(format!("  {}", clean(&t.label()))).role(if dim { Look::Dim } else { Look::Text })
-}
-
-fn findings(r: &RowView<'_>) -> Cell {
-    if r.thread.is_some() {
-        return Cell::blank();
-    }
-    let of_guest = || r.state.findings.iter().filter(|f| f.domain.as_deref() == Some(r.domain.name()));
-    match of_guest().map(|f| f.severity).max() {
-        Some(s) => Cell::text(of_guest().count().min(9).to_string()).role(severity_role(s)),
-        None => Cell::blank(),
-    }
-}
-
-fn wait(r: &RowView<'_>) -> Cell {
-    let value = match r.thread {
-        Some(t) => t.cpu.and_then(|c| c.wait),
-        None => r.domain.vcpu_wait_percent(),
-    };
-    let cell = figure(value, percent);
-    // 5 % of wait is where guests begin to notice steal.
-    if value.is_some_and(|v| v >= 5.0) { cell.role(Look::Wait) } else { cell }
-}
-
-fn place(r: &RowView<'_>) -> Cell {
-    let topology = r.state.model.as_ref().map(|m| &m.host.facts.topology);
-    let Some(t) = r.thread else {
-        let mut nodes: Vec<u32> = r.domain.vcpus().filter_map(|t| topology?.node_of(t.place.cpu?)).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        return match nodes.as_slice() {
-            [] => Cell::unknown().role(Look::Dim),
-            n => Cell::text(format!("n{}", n.iter().map(u32::to_string).collect::<Vec<_>>().join(","))).role(Look::Dim),
-        };
-    };
-    let on = t.place.cpu.map_or_else(|| super::format::UNKNOWN.to_string(), |c| c.to_string());
-    match (t.pinned_cpu(), &t.place.affinity) {
-        (Some(_), _) => Cell::text(format!("{on}=")),
-        (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => {
-            Cell::text(format!("{on} any"))
-        }
-        (None, Some(a)) => Cell::text(format!("{on} ({a})")),
-        (None, None) => Cell::text(on),
-    }
-}
-
-fn exits(r: &RowView<'_>) -> Cell {
-    let (value, from) = match r.thread {
-        Some(t) if t.role != Role::Vcpu => return Cell::blank(),
-        Some(t) => (t.exit_rate, r.domain.exit_rate.1),
-        None => r.domain.exit_rate,
-    };
-    let mark = match from {
-        ExitRateSource::Counters => "c ",
-        ExitRateSource::Userspace => "u ",
-        ExitRateSource::Traced | ExitRateSource::Nothing => "",
-    };
-    match value {
-        Some(v) => Cell::text(format!("{mark}{}", rate(v))),
-        None => Cell::unknown(),
-    }
-}
-
-/// The name of a `KVM_EXIT_*` number.
-pub fn userspace_name(reason: i32) -> String {
-    use crate::kvm::userspace_exit;
-    let name = if reason < 0 { userspace_exit::display(0, reason) } else { userspace_exit::display(reason as u32, 0) };
-    name.into_owned()
-}
-
-/// The device of an access, else its address.
-pub fn device_text(a: &AccessRow) -> String {
-    match &a.device {
-        Some(d) => clean(&d.name),
-        None => format!("{} {}", a.space.as_str(), a.address_text()),
-    }
-}
-
-fn migrations(r: &RowView<'_>) -> Cell {
-    let seconds = r.state.model.as_ref().and_then(|m| m.interval_s);
-    let moved = match r.thread {
-        Some(t) => t.migrations.total,
-        None => r.domain.vcpu_migrations(),
-    };
-    let cell = match moved.zip(seconds) {
-        Some((n, s)) => Cell::text(or_unknown(Some(n as f64 / s), rate)),
-        None => Cell::unknown(),
-    };
-    let crossed = match r.thread {
-        Some(t) => t.migrations.cross_node > 0,
-        None => r.domain.vcpus().any(|t| t.migrations.cross_node > 0),
-    };
-    if crossed { cell.role(Look::Warning) } else { cell }
-}
 
 #[cfg(test)]
 mod tests {

@@ -50,9 +50,9 @@ pub fn live(mut feed: Box<dyn Feed + Send>, options: &lint::Options, events: &Sy
         while !stop.load(Ordering::Relaxed) {
             let Some(sample) = feed.next()? else { break };
             let model = Model::new(&sample, before.as_ref().map_or(Base::Start, Base::Previous));
-            let findings = lint::run(&model, &mut memory, options).findings;
+            let lint::Report { findings, cannot_tell } = lint::run(&model, &mut memory, options);
             before = Some(sample);
-            let tick = Tick { model, findings, ..Tick::default() };
+            let tick = Tick { model, findings, cannot_tell, ..Tick::default() };
             if let Err(TrySendError::Disconnected(_)) = events.try_send(Event::Tick(Box::new(tick))) {
                 break;
             }
@@ -225,7 +225,7 @@ impl Replayer<'_> {
         let stays = self.at.as_ref().is_some_and(|(i, _)| *i == index);
         let before = if follows || stays { None } else { Some(self.look_back(index)) };
         let model = self.model(index, &sample);
-        let findings = lint::run(&model, &mut self.memory, self.options).findings;
+        let lint::Report { findings, cannot_tell } = lint::run(&model, &mut self.memory, self.options);
         self.at = Some((index, sample));
         if index == self.last() {
             self.playing = false;
@@ -238,7 +238,7 @@ impl Replayer<'_> {
             playing: self.playing,
             marks: self.player.marks(),
         };
-        let tick = Tick { model, findings, playback: Some(playback), before, again: stays };
+        let tick = Tick { model, findings, cannot_tell, playback: Some(playback), before, again: stays };
         let _ = self.events.send(Event::Tick(Box::new(tick)));
     }
 

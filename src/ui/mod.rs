@@ -10,6 +10,7 @@
 
 mod action;
 mod bars;
+mod cells;
 mod columns;
 mod feeder;
 mod format;

@@ -3,7 +3,7 @@
 
 use super::columns::ColumnId;
 use super::rows::{self, Row};
-use crate::lint::{Finding, Target};
+use crate::lint::{CannotTell, Finding, Target};
 use crate::model::{DomainModel, History, Key, Model, ThreadModel};
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
@@ -200,6 +200,8 @@ pub struct Tick {
     pub model: Model,
     /// What is wrong in it.
     pub findings: Vec<Finding>,
+    /// What could not be judged, and why.
+    pub cannot_tell: Vec<CannotTell>,
     /// Where a replay stands.
     pub playback: Option<Playback>,
     /// The intervals before, when time was jumped in: the history starts anew from these.
@@ -235,6 +237,8 @@ pub struct AppState {
     pub history: History,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// What could not be judged, and why.
+    pub cannot_tell: Vec<CannotTell>,
     /// The table of guests.
     pub table: Table,
     /// The panels.
@@ -296,6 +300,7 @@ impl AppState {
             self.message = None;
         }
         self.findings = tick.findings;
+        self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
         self.model = Some(tick.model);
         self.settle();

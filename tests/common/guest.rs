@@ -125,7 +125,7 @@ impl Work {
                 c.extend([0x31, 0xd2]); // xor dx, dx
                 counted(&mut c, 0x10000, &[0xec, 0x42]); // in al, dx; inc dx
                 c.pop(); // no hlt
-                c.extend(Self::PortLoop(p).code());
+                c.extend(Self::PortLoop(p).code(vcpu));
             }
             Self::PortLoop(p) => {
                 c.push(0xba);
@@ -266,16 +266,7 @@ pub fn main() {
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
     };
     // SAFETY: a fresh mapping, never unmapped while the process lives; KVM and this function are its only users.
-    let memory = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            kind,
-            fd,
-            0,
-        )
-    };
+    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, kind, fd, 0) };
     assert_ne!(memory, libc::MAP_FAILED);
     for (i, w) in work.iter().enumerate() {
         let code = w.code(i);

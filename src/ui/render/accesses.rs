@@ -3,7 +3,7 @@
 use super::{say, scope, title};
 use crate::lint::Mark;
 use crate::model::AccessRow;
-use crate::ui::columns::severity_role;
+use crate::ui::cells::severity_role;
 use crate::ui::format::{clean, micros, rate, share};
 use crate::ui::grid::{Cell, List, Row, Spec};
 use crate::ui::state::{AppState, Panel};

@@ -5,7 +5,7 @@ use crate::kvm::thread_name::Role as Thread;
 use crate::lint::{Mark, Severity};
 use crate::model::{CpuModel, Model, Tenant};
 use crate::ui::bars;
-use crate::ui::columns::severity_role;
+use crate::ui::cells::severity_role;
 use crate::ui::format::{clean, percent, rate, width};
 use crate::ui::grid::{Cell, List, Row, Spec, put};
 use crate::ui::rows;

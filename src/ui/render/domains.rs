@@ -2,7 +2,8 @@
 
 use super::say;
 use crate::lint::{Mark, Severity};
-use crate::ui::columns::{COLUMNS, Column, RowView, severity_role};
+use crate::ui::cells::{RowView, severity_role};
+use crate::ui::columns::{COLUMNS, Column};
 use crate::ui::format::clean;
 use crate::ui::grid::{self, Cell, Row, Spec, fit_columns, put};
 use crate::ui::rows;

@@ -5,7 +5,7 @@ use crate::kvm::exit_reason;
 use crate::lint::Mark;
 use crate::model::{ExitRow, ExitTable};
 use crate::sample::EngineLevel;
-use crate::ui::columns::severity_role;
+use crate::ui::cells::severity_role;
 use crate::ui::format::{clean, fit, micros, percent, rate, share};
 use crate::ui::grid::{Cell, List, Row, Spec, put};
 use crate::ui::state::{AppState, Panel};

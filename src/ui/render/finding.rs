@@ -4,7 +4,7 @@ use super::domains::severity_glyph;
 use super::header;
 use super::popup::{self, Line};
 use crate::lint::{Finding, FixKind};
-use crate::ui::columns::severity_role;
+use crate::ui::cells::severity_role;
 use crate::ui::format::{clean, wrap};
 use crate::ui::state::AppState;
 use crate::ui::theme::{Role, Theme};

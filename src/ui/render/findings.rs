@@ -3,13 +3,16 @@
 use super::domains::severity_glyph;
 use super::{finding, header, say, title};
 use crate::lint::Finding;
-use crate::ui::columns::severity_role;
+use crate::ui::cells::severity_role;
 use crate::ui::format::{clean, fit, width};
-use crate::ui::grid::put;
+use crate::ui::grid::{Cell, List, Row, Spec, put};
 use crate::ui::state::{AppState, Panel};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+
+const CANNOT_TELL: [(&str, Spec); 3] =
+    [("CANNOT TELL", Spec::left(22, 0, 0)), ("GUEST", Spec::left(14, 10, 1)), ("BECAUSE", Spec::left(20, 150, 0))];
 
 /// The worst findings, as many as there is room for.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
@@ -29,7 +32,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if n == 0 {
         let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
         let text = if young { "Measuring the first interval …" } else { "Nothing found: all quiet." };
-        say(buf, inner, text, Role::Dim, theme);
+        let used = say(buf, inner, text, Role::Dim, theme);
+        let rest = Rect { y: inner.y + used, height: inner.height - used, ..inner };
+        cannot_tell(buf, rest, state, theme);
         return;
     }
     let at = (state.panels.focus == Panel::Findings).then(|| state.panels.at.min(n - 1));
@@ -43,6 +48,18 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     for (i, f) in state.findings.iter().enumerate().skip(offset).take(height) {
         let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
         line(buf, area, f, at == Some(i), state, theme);
+    }
+}
+
+/// Which rules could not judge, and why: quiet is not the same as well.
+fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let rows = state.cannot_tell.iter().map(|c| {
+        let who = c.domain.as_deref().map_or_else(|| "host".to_string(), clean);
+        (vec![Cell::text(c.rule), Cell::text(who), Cell::text(clean(&c.because)).role(Role::Dim)], Row::Plain)
+    });
+    let list = List { columns: &CANNOT_TELL, rows: rows.collect(), at: None };
+    if !list.rows.is_empty() {
+        list.paint(buf, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, theme);
     }
 }
 

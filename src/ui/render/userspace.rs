@@ -2,7 +2,7 @@
 
 use super::{say, scope, title};
 use crate::kvm::userspace_exit;
-use crate::ui::columns::userspace_name;
+use crate::ui::cells::userspace_name;
 use crate::ui::format::{clean, rate, share};
 use crate::ui::grid::{Cell, List, Row, Spec};
 use crate::ui::state::{AppState, Panel};

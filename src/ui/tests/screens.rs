@@ -44,6 +44,19 @@ fn findings_panel() {
 }
 
 #[test]
+fn quiet_is_not_the_same_as_well() {
+    let mut state = screen(&Fixture::busy_host(), 80, 24);
+    press(&mut state, "f");
+    shows("quiet_80x24", &state);
+    state.cannot_tell = vec![crate::lint::CannotTell {
+        rule: "acpi-pm-timer",
+        domain: Some("win10-2".into()),
+        because: "the guest has only just started: 12 of 120 s".into(),
+    }];
+    shows("cannot_tell_80x24", &state);
+}
+
+#[test]
 fn opened_finding() {
     at_sizes("finding", "f<Down><Enter>");
 }

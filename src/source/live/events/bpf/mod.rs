@@ -3,7 +3,7 @@
 //!
 //! The programs are C (`assets/bpf/kvmtop.bpf.c`, which says how they work) and are shipped compiled. Raw tracepoints serve
 //! wherever the arguments have been the same since 5.5; `kvm_exit`, whose reason is no argument of it, is a classic one, its
-//! fields found through a BTF made of this kernel's `format` file ([`btf`]).
+//! fields found through a BTF made of this kernel's `format` file (`btf`).
 //!
 //! Memory in the kernel is fixed when the programs load: 16 KiB a thread ([`BpfEngine::new`] says how many), 256 KiB for the
 //! way from a task to its slot. What does not fit is counted as overflow. Everything hangs on file descriptors: nothing stays

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Ports, device memory and MSRs that a guest touched. */
+#pragma once
+#include "threads.h"
+
+enum { PIO = 1, MMIO = 2, MSR = 3 };
+
+static always_inline u64 probe(u64 key)
+{
+	return (key * 0x9e3779b97f4a7c15ull) >> 58;
+}
+
+/* Not at its first place: at one of the next, or not there yet. */
+static noinline u64 find_access(struct slot *s, u64 key)
+{
+	u64 first = probe(key), found = ACCESSES;
+	u32 now = epoch;
+	struct access_cell *c;
+
+	for (u64 i = 0; i < PROBES; i++) {
+		u64 at = (first + i) & (ACCESSES - 1);
+
+		c = &s->accesses[at];
+		if (c->key == key)
+			return at;
+		if (found == ACCESSES && (!c->key || now - c->epoch > 1))
+			found = at;
+	}
+	if (found >= ACCESSES) {
+		s->overflow++;
+		/* One `other` cell for all; its key is never found. */
+		s->accesses[ACCESSES].key = key & 7;
+		return ACCESSES;
+	}
+	c = &s->accesses[found & (ACCESSES - 1)];
+	__builtin_memset(c, 0, sizeof(*c));
+	c->key = key;
+	c->epoch = now;
+	s->accesses_used |= 1ull << found;
+	return found;
+}
+
+/* Notes that the exit under way holds this access. */
+static always_inline void touch(struct slot *s, u64 cell)
+{
+	u64 n = s->touched, last = n - 1;
+
+	if (last < TOUCHES && s->touches[last] == cell) {
+		if (s->shares[last] < 0xffff)
+			s->shares[last]++;
+	} else if (n < TOUCHES) {
+		s->touches[n] = cell;
+		s->shares[n] = 1;
+		s->touched = n + 1;
+	}
+}
+
+/*
+ * Bursts are runs with gaps below 1 ms. Without a kvm_exit to give the time the clock is read here, which costs as much as all
+ * the rest: eight accesses in a row that are dense enough share one reading, as no gap among them can be that long unseen.
+ */
+static always_inline void burst(struct access_cell *c, u64 now)
+{
+	u64 exit_at = now, gap;
+
+	if (!now)
+		now = bpf_ktime_get_ns();
+	gap = now - c->last;
+	if (!c->run || gap >= 1000000) {
+		c->run = 0;
+		c->run_start = now;
+	} else if (!exit_at && gap < 125000) {
+		c->skip = 7;
+	}
+	c->run++;
+	c->last = now;
+}
+
+static always_inline void access(u64 address, u64 space, u64 write, u64 fault)
+{
+	struct slot *s = my_slot();
+	u64 key = address << 3 | space << 1 | write;
+	struct access_cell *c;
+	u64 i;
+
+	if (!s)
+		return;
+	i = probe(key) & (ACCESSES - 1);
+	if (s->accesses[i].key != key)
+		i = find_access(s, key);
+	if (i > ACCESSES)
+		return;
+	c = &s->accesses[i];
+	c->time.count++;
+	c->faults += fault;
+	if (level < 2) {
+		c->epoch = epoch;
+		return;
+	}
+	if (c->epoch != epoch) {
+		c->epoch = epoch;
+		c->time.min = 0;
+		c->time.max = 0;
+		c->best = 0;
+		c->run = 0;
+		c->skip = 0;
+	}
+	if (c->skip) {
+		c->skip--;
+		c->run++;
+	} else {
+		burst(c, s->exit_at);
+	}
+	if (c->run > c->best) {
+		c->best = c->run;
+		c->best_ns = c->last - c->run_start;
+	}
+	if (s->exit_at)
+		touch(s, i);
+}
+
+SEC("raw_tracepoint/kvm_pio")
+int kvm_pio(struct raw_args *ctx)
+{
+	access(ctx->arg[1] & 0xffff, PIO, ctx->arg[0] & 1, 0);
+	return 0;
+}
+
+/* A read that user space serves comes twice, first as type 0 without its value: that one does not count. */
+SEC("raw_tracepoint/kvm_mmio")
+int kvm_mmio(struct raw_args *ctx)
+{
+	u32 type = ctx->arg[0];
+
+	if (type)
+		access(ctx->arg[2] & ~3ull, MMIO, type == 2, 0);
+	return 0;
+}
+
+/* A write that an ioeventfd takes before any emulation. */
+SEC("raw_tracepoint/kvm_fast_mmio")
+int kvm_fast_mmio(struct raw_args *ctx)
+{
+	access(ctx->arg[0] & ~3ull, MMIO, 1, 0);
+	return 0;
+}
+
+SEC("raw_tracepoint/kvm_msr")
+int kvm_msr(struct raw_args *ctx)
+{
+	access(ctx->arg[1] & 0xffffffff, MSR, ctx->arg[0] & 1, ctx->arg[3] & 1);
+	return 0;
+}

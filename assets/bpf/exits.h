@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Exits: from kvm_exit to the next kvm_entry of the thread. */
+#pragma once
+#include "threads.h"
+#include "durations.h"
+
+/* A byte that stands for a reason: VMX and SVM reasons that occur get one of their own, the rest share 0xff. */
+static always_inline u64 short_code(u32 code)
+{
+	if (code < 0xc0)
+		return code;
+	if (code >> 2 == 0x100) /* SVM npf, avic, vmgexit */
+		return 0xc0 | (code & 3);
+	if (code >> 2 == 0x40) /* arm64 irq, serror, ... as kvm::exit_reason numbers them */
+		return 0xc4 | (code & 3);
+	return 0xff;
+}
+
+static noinline u64 new_exit(struct slot *s, u32 code, u32 isa)
+{
+	u32 now = epoch;
+	struct exit_cell *c;
+	u64 found;
+
+	s->scratch = EXITS;
+	for (u64 i = 0; i < EXITS - 1; i++) {
+		c = &s->exits[i];
+		if (c->used && c->code == code && c->isa == isa) {
+			s->exit_index[0xff] = i + 1;
+			return i;
+		}
+		if (s->scratch == EXITS && (!c->used || now - c->epoch > 1))
+			s->scratch = i;
+	}
+	found = s->scratch;
+	if (found >= EXITS - 1) {
+		s->overflow++;
+		s->exits[EXITS - 1].used = 1;
+		return EXITS - 1;
+	}
+	c = &s->exits[found];
+	if (c->used) {
+		s->exit_index[short_code(c->code) & 0xff] = 0;
+		__builtin_memset(c, 0, sizeof(*c));
+	}
+	c->used = 1;
+	c->code = code;
+	c->isa = isa;
+	c->epoch = now;
+	s->exit_index[short_code(code) & 0xff] = found + 1;
+	return found;
+}
+
+static always_inline u64 exit_cell(struct slot *s, u32 code, u32 isa)
+{
+	u64 key = short_code(code);
+	u64 i = s->exit_index[key & 0xff] - 1ull;
+
+	opaque(i);
+	if (i < EXITS - 1 && (key != 0xff || s->exits[i].code == code))
+		return i;
+	return new_exit(s, code, isa);
+}
+
+/* The fields of this kernel's `format` file, by a BTF that kvmtop makes of it: offsets below are placeholders. */
+struct trace_event_raw_kvm_exit {
+	u64 common;
+	u32 exit_reason;
+	u32 isa;
+	u32 vcpu_id;
+	s32 ret;
+	u32 esr_ec;
+} relocated;
+
+/* A classic tracepoint program that returns 0 takes the event away from every perf session on the host. */
+enum { PASS = 1 };
+
+SEC("tracepoint/kvm/kvm_exit")
+int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
+{
+	struct slot *s = my_slot();
+	u32 code = 0, isa = 0;
+	u64 i;
+
+	if (!s)
+		return PASS;
+	if (field_exists(ctx->exit_reason)) {
+		code = ctx->exit_reason;
+		if (field_exists(ctx->isa))
+			isa = ctx->isa;
+	} else if (field_exists(ctx->esr_ec)) { /* arm64: numbered as by kvm::exit_reason::arm64_code */
+		u32 ret = ctx->ret & 0x7fffffff;
+
+		isa = 0xa64;
+		code = ret == 2 ? ctx->esr_ec & 0x3f : 0x100 + ret;
+	}
+	if (field_exists(ctx->vcpu_id))
+		s->vcpu = ctx->vcpu_id + 1;
+	s->exits_seen = 1;
+	i = exit_cell(s, code, isa);
+	opaque(i);
+	if (i >= EXITS)
+		return PASS;
+	if (level < 2) {
+		s->exits[i].time.count++;
+		s->exits[i].epoch = epoch;
+		return PASS;
+	}
+	s->exit_cell = i;
+	s->touched = 0;
+	s->user_at = 0;
+	s->in_halt = 0;
+	s->in_wait = 0;
+	s->in_user_wait = 0;
+	s->exit_at = bpf_ktime_get_ns();
+	return PASS;
+}
+
+static always_inline void charge(struct slot *s, u64 touch, u64 ns, u64 times)
+{
+	u64 i = s->touches[touch];
+
+	if (i > ACCESSES)
+		return;
+	s->accesses[i].timed = 1;
+	add_time(&s->accesses[i].time, ns, times);
+}
+
+/* Several accesses in one exit have an equal share of its time each. */
+static noinline int share(struct slot *s, u64 ns)
+{
+	u32 all = 0;
+
+	for (u64 i = 0; i < TOUCHES; i++)
+		if (i < s->touched)
+			all += s->shares[i];
+	if (!all)
+		return 0;
+	ns /= all;
+	for (u64 i = 0; i < TOUCHES; i++)
+		if (i < s->touched)
+			charge(s, i, ns, s->shares[i]);
+	return 0;
+}
+
+SEC("raw_tracepoint/kvm_entry")
+int kvm_entry(struct raw_args *ctx)
+{
+	struct slot *s = slot_of(bpf_get_current_task());
+	struct exit_cell *c;
+	u64 now, ns, i;
+
+	if (!s || !s->exit_at)
+		return 0;
+	now = bpf_ktime_get_ns();
+	ns = now - s->exit_at;
+	s->exit_at = 0;
+	i = s->exit_cell;
+	if (i >= EXITS)
+		return 0;
+	c = &s->exits[i];
+	fresh(&c->time, &c->epoch);
+	c->time.count++;
+	add_time(&c->time, ns, 1);
+	c->histogram[log2_bucket(ns)]++;
+	c->halted += s->in_halt;
+	c->preempted += s->in_wait + s->in_user_wait;
+	if (s->user_at)
+		c->userspace += now - s->user_at - s->in_user_wait;
+	if (s->touched == 1 && s->shares[0] == 1)
+		charge(s, 0, ns, 1);
+	else if (s->touched)
+		share(s, ns);
+	return 0;
+}
+
+SEC("raw_tracepoint/kvm_userspace_exit")
+int kvm_userspace_exit(struct raw_args *ctx)
+{
+	struct slot *s = my_slot();
+	u64 reason = (u32)ctx->arg[0];
+	s32 error = ctx->arg[1];
+
+	if (!s)
+		return 0;
+	if (error < 0) {
+		reason = USERSPACE - 2;
+		if (error != -4) { /* EINTR */
+			reason = USERSPACE - 1;
+			s->other_errno = error;
+		}
+	} else if (reason >= USERSPACE - 2) {
+		reason = USERSPACE - 1;
+		s->other_errno = reason;
+	}
+	s->userspace[reason]++;
+	s->userspace_used |= 1ull << reason;
+	if (s->exit_at)
+		s->user_at = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("raw_tracepoint/kvm_vcpu_wakeup")
+int kvm_vcpu_wakeup(struct raw_args *ctx)
+{
+	struct slot *s = slot_of(bpf_get_current_task());
+
+	if (s && s->exit_at)
+		s->in_halt += ctx->arg[0];
+	return 0;
+}

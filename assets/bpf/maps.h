@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the programs share with each other and with kvmtop. */
+#pragma once
+#include "layout.h"
+
+/* 1: count; 2: durations and the scheduler too. Set before the programs load. */
+const volatile u32 level = 2;
+
+/* Grows by one whenever kvmtop has read; `min`, `max` and bursts are of one epoch. */
+volatile u32 epoch;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 256);
+	__type(key, u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* Thread id by slot; 0: free. Tells the reader which slots to look at. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 256);
+	__type(key, u32);
+	__type(value, u32);
+} owners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 256);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+/* Events of threads for which no slot was left. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} homeless SEC(".maps");
+
+struct bucket {
+	u64 used;
+	u64 entry[WAYS]; /* task << 7 | slot */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1 << TASK_BITS);
+	__type(key, u32);
+	__type(value, struct bucket);
+} tasks SEC(".maps");
+
+/* Where a CPU sits, numbers from 1, 0 where not known; and whether a timer of the kernel is expiring on it. */
+struct cpu {
+	u32 core, llc, node, in_timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");

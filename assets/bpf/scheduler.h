@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* Where vCPU threads run, what they wait for, and who wakes them. */
+#pragma once
+#include "threads.h"
+#include "durations.h"
+
+/* Takes the place of the least if all are taken. */
+static noinline int add_other(struct slot *s, struct other_task *others, u32 tid, u64 ns, const char *comm)
+{
+	u64 count = ~0ull;
+
+	s->scratch = 0;
+	for (u64 i = 0; i < OTHERS; i++) {
+		struct other_task *o = &others[i];
+
+		if (o->count && o->tid == tid) {
+			o->count++;
+			o->ns += ns;
+			return 0;
+		}
+		if (o->count < count) {
+			count = o->count;
+			s->scratch = i;
+		}
+	}
+	struct other_task *o = &others[s->scratch & (OTHERS - 1)];
+
+	o->tid = tid;
+	o->count = 1;
+	o->ns = ns;
+	if (comm)
+		__builtin_memcpy(o->comm, comm, 16);
+	else
+		bpf_get_current_comm(o->comm, 16);
+	return 0;
+}
+
+static noinline void moved(struct slot *s, u32 from, u32 to)
+{
+	u32 a = from - 1, b = to - 1;
+	struct cpu *p = bpf_map_lookup_elem(&cpus, &a);
+	struct cpu *q = bpf_map_lookup_elem(&cpus, &b);
+
+	s->from = from;
+	s->migrations++;
+	if (!p || !q)
+		return;
+	if (p->core && q->core && p->core != q->core)
+		s->cross_core++;
+	if (p->llc && q->llc && p->llc != q->llc)
+		s->cross_llc++;
+	if (p->node && q->node && p->node != q->node)
+		s->cross_node++;
+}
+
+enum { ASLEEP, RUNNABLE, UNTOLD };
+
+static noinline int switched_in(struct slot *s)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 cpu = bpf_get_smp_processor_id() + 1, tid, slept;
+	u64 out = s->out_at, wait;
+
+	if (s->cpu != cpu) {
+		if (s->cpu)
+			moved(s, s->cpu, cpu);
+		s->cpu = cpu;
+	}
+	if (!out)
+		return 0;
+	s->out_at = 0;
+	slept = s->runnable == UNTOLD ? s->waking_at > out : s->runnable == ASLEEP;
+	if (slept) {
+		u64 woken = s->waking_at;
+
+		if (!woken)
+			return 0;
+		/* Woken between its decision to sleep and the switch: then it waited from the switch on. */
+		wait = now - (woken > out ? woken : out);
+		fresh(&s->wakeup, &s->wakeup_epoch);
+		s->wakeup.count++;
+		add_time(&s->wakeup, wait, 1);
+		s->wakeup_histogram[log2_bucket(wait)]++;
+		add_other(s, s->woken_by, s->waker, 0, s->waker_comm);
+	} else {
+		wait = now - out;
+		if (s->user_at)
+			s->in_user_wait += wait;
+		else
+			s->in_wait += wait;
+	}
+	/* Still `prev`: the task that gives the CPU up. Idle (0) held nothing. */
+	tid = bpf_get_current_pid_tgid();
+	if (tid)
+		add_other(s, s->held_by, tid, wait, 0);
+	return 0;
+}
+
+static always_inline void switched(u64 prev, u64 next, u32 runnable)
+{
+	struct slot *p = slot_of(prev), *n = slot_of(next);
+
+	if (p) {
+		p->out_at = bpf_ktime_get_ns();
+		p->runnable = runnable;
+	}
+	opaque(n); /* else the two checks become one of `p | n`, which the verifier refuses of pointers */
+	if (n)
+		switched_in(n);
+}
+
+/* 5.18 and later: preempt, prev, next, prev_state. */
+SEC("raw_tracepoint/sched_switch")
+int sched_switch(struct raw_args *ctx)
+{
+	switched(ctx->arg[1], ctx->arg[2], (ctx->arg[0] & 1) || !(u32)ctx->arg[3] ? RUNNABLE : ASLEEP);
+	return 0;
+}
+
+/* Before: no prev_state. A thread slept if something woke it. */
+SEC("raw_tracepoint/sched_switch")
+int sched_switch_old(struct raw_args *ctx)
+{
+	switched(ctx->arg[1], ctx->arg[2], ctx->arg[0] & 1 ? RUNNABLE : UNTOLD);
+	return 0;
+}
+
+/*
+ * Who wakes is the running task, unless an interrupt took its place. What wakes vCPUs from an interrupt is timers above all:
+ * their own, which KVM keeps in an hrtimer.
+ */
+static always_inline void timer(u32 expiring)
+{
+	u32 here = bpf_get_smp_processor_id();
+	struct cpu *cpu = bpf_map_lookup_elem(&cpus, &here);
+
+	if (cpu)
+		cpu->in_timer = expiring;
+}
+
+SEC("raw_tracepoint/hrtimer_expire_entry")
+int hrtimer_expire_entry(struct raw_args *ctx)
+{
+	timer(1);
+	return 0;
+}
+
+SEC("raw_tracepoint/hrtimer_expire_exit")
+int hrtimer_expire_exit(struct raw_args *ctx)
+{
+	timer(0);
+	return 0;
+}
+
+SEC("raw_tracepoint/sched_waking")
+int sched_waking(struct raw_args *ctx)
+{
+	struct slot *s = slot_of(ctx->arg[0]);
+	u32 here = bpf_get_smp_processor_id();
+	struct cpu *cpu;
+
+	if (!s)
+		return 0;
+	s->waking_at = bpf_ktime_get_ns();
+	cpu = bpf_map_lookup_elem(&cpus, &here);
+	if (cpu && cpu->in_timer) {
+		s->waker = 0;
+		__builtin_memcpy(s->waker_comm, "timer", 6);
+		return 0;
+	}
+	s->waker = bpf_get_current_pid_tgid();
+	bpf_get_current_comm(s->waker_comm, sizeof(s->waker_comm));
+	return 0;
+}
+
+/* The task_struct will be another thread's one day. */
+SEC("raw_tracepoint/sched_process_exit")
+int sched_process_exit(struct raw_args *ctx)
+{
+	u64 task = ctx->arg[0], tag = task << 7;
+	struct bucket *bucket = bucket_of(task);
+	struct slot *s = slot_of(task);
+
+	if (!s || !bucket)
+		return 0;
+	s->dead = 1;
+#pragma unroll
+	for (int i = 0; i < WAYS; i++)
+		if ((bucket->entry[i] ^ tag) < 1 << SLOT_BITS)
+			bucket->entry[i] = 0;
+	return 0;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* From a task to its slot. */
+#pragma once
+#include "maps.h"
+
+static always_inline struct bucket *bucket_of(u64 task)
+{
+	u32 b = ((task >> 6) * 0x9e3779b97f4a7c15ull) >> (64 - TASK_BITS);
+
+	return bpf_map_lookup_elem(&tasks, &b);
+}
+
+static always_inline struct slot *slot_of(u64 task)
+{
+	struct bucket *bucket = bucket_of(task);
+	u64 tag = task << 7;
+	u32 index;
+
+	if (!bucket || !bucket->used)
+		return 0;
+#pragma unroll
+	for (int i = 0; i < WAYS; i++) {
+		u64 d = bucket->entry[i] ^ tag;
+
+		if (d < 1 << SLOT_BITS) {
+			index = d;
+			goto found;
+		}
+	}
+	return 0;
+found:
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+/* No compare-and-swap (kernel 5.12): should two new threads write one entry, the later one stays, and the other takes a second
+ * slot at its next event. The reader adds slots of one thread up. */
+static noinline struct slot *new_slot(u64 task)
+{
+	struct bucket *bucket = bucket_of(task);
+	u32 index = 0, zero = 0;
+	u64 id = bpf_get_current_pid_tgid();
+	struct slot *s;
+	u64 *lost;
+	u32 *owner;
+
+	if (!bucket)
+		return 0;
+	if (bpf_map_pop_elem(&free_slots, &index))
+		goto lost;
+	s = bpf_map_lookup_elem(&slots, &index);
+	owner = bpf_map_lookup_elem(&owners, &index);
+	if (!s || !owner)
+		return 0;
+	s->task = task;
+	s->tid = id;
+	s->tgid = id >> 32;
+	bpf_get_current_comm(s->comm, sizeof(s->comm));
+	s->cpu = bpf_get_smp_processor_id() + 1;
+#pragma unroll
+	for (int i = 0; i < WAYS; i++) {
+		if (!bucket->entry[i]) {
+			bucket->entry[i] = task << 7 | index;
+			bucket->used = 1;
+			*owner = id;
+			return s;
+		}
+	}
+	bpf_map_push_elem(&free_slots, &index, 0);
+lost:
+	lost = bpf_map_lookup_elem(&homeless, &zero);
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+	return 0;
+}
+
+static always_inline struct slot *my_slot(void)
+{
+	u64 task = bpf_get_current_task();
+	struct slot *s = slot_of(task);
+
+	return s ? s : new_slot(task);
+}

@@ -1,0 +1,199 @@
+//! What stands in the cells of the table of guests.
+
+use super::format::{clean, or_unknown, percent, rate};
+use super::grid::Cell;
+use super::state::AppState;
+use super::theme::Role as Look;
+use crate::kvm::thread_name::Role;
+use crate::lint::Severity;
+use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
+use crate::sample::DomainState;
+
+/// A row as its cells see it.
+#[derive(Clone, Copy)]
+pub struct RowView<'a> {
+    /// The screen.
+    pub state: &'a AppState,
+    /// The guest.
+    pub domain: &'a DomainModel,
+    /// The thread, on a thread's row.
+    pub thread: Option<&'a ThreadModel>,
+}
+
+impl<'a> RowView<'a> {
+    /// Its CPU time.
+    pub(super) fn cpu(&self) -> Option<CpuShare> {
+        self.thread.map_or(self.domain.cpu, |t| t.cpu)
+    }
+
+    /// CPUs that this row could fill.
+    pub(super) fn capacity(&self) -> f64 {
+        if self.thread.is_some() { 1.0 } else { f64::from(self.domain.vcpu_count().max(1)) }
+    }
+
+    /// The vCPU that the row is of.
+    pub(super) fn vcpu(&self) -> Option<u32> {
+        self.thread.filter(|t| t.role == Role::Vcpu)?.index
+    }
+
+    /// Its exits; none for a thread that is no vCPU.
+    pub(super) fn exits(&self) -> Option<&'a ExitTable> {
+        match (self.thread, self.vcpu()) {
+            (None, _) => Some(&self.domain.exits),
+            (Some(_), Some(v)) => self.domain.vcpu_exits.iter().find(|(n, _)| *n == v).map(|(_, t)| t),
+            (Some(_), None) => None,
+        }
+    }
+
+    /// Where the kernel fires no `kvm_exit`: the most frequent return to the VMM, and its share of them in percent.
+    pub(super) fn top_userspace(&self) -> Option<(i32, f64)> {
+        let vcpu = self.vcpu();
+        if self.thread.is_some() && vcpu.is_none() {
+            return None;
+        }
+        let rows = || self.domain.userspace.iter().filter(|(v, ..)| *v == vcpu);
+        let all: u64 = rows().map(|(_, _, n)| n).sum();
+        let (_, reason, n) = rows().max_by_key(|(_, _, n)| *n)?;
+        Some((*reason, 100.0 * *n as f64 / all.max(1) as f64))
+    }
+
+    /// Its costliest access.
+    pub(super) fn hot(&self) -> Option<&'a AccessRow> {
+        match (self.thread, self.vcpu()) {
+            (None, _) => self.domain.hot_access(),
+            (Some(_), Some(v)) => self.domain.vcpu_accesses.iter().find(|a| a.vcpu == Some(v)),
+            (Some(_), None) => None,
+        }
+    }
+}
+
+/// A figure by `f`, or unknown.
+pub(super) fn figure(value: Option<f64>, f: fn(f64) -> String) -> Cell {
+    match value {
+        Some(v) => Cell::text(f(v)),
+        None => Cell::unknown(),
+    }
+}
+
+/// Mark and colour of a severity.
+pub fn severity_role(severity: Severity) -> Look {
+    match severity {
+        Severity::Critical => Look::Critical,
+        Severity::Warning => Look::Warning,
+        Severity::Info => Look::Info,
+    }
+}
+
+/// Name of the guest and its state, or of the thread.
+pub(super) fn name(r: &RowView<'_>) -> Cell {
+    let Some(t) = r.thread else {
+        let mut name = clean(r.domain.name());
+        if name.is_empty() {
+            name = format!("pid {}", r.domain.facts.pid.map_or_else(|| "?".into(), |p| p.to_string()));
+        }
+        return match r.domain.state {
+            DomainState::Running => Cell::text(name).role(Look::Strong),
+            DomainState::Paused => Cell::text(format!("{name} (paused)")).role(Look::Dim),
+            DomainState::Ended => Cell::text(format!("{name} (ended)")).role(Look::Dim),
+        };
+    };
+    let dim = !matches!(t.role, Role::Vcpu);
+    Cell::text(format!("  {}", clean(&t.label()))).role(if dim { Look::Dim } else { Look::Text })
+}
+
+/// Number of findings about the guest.
+pub(super) fn findings(r: &RowView<'_>) -> Cell {
+    if r.thread.is_some() {
+        return Cell::blank();
+    }
+    let of_guest = || r.state.findings.iter().filter(|f| f.domain.as_deref() == Some(r.domain.name()));
+    match of_guest().map(|f| f.severity).max() {
+        Some(s) => Cell::text(of_guest().count().min(9).to_string()).role(severity_role(s)),
+        None => Cell::blank(),
+    }
+}
+
+/// Wait of the vCPUs, or of the thread.
+pub(super) fn wait(r: &RowView<'_>) -> Cell {
+    let value = match r.thread {
+        Some(t) => t.cpu.and_then(|c| c.wait),
+        None => r.domain.vcpu_wait_percent(),
+    };
+    let cell = figure(value, percent);
+    // 5 % of wait is where guests begin to notice steal.
+    if value.is_some_and(|v| v >= 5.0) { cell.role(Look::Wait) } else { cell }
+}
+
+/// Where the thread runs; the nodes of a guest.
+pub(super) fn place(r: &RowView<'_>) -> Cell {
+    let topology = r.state.model.as_ref().map(|m| &m.host.facts.topology);
+    let Some(t) = r.thread else {
+        let mut nodes: Vec<u32> = r.domain.vcpus().filter_map(|t| topology?.node_of(t.place.cpu?)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        return match nodes.as_slice() {
+            [] => Cell::unknown().role(Look::Dim),
+            n => Cell::text(format!("n{}", n.iter().map(u32::to_string).collect::<Vec<_>>().join(","))).role(Look::Dim),
+        };
+    };
+    let on = t.place.cpu.map_or_else(|| super::format::UNKNOWN.to_string(), |c| c.to_string());
+    match (t.pinned_cpu(), &t.place.affinity) {
+        (Some(_), _) => Cell::text(format!("{on}=")),
+        (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => {
+            Cell::text(format!("{on} any"))
+        }
+        (None, Some(a)) => Cell::text(format!("{on} ({a})")),
+        (None, None) => Cell::text(on),
+    }
+}
+
+/// Exits per second and where the figure comes from.
+pub(super) fn exits(r: &RowView<'_>) -> Cell {
+    let (value, from) = match r.thread {
+        Some(t) if t.role != Role::Vcpu => return Cell::blank(),
+        Some(t) => (t.exit_rate, r.domain.exit_rate.1),
+        None => r.domain.exit_rate,
+    };
+    let mark = match from {
+        ExitRateSource::Counters => "c ",
+        ExitRateSource::Userspace => "u ",
+        ExitRateSource::Traced | ExitRateSource::Nothing => "",
+    };
+    match value {
+        Some(v) => Cell::text(format!("{mark}{}", rate(v))),
+        None => Cell::unknown(),
+    }
+}
+
+/// The name of a `KVM_EXIT_*` number.
+pub fn userspace_name(reason: i32) -> String {
+    use crate::kvm::userspace_exit;
+    let name = if reason < 0 { userspace_exit::display(0, reason) } else { userspace_exit::display(reason as u32, 0) };
+    name.into_owned()
+}
+
+/// The device of an access, else its address.
+pub fn device_text(a: &AccessRow) -> String {
+    match &a.device {
+        Some(d) => clean(&d.name),
+        None => format!("{} {}", a.space.as_str(), a.address_text()),
+    }
+}
+
+/// Moves per second.
+pub(super) fn migrations(r: &RowView<'_>) -> Cell {
+    let seconds = r.state.model.as_ref().and_then(|m| m.interval_s);
+    let moved = match r.thread {
+        Some(t) => t.migrations.total,
+        None => r.domain.vcpu_migrations(),
+    };
+    let cell = match moved.zip(seconds) {
+        Some((n, s)) => Cell::text(or_unknown(Some(n as f64 / s), rate)),
+        None => Cell::unknown(),
+    };
+    let crossed = match r.thread {
+        Some(t) => t.migrations.cross_node > 0,
+        None => r.domain.vcpus().any(|t| t.migrations.cross_node > 0),
+    };
+    if crossed { cell.role(Look::Warning) } else { cell }
+}
