@@ -3,7 +3,8 @@
 use super::join::Guest;
 use crate::sample::{AccessCell, ExitCell, Histogram, ThreadEvents, Timing, UserspaceCell};
 
-/// Guests that nothing tells apart become one: tables of exits and of accesses come in a file each.
+/// Guests that nothing tells apart become one: tables of exits and of accesses come in a file each. Beside a single guest that is
+/// named, what has no name is that guest's.
 pub(super) fn same_guests(guests: Vec<Guest>) -> Vec<Guest> {
     let mut out: Vec<Guest> = Vec::new();
     for guest in guests {
@@ -11,6 +12,13 @@ pub(super) fn same_guests(guests: Vec<Guest>) -> Vec<Guest> {
             Some(same) => add(same, guest),
             None => out.push(guest),
         }
+    }
+    let nameless = |g: &Guest| g.pid.is_none() && g.name.is_none();
+    if out.len() == 2
+        && let Some(at) = out.iter().position(nameless)
+    {
+        let other = out.remove(at);
+        out.iter_mut().for_each(|named| add(named, other.clone()));
     }
     out
 }

@@ -97,6 +97,34 @@ fn two_descriptions_are_two_domains() {
 }
 
 #[test]
+fn several_descriptions_may_be_in_one_file() {
+    let other = XML.replace("web", "db").replace("8280445b", "9280445b");
+    let imported =
+        import(&[("all.xml", &format!("<!-- virsh dumpxml -->\n{XML}\n{other}\n"))], &ImportOptions::default());
+    assert_eq!((names(&imported), imported.errors.len()), (vec!["web", "db"], 0));
+    let ps = format!(
+        "root 1 0.0 {COMMAND}root 2 0.0 {}",
+        COMMAND.replace("guest=web", "guest=db").replace("8280445b", "9280445b")
+    );
+    let imported = import(&[("ps", &ps)], &ImportOptions::default());
+    assert_eq!((names(&imported), imported.source), (vec!["web", "db"], "cmdline"));
+    let script = "qemu-system-x86_64 \\\n  -name guest=one \\\n  -smp 3\n";
+    let imported = import(&[("start.sh", script)], &ImportOptions::default());
+    assert_eq!(imported.sample.domains[0].facts.vcpus.as_ref().map(|v| v.value), Some(3));
+}
+
+#[test]
+fn a_table_without_a_process_goes_with_the_only_one_that_has() {
+    let live = TABLE.replace("all VMs", "pid(s) 4711");
+    for contents in [[("a", live.as_str()), ("b", PORTS)], [("a", PORTS), ("b", live.as_str())]] {
+        let imported = import(&contents, &ImportOptions::default());
+        let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", names(&imported)) };
+        assert_eq!(domain.facts.pid, Some(4711));
+        assert!(!domain.unattributed.exits.is_empty() && !domain.unattributed.accesses.is_empty());
+    }
+}
+
+#[test]
 fn the_status_xml_says_which_process_a_table_is_of() {
     let status = format!(
         "<domstatus state='running' reason='booted' pid='4711'>\n<vcpus><vcpu id='0' pid='4713'/></vcpus>\n{XML}</domstatus>\n"

@@ -3,12 +3,16 @@
 use super::join::{Description, Guest};
 use super::sniff::{self, Kind};
 use super::{Gathered, MAX_TEXT, clean, kvm_stat, reason, trace};
+use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, sanitize, topology_text};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Domains or command lines of one text.
+const MAX_PARTS: usize = 1024;
 
 /// Reads a text whose beginning was read before.
 pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
@@ -37,14 +41,17 @@ fn one(path: &Path, kind: Kind, text: &str, more: Option<&mut File>, gathered: &
         Kind::Tables => tables(path, text, gathered),
         Kind::Trace => trace::read(text, more, gathered)?,
         Kind::DomainXml => {
-            let xml = domain_xml::parse(text).map_err(|e| e.to_string())?;
-            gathered
-                .descriptions
-                .push(Description { xml: Some((Arc::new(xml), xml_text(text))), ..Description::default() });
+            for part in domains(text) {
+                let xml = Arc::new(domain_xml::parse(part).map_err(|e| e.to_string())?);
+                let xml = Some((xml, xml_text(part)));
+                gathered.descriptions.push(Description { xml, ..Description::default() });
+            }
         }
         Kind::CommandLine => {
-            let command = cmdline::parse_text(text).map_err(|e| e.to_string())?;
-            gathered.descriptions.push(Description { command: Some(Arc::new(command)), ..Description::default() });
+            for command in commands(text)? {
+                let command = Some(Arc::new(command));
+                gathered.descriptions.push(Description { command, ..Description::default() });
+            }
         }
         Kind::Mtree => {
             gathered.trees.push((path.to_owned(), mtree::parse(text).map_err(|e| e.to_string())?));
@@ -68,6 +75,26 @@ fn tables(path: &Path, text: &str, gathered: &mut Gathered) {
         gathered.spans.extend(folded.seconds.map(|s| (Kind::Tables, s)));
         gathered.guests.push(Guest::from_tables(pids, folded));
     }
+}
+
+/// The texts of the domains in a text; most often it is one.
+fn domains(text: &str) -> Vec<&str> {
+    let parts = |end: &str, begin: &str| -> Vec<_> {
+        text.split_inclusive(end).filter(|part| part.contains(begin) && part.ends_with(end)).take(MAX_PARTS).collect()
+    };
+    let found = match parts("</domstatus>", "<domstatus") {
+        status if status.is_empty() => parts("</domain>", "<domain"),
+        status => status,
+    };
+    if found.len() > 1 { found } else { vec![text] }
+}
+
+/// The command lines in a text: of several guests as `ps` lists them, else one, which may go on over several lines.
+fn commands(text: &str) -> Result<Vec<QemuCommand>, String> {
+    let lines = text.lines().filter(|line| line.contains("qemu-system-")).take(MAX_PARTS);
+    let named = lines.filter_map(|line| cmdline::parse_text(line).ok()).filter(|command| command.name.is_some());
+    let named: Vec<_> = named.collect();
+    if named.len() > 1 { Ok(named) } else { Ok(vec![cmdline::parse_text(text).map_err(|e| e.to_string())?]) }
 }
 
 /// Without the quote marks of mail, if most lines have them.

@@ -73,7 +73,7 @@ impl PerfData {
     /// Opens a file; whether it holds kvm events shows when it is read.
     pub fn open(mut file: File, perf_times: bool) -> Result<Self, String> {
         // What was looked at to tell the kind of file is to be read again.
-        file.rewind().map_err(|e| format!("cannot read it: {}", reason(&e)))?;
+        file.rewind().map_err(|_| "a perf.data is read from a file, not from a pipe: save it first".to_owned())?;
         let met = Shared::default();
         let header = header::read(&mut file)?;
         records::lock(&met).header = header;
