@@ -97,10 +97,9 @@ impl Player for Recording {
         loop {
             let marks = lock(&self.marks);
             let known = marks.done || marks.scanned > from;
-            let found = match forward {
-                true => marks.found.iter().map(|m| m.0).find(|i| *i > from),
-                false => marks.found.iter().map(|m| m.0).rfind(|i| *i < from),
-            };
+            let numbers = marks.found.iter().map(|m| m.0);
+            let found =
+                if forward { numbers.clone().find(|i| *i > from) } else { numbers.clone().rfind(|i| *i < from) };
             let enough = if forward { found.is_some() || marks.done } else { known };
             drop(marks);
             if enough || begun.elapsed() > PATIENCE {

@@ -1,11 +1,13 @@
 //! `kvmtop record`: samples into a session file.
 
 use super::narrow::Narrowed;
-use super::{live, say};
+use super::{live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
+use crate::report::{table, text};
 use crate::session::{Limits, Recorder};
 use crate::source::Feed;
+use std::time::Duration;
 
 /// Runs it on the live host, until the duration ends or a signal comes.
 pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
@@ -17,9 +19,9 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     let live = live::start(settings);
     live::stop_on_signals(live.commands)?;
     let mut feed = Narrowed::new(live.feed, settings.domains.clone());
-    let ends = args.duration.map(|d| format!(" for {}", crate::report::table::seconds(d.as_secs_f64())));
+    let ends = args.duration.map(|d| format!(" for {}", table::seconds(d.as_secs_f64())));
     say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
-    let (mut first, mut samples) = (None, 0u64);
+    let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
     while let Some(sample) = feed.next()? {
         if samples == 0 {
             for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
@@ -33,7 +35,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
         recorder.append(&sample)?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);
-        let passed = std::time::Duration::from_nanos(sample.mono_ns.saturating_sub(begin));
+        passed = Duration::from_nanos(sample.mono_ns.saturating_sub(begin));
         // A tick that comes a little early must not cost another whole interval.
         if args.duration.is_some_and(|d| passed + settings.interval / 10 >= d) {
             break;
@@ -41,6 +43,12 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     }
     let bytes = recorder.bytes();
     recorder.close()?;
-    say(&format!("{samples} samples recorded; {} has {bytes} bytes", args.file.display()));
+    print(&format!(
+        "recorded {} over {} into {}, {}\n",
+        text::count(samples as usize, "sample"),
+        table::seconds(passed.as_secs_f64()),
+        args.file.display(),
+        table::bytes(bytes as f64)
+    ))?;
     Ok(0)
 }

@@ -231,6 +231,11 @@ impl<'m, W: Way> Coder<'m, W> {
         }
     }
 
+    /// The texts known so far.
+    pub fn names(&mut self) -> &mut Names {
+        &mut self.memory.names
+    }
+
     /// A reference to facts that a frame of their own holds.
     pub fn fact(&mut self, kind: Kind, id: u64) {
         if !W::WRITING {
@@ -326,8 +331,10 @@ impl<'m, W: Way> Coder<'m, W> {
     }
 }
 
+/// Columns of a row at most.
+pub const MOST_COLUMNS: usize = 160;
 /// Where the columns of a list's keys begin, behind those of its rows.
-const KEYS: usize = 160;
+const KEYS: usize = MOST_COLUMNS;
 
 /// The numbers of one row, in a fixed order.
 #[derive(Debug)]
@@ -465,7 +472,7 @@ impl<W: Way> RowCoder<'_, W> {
         let start = self.column;
         let before = self.last(start);
         let growth = value.wrapping_sub(before);
-        let mut whole = growth % TICK_NS == 0;
+        let mut whole = growth.is_multiple_of(TICK_NS);
         self.column += 1;
         self.flag(&mut whole);
         if whole {
@@ -548,6 +555,29 @@ impl<W: Way> RowCoder<'_, W> {
         }
     }
 
+    /// A time that is a part of another one's growth, which is known, or does not grow with it at all.
+    pub fn part_of(&mut self, whole: u64, value: &mut Option<u64>) {
+        self.some(value);
+        let at = self.column;
+        self.column += 2;
+        let Some(part) = value else { return };
+        let before = self.last(at + 1);
+        let mut grows = *part != before;
+        if whole == 0 {
+            // Apart from the habit of the row: most often nothing grows.
+            self.go(at + 2).foreseen_flag(false, &mut grows);
+        } else {
+            self.go(at).flag(&mut grows);
+        }
+        let mut growth = 0;
+        if grows {
+            growth = self.go(at + 1).estimated(0, whole as f64, u128::from(part.wrapping_sub(before))) as u64;
+        }
+        *part = before.wrapping_add(growth);
+        self.set_last(at + 1, *part);
+        self.column = at + 3;
+    }
+
     /// A number that may be absent and seldom changes.
     pub fn maybe_u32(&mut self, value: &mut Option<u32>) {
         let mut wide = value.map(u64::from);
@@ -606,7 +636,7 @@ impl<W: Way> RowCoder<'_, W> {
     fn letters(&mut self, text: &str) -> Arc<str> {
         let mut track = Track::default();
         track.age = 1;
-        let cut = text.floor_char_boundary(TEXT.min(text.len()));
+        let cut = (0..=TEXT.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
         let n = track.foreseen(self.way, self.text, 12, cut as u64).min(TEXT as u64) as usize;
         let mut out = Vec::new();
         let mut before = 0u8;

@@ -16,6 +16,16 @@ pub struct Prob {
 
 /// After so many answers a probability moves by a fixed part of its error.
 const SLOWEST: u8 = 40;
+/// The part of its error that a probability moves by, of 65,536, after so many answers: a table, since it is asked very often.
+const PARTS: [u32; SLOWEST as usize + 1] = {
+    let mut parts = [0; SLOWEST as usize + 1];
+    let mut n = 0;
+    while n < parts.len() {
+        parts[n] = 131_072 / (2 * n as u32 + 3);
+        n += 1;
+    }
+    parts
+};
 /// No answer is held for impossible.
 const LEAST: u16 = 32;
 
@@ -28,8 +38,9 @@ impl Default for Prob {
 impl Prob {
     fn learn(&mut self, bit: bool) {
         let target = if bit { i32::from(LEAST) } else { 65_535 - i32::from(LEAST) };
-        let step = (target - i32::from(self.zero)) * 2 / (2 * i32::from(self.seen) + 3);
-        self.zero = (i32::from(self.zero) + step) as u16;
+        let part = i64::from(PARTS[usize::from(self.seen.min(SLOWEST))]);
+        let step = (i64::from(target - i32::from(self.zero)) * part) >> 16;
+        self.zero = (i64::from(self.zero) + step) as u16;
         self.seen = (self.seen + 1).min(SLOWEST);
     }
 }

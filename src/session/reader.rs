@@ -34,10 +34,13 @@ impl Session {
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
         for older in (1..MOST_PARTS).map(|n| part_path(path, n)) {
-            let Some(part) = older_part(&older, &parts, checked) else { break };
-            if let Some(part) = part {
-                checked = checked.saturating_sub(part.length);
-                parts.push((older, part));
+            match older_part(&older, &parts, checked) {
+                Older::Part(part) => {
+                    checked = checked.saturating_sub(part.length);
+                    parts.push((older, *part));
+                }
+                Older::Same => {}
+                Older::None => break,
             }
         }
         parts.reverse();
@@ -111,19 +114,26 @@ impl Session {
     }
 }
 
-/// An older part, if the file of that name is one: `Some(None)` for a second name of a file that is there already, `None` where
-/// the parts end.
-fn older_part(path: &Path, newer: &[(PathBuf, Part)], checked: u64) -> Option<Option<Part>> {
-    let file = File::open(path).ok()?;
-    let meta = file.metadata().ok()?;
+/// What a file beside a recording is.
+enum Older {
+    /// An older part of it.
+    Part(Box<Part>),
+    /// A second name of a file that is there already: a recorder was killed between two steps of beginning a part.
+    Same,
+    /// Nothing of it.
+    None,
+}
+
+fn older_part(path: &Path, newer: &[(PathBuf, Part)], checked: u64) -> Older {
     let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
-    if newer.iter().any(|(_, p)| identity(&p.file) == Some((meta.dev(), meta.ino()))) {
-        return Some(None);
+    let Ok(file) = File::open(path) else { return Older::None };
+    if newer.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {
+        return Older::Same;
     }
-    let part = Part::open(file, checked).ok()?;
-    let recording = newer.first()?.1.header.as_ref().map(|h| &h.recording)?;
-    let same = part.header.as_ref().is_some_and(|h| h.recording == *recording);
-    same.then_some(Some(part))
+    let Ok(part) = Part::open(file, checked) else { return Older::None };
+    let recording = |p: &Part| p.header.as_ref().map(|h| h.recording.clone());
+    let same = recording(&part).is_some() && newer.first().is_some_and(|(_, p)| recording(p) == recording(&part));
+    if same { Older::Part(Box::new(part)) } else { Older::None }
 }
 
 fn damage(path: &Path, part: &Part) -> Option<String> {

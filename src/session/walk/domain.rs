@@ -1,6 +1,6 @@
 //! A guest, its threads and devices.
 
-use super::super::coder::{Coder, Kind, Names, mix};
+use super::super::coder::{Coder, Kind, MOST_COLUMNS, Names, mix};
 use super::super::range::Way;
 use super::{RowCoder, events};
 use crate::kvm::CpuSet;
@@ -81,6 +81,7 @@ fn domain<W: Way>(c: &mut Coder<'_, W>, id: u64, d: &mut DomainSample) {
     node_memory.extend(nodes);
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // As the list wants it.
 fn blank_disk(k: &[u64; 1], names: &Names) -> DiskSample {
     DiskSample { name: names.text(k[0]), ..DiskSample::default() }
 }
@@ -95,6 +96,7 @@ fn disk<W: Way>(c: &mut Coder<'_, W>, id: u64, d: &mut DiskSample) {
     row.maybe(write_ns, RowCoder::gauge);
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // As the list wants it.
 fn blank_nic(k: &[u64; 1], names: &Names) -> NicSample {
     NicSample { name: names.text(k[0]), ..NicSample::default() }
 }
@@ -107,18 +109,18 @@ fn nic<W: Way>(c: &mut Coder<'_, W>, id: u64, n: &mut NicSample) {
     }
 }
 
-/// KVM's counters by name.
+/// KVM's counters by name: a list of names that seldom changes, and one row with a column a name.
 fn map<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, map: &mut BTreeMap<String, u64>) {
-    let mut items: Vec<(String, u64)> = std::mem::take(map).into_iter().collect();
-    c.list(
-        kind,
-        id,
-        &mut items,
-        |i, names| [names.number(&i.0)],
-        |k, names| (names.text(k[0]), 0),
-        |c, id, i| c.row(kind, id).counter(&mut i.1),
-    );
-    map.extend(items);
+    let mut items: Vec<(u64, u64)> = map.iter().map(|(name, n)| (c.names().number(name), *n)).collect();
+    c.list(kind, id, &mut items, |i, _| [i.0], |k, _| (k[0], 0), |_, _, _| {});
+    let mut row = c.row(kind, mix(id, kind, &[0]));
+    for (at, (_, value)) in items.iter_mut().enumerate() {
+        // Statistics are some dozens; were there more, they would share columns.
+        row.go(at % MOST_COLUMNS).counter(value);
+    }
+    if !W::WRITING {
+        *map = items.into_iter().map(|(name, n)| (c.names().text(name), n)).collect();
+    }
 }
 
 const ROLES: [Role; 6] = [Role::Vcpu, Role::Emulator, Role::Iothread, Role::Vhost, Role::Worker, Role::Other];

@@ -2,6 +2,7 @@
 
 use super::super::coder::{Coder, Kind, Names, mix};
 use super::super::range::Way;
+use super::timing::Growth;
 use super::{RowCoder, timing};
 use crate::kvm::{Isa, Space};
 use crate::sample::{
@@ -23,13 +24,17 @@ pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents
     row.flag(&mut some);
     if some {
         let mut row = c.row(Kind::Wakeup, mix(id, Kind::Wakeup, &[]));
-        timing::timing(&mut row, wakeups.get_or_insert_default());
+        timing::timing(&mut row, wakeups.get_or_insert_default(), None);
     }
     if !any {
         return;
     }
-    c.list(Kind::Exit, id, exits, exit_key, blank_exit, exit);
-    c.list(Kind::Access, id, accesses, access_key, blank_access, access);
+    let mut sums = Sums::default();
+    c.list(Kind::Access, id, accesses, access_key, blank_access, |c, id, a| {
+        let growth = access(c, id, a);
+        sums.add(a, &growth);
+    });
+    c.list(Kind::Exit, id, exits, exit_key, blank_exit, |c, id, e| exit(c, id, &sums, e));
     c.list(
         Kind::Userspace,
         id,
@@ -79,14 +84,48 @@ fn blank_exit(k: &[u64; 3], names: &Names) -> ExitCell {
     }
 }
 
-fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ExitCell) {
+/// What the accesses of a thread did together within the interval, by what the exits that hold them may be: port and memory
+/// accesses, MSRs read, written, both.
+#[derive(Default)]
+struct Sums([Growth; 5]);
+
+impl Sums {
+    fn add(&mut self, a: &AccessCell, growth: &Growth) {
+        if growth.count == 0 {
+            return;
+        }
+        let of: &[usize] = match (a.space, a.direction) {
+            (Space::Pio, _) => &[0],
+            (Space::Mmio, _) => &[1],
+            (Space::Msr, Direction::Read) => &[2, 4],
+            (Space::Msr, Direction::Write) => &[3, 4],
+        };
+        of.iter().for_each(|i| self.0[*i].add(growth));
+    }
+
+    /// The sum that comes nearest to a count; 0 for none, else its number from 1. The one chosen last is kept if it will do.
+    fn nearest(&self, count: u64, last: u64) -> u64 {
+        let off = |n: u64| n.checked_sub(1).and_then(|i| self.0.get(i as usize)).map(|g| g.count.abs_diff(count));
+        let fair = |n: u64| off(n).is_some_and(|d| d <= 2 + count / 32);
+        if last == 0 || fair(last) || count == 0 {
+            let better = (1..=5).find(|n| last == 0 && count > 0 && off(*n) == Some(0));
+            return better.unwrap_or(last);
+        }
+        (1..=5).filter(|n| fair(*n)).min_by_key(|n| off(*n)).unwrap_or(0)
+    }
+}
+
+fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell) {
     let ExitCell { isa: _, code: _, name: _, time, userspace_ns, halted_ns, preempted_ns } = e;
     let mut row = c.row(Kind::Exit, id);
-    timing::timing(&mut row, time);
-    let mut row = c.row(Kind::Exit, mix(id, Kind::List, &[]));
-    row = row.at(timing::COLUMNS);
-    row.maybe(userspace_ns, RowCoder::counter);
-    row.maybe(halted_ns, RowCoder::counter);
+    // Exits that hold accesses are the sum of these, but for what happened between two readings.
+    let mut like = sums.nearest(time.count.wrapping_sub(row.last(0)), row.last(timing::COLUMNS));
+    row.go(timing::COLUMNS).number(&mut like);
+    let hint = like.checked_sub(1).and_then(|i| sums.0.get(i as usize));
+    let total = timing::timing(&mut row, time, hint).total;
+    let mut row = c.row(Kind::Exit, mix(id, Kind::List, &[])).at(timing::COLUMNS + 1);
+    row.part_of(total, userspace_ns);
+    row.part_of(total, halted_ns);
     row.maybe(preempted_ns, RowCoder::counter);
 }
 
@@ -106,20 +145,18 @@ fn blank_access(k: &[u64; 2], _: &Names) -> AccessCell {
     }
 }
 
-fn access<W: Way>(c: &mut Coder<'_, W>, id: u64, a: &mut AccessCell) {
+fn access<W: Way>(c: &mut Coder<'_, W>, id: u64, a: &mut AccessCell) -> Growth {
     let AccessCell { space: _, address: _, direction: _, time, faults, burst } = a;
     let mut row = c.row(Kind::Access, id);
-    timing::timing(&mut row, time);
-    let mut row = c.row(Kind::Access, mix(id, Kind::List, &[]));
-    row = row.at(timing::COLUMNS);
+    let growth = timing::timing(&mut row, time, None);
+    row = row.at(timing::COLUMNS + 1);
     row.counter(faults);
-    let mut some = burst.is_some();
-    row.flag(&mut some);
-    if some {
-        let Burst { count, ns } = burst.get_or_insert_default();
+    row.some(burst);
+    if let Some(Burst { count, ns }) = burst {
         row.gauge(count);
-        row.gauge(ns);
+        *ns = row.estimated(0, *count as f64, u128::from(*ns)) as u64;
     }
+    growth
 }
 
 fn others<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, tasks: &mut Vec<OtherTask>) {

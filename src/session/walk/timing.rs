@@ -25,17 +25,67 @@ const FIRST_BUCKET: usize = 16;
 /// Columns that a timing takes of its row.
 pub(super) const COLUMNS: usize = FIRST_BUCKET + BUCKETS;
 
-pub(super) fn timing<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing) {
+/// What a cell grew by within the interval.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Growth {
+    pub count: u64,
+    pub total: u64,
+    pub sum_sq: u128,
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+    pub buckets: [u64; BUCKETS],
+    /// Whether `buckets` is known.
+    known: bool,
+}
+
+impl Growth {
+    /// Adds another cell's.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.wrapping_add(other.count);
+        self.total = self.total.wrapping_add(other.total);
+        self.sum_sq = self.sum_sq.wrapping_add(other.sum_sq);
+        self.min = [self.min, other.min].into_iter().flatten().min();
+        self.max = self.max.max(other.max);
+        for (a, b) in self.buckets.iter_mut().zip(other.buckets) {
+            *a = a.wrapping_add(b);
+        }
+    }
+
+    /// The sum of a weight of each duration as the histogram has them. Plain arithmetic only: it is the same on every machine.
+    fn estimate(&self, weight: impl Fn(f64) -> f64) -> Option<f64> {
+        let terms = self.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
+        self.known.then(|| terms.map(|(b, n)| *n as f64 * weight(middle(b))).sum())
+    }
+
+    /// Between what the shortest must be.
+    fn least(&self) -> (u64, u64) {
+        self.buckets.iter().position(|n| *n > 0).map_or((0, u64::MAX), bounds)
+    }
+
+    /// Between what the longest must be.
+    fn greatest(&self) -> (u64, u64) {
+        self.buckets.iter().rposition(|n| *n > 0).map_or((0, u64::MAX), bounds)
+    }
+}
+
+/// Goes over a timing and answers with its growth. `hint` is the growth that something else makes likely.
+pub(super) fn timing<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing, hint: Option<&Growth>) -> Growth {
     let count_before = row.last(COUNT);
-    row.go(COUNT).counter(&mut t.count);
-    let grown = t.count.wrapping_sub(count_before);
-    // Nothing happened and nothing else changed, as in most cells of most samples.
-    let still = unchanged(row, t.count);
-    let mut idle = W::WRITING && *t == still;
-    row.go(IDLE).foreseen_flag(grown == 0, &mut idle);
-    if idle {
-        *t = still;
-        return;
+    match hint {
+        Some(h) => row.go(COUNT).foreseen(count_before.wrapping_add(h.count), &mut t.count),
+        None => row.go(COUNT).counter(&mut t.count),
+    }
+    let mut g = Growth { count: t.count.wrapping_sub(count_before), ..Growth::default() };
+    if g.count == 0 {
+        // Nothing happened and nothing else changed, as in most cells of most samples.
+        let mut idle = W::WRITING && *t == unchanged(row, t.count);
+        row.go(IDLE).foreseen_flag(true, &mut idle);
+        if idle {
+            if !W::WRITING {
+                *t = unchanged(row, t.count);
+            }
+            return g;
+        }
     }
     let Timing { count: _, total_ns, sum_sq, min_ns, max_ns, histogram } = t;
     row.go(HAS_TOTAL).some(total_ns);
@@ -43,41 +93,60 @@ pub(super) fn timing<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing) {
     row.go(HAS_MIN).some(min_ns);
     row.go(HAS_MAX).some(max_ns);
     row.go(HAS_HISTOGRAM).some(histogram);
-    let mut shape = Shape { grown, growth: [0; BUCKETS], known: false, total: 0 };
     if let Some(h) = histogram {
-        buckets(row, h, &mut shape);
+        buckets(row, h, &mut g, hint);
     }
     if let Some(total) = total_ns {
         let before = row.last(TOTAL);
-        let estimate = shape.estimate(1).unwrap_or(grown as f64);
-        let growth = row.go(TOTAL).estimated(0, estimate, u128::from(total.wrapping_sub(before))) as u64;
-        *total = before.wrapping_add(growth);
+        let growth = u128::from(total.wrapping_sub(before));
+        row.go(TOTAL);
+        g.total = match hint {
+            Some(h) => row.wide(u128::from(h.total), growth) as u64,
+            None => row.estimated(0, g.estimate(|ns| ns).unwrap_or(g.count as f64), growth) as u64,
+        };
+        *total = before.wrapping_add(g.total);
         row.set_last(TOTAL, *total);
-        shape.total = growth;
     }
-    let timed = total_ns.is_some();
+    extremes(row, &mut g, (total_ns.is_some(), hint), min_ns, max_ns);
+    if let Some(sum) = sum_sq {
+        let before = u128::from(row.last(SUM)) | u128::from(row.last(SUM_HIGH)) << 64;
+        let growth = sum.wrapping_sub(before);
+        g.sum_sq = match hint {
+            Some(h) => row.go(SUM).wide(h.sum_sq, growth),
+            None => squares(row, &g, growth),
+        };
+        *sum = before.wrapping_add(g.sum_sq);
+        row.set_last(SUM, *sum as u64);
+        row.set_last(SUM_HIGH, (*sum >> 64) as u64);
+    }
+    g
+}
+
+fn extremes<W: Way>(
+    row: &mut RowCoder<'_, W>,
+    g: &mut Growth,
+    (timed, hint): (bool, Option<&Growth>),
+    min_ns: &mut Option<u64>,
+    max_ns: &mut Option<u64>,
+) {
     if let Some(min) = min_ns {
-        match grown {
-            1 if timed => row.go(MIN_OF_ONE).foreseen(shape.total, min),
-            _ => row.go(MIN).gauge_within(shape.least(), min),
+        match (g.count, hint.and_then(|h| h.min)) {
+            (1, _) if timed => row.go(MIN_OF_ONE).foreseen(g.total, min),
+            (_, Some(hint)) => row.go(MIN).foreseen(hint, min),
+            _ => row.go(MIN).gauge_within(g.least(), min),
         }
     }
     if let Some(max) = max_ns {
         let min = min_ns.unwrap_or(0);
-        match grown {
-            1 | 2 if timed => {
-                row.go(MAX_OF_FEW).foreseen(shape.total.saturating_sub(min.saturating_mul(grown - 1)), max)
+        match (g.count, hint.and_then(|h| h.max)) {
+            (n @ (1 | 2), _) if timed => {
+                row.go(MAX_OF_FEW).foreseen(g.total.saturating_sub(min.saturating_mul(n - 1)), max);
             }
-            _ => row.go(MAX).gauge_within(shape.greatest(), max),
+            (_, Some(hint)) => row.go(MAX).foreseen(hint, max),
+            _ => row.go(MAX).gauge_within(g.greatest(), max),
         }
     }
-    if let Some(sum) = sum_sq {
-        let before = u128::from(row.last(SUM)) | u128::from(row.last(SUM_HIGH)) << 64;
-        let growth = squares(row, &shape, *min_ns, *max_ns, sum.wrapping_sub(before));
-        *sum = before.wrapping_add(growth);
-        row.set_last(SUM, *sum as u64);
-        row.set_last(SUM_HIGH, (*sum >> 64) as u64);
-    }
+    (g.min, g.max) = (*min_ns, *max_ns);
 }
 
 /// The cell as it was, without extremes, which are of the interval.
@@ -95,32 +164,6 @@ fn unchanged<W: Way>(row: &RowCoder<'_, W>, count: u64) -> Timing {
     }
 }
 
-/// What is known of the durations of an interval when the next figure is coded.
-struct Shape {
-    grown: u64,
-    growth: [u64; BUCKETS],
-    /// Whether `growth` is known.
-    known: bool,
-    total: u64,
-}
-
-impl Shape {
-    /// The sum of the durations to this power as the histogram has it.
-    fn estimate(&self, power: i32) -> Option<f64> {
-        self.known.then(|| self.growth.iter().enumerate().map(|(b, n)| *n as f64 * middle(b).powi(power)).sum())
-    }
-
-    /// Between what the shortest must be.
-    fn least(&self) -> (u64, u64) {
-        self.growth.iter().position(|n| *n > 0).map_or((0, u64::MAX), bounds)
-    }
-
-    /// Between what the longest must be.
-    fn greatest(&self) -> (u64, u64) {
-        self.growth.iter().rposition(|n| *n > 0).map_or((0, u64::MAX), bounds)
-    }
-}
-
 /// The middle of a bucket, nanoseconds.
 fn middle(bucket: usize) -> f64 {
     if bucket == 0 { 64.0 } else { (96u64 << bucket) as f64 }
@@ -132,15 +175,15 @@ fn bounds(bucket: usize) -> (u64, u64) {
 }
 
 /// Each bucket is foreseen as its usual share of the events that no bucket before it took.
-fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, shape: &mut Shape) {
+fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth, hint: Option<&Growth>) {
     let mut n = h.0.len() as u64;
     row.go(BUCKET_COUNT).number(&mut n);
     // A source may keep more buckets than the engine does, but no frame may ask for more than a few.
     let n = n.min(4096) as usize;
     h.0.resize(n, 0);
-    let mut left = shape.grown;
+    let mut left = g.count;
     let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).sum();
-    shape.known = true;
+    g.known = true;
     for (b, value) in h.0.iter_mut().enumerate() {
         if b >= BUCKETS {
             row.go(FIRST_BUCKET + BUCKETS - 1).foreseen(0, value);
@@ -148,41 +191,42 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, shape: &mut Sha
         }
         let before = row.last(FIRST_BUCKET + b);
         let usual = row.mean(FIRST_BUCKET + b).max(0);
-        let share = match weight {
+        let share = match (hint, weight) {
+            (Some(h), _) => h.buckets[b],
             _ if b + 1 == n => left,
-            0 => 0,
-            w => ((u128::from(left) * usual as u128 + w as u128 / 2) / w as u128) as u64,
+            (None, 0) => 0,
+            (None, w) => ((u128::from(left) * usual as u128 + w as u128 / 2) / w as u128) as u64,
         };
         weight -= usual;
         row.go(FIRST_BUCKET + b).growth(before.wrapping_add(share), value);
-        shape.growth[b] = value.wrapping_sub(before);
-        left = left.saturating_sub(shape.growth[b]);
+        g.buckets[b] = value.wrapping_sub(before);
+        left = left.saturating_sub(g.buckets[b]);
     }
 }
 
 /// The growth of the sum of squares.
-fn squares<W: Way>(row: &mut RowCoder<'_, W>, s: &Shape, min: Option<u64>, max: Option<u64>, growth: u128) -> u128 {
+fn squares<W: Way>(row: &mut RowCoder<'_, W>, g: &Growth, growth: u128) -> u128 {
     let square = |ns: u64| u128::from(ns.min(SPREAD_CLIP_NS)).pow(2);
-    let (Some(min), Some(max)) = (min, max) else {
-        return row.go(SUM).estimated(0, (s.total as f64).powi(2) / (s.grown.max(1) as f64), growth);
+    let (Some(min), Some(max)) = (g.min, g.max) else {
+        return row.go(SUM).estimated(0, g.total as f64 * g.total as f64 / (g.count.max(1) as f64), growth);
     };
-    let known = match s.grown {
+    let known = match g.count {
         1 => square(max),
         _ => square(min) + square(max),
     };
-    let rest = s.total.saturating_sub(min).saturating_sub(max);
-    match s.grown {
+    let rest = g.total.saturating_sub(min).saturating_sub(max);
+    match g.count {
         0..=2 => row.go(SUM_OF_FEW).wide(known, growth),
         3 => row.go(SUM_OF_FEW).wide(known + square(rest), growth),
         n => {
-            let mut inner = Shape { growth: s.growth, ..*s };
+            let mut inner = *g;
             for ns in [min, max] {
-                let b = &mut inner.growth[Histogram::bucket(ns)];
+                let b = &mut inner.buckets[Histogram::bucket(ns)];
                 *b = b.saturating_sub(1);
             }
             let rest = rest as f64;
-            let estimate = match (inner.estimate(1), inner.estimate(2)) {
-                (Some(one), Some(two)) if one > 0.0 => (rest / one).powi(2) * two,
+            let estimate = match (inner.estimate(|ns| ns), inner.estimate(|ns| ns * ns)) {
+                (Some(one), Some(two)) if one > 0.0 => (rest / one) * (rest / one) * two,
                 _ => rest * rest / (n - 2) as f64,
             };
             row.go(SUM).estimated(known, estimate, growth)

@@ -6,8 +6,6 @@ use crate::kvm::exit_reason::{ReasonNames, arm64_code};
 use crate::kvm::format::{EventFormat, Field};
 use crate::kvm::isa::Isa;
 use crate::sample::Direction;
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
 
 /// The tracepoints that are understood: group and name.
 pub const EVENTS: [(&str, &str); 11] = [
@@ -110,7 +108,8 @@ enum Layout {
 /// Decodes the records of one kernel.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
-    layouts: HashMap<u16, Layout, RandomState>,
+    /// By the number of the event.
+    layouts: Vec<Option<Layout>>,
     names: ReasonNames,
     big_endian: bool,
 }
@@ -130,7 +129,11 @@ impl Decoder {
     pub fn learn(&mut self, format: &EventFormat) -> bool {
         let layout = u16::try_from(format.id).ok().zip(Layout::of(format));
         if let Some((id, layout)) = layout {
-            self.layouts.insert(id, layout);
+            let at = usize::from(id);
+            if self.layouts.len() <= at {
+                self.layouts.resize(at + 1, None);
+            }
+            self.layouts[at] = Some(layout);
             self.names.merge(&format.reason_names());
         }
         layout.is_some()
@@ -168,7 +171,7 @@ impl Decoder {
     fn layout(&self, raw: &[u8]) -> Option<Layout> {
         let id = raw.first_chunk::<2>()?;
         let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
-        self.layouts.get(&id).copied()
+        *self.layouts.get(usize::from(id))?
     }
 
     fn kind(&self, layout: Layout, sample: &Sample) -> Option<(i32, i32, Kind)> {
@@ -259,14 +262,15 @@ impl Slot {
     /// The value, sign-extended where it is signed. `Field::read_endian` does the same for any field; this one is on the path of
     /// every event.
     fn get(self, raw: &[u8], big_endian: bool) -> Option<u64> {
-        let bytes = raw.get(usize::from(self.offset)..)?.get(..usize::from(self.size))?;
-        let mut wide = [0; 8];
-        let value = if big_endian {
-            wide[8 - bytes.len()..].copy_from_slice(bytes);
-            u64::from_be_bytes(wide)
-        } else {
-            wide[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(wide)
+        let bytes = raw.get(usize::from(self.offset)..)?;
+        let value = match (self.size, big_endian) {
+            (4, false) => u32::from_le_bytes(*bytes.first_chunk()?).into(),
+            (8, false) => u64::from_le_bytes(*bytes.first_chunk()?),
+            (2, false) => u16::from_le_bytes(*bytes.first_chunk()?).into(),
+            (4, true) => u32::from_be_bytes(*bytes.first_chunk()?).into(),
+            (8, true) => u64::from_be_bytes(*bytes.first_chunk()?),
+            (2, true) => u16::from_be_bytes(*bytes.first_chunk()?).into(),
+            _ => u64::from(*bytes.first()?),
         };
         let shift = 64 - 8 * u32::from(self.size);
         Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })

@@ -22,7 +22,7 @@ use reader::{Batch, Item, Reader};
 use records::Shared;
 use std::fs::File;
 use std::io::Seek;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tally::Tally;
 
 const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended properly, or the file is damaged";
@@ -34,8 +34,11 @@ const QUEUE: usize = 4;
 /// A `perf.data` at work.
 pub(super) struct PerfData {
     batches: Receiver<Result<Batch, String>>,
-    /// Items that were received and not taken yet, the next one last.
-    waiting: std::vec::IntoIter<Item>,
+    /// Items that were received, and the place of the next one to be taken.
+    waiting: Vec<Item>,
+    at: usize,
+    /// Takes what is used up back to the reader.
+    spare: SyncSender<Vec<Item>>,
     met: Shared,
     tally: Tally,
 }
@@ -74,7 +77,8 @@ impl PerfData {
         let met = Shared::default();
         let header = header::read(&mut file)?;
         records::lock(&met).header = header;
-        let mut reader = Reader::new(file, &met)?;
+        let (spare, used) = sync_channel(QUEUE);
+        let mut reader = Reader::new(file, &met, used)?;
         let (sender, batches) = sync_channel(QUEUE);
         let read = move || {
             // The end of the receiver ends this as well.
@@ -89,35 +93,34 @@ impl PerfData {
             .name("perf.data".into())
             .spawn(read)
             .map_err(|e| format!("cannot start a thread to read it: {}", reason(&e)))?;
-        Ok(Self { batches, waiting: Vec::new().into_iter(), met, tally: Tally::new(perf_times) })
+        Ok(Self { batches, waiting: Vec::new(), at: 0, spare, met, tally: Tally::new(perf_times) })
     }
 
     /// Takes events up to an instant, at most one batch; false at the end of the file.
     pub fn step(&mut self, until: u64) -> Result<bool, String> {
-        if self.waiting.len() == 0 {
+        if self.at >= self.waiting.len() {
             match self.batches.recv() {
                 Ok(batch) => {
                     let mut batch = batch?;
                     self.tally.begin(&mut batch);
-                    self.waiting = batch.items.into_iter();
+                    let used = std::mem::replace(&mut self.waiting, batch.items);
+                    self.at = 0;
+                    let _ = self.spare.try_send(used);
                 }
                 // The reader is done.
                 Err(_) => return Ok(false),
             }
         }
-        while let Some(item) = self.waiting.as_slice().first() {
-            if item.time >= until {
-                break;
-            }
+        while let Some(item) = self.waiting.get(self.at).filter(|item| item.time < until) {
             self.tally.item(item);
-            self.waiting.next();
+            self.at += 1;
         }
         Ok(true)
     }
 
     /// The instant of the next event that is at hand.
     pub fn next_time(&self) -> Option<u64> {
-        self.waiting.as_slice().first().map(|item| item.time)
+        self.waiting.get(self.at).map(|item| item.time)
     }
 
     /// The host that was recorded.

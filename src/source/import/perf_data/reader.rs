@@ -11,6 +11,7 @@ use super::{AMBIGUOUS, NO_EVENTS, header, reason};
 use crate::source::pairing::{Event, Kind, RawSample};
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// Events of which no order is known yet; beyond that the older half is taken to be in order. A file without marks would else be
 /// held in memory as a whole.
@@ -81,13 +82,14 @@ pub(super) struct Reader {
     /// The latest instant of all rounds but the one at work, and of all.
     settled: u64,
     latest: u64,
+    spare: Receiver<Vec<Item>>,
     batch: Batch,
     ended: bool,
 }
 
 impl Reader {
-    /// From a file that stands at its first record.
-    pub fn new(file: File, met: &Shared) -> Result<Self, String> {
+    /// From a file that stands at its first record. Items that were used up may be sent back.
+    pub fn new(file: File, met: &Shared, spare: Receiver<Vec<Item>>) -> Result<Self, String> {
         let (mut layouts, stream) = {
             let met = lock(met);
             (Layouts::new(met.header.big_endian), met.header.stream)
@@ -107,6 +109,7 @@ impl Reader {
             waiting: Vec::new(),
             settled: 0,
             latest: 0,
+            spare,
             batch: Batch::default(),
             ended: false,
         })
@@ -183,7 +186,16 @@ impl Reader {
         // Runs that are sorted already, one a CPU, are merged as such; equal instants keep the file's order.
         self.waiting.sort_by_key(|item| item.time);
         let n = self.waiting.partition_point(|item| item.time <= until);
-        self.batch.items.extend(self.waiting.drain(..n));
+        if !self.batch.items.is_empty() {
+            self.batch.items.extend(self.waiting.drain(..n));
+            return;
+        }
+        // The used-up items of an earlier batch lend their room.
+        let mut rest = self.spare.try_recv().unwrap_or_default();
+        rest.clear();
+        rest.extend_from_slice(self.waiting.get(n..).unwrap_or_default());
+        self.waiting.truncate(n);
+        self.batch.items = std::mem::replace(&mut self.waiting, rest);
     }
 }
 

@@ -3,8 +3,6 @@
 use super::reader::NO_NAME;
 use crate::kvm::format;
 use crate::source::pairing::{Decoder, EVENTS};
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
 
 /// Systems, and events of one, that any kernel has at most.
 const MAX_SYSTEMS: u32 = 10_000;
@@ -18,7 +16,7 @@ pub(super) struct Formats {
     /// Names of all `kvm` events.
     pub names: Vec<String>,
     /// Their places in `names`, by the number that records carry.
-    places: HashMap<u16, u16, RandomState>,
+    places: Vec<u16>,
     /// Whether moves between CPUs were recorded.
     pub migrations: bool,
     big_endian: bool,
@@ -59,7 +57,11 @@ impl Formats {
             && self.names.len() < usize::from(NO_NAME)
             && let Ok(id) = u16::try_from(format.id)
         {
-            self.places.insert(id, self.names.len() as u16);
+            let at = usize::from(id);
+            if self.places.len() <= at {
+                self.places.resize(at + 1, NO_NAME);
+            }
+            self.places[at] = self.names.len() as u16;
             self.names.push(format.name.clone());
         }
         if EVENTS.iter().any(|(group, name)| group.as_bytes() == system && *name == format.name) {
@@ -72,7 +74,7 @@ impl Formats {
     pub fn name_of(&self, raw: &[u8]) -> u16 {
         let Some(id) = raw.first_chunk::<2>() else { return NO_NAME };
         let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
-        self.places.get(&id).copied().unwrap_or(NO_NAME)
+        self.places.get(usize::from(id)).copied().unwrap_or(NO_NAME)
     }
 }
 
