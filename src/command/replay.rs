@@ -114,7 +114,7 @@ fn show(
 
 fn print_all(cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut feed = SessionFeed::new(cursor, from);
-    let mut batch = Batch::new(settings, args, "replay");
+    let mut batch = Batch::new(settings, args, "session");
     while !feed.is_done() && !batch.enough() {
         batch.gap();
         batch.run(&mut Run { feed: &mut feed, begun: false })?;
