@@ -35,7 +35,7 @@ fn said(path: &Path) -> String {
 
 #[test]
 fn a_file_cut_at_any_byte_opens_up_to_there() {
-    let (_dir, path, samples, bytes) = recorded(40);
+    let (_dir, path, samples, bytes) = recorded(32);
     let mut seen = 0;
     for cut in 0..bytes.len() {
         std::fs::write(&path, &bytes[..cut]).unwrap();
@@ -180,7 +180,7 @@ fn limits_drop_the_oldest_parts() {
     let mut world = World::new(3, 2, 2, |_, r| session_common::working(r));
     let mut r = Recorder::create(&path, Limits { size: Some(size), age: None }).unwrap();
     let mut all = Vec::new();
-    for _ in 0..1200 {
+    for _ in 0..600 {
         all.push(world.tick());
         r.append(all.last().unwrap()).unwrap();
         let sum: u64 = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
@@ -189,10 +189,10 @@ fn limits_drop_the_oldest_parts() {
     r.close().unwrap();
     let session = Session::open(&path).unwrap();
     let n = session.len();
-    assert!((100..1200).contains(&n), "{n} samples kept");
+    assert!((50..600).contains(&n), "{n} samples kept");
     assert_eq!(session.damage(), None);
     let mut c = session.cursor();
-    for (i, s) in all[1200 - n..].iter().enumerate() {
+    for (i, s) in all[600 - n..].iter().enumerate() {
         assert!(*c.at(i).unwrap() == *s, "sample {i}");
         assert_eq!(c.time_ms(i), Some(s.time_ms));
         assert!(!c.begins_run(i) || i == 0, "sample {i}");

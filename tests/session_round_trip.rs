@@ -34,44 +34,124 @@ fn every_sample_comes_back_as_it_was() {
     }
 }
 
+/// Schema 1 as it was written when it was new. A later kvmtop must read it to the same values; a new schema version adds a file.
+#[test]
+fn schema_1_stays_readable() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/session/schema-1.kvmtop");
+    let mut world = World::new(11, 2, 2, mixed);
+    let samples: Vec<Sample> = (0..45).map(|_| world.tick()).collect();
+    if std::env::var_os("KVMTOP_WRITE_GOLDEN").is_some() {
+        let mut r = Recorder::create(&path, Limits::default()).unwrap();
+        samples.iter().for_each(|s| r.append(s).unwrap());
+        r.close().unwrap();
+    }
+    let mut c = Session::open(&path).unwrap().cursor();
+    assert_eq!((c.len(), c.session().damage()), (45, None));
+    assert_eq!(c.session().header().unwrap().host.hostname, "host1");
+    let told = |s: &Sample| {
+        let access = &s.domains[0].threads[2].events.accesses[0];
+        format!(
+            "{} {} {} {:?} {:?} {:x?} {:?} {:?}",
+            s.time_ms,
+            s.domains[1].facts.name.value,
+            s.domains[0].threads.len(),
+            s.domains[0].threads[2].cpu,
+            s.host.cpus[3],
+            access.address,
+            access.time,
+            s.domains[0].threads[2].counters,
+        )
+    };
+    let lines: Vec<String> = [0, 1, 29, 30, 44].iter().map(|i| told(&c.at(*i).unwrap())).collect();
+    insta::with_settings!({ snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"), prepend_module_to_snapshot => false }, {
+        insta::assert_snapshot!("session_schema_1", lines.join("\n"));
+    });
+}
+
+/// What PERFORMANCE.md quotes: `cargo test --release --test session_round_trip -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn size_of_an_hour() {
-    let dir = tempfile::tempdir().unwrap();
+fn size_and_cost_of_recordings() {
     let kinds: [(&str, fn(usize, &mut Random) -> Habit); 4] =
         [("idle", |_, r| idle(r)), ("mixed", mixed), ("working", |_, r| working(r)), ("storming", |_, r| storming(r))];
     let n: usize = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
+    let cpu_ms = || {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        t.tv_sec as f64 * 1e3 + t.tv_nsec as f64 / 1e6
+    };
     for (name, habit) in kinds {
+        let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         let mut world = World::new(1, 10, 8, habit);
         let mut r = Recorder::create(&path, Limits::default()).unwrap();
-        let mut spent = std::time::Duration::ZERO;
-        let (mut first, mut mid) = (0, 0);
-        for i in 0..n {
+        let mut wrote = 0.0;
+        for _ in 0..n {
             let s = world.tick();
-            let start = std::time::Instant::now();
+            let begin = cpu_ms();
             r.append(&s).unwrap();
-            spent += start.elapsed();
-            if i == 0 {
-                first = r.bytes();
-            }
-            if i == n / 2 {
-                mid = r.bytes();
-            }
+            wrote += cpu_ms() - begin;
         }
         let all = r.bytes();
         r.close().unwrap();
         let mut c = Session::open(&path).unwrap().cursor();
-        let start = std::time::Instant::now();
+        let begin = cpu_ms();
         (0..n).for_each(|i| drop(c.at(i).unwrap()));
-        let read = start.elapsed();
+        let read = cpu_ms() - begin;
+        // The last sample of a chunk, in another chunk each time.
+        let mut worst: f64 = 0.0;
+        for i in (0..n).rev().filter(|i| i % 20 == 19) {
+            let begin = cpu_ms();
+            c.at(i).unwrap();
+            worst = worst.max(cpu_ms() - begin);
+        }
         println!(
-            "{name}: key {first} B, {:.0} B a sample, {:.2} MB an hour, second half {:.2}; write {:.2} ms, read {:.2} ms a sample",
+            "10 x 8 vCPUs, {name}: {:.0} B a sample, {:.2} MB an hour; CPU {:.2} ms to write, {:.2} ms to read one, {worst:.1} ms to seek",
             all as f64 / n as f64,
             all as f64 / n as f64 * 3600.0 / 1e6,
-            (all - mid) as f64 / (n - n / 2 - 1) as f64 * 3600.0 / 1e6,
-            spent.as_secs_f64() * 1e3 / n as f64,
-            read.as_secs_f64() * 1e3 / n as f64,
+            wrote / n as f64,
+            read / n as f64,
         );
     }
+}
+
+/// What PERFORMANCE.md quotes, too.
+#[test]
+#[ignore = "a measurement"]
+fn a_day_long_recording() {
+    let n: usize = std::env::var("DAY").ok().and_then(|n| n.parse().ok()).unwrap_or(86_400);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("day");
+    let mut world = World::new(1, 4, 4, mixed);
+    let mut r = Recorder::create(&path, Limits::default()).unwrap();
+    for _ in 0..n {
+        r.append(&world.tick()).unwrap();
+    }
+    r.close().unwrap();
+    let ms = |t: std::time::Instant| t.elapsed().as_secs_f64() * 1e3;
+    let size = std::fs::metadata(&path).unwrap().len() as f64 / 1e6;
+    let begin = std::time::Instant::now();
+    let mut c = Session::open(&path).unwrap().cursor();
+    let opened = ms(begin);
+    let mut random = Random::new(5);
+    let mut seeks: Vec<f64> = (0..100)
+        .map(|_| {
+            let begin = std::time::Instant::now();
+            let i = c.index_at(1_795_269_802_000 + (random.next() % n as u64) as i64 * 1000);
+            c.at(i).unwrap();
+            ms(begin)
+        })
+        .collect();
+    seeks.sort_by(f64::total_cmp);
+    let cut = dir.path().join("cut");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&cut, &bytes[..bytes.len() - 200]).unwrap();
+    let begin = std::time::Instant::now();
+    let session = Session::open(&cut).unwrap();
+    println!(
+        "{n} samples of 4 x 4 vCPUs, {size:.0} MB: open {opened:.1} ms, seek median {:.1} ms, worst of 100 {:.1} ms; cut off at the end: open {:.1} ms, {} samples",
+        seeks[50],
+        seeks[99],
+        ms(begin),
+        session.len(),
+    );
 }

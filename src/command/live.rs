@@ -20,6 +20,11 @@ use std::time::Duration;
 /// asking costs every guest's monitor.
 const COUNTERS_LEAST: Duration = Duration::from_secs(1);
 
+/// See [`settle`].
+const LOOKS: u32 = 3;
+/// See [`settle`].
+const LOOK: Duration = Duration::from_millis(150);
+
 /// A collector at work and the way to talk to it.
 pub struct Live {
     /// Yields the samples.
@@ -105,10 +110,20 @@ pub fn stop_on_signals(commands: Sender<live::Command>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Lets libvirt and the monitors answer before the first interval begins: one look finds the guests, the next asks who owns their
+/// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later.
+fn settle(feed: &mut Collector) {
+    for _ in 0..LOOKS {
+        feed.tick();
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// `kvmtop --batch`.
 pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
     stop_on_signals(live.commands)?;
+    settle(&mut live.feed);
     Batch::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
 }

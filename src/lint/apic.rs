@@ -38,6 +38,10 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     if available == Some(false) {
         return;
     }
+    // AVIC is off by default on most kernels, where its absence says nothing.
+    if isa == Some(Isa::Svm) && available.is_none() {
+        return answers.cannot("whether the host's kvm_amd.avic is on is not known");
+    }
     let active = guest.exits(&[Exit::ApicWrite, Exit::EoiInduced, Exit::Avic]);
     let legacy = guest.exits(&[Exit::ApicAccess]);
     if active.count > 0 || legacy.count > 0 || guest.domain.exits.count == 0 {

@@ -54,6 +54,23 @@ pub(super) fn virsh(guest: &Guest<'_>, verb: &str, rest: &str) -> String {
     format!("virsh {verb} {} {rest}", quoted(guest.name())).trim_end().to_owned()
 }
 
+/// How to see the guest's configuration without kvmtop.
+pub(super) fn check_setup(guest: &Guest<'_>) -> String {
+    if guest.config.libvirt == Some(false) {
+        let pid = guest.domain.facts.pid.map_or_else(|| "PID".to_owned(), |p| p.to_string());
+        return format!("check: tr '\\0' '\\n' < /proc/{pid}/cmdline | grep -A1 -e '^-cpu' -e '^-machine' -e '^-rtc'");
+    }
+    format!("check: {}", virsh(guest, "dumpxml", "| grep -A12 -e '<hyperv' -e '<clock'"))
+}
+
+/// How to see where the guest's threads may run without kvmtop.
+pub(super) fn check_pins(guest: &Guest<'_>) -> String {
+    match (guest.config.libvirt, guest.domain.facts.pid) {
+        (Some(false), Some(pid)) => format!("check: taskset -apc {pid}"),
+        _ => format!("check: {}; {}", virsh(guest, "vcpupin", ""), virsh(guest, "emulatorpin", "")),
+    }
+}
+
 /// One `<timer>` of the guest's `<clock>`.
 pub(super) fn timer(guest: &Guest<'_>, timer: &str) -> String {
     let offset = guest.config.timers.offset.as_deref().filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));

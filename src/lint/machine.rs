@@ -72,13 +72,13 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
             severity: Severity::Info,
             confidence: Confidence::High,
             title: if meters {
-                "A sensor tool in the guest asks for power meters that KVM does not have".into()
+                "A sensor tool in the guest asks for power meters or thermometers that KVM does not have".into()
             } else {
                 "The guest touches MSRs that KVM does not have".into()
             },
             evidence,
             why: if meters {
-                "These registers are RAPL power meters. A monitoring tool in the guest polls them and gets a fault, which it handles: harmless, and not the cause of any load".into()
+                "These registers are sensors: power meters (RAPL), temperatures, frequencies. A monitoring tool in the guest polls them and gets a fault, which it handles: harmless, and not the cause of any load".into()
             } else {
                 "KVM answers such an access with a fault, which most systems expect and handle. It matters only if the guest misbehaves at that moment".into()
             },

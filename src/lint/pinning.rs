@@ -93,7 +93,7 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
     if cpus.len() > 1 {
         evidence.push(format!("the same on CPUs {cpus}"));
     }
-    evidence.push(format!("check: {}", fix::virsh(guest, "vcpupin", "")));
+    evidence.push(fix::check_pins(guest));
     let mut fixes = propose::least(world, other.unwrap_or(guest));
     if fixes.is_empty() {
         fixes.push(fix::advice("Give the guests CPU sets that do not meet; where there are too few CPUs, let them share a common set instead of single CPUs"));
@@ -136,7 +136,7 @@ fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         title: "Some vCPUs are pinned and the others may run on their CPUs".into(),
         evidence: vec![
             format!("{} of {} vCPUs have a CPU of their own ({single}); vCPU {} may run anywhere, those CPUs included", masks.len(), figure(n), loose.join(", ")),
-            format!("check: {}", fix::virsh(guest, "vcpupin", "")),
+            fix::check_pins(guest),
         ],
         why: "A pinned vCPU cannot leave when one that is not pinned is put on its CPU, so the pins do not give it what they are for".into(),
         fix: fixes,
@@ -248,7 +248,7 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
                 figure(busy),
                 guest.window()
             ),
-            format!("check: taskset -pc {}; {}", thread.tid, fix::virsh(guest, "emulatorpin", "")),
+            format!("check: taskset -pc {}", thread.tid),
         ],
         why: "While it runs the vCPU does not, and the vCPU cannot move away. Device work of the guest (timers, disks, network) then stops the guest itself".into(),
         fix: helper_fixes(world, guest, thread.role != Role::Iothread || iothreads.is_empty(), &iothreads, Some(thread.tid)),
@@ -299,7 +299,7 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     if roams {
         evidence.push(format!("the emulator has no pin and may run on all CPUs, {single} of the vCPUs included"));
     }
-    evidence.push(format!("check: {}", fix::virsh(guest, "emulatorpin", "")));
+    evidence.push(fix::check_pins(guest));
     answers.find(Finding {
         severity: Severity::Info,
         confidence: if emulator || !iothreads.is_empty() { Confidence::High } else { Confidence::Medium },

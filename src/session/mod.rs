@@ -30,6 +30,6 @@ pub use reader::Session;
 pub use recorder::{Limits, Recorder};
 
 /// Samples in a chunk.
-pub const CHUNK: u32 = 30;
+pub const CHUNK: u32 = 20;
 /// Samples in a segment.
 pub const SEGMENT: u32 = 900;

@@ -34,6 +34,22 @@ fn acceleration_at_work_or_asked_for_is_no_finding() {
 }
 
 #[test]
+fn on_amd_the_host_has_to_offer_it() {
+    let mut f = game(SYNIC, "vintr", 90.0);
+    for e in f.guests[0].threads.iter_mut().flat_map(|t| &mut t.exits) {
+        let code = match e.0.name.as_deref() {
+            Some("EPT_VIOLATION") => 0x400,
+            Some("EXTERNAL_INTERRUPT") => 0x60,
+            _ => 0x64,
+        };
+        (e.0.isa, e.0.code) = (crate::kvm::Isa::Svm, code);
+    }
+    cannot(&told(&f.model()), "apicv-inhibited");
+    f.host.facts.params.insert("kvm_amd.avic".into(), "1".into());
+    assert_eq!(get(&told(&f.model()), "apicv-inhibited").confidence, Confidence::High);
+}
+
+#[test]
 fn without_its_own_exits_it_is_only_suggested() {
     let report = told(&game(SYNIC, "VMCALL", 90.0).model());
     let f = get(&report, "apicv-inhibited");
