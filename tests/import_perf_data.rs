@@ -1,5 +1,7 @@
 //! perf.data files recorded on a real KVM (kernel 6.1, AMD) against what perf itself prints of them.
 
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
 use kvmtop::model::{AccessRow, Base, DomainModel, ExitRow, Model, Span};
 use kvmtop::source::Feed;
 use kvmtop::source::import::{ImportOptions, Imported, PerfDataFeed, load};
