@@ -1,5 +1,6 @@
 //! The BPF engine by itself, on real guests that do exactly what they are told.
-#![allow(missing_docs, clippy::expect_used, clippy::missing_panics_doc)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+#![allow(clippy::missing_panics_doc)]
 
 mod common;
 

@@ -219,7 +219,12 @@ mod fixes {
         let mut all = Vec::new();
         for (name, case) in cases() {
             let report = report(&case);
-            let xmls: Vec<&String> = case.files.iter().filter(|(f, _)| f.ends_with(".xml")).map(|(_, t)| t).collect();
+            let xmls: Vec<&String> = case
+                .files
+                .iter()
+                .filter(|(f, _)| Path::new(f).extension().is_some_and(|e| e == "xml"))
+                .map(|(_, t)| t)
+                .collect();
             for finding in report["findings"].as_array().expect("findings") {
                 let domain = finding["domain"].as_str().unwrap_or_default();
                 let mut needs = String::new();

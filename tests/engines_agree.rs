@@ -1,5 +1,5 @@
 //! Both tracing engines over the life of one guest: the same rows, the same counts.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 

@@ -112,9 +112,9 @@ fn engines(test: &str) -> Vec<&'static str> {
 
 #[test]
 fn port_reads_and_writes_are_counted_exactly() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 30_011;
     const M: u32 = 20_003;
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for engine in engines("port_reads_and_writes_are_counted_exactly") {
         let (seen, pid) = watched(engine, || {
             let mut guest = Guest::start(&[Work::PortReads(0x608, N), Work::PortWrites(0x70, M)], true);
@@ -153,8 +153,8 @@ fn port_reads_and_writes_are_counted_exactly() {
 
 #[test]
 fn mmio_and_msr_reads_are_counted_exactly() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 10_007;
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for engine in engines("mmio_and_msr_reads_are_counted_exactly") {
         let (seen, pid) = watched(engine, || {
             let mut guest = Guest::start(&[Work::MmioReads(0xfed0_00f0, N), Work::MsrReads(0x1b, N)], true);
@@ -173,8 +173,8 @@ fn mmio_and_msr_reads_are_counted_exactly() {
 /// A guest that is born, works and ends between two readings is shown once, as ended, with all that it did.
 #[test]
 fn a_guest_that_ended_is_shown_with_all_it_did() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 5_003;
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for engine in engines("a_guest_that_ended_is_shown_with_all_it_did") {
         let (seen, pid) = watched(engine, || {
             let watch = Watch::start(engine);
@@ -196,8 +196,8 @@ fn a_guest_that_ended_is_shown_with_all_it_did() {
 /// Without thread names (`debug-threads=off`) the vCPUs are found by what they do.
 #[test]
 fn vcpus_are_found_without_thread_names() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     const N: u32 = 4_001;
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for engine in engines("vcpus_are_found_without_thread_names") {
         let mut guest = Guest::start(&[Work::PortReads(0x608, N)], false);
         let watch = Watch::start(engine);

@@ -207,7 +207,7 @@ fn two_guests_under_libvirt() {
 
     let owner = |address: &str| {
         let row = b["accesses"].as_array().unwrap().iter().find(|a| a["address"] == address);
-        row.map(|a| (a["device"].clone(), a["device_source"].clone())).unwrap_or_else(|| panic!("{address} is not hot"))
+        row.map_or_else(|| panic!("{address} is not hot"), |a| (a["device"].clone(), a["device_source"].clone()))
     };
     for (address, device) in [("0x608", "acpi-tmr"), ("0x71", "rtc"), ("0xfed000f0", "hpet")] {
         assert_eq!(owner(address), (device.into(), "mtree".into()));

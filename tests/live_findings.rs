@@ -136,7 +136,7 @@ fn clocks_are_told_and_an_idle_guest_is_left_alone() {
             .collect();
     let mut watch = Watch::start();
     let names: Vec<String> =
-        guests.iter().map(|g| g.pid()).collect::<Vec<_>>().into_iter().map(|p| watch.name(p)).collect();
+        guests.iter().map(Guest::pid).collect::<Vec<_>>().into_iter().map(|p| watch.name(p)).collect();
     let began = Instant::now();
     guests.iter_mut().for_each(Guest::go);
     for (rule, name) in ["acpi-pm-timer", "rtc-tick", "hpet-clock"].iter().zip(&names) {

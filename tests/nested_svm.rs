@@ -97,9 +97,10 @@ fn life(dir: &Path) -> Result<PathBuf, String> {
         return Ok(shared);
     }
     let lines = said?;
-    Err(lines.lines().filter(|line| !line.contains("reboot:")).next_back().unwrap_or("it said nothing").to_owned())
+    Err(lines.lines().rfind(|line| !line.contains("reboot:")).unwrap_or("it said nothing").to_owned())
 }
 
+#[allow(clippy::needless_pass_by_value)] // called with a fresh path each time
 fn read(path: PathBuf) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }

@@ -1,4 +1,5 @@
 //! Recordings that were killed, cut, damaged, taken, foreign or too new.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod session_common;
 

@@ -1,4 +1,5 @@
 //! What goes into a recording comes out of it.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used, clippy::type_complexity)]
 
 mod session_common;
 

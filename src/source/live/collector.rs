@@ -305,6 +305,7 @@ impl Collector {
 
     fn sources(&mut self, found: &Found, failure: Option<Failure>, reading: &Reading) -> Vec<SourceStatus> {
         let mut all = vec![sources::procfs(found, failure)];
+        all.extend(sources::no_kvm(&self.options.places));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(sources::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
         let lacks: Vec<_> = self.guests.values().filter(|g| g.wanted).map(Guest::lacks_counters).collect();

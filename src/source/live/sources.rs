@@ -25,6 +25,18 @@ pub(crate) fn procfs(found: &Found, failure: Option<Failure>) -> SourceStatus {
     SourceStatus::ok(NAME)
 }
 
+/// `/dev/kvm`, where it is missing: then no guest can start here.
+pub(crate) fn no_kvm(places: &Places) -> Option<SourceStatus> {
+    let there = places.dev.join("kvm").exists() || places.sys.join("module/kvm").is_dir();
+    (!there).then(|| {
+        SourceStatus::missing(
+            "kvm",
+            "this host has no /dev/kvm: no KVM guest can run on it",
+            "modprobe kvm_intel or kvm_amd; where that fails, switch on VT-x or SVM in the firmware, or nested virtualisation below",
+        )
+    })
+}
+
 /// Why there is no engine.
 pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
     problems.first().cloned().unwrap_or_else(|| EngineError {
