@@ -77,9 +77,9 @@ impl Devices {
         asked.hear(now);
         if asked.pending.is_none() && now >= asked.next && (asked.map.is_none() || unnamed) {
             asked.pending = ask(facts, libvirt).map(|reply| (reply, now));
-            asked.next = now + asked.pause;
-            // A guest that libvirt has not told of yet is asked again soon; one that was asked, more and more rarely.
+            // A guest that libvirt has not told of yet is tried again at the next tick; one that was asked, more and more rarely.
             if asked.pending.is_some() {
+                asked.next = now + asked.pause;
                 asked.pause = (asked.pause * 2).min(LONGEST_PAUSE);
             }
         }
