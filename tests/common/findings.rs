@@ -1,0 +1,123 @@
+//! kvmtop watching real guests: what it finds, and when.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// A trouble is told this soon.
+pub const TOLD: Duration = Duration::from_secs(10);
+/// A finding is withdrawn this soon after its cause has ended.
+pub const WITHDRAWN: Duration = Duration::from_secs(30);
+/// An interval of a second takes no longer than this on any machine.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// kvmtop in batch mode, with guests judged from their first second on.
+pub struct Watch {
+    child: Child,
+    lines: Receiver<Value>,
+    /// The last interval.
+    pub last: Value,
+    _config: tempfile::NamedTempFile,
+}
+
+impl Watch {
+    pub fn start() -> Self {
+        let config = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(config.path(), "[findings]\nstartup_guard = 0\nresume_guard = 0\n").expect("written");
+        let mut child = super::kvmtop()
+            .args(["--batch", "--json", "-n", "600", "--config"])
+            .arg(config.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kvmtop starts");
+        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let value = serde_json::from_str(&line.expect("text")).expect("JSON");
+                if send.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut watch = Self { child, lines, last: Value::Null, _config: config };
+        watch.next();
+        watch
+    }
+
+    pub fn next(&mut self) -> &Value {
+        self.last = self.lines.recv_timeout(SILENCE).expect("an interval");
+        &self.last
+    }
+
+    /// Waits until a test of an interval holds, so long at most; answers how long it took.
+    pub fn until(&mut self, limit: Duration, what: &str, holds: impl Fn(&Value) -> bool) -> Duration {
+        let began = Instant::now();
+        while !holds(self.next()) {
+            assert!(
+                began.elapsed() < limit,
+                "{what}: not within {limit:?}; the last interval found {}",
+                rules(&self.last)
+            );
+        }
+        eprintln!("{what}: {:.1} s", began.elapsed().as_secs_f64());
+        began.elapsed()
+    }
+
+    /// The name that a process's guest goes by, once it is seen.
+    pub fn name(&mut self, pid: u32) -> String {
+        self.until(TOLD, "the guest is seen", |v| {
+            domain(v, pid).is_some_and(|d| d["threads"].as_array().is_some_and(|t| t.len() > 1))
+        });
+        domain(&self.last, pid).expect("seen")["name"].as_str().expect("a name").to_owned()
+    }
+
+    /// The thread of the guest's first vCPU.
+    pub fn vcpu(&self, pid: u32) -> i32 {
+        let threads = domain(&self.last, pid).expect("the guest")["threads"].as_array().expect("threads");
+        let thread = threads.iter().find(|t| t["role"] == "vcpu").expect("a vCPU");
+        i32::try_from(thread["tid"].as_i64().expect("a TID")).expect("a TID")
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn domain(interval: &Value, pid: u32) -> Option<&Value> {
+    interval["domains"].as_array().into_iter().flatten().find(|d| d["pid"] == pid)
+}
+
+/// All findings of an interval.
+pub fn findings(interval: &Value) -> impl Iterator<Item = &Value> {
+    interval["findings"].as_array().into_iter().flatten()
+}
+
+/// Who found what, for messages.
+pub fn rules(interval: &Value) -> String {
+    let all: Vec<String> = findings(interval).map(|f| format!("{} of {}", f["rule"], f["domain"])).collect();
+    all.join(", ")
+}
+
+/// The findings of a rule about a guest, by itself or folded into another.
+fn of<'v>(interval: &'v Value, rule: &'v str, domain: &'v str) -> impl Iterator<Item = &'v Value> {
+    findings(interval).filter(move |f| {
+        let folded = f["folded"].as_array().into_iter().flatten().any(|r| r == rule);
+        (f["rule"] == rule || folded) && f["domain"] == domain
+    })
+}
+
+/// Whether a rule speaks about a guest.
+pub fn told(interval: &Value, rule: &str, domain: &str) -> bool {
+    of(interval, rule, domain).next().is_some()
+}
+
+/// What a rule shows of a guest.
+pub fn evidence(interval: &Value, rule: &str, domain: &str) -> String {
+    of(interval, rule, domain).map(|f| f["evidence"].to_string()).collect()
+}
