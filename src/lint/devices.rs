@@ -178,7 +178,16 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         .filter_map(|r| Some((r.burst?, r)))
         .filter(|(b, _)| b.count >= t.burst_accesses)
         .max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
-    let Some((burst, row)) = longest else { return };
+    let Some((burst, row)) = longest else {
+        let seen = guest.accesses(|r| region(r).is_some_and(is_serial));
+        if seen.count >= t.burst_accesses && guest.domain.accesses.iter().all(|r| r.burst.is_none()) {
+            answers.cannot(format!(
+                "{} accesses to the serial port, but not when each came; averages hide bursts",
+                figure(seen.count as f64)
+            ));
+        }
+        return;
+    };
     let ms = burst.ns as f64 / 1e6;
     let Some(mut severity) = t.burst_ms.of(ms) else { return };
     let late = row
@@ -294,6 +303,13 @@ fn kworker_cpu(comm: &str) -> Option<u32> {
 pub(super) fn kworker(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let Some(seconds) = guest.seconds else { return };
     let host = &world.model.host.facts.topology;
+    let mut vcpus = guest.vcpu_threads().peekable();
+    if vcpus.peek().is_some() && vcpus.all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
+        if guest.seats.reach.iter().any(|c| host.is_isolated(c)) {
+            answers.cannot("who wakes the vCPUs on isolated CPUs is not seen without tracing");
+        }
+        return;
+    }
     let wakes = |t: &ThreadModel| -> (u64, bool) {
         let by = || t.woken_by.iter().filter(|w| w.comm.starts_with("kworker/"));
         let isolated = by().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));

@@ -368,7 +368,15 @@ pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
 /// P-13: affinity against configuration.
 pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
-    if guest.config.libvirt != Some(true) || online.is_empty() {
+    if guest.config.libvirt != Some(true) || guest.config.pins.vcpus.is_empty() && guest.config.pins.emulator.is_none()
+    {
+        return;
+    }
+    let mut threads = guest.vcpu_threads().peekable();
+    if threads.peek().is_some() && (online.is_empty() || threads.all(|t| t.place.affinity.is_none())) {
+        return answers.cannot("where the guest's threads may run is not known, so it cannot be held against its pins");
+    }
+    if online.is_empty() {
         return;
     }
     let mut lines = Vec::new();
