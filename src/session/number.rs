@@ -119,7 +119,7 @@ impl Track {
         match self.age {
             0 => {}
             1 => self.mean = growth,
-            age => self.mean += (growth - self.mean) / i64::from(age.min(8)),
+            age => self.mean += growth.saturating_sub(self.mean) / i64::from(age.min(8)),
         }
         self.aged(value);
         value
