@@ -8,10 +8,11 @@ use common::cpu_group::CpuGroup;
 use common::findings::{TOLD, WITHDRAWN, Watch, evidence, findings, rules, told};
 use common::guest::{Guest, Work};
 use common::hog::Hog;
+use common::libvirt::{self, Domain, Setup};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 guest_process!();
 
@@ -126,5 +127,55 @@ fn a_loaded_host_and_a_quota_are_told_and_withdrawn() {
     watch.until(TOLD, "quota-throttled", held);
     quota.quota(None);
     watch.until(WITHDRAWN, "quota-throttled ends", |v| !held(v));
+    common::ran(TEST);
+}
+
+/// A boot sector that lets the firmware's timer interrupt, 18 times a second, wake it from HLT.
+const IDLE: [u8; 4] = [0xfb, 0xf4, 0xeb, 0xfd];
+/// A boot sector that counts for ever, with the same interrupt.
+const BUSY: [u8; 4] = [0xfb, 0x40, 0xeb, 0xfd];
+
+/// Ten minutes (`KVMTOP_SILENCE_SECONDS` sets another time) on a quiet machine:
+/// `cargo test --release --test live_findings -- --ignored --nocapture silence`
+#[test]
+#[ignore = "takes ten minutes and a machine that does nothing else"]
+fn silence() {
+    const TEST: &str = "silence";
+    let seconds = std::env::var("KVMTOP_SILENCE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(600);
+    let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
+    let started = match libvirt::start() {
+        Ok(started) => started,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    // The busy guest has the last CPU for itself; everything that this test starts keeps to the others.
+    let (last, rest) = cpus.split_last().expect("two CPUs");
+    pin(0, rest);
+    let rest = rest.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let tune = format!("<cputune><vcpupin vcpu='0' cpuset='{last}'/><emulatorpin cpuset='{rest}'/></cputune>");
+    let clock = "<clock offset='utc'><timer name='hpet' present='no'/></clock>";
+    let busy = Domain::start("kvmtop-healthy", &BUSY, &Setup { vcpus: 1, tune: &tune, clock });
+    let idle = Domain::start("kvmtop-quiet", &IDLE, &Setup { vcpus: 1, tune: "", clock });
+    let (busy, idle) = match (busy, idle) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
+    };
+    // The firmware takes seconds, and is no healthy guest: it polls its timers.
+    let mut watch = Watch::guarding(30);
+    let names = [watch.name(busy.pid()), watch.name(idle.pid())];
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let (mut intervals, mut told) = (0, Vec::new());
+    while Instant::now() < until {
+        let interval = watch.next();
+        intervals += 1;
+        for f in findings(interval).filter(|f| names.iter().any(|n| f["domain"] == n.as_str())) {
+            let line = format!("{} {} of {}: {}", f["severity"], f["rule"], f["domain"], f["evidence"][0]);
+            eprintln!("{} {line}", interval["time"]);
+            told.push(line);
+        }
+    }
+    drop((busy, idle));
+    libvirt::stop(&started);
+    assert!(intervals + 5 > seconds / 2, "{intervals} intervals only");
+    assert!(told.is_empty(), "{} findings in {intervals} intervals, the first {}", told.len(), told[0]);
     common::ran(TEST);
 }

@@ -50,9 +50,15 @@ pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         f.push(fix::advice("Give the guest no more vCPUs than can run at the same time, or move load off its CPUs"));
         f
     } else {
-        vec![fix::advice(
-            "The vCPUs run and yet spin: it is contention inside the guest. Profile the guest (perf top) for spin locks; fewer vCPUs may be faster",
-        )]
+        let inside =
+            "it is contention inside the guest. Profile the guest (perf top) for spin locks; fewer vCPUs may be faster";
+        vec![fix::advice(match wait {
+            Some(_) => format!("The vCPUs run and yet spin: {inside}"),
+            None => format!(
+                "Look first whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice: the second figure is the wait in ns). If they do, \
+                 give the guest no more vCPUs than can run at the same time; if not, {inside}"
+            ),
+        })]
     };
     answers.find(Finding {
         severity,
@@ -79,7 +85,11 @@ pub(super) fn interrupts(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
     if seen.rate.is_none() {
         return answers.cannot(guest.no_rate());
     }
-    let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
+    // How many vCPUs were busy is only estimated where neither rows per vCPU nor CPU times tell: too little to blame the host.
+    let measured = seen.vcpu.is_some() || guest.vcpu_threads().any(|t| t.cpu.is_some());
+    let average = seen.rate.zip(guest.vcpus()).map(|(r, n)| r / n);
+    let per = if measured { seen.per_vcpu } else { average };
+    let Some(per) = per else { return answers.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.scheduling;
     // Without the host's tick rate, the highest that kernels are built with.
     let tick = world.model.host.facts.tick_hz.map_or(1000.0, f64::from);

@@ -24,10 +24,16 @@ pub struct Watch {
 
 impl Watch {
     pub fn start() -> Self {
+        Self::guarding(0)
+    }
+
+    /// The same with guests judged this many seconds after their start.
+    pub fn guarding(seconds: u32) -> Self {
         let config = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(config.path(), "[findings]\nstartup_guard = 0\nresume_guard = 0\n").expect("written");
+        let guards = format!("[findings]\nstartup_guard = {seconds}\nresume_guard = 0\n");
+        std::fs::write(config.path(), guards).expect("written");
         let mut child = super::kvmtop()
-            .args(["--batch", "--json", "-n", "600", "--config"])
+            .args(["--batch", "--json", "--config"])
             .arg(config.path())
             .stdout(Stdio::piped())
             .spawn()

@@ -5,6 +5,7 @@ pub mod cpu_group;
 pub mod findings;
 pub mod guest;
 pub mod hog;
+pub mod libvirt;
 
 use serde_json::Value;
 use std::io::Write;

@@ -94,6 +94,9 @@ fn serial_bursts_are_seen_by_their_length() {
         on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(0x3f8, Direction::Write, rate, 230.0)))
     };
     cannot(&from_file(&console(64.0), None), "serial-burst");
+    cannot(&from_file(&console(64.0), Some(10.0)), "serial-burst");
+    // More than one a millisecond is a burst without end: 2000 of them at 230 us are 46 % of a CPU.
+    fires(&from_file(&console(2000.0), Some(10.0)), "serial-burst", Severity::Critical);
     let few = from_file(&console(1.0), None);
     assert!(!few.cannot_tell.iter().any(|c| c.rule == "serial-burst"), "{:?}", few.cannot_tell);
 }

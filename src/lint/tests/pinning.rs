@@ -101,6 +101,11 @@ fn emulator_from_configuration_alone() {
         Severity::Info,
     );
     fires(&configured(host(), vec![with("")]), "emulator-on-vcpu", Severity::Info);
+    let loose = configured(host(), vec![with("<emulatorpin cpuset='0'/>")]);
+    fires(&loose, "emulator-on-vcpu", Severity::Info);
+    let f = get(&loose, "emulator-on-vcpu");
+    assert!(f.evidence[0].contains("IOThread 1 has no pin"), "{f:#?}");
+    assert!(f.fix[0].text.contains("iothreadpin a 1") && !f.fix[0].text.contains("emulatorpin"), "{f:#?}");
     silent(
         &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]),
         "emulator-on-vcpu",
