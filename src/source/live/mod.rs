@@ -25,6 +25,7 @@ mod kvm_stats;
 mod outside;
 mod own;
 mod places;
+mod resident;
 mod retired;
 mod roles;
 mod sources;
@@ -47,4 +48,9 @@ pub use places::Places;
 /// The host's CPUs as an engine needs them, before the first sample.
 pub fn topology(places: &Places) -> crate::kvm::topology::HostTopology {
     topology::read(&places.sys)
+}
+
+/// How many vCPUs there are now, by the open files of all guests: what an engine's tables are sized by.
+pub fn vcpus(places: &Places) -> usize {
+    discovery::vcpus(places, Instant::now())
 }
