@@ -1,13 +1,14 @@
-//! Gives back the memory of code that only a start needed.
+//! Gives back the memory of code that is used now and then only.
 //!
-//! Loading a library and connecting run through its initialisers and relocations once; their pages would stay mapped for as long
-//! as kvmtop runs. They are the files' own, unchanged: the kernel maps them again out of its cache where they are used again.
+//! libvirt's client library pulls in some sixty others. Loading them runs through initialisers and relocations once, and asking
+//! takes some milliseconds of every few seconds; in between, their pages would stay mapped and be twice what kvmtop has of its own.
+//! They are the files' own, unchanged: the kernel maps them again out of its cache where they are used again.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
-/// Unmaps the pages of every read-only segment of the program and its libraries; what is in use comes back by itself, at the
-/// price of a page fault for each 64 KiB (`fault_around_bytes`, mm/memory.c).
-pub(super) fn give_back_code() {
+/// Unmaps the pages of every read-only segment of the libraries; what is in use comes back by itself, at the price of a page
+/// fault for each 64 KiB (`fault_around_bytes`, mm/memory.c).
+pub(super) fn give_back_libraries() {
     // SAFETY: the callback has the type that is asked for, and keeps nothing of what it is given. While it runs, the dynamic
     // linker holds its lock, so that no library comes or goes.
     unsafe { libc::dl_iterate_phdr(Some(give_back), std::ptr::null_mut()) };
@@ -19,6 +20,11 @@ unsafe extern "C" fn give_back(object: *mut libc::dl_phdr_info, _: usize, _: *mu
         let object = &*object;
         (object, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
     };
+    // The program itself bears no name here; its code is used in each tick.
+    // SAFETY: a name that is there is a string as long as the object is.
+    if object.dlpi_name.is_null() || unsafe { CStr::from_ptr(object.dlpi_name) }.is_empty() {
+        return 0;
+    }
     let page = rustix::param::page_size();
     // Relocations of code would make pages of the process's own out of it; no library of a distribution has such any more, and
     // `relocates_code` is asked to be sure.
@@ -65,7 +71,7 @@ mod tests {
     #[test]
     fn code_goes_and_comes_back() {
         let before = shared_pages();
-        give_back_code();
+        give_back_libraries();
         let after = shared_pages();
         assert!(after < before, "{after} pages of {before}");
         // What was written stays, and what runs goes on.

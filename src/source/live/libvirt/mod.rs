@@ -10,7 +10,7 @@ mod connection;
 mod loader;
 mod stats;
 
-use super::resident::give_back_code;
+use super::resident::give_back_libraries;
 use crate::kvm::domain_xml::{self, DomainXml};
 use crate::sample::{DiskSample, DomainState, NicSample, SourceStatus};
 use connection::{Answer, Connection, Failure};
@@ -243,11 +243,8 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
     loop {
         let now = Instant::now();
         if now >= next {
-            let first = !connection.is_open();
             let ok = turn(shared, &mut connection);
-            if first && ok {
-                give_back_code();
-            }
+            give_back_libraries();
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
         if next_counters.is_some_and(|at| now >= at) && connection.is_open() {
@@ -257,6 +254,7 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
                     (d.vcpu_counters, d.vm_counters) = read;
                 }
             }
+            give_back_libraries();
         }
         next_counters = counters.map(|every| Instant::now() + every);
         let until = next_counters.map_or(next, |c| c.min(next));
@@ -271,7 +269,7 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
                 let answer = asking(shared, || connection.monitor(&uuid, command));
                 // Whoever asked may have stopped waiting.
                 let _ = reply.try_send(answer);
-                give_back_code();
+                give_back_libraries();
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
