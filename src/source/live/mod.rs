@@ -14,7 +14,6 @@ mod ended;
 mod facts;
 mod fds;
 mod file;
-mod filter;
 mod guest;
 mod guest_memory;
 mod host;
@@ -39,7 +38,6 @@ mod topology;
 mod fake;
 
 pub use collector::{Collector, CollectorOptions, Command};
-pub use filter::{BadPattern, DomainFilter};
 pub use informant::{Informant, Told, Watched};
 pub use outside::Outside;
 pub use own::Instant;
