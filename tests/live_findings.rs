@@ -5,12 +5,12 @@
 mod common;
 
 use common::guest::{Guest, Work};
+use common::watch::Watch;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::ffi::OsStr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 guest_process!();
@@ -19,51 +19,31 @@ const TOLD: Duration = Duration::from_secs(10);
 const WITHDRAWN: Duration = Duration::from_secs(30);
 
 /// kvmtop in batch mode, with guests judged from their first second on.
-struct Watch {
-    child: Child,
-    lines: Receiver<Value>,
-    last: Value,
+struct Judge {
+    watch: Watch,
     _config: tempfile::NamedTempFile,
 }
 
-impl Watch {
+impl Judge {
     fn start() -> Self {
         let config = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(config.path(), "[findings]\nstartup_guard = 0\nresume_guard = 0\n").expect("written");
-        let mut child = common::kvmtop()
-            .args(["--batch", "--json", "-n", "600", "--config"])
-            .arg(config.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kvmtop starts");
-        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let value = serde_json::from_str(&line.expect("text")).expect("JSON");
-                if send.send(value).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut watch = Self { child, lines, last: Value::Null, _config: config };
-        watch.next();
-        watch
+        let watch = Watch::start(&[OsStr::new("--config"), config.path().as_os_str()]);
+        Self { watch, _config: config }
     }
 
-    fn next(&mut self) -> &Value {
-        self.last = self.lines.recv().expect("an interval");
-        &self.last
+    fn last(&self) -> &Value {
+        self.watch.last()
     }
 
     /// Waits until a test of an interval holds, so long at most; answers how long it took.
     fn until(&mut self, limit: Duration, what: &str, holds: impl Fn(&Value) -> bool) -> Duration {
         let began = Instant::now();
-        while !holds(self.next()) {
+        while !holds(self.watch.next()) {
             assert!(
                 began.elapsed() < limit,
                 "{what}: not within {limit:?}; the last interval found {}",
-                rules(&self.last)
+                rules(self.last())
             );
         }
         began.elapsed()
@@ -74,22 +54,15 @@ impl Watch {
         self.until(TOLD, "the guest is seen", |v| {
             of(v).is_some_and(|d| d["threads"].as_array().is_some_and(|t| t.len() > 1))
         });
-        of(&self.last).expect("seen")["name"].as_str().expect("a name").to_owned()
+        of(self.last()).expect("seen")["name"].as_str().expect("a name").to_owned()
     }
 
     /// The thread of the guest's first vCPU.
     fn vcpu(&self, pid: u32) -> i32 {
         let domain =
-            self.last["domains"].as_array().into_iter().flatten().find(|d| d["pid"] == pid).expect("the guest");
+            self.last()["domains"].as_array().into_iter().flatten().find(|d| d["pid"] == pid).expect("the guest");
         let thread = domain["threads"].as_array().into_iter().flatten().find(|t| t["role"] == "vcpu").expect("a vCPU");
         i32::try_from(thread["tid"].as_i64().expect("a TID")).expect("a TID")
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -134,7 +107,7 @@ fn clocks_are_told_and_an_idle_guest_is_left_alone() {
             .iter()
             .map(|w| Guest::start(&[*w], true))
             .collect();
-    let mut watch = Watch::start();
+    let mut watch = Judge::start();
     let names: Vec<String> =
         guests.iter().map(Guest::pid).collect::<Vec<_>>().into_iter().map(|p| watch.name(p)).collect();
     let began = Instant::now();
@@ -144,7 +117,7 @@ fn clocks_are_told_and_an_idle_guest_is_left_alone() {
         watch.until(left, rule, |v| told(v, rule, name));
     }
     let idle = &names[3];
-    assert!(!findings(&watch.last).any(|f| f["domain"] == idle.as_str()), "{}", rules(&watch.last));
+    assert!(!findings(watch.last()).any(|f| f["domain"] == idle.as_str()), "{}", rules(watch.last()));
     common::ran(TEST);
 }
 
@@ -156,7 +129,7 @@ fn pins_that_meet_are_told_and_withdrawn() {
     }
     let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
     let mut guests = [Guest::start(&[Work::PortLoop(0x80)], true), Guest::start(&[Work::PortLoop(0x80)], true)];
-    let mut watch = Watch::start();
+    let mut watch = Judge::start();
     let pids = [guests[0].pid(), guests[1].pid()];
     let names = pids.map(|p| watch.name(p));
     guests.iter_mut().for_each(Guest::go);

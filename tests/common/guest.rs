@@ -8,7 +8,7 @@ use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ENV: &str = "KVMTOP_TEST_GUEST";
 const LOAD: u64 = 0x8000;
@@ -32,6 +32,8 @@ pub enum Work {
     PortLoop(u16),
     /// Halts for ever, a millisecond a time.
     Idle,
+    /// Reads a port for ever, so often a second at most.
+    PacedReads(u16, u32),
     /// Reads a port for ever and counts the rounds in its memory, at [`PROGRESS`].
     CountedPort(u16),
     /// Reads an MSR for ever, counted: an exit that the kernel serves.
@@ -58,6 +60,7 @@ impl Work {
             Self::SweepThenLoop(p) => format!("sweeploop:{p}:0"),
             Self::PortLoop(p) => format!("loop:{p}:0"),
             Self::Idle => "idle:0:0".into(),
+            Self::PacedReads(p, n) => format!("paced:{p}:{n}"),
             Self::CountedPort(p) => format!("cport:{p}:0"),
             Self::CountedMsr(m) => format!("cmsr:{m}:0"),
             Self::CountedApic => "capic:0:0".into(),
@@ -77,6 +80,7 @@ impl Work {
             "sweep" => Self::PortSweep(n),
             "sweeploop" => Self::SweepThenLoop(a as u16),
             "loop" => Self::PortLoop(a as u16),
+            "paced" => Self::PacedReads(a as u16, n),
             "cport" => Self::CountedPort(a as u16),
             "cmsr" => Self::CountedMsr(a),
             "capic" => Self::CountedApic,
@@ -127,7 +131,7 @@ impl Work {
                 c.pop(); // no hlt
                 c.extend(Self::PortLoop(p).code(vcpu));
             }
-            Self::PortLoop(p) => {
+            Self::PortLoop(p) | Self::PacedReads(p, _) => {
                 c.push(0xba);
                 c.extend(p.to_le_bytes());
                 c.extend([0xec, 0xeb, 0xfd]); // again: in al, dx; jmp again
@@ -157,8 +161,11 @@ impl Work {
     }
 
     fn is_endless(self) -> bool {
-        use Work::{CountedApic, CountedMsr, CountedPort, Idle, PortLoop};
-        matches!(self, PortLoop(_) | Idle | CountedPort(_) | CountedMsr(_) | CountedApic)
+        use Work::{CountedApic, CountedMsr, CountedPort, Idle, PacedReads, PortLoop, SweepThenLoop};
+        matches!(
+            self,
+            PortLoop(_) | SweepThenLoop(_) | Idle | PacedReads(..) | CountedPort(_) | CountedMsr(_) | CountedApic
+        )
     }
 
     fn data_base(self) -> u64 {
@@ -323,6 +330,37 @@ fn expect(what: &str) {
     }
 }
 
+/// Holds a vCPU to so many accesses a second, in bursts of five milliseconds.
+struct Pace {
+    /// Accesses in a burst; `None`: as fast as it goes.
+    burst: Option<u32>,
+    left: u32,
+    next: Instant,
+}
+
+impl Pace {
+    const PERIOD: Duration = Duration::from_millis(5);
+
+    fn new(work: Work) -> Self {
+        let burst = match work {
+            Work::PacedReads(_, n) => Some((n / 200).max(1)),
+            _ => None,
+        };
+        Self { burst, left: burst.unwrap_or(0), next: Instant::now() + Self::PERIOD }
+    }
+
+    fn step(&mut self) {
+        let Some(burst) = self.burst else { return };
+        self.left -= 1;
+        if self.left == 0 {
+            std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+            // What a busy machine did not let it do is not made up for.
+            self.next = (self.next + Self::PERIOD).max(Instant::now());
+            self.left = burst;
+        }
+    }
+}
+
 fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     let mut s = vcpu.get_sregs().expect("sregs");
     (s.cs.base, s.cs.selector) = (0, 0);
@@ -330,13 +368,16 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     vcpu.set_sregs(&s).expect("sregs");
     let rip = LOAD + index as u64 * 256;
     vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
-    let endless = matches!(work, Work::PortLoop(_) | Work::SweepThenLoop(_) | Work::Idle);
-    if endless {
+    if work.is_endless() {
         done.wait();
     }
+    let mut pace = Pace::new(work);
     loop {
         match vcpu.run().expect("KVM_RUN") {
-            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => data.fill(0),
+            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => {
+                data.fill(0);
+                pace.step();
+            }
             VcpuExit::IoOut(..) | VcpuExit::MmioWrite(..) => {}
             VcpuExit::Hlt if work == Work::Idle => std::thread::sleep(Duration::from_millis(1)),
             VcpuExit::Hlt => break,

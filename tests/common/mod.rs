@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs)]
 
 pub mod guest;
+pub mod watch;
 
 use serde_json::Value;
 use std::io::Write;
