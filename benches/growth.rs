@@ -30,9 +30,8 @@ type Cost = (f64, f64);
 
 /// Starts so many threads of guests that have run and sleep.
 fn sleepers(threads: usize) -> Vec<Guest> {
-    let mut guests: Vec<Guest> = (0..threads.div_ceil(VCPUS + 1))
-        .map(|_| Guest::start(&[Work::PortReads(0x71, 1); VCPUS], true))
-        .collect();
+    let mut guests: Vec<Guest> =
+        (0..threads.div_ceil(VCPUS + 1)).map(|_| Guest::start(&[Work::PortReads(0x71, 1); VCPUS], true)).collect();
     for guest in &mut guests {
         guest.go();
         guest.wait_done();
@@ -142,7 +141,12 @@ fn main() {
         drop(guests);
     }
     println!("\n{:>9} {:>9} {:>19} {:>19}", "", "", "kvmtop none", "kvmtop bpf");
-    println!("{:>9} {:>9} {}", "reads/s", "counted", format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(2).trim_end());
+    println!(
+        "{:>9} {:>9} {}",
+        "reads/s",
+        "counted",
+        format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(2).trim_end()
+    );
     for rate in rates {
         let guest = reader(rate);
         let seen = counted(guest.pid());

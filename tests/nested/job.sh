@@ -20,10 +20,12 @@ for engine in perf bpf; do
     # perf comes second: a tracepoint calls who came first first, and what perf does at an entry (10 us in emulation) would else
     # be part of the time that kvmtop's program measures after it.
     until_true lines_above $engine.json 0 || exit 1
-    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here.
-    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data > $engine.record 2>&1 &
+    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here. What perf is to run starts when it
+    # records.
+    rm -f recording
+    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data -- sh -c 'touch recording; exec sleep 1000' > $engine.record 2>&1 &
     perf=$!
-    sleep 4
+    until_true test -e recording || exit 1
 
     # `said` too: what the guest before said would be taken for this one's.
     rm -f orders said && mkfifo orders && : > said

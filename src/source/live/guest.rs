@@ -44,7 +44,7 @@ pub(crate) struct Guest {
     accounts: Accounts,
     state: DomainState,
     unnamed: bool,
-    /// Events of its threads that are gone.
+    /// Events of threads that no sample ever showed.
     retired: ThreadEvents,
 }
 
@@ -152,8 +152,9 @@ impl Guest {
         }
     }
 
-    /// Takes its threads' events out of the reading. Those of threads that are gone stay with the guest; `forget` gets their
-    /// ids, so that the engine frees what it holds.
+    /// Makes its threads' events ready for [`Self::sample`]. A thread that is gone is in it once more, with all that it did:
+    /// its events cannot join those of no thread, as all that was shown of it before would then count again. Those that no
+    /// sample showed alive stay with the guest. `forget` gets the ids of both, so that the engine frees what it holds.
     pub(crate) fn take_events(
         &mut self,
         tids: &[i32],
@@ -167,9 +168,13 @@ impl Guest {
                 if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
                     self.learnt.fired(*tid, traced.vcpu);
                 }
-            } else if let Some(traced) = reading.threads.remove(tid) {
+                continue;
+            }
+            forget.push(*tid);
+            if !self.threads.gone.iter().any(|t| t.tid == *tid)
+                && let Some(traced) = reading.threads.remove(tid)
+            {
                 retired::add(&mut self.retired, traced.events);
-                forget.push(*tid);
             }
         }
     }
@@ -196,6 +201,7 @@ impl Guest {
                 threads.push(self.thread(t, !is_helper && t.tid == group.pid, events));
             }
         }
+        threads.extend(self.last_of_threads(reading));
         threads.sort_unstable_by_key(|t| t.tid);
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         let sample = DomainSample {
@@ -212,15 +218,8 @@ impl Guest {
 
     /// The guest once more, after its end: all that it did, and no CPU time, as nobody knows what it used last.
     pub(crate) fn last_sample(&mut self, tids: &[i32], reading: &mut Reading) -> DomainSample {
-        let gone = std::mem::take(&mut self.threads.gone);
-        let mut threads: Vec<ThreadSample> = Vec::new();
-        for t in gone.iter().chain(self.threads.living.values()) {
-            let Some(traced) = reading.threads.remove(&t.tid) else { continue };
-            if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
-                self.learnt.fired(t.tid, traced.vcpu);
-            }
-            threads.push(ThreadSample { cpu: None, ..self.thread(t, t.tid == self.origins.pid, traced.events) });
-        }
+        self.threads.gone.extend(std::mem::take(&mut self.threads.living).into_values());
+        let mut threads = self.last_of_threads(reading);
         threads.sort_unstable_by_key(|t| t.tid);
         // Threads that were born and gone since the last look.
         for traced in tids.iter().filter_map(|tid| reading.threads.remove(tid)) {
@@ -234,6 +233,20 @@ impl Guest {
             kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
             ..DomainSample::default()
         }
+    }
+
+    /// Threads that the last reading found gone, with their events; those without any are left out.
+    fn last_of_threads(&mut self, reading: &mut Reading) -> Vec<ThreadSample> {
+        let gone = std::mem::take(&mut self.threads.gone);
+        let mut last = Vec::new();
+        for t in gone {
+            let Some(traced) = reading.threads.remove(&t.tid) else { continue };
+            if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
+                self.learnt.fired(t.tid, traced.vcpu);
+            }
+            last.push(ThreadSample { cpu: None, ..self.thread(&t, t.tid == self.origins.pid, traced.events) });
+        }
+        last
     }
 
     /// Whether an access went to an address that the monitor's answer does not name.

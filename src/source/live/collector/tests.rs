@@ -146,23 +146,38 @@ fn events_meet_their_threads() {
 }
 
 #[test]
-fn what_a_dead_thread_did_stays_with_its_guest() {
+fn a_thread_that_ended_is_there_once_more_and_counts_nothing_twice() {
     let mut b = Bench::new();
     b.guest(10, "hyper", "CPU 0/KVM");
     b.reads(10, 11, 7);
-    b.collector.tick();
+    let first = b.collector.tick();
     b.reads(10, 11, 9);
     b.fake.end_thread(10, 11);
-    let sample = b.collector.tick();
-    assert_eq!(seen(&sample), [(10, RUNNING, 0, 9)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, Some(5));
+    let second = b.collector.tick();
+    assert_eq!(seen(&second), [(10, RUNNING, 9, 0)]);
+    assert_eq!(second.domains[0].threads[1].cpu, None, "nobody knows what it used last");
     assert_eq!(b.forgotten(), [11]);
-    // A thread that was born and gone between two ticks adds to it.
+    let third = b.collector.tick();
+    assert_eq!(seen(&third), [(10, RUNNING, 0, 0)]);
+    let grown = |now: &Sample, before: &Sample| -> u64 {
+        let model = crate::model::Model::new(now, crate::model::Base::Previous(before));
+        model.domains[0].accesses.iter().map(|a| a.span.count).sum()
+    };
+    assert_eq!((grown(&second, &first), grown(&third, &second)), (2, 0));
+}
+
+#[test]
+fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.collector.tick();
     b.reads(10, 12, 2);
     let sample = b.collector.tick();
-    assert_eq!(seen(&sample), [(10, RUNNING, 0, 11)]);
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, Some(5));
+    assert_eq!(b.forgotten(), [12]);
     let sample = b.collector.tick();
-    assert_eq!(seen(&sample), [(10, RUNNING, 0, 11)]);
+    assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
     assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, None, "extremes are of one interval");
 }
 
