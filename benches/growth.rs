@@ -81,7 +81,7 @@ fn kvmtop(engine: &str, ticks: u32) -> Cost {
     drop(pair.slave);
     let mut screen = pair.master.try_clone_reader().expect("what it draws");
     std::thread::spawn(move || {
-        let mut buffer = [0; 65536];
+        let mut buffer = vec![0; 65536];
         while screen.read(&mut buffer).is_ok_and(|n| n > 0) {}
     });
     let cost = cost(child.process_id().expect("a PID"), ticks);
