@@ -5,7 +5,7 @@
 mod common;
 
 use common::cpu_group::CpuGroup;
-use common::findings::{TOLD, WITHDRAWN, Watch, evidence, findings, rules, told};
+use common::findings::{Judge, TOLD, WITHDRAWN, evidence, findings, rules, told};
 use common::guest::{Guest, Work};
 use common::hog::Hog;
 use common::libvirt::{self, Domain, Setup};
@@ -37,7 +37,7 @@ fn clocks_are_told_and_withdrawn_and_an_idle_guest_is_left_alone() {
     }
     let work = [Work::PortLoop(0x608), Work::PortLoop(0x71), Work::MmioLoop(0xfed0_00f0), Work::Idle];
     let mut guests = work.map(|w| Guest::start(&[w], true));
-    let mut watch = Watch::start();
+    let mut watch = Judge::start();
     let names = guests.each_ref().map(|g| watch.name(g.pid()));
     let clocks: Vec<(&str, &str)> =
         ["acpi-pm-timer", "rtc-tick", "hpet-clock"].into_iter().zip(names.iter().map(String::as_str)).collect();
@@ -59,7 +59,7 @@ fn pins_that_meet_are_told_and_withdrawn() {
     }
     let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
     let mut guests = [Guest::start(&[Work::PortLoop(0x80)], true), Guest::start(&[Work::PortLoop(0x80)], true)];
-    let mut watch = Watch::start();
+    let mut watch = Judge::start();
     let pids = [guests[0].pid(), guests[1].pid()];
     let names = pids.map(|p| watch.name(p));
     guests.iter_mut().for_each(Guest::go);
@@ -106,7 +106,7 @@ fn a_loaded_host_and_a_quota_are_told_and_withdrawn() {
     let mut guests = [Guest::start(&[Work::PortLoop(0x80)], true), Guest::start(&[Work::PortLoop(0x80)], true)];
     load.take(guests[0].pid());
     quota.take(guests[1].pid());
-    let mut watch = Watch::start();
+    let mut watch = Judge::start();
     let names = guests.each_ref().map(|g| watch.name(g.pid()));
 
     guests[0].go();
@@ -160,7 +160,7 @@ fn silence() {
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
     };
     // The firmware takes seconds, and is no healthy guest: it polls its timers.
-    let mut watch = Watch::guarding(30);
+    let mut watch = Judge::guarding(30);
     let names = [watch.name(busy.pid()), watch.name(idle.pid())];
     let until = Instant::now() + Duration::from_secs(seconds);
     let (mut intervals, mut disturbed, mut told) = (0, 0, Vec::new());

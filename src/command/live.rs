@@ -4,9 +4,8 @@ use super::batch::Batch;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
-use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
-use crate::sample::{DomainSample, EngineLevel};
+use crate::sample::EngineLevel;
 use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
@@ -36,7 +35,7 @@ pub struct Live {
 /// Starts every source. What cannot be had is said in each sample; nothing here fails for it.
 pub fn start(settings: &Settings) -> Live {
     let places = Places::default();
-    let (engine, problems) = engine(settings.engine, &live::topology(&places));
+    let (engine, problems) = engine(settings.engine, &places);
     if engine.is_none()
         && settings.engine != EngineChoice::Auto
         && let Some(why) = problems.first()
@@ -64,10 +63,10 @@ pub fn start(settings: &Settings) -> Live {
 }
 
 /// The first engine of those asked for that this host allows, and why it is not a better one.
-fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
-    type Open = fn(HostTopology) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, vcpu_threads())?));
-    let perf: Open = |topology| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
+fn engine(choice: EngineChoice, places: &Places) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
+    type Open = fn(HostTopology, &Places) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: Open = |topology, places| Ok(Box::new(BpfEngine::new(topology, live::vcpus(places))?));
+    let perf: Open = |topology, _| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
     let candidates: &[Open] = match choice {
         EngineChoice::Auto => &[bpf, perf],
         EngineChoice::Bpf => &[bpf],
@@ -75,24 +74,14 @@ fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engi
         EngineChoice::None => &[],
     };
     let mut problems = Vec::new();
+    let topology = live::topology(places);
     for open in candidates {
-        match open(topology.clone()) {
+        match open(topology.clone(), places) {
             Ok(engine) => return (Some(engine), problems),
             Err(why) => problems.push(why),
         }
     }
     (None, problems)
-}
-
-/// How many threads run vCPUs now: what the engine's tables are sized by. One look at /proc alone.
-fn vcpu_threads() -> usize {
-    let now = Collector::new(CollectorOptions::default()).tick();
-    let of = |d: &DomainSample| match d.threads.iter().filter(|t| t.role == Role::Vcpu).count() {
-        // Without thread names any of them may be one.
-        0 => d.threads.len(),
-        named => named,
-    };
-    now.domains.iter().map(of).sum()
 }
 
 /// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.

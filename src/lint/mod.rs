@@ -53,7 +53,7 @@ pub struct CannotTell {
 }
 
 /// The answer of all rules.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// What was found, worst first.
     pub findings: Vec<Finding>,

@@ -3,6 +3,7 @@
 use super::Feed;
 use crate::sample::{Sample, SourceStatus};
 use crate::session::{Cursor, Limits, Recorder};
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
@@ -51,11 +52,14 @@ pub enum Tape {
     Stop,
 }
 
+/// Leaves of a sample what is to be recorded.
+type Narrow = Box<dyn Fn(&Sample) -> Cow<'_, Sample> + Send>;
+
 /// Records the samples that pass, and says in each how that goes, by a source called `recording`. A disk that is full or a file
 /// that cannot be had stops nothing but the recording.
-#[derive(Debug)]
 pub struct Taped<F> {
     feed: F,
+    narrow: Narrow,
     asked: Receiver<Tape>,
     limits: Limits,
     recorder: Option<Recorder>,
@@ -68,7 +72,13 @@ pub const RECORDING: &str = "recording";
 impl<F> Taped<F> {
     /// Passes samples on, and records from the first [`Tape::Start`].
     pub fn new(feed: F, asked: Receiver<Tape>, limits: Limits) -> Self {
-        Self { feed, asked, limits, recorder: None, failed: None }
+        Self { feed, narrow: Box::new(|s| Cow::Borrowed(s)), asked, limits, recorder: None, failed: None }
+    }
+
+    /// Records only what `narrow` leaves of a sample; all of it passes on.
+    #[must_use]
+    pub fn of(self, narrow: impl Fn(&Sample) -> Cow<'_, Sample> + Send + 'static) -> Self {
+        Self { narrow: Box::new(narrow), ..self }
     }
 
     fn obey(&mut self, tape: Tape) {
@@ -107,7 +117,7 @@ impl<F: Feed> Feed for Taped<F> {
             return Ok(None);
         };
         if let Some(recorder) = &mut self.recorder {
-            self.failed = recorder.append(&sample).err().map(|e| format!("{e:#}"));
+            self.failed = recorder.append(&(self.narrow)(&sample)).err().map(|e| format!("{e:#}"));
         }
         sample.sources.extend(self.status());
         Ok(Some(sample))

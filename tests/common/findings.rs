@@ -1,28 +1,23 @@
 //! kvmtop watching real guests: what it finds, and when.
 
+use super::watch::Watch;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 /// A trouble is told this soon.
 pub const TOLD: Duration = Duration::from_secs(10);
 /// A finding is withdrawn this soon after its cause has ended.
 pub const WITHDRAWN: Duration = Duration::from_secs(30);
-/// An interval of a second takes no longer than this on any machine.
-const SILENCE: Duration = Duration::from_secs(30);
-
-/// kvmtop in batch mode, with guests judged from their first second on.
-pub struct Watch {
-    child: Child,
-    lines: Receiver<Value>,
+/// kvmtop with guests judged from their first second on.
+pub struct Judge {
+    watch: Watch,
     /// The last interval.
     pub last: Value,
     _config: tempfile::NamedTempFile,
 }
 
-impl Watch {
+impl Judge {
     pub fn start() -> Self {
         Self::guarding(0)
     }
@@ -32,29 +27,12 @@ impl Watch {
         let config = tempfile::NamedTempFile::new().expect("a file");
         let guards = format!("[findings]\nstartup_guard = {seconds}\nresume_guard = 0\n");
         std::fs::write(config.path(), guards).expect("written");
-        let mut child = super::kvmtop()
-            .args(["--batch", "--json", "--config"])
-            .arg(config.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kvmtop starts");
-        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let value = serde_json::from_str(&line.expect("text")).expect("JSON");
-                if send.send(value).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut watch = Self { child, lines, last: Value::Null, _config: config };
-        watch.next();
-        watch
+        let watch = Watch::start(&[OsStr::new("--config"), config.path().as_os_str()]);
+        Self { last: watch.last().clone(), watch, _config: config }
     }
 
     pub fn next(&mut self) -> &Value {
-        self.last = self.lines.recv_timeout(SILENCE).expect("an interval");
+        self.last.clone_from(self.watch.next());
         &self.last
     }
 
@@ -85,13 +63,6 @@ impl Watch {
         let threads = domain(&self.last, pid).expect("the guest")["threads"].as_array().expect("threads");
         let thread = threads.iter().find(|t| t["role"] == "vcpu").expect("a vCPU");
         i32::try_from(thread["tid"].as_i64().expect("a TID")).expect("a TID")
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

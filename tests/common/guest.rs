@@ -9,7 +9,7 @@ use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ENV: &str = "KVMTOP_TEST_GUEST";
 const LOAD: u64 = 0x8000;
@@ -35,6 +35,8 @@ pub enum Work {
     MmioLoop(u32),
     /// Halts for ever, a millisecond a time.
     Idle,
+    /// Reads a port for ever, so often a second at most.
+    PacedReads(u16, u32),
     /// Reads a port for ever and counts the rounds in its memory, at [`PROGRESS`].
     CountedPort(u16),
     /// Reads an MSR for ever, counted: an exit that the kernel serves.
@@ -64,6 +66,7 @@ impl Work {
             Self::PortLoop(p) => format!("loop:{p}:0"),
             Self::MmioLoop(a) => format!("mmioloop:{a}:0"),
             Self::Idle => "idle:0:0".into(),
+            Self::PacedReads(p, n) => format!("paced:{p}:{n}"),
             Self::CountedPort(p) => format!("cport:{p}:0"),
             Self::CountedMsr(m) => format!("cmsr:{m}:0"),
             Self::CountedApic => "capic:0:0".into(),
@@ -84,6 +87,7 @@ impl Work {
             "sweeploop" => Self::SweepThenLoop(a as u16),
             "loop" => Self::PortLoop(a as u16),
             "mmioloop" => Self::MmioLoop(a),
+            "paced" => Self::PacedReads(a as u16, n),
             "cport" => Self::CountedPort(a as u16),
             "cmsr" => Self::CountedMsr(a),
             "capic" => Self::CountedApic,
@@ -134,7 +138,7 @@ impl Work {
                 c.pop(); // no hlt
                 c.extend(Self::PortLoop(p).code(vcpu));
             }
-            Self::PortLoop(p) => {
+            Self::PortLoop(p) | Self::PacedReads(p, _) => {
                 c.push(0xba);
                 c.extend(p.to_le_bytes());
                 c.extend([0xec, 0xeb, 0xfd]); // again: in al, dx; jmp again
@@ -165,11 +169,9 @@ impl Work {
     }
 
     fn is_endless(self) -> bool {
-        use Work::{CountedApic, CountedMsr, CountedPort, Idle, MmioLoop, PortLoop, SweepThenLoop};
-        matches!(
-            self,
-            PortLoop(_) | MmioLoop(_) | SweepThenLoop(_) | Idle | CountedPort(_) | CountedMsr(_) | CountedApic
-        )
+        use Work::{CountedApic, CountedMsr, CountedPort, Idle, MmioLoop, PacedReads, PortLoop, SweepThenLoop};
+        let counted = matches!(self, CountedPort(_) | CountedMsr(_) | CountedApic);
+        counted || matches!(self, PortLoop(_) | MmioLoop(_) | SweepThenLoop(_) | Idle | PacedReads(..))
     }
 
     fn data_base(self) -> u64 {
@@ -348,6 +350,37 @@ fn expect(what: &str) {
     }
 }
 
+/// Holds a vCPU to so many accesses a second, in bursts of five milliseconds.
+struct Pace {
+    /// Accesses in a burst; `None`: as fast as it goes.
+    burst: Option<u32>,
+    left: u32,
+    next: Instant,
+}
+
+impl Pace {
+    const PERIOD: Duration = Duration::from_millis(5);
+
+    fn new(work: Work) -> Self {
+        let burst = match work {
+            Work::PacedReads(_, n) => Some((n / 200).max(1)),
+            _ => None,
+        };
+        Self { burst, left: burst.unwrap_or(0), next: Instant::now() + Self::PERIOD }
+    }
+
+    fn step(&mut self) {
+        let Some(burst) = self.burst else { return };
+        self.left -= 1;
+        if self.left == 0 {
+            std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+            // What a busy machine did not let it do is not made up for.
+            self.next = (self.next + Self::PERIOD).max(Instant::now());
+            self.left = burst;
+        }
+    }
+}
+
 fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     let mut s = vcpu.get_sregs().expect("sregs");
     (s.cs.base, s.cs.selector) = (0, 0);
@@ -358,12 +391,16 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     if work.is_endless() {
         done.wait();
     }
+    let mut pace = Pace::new(work);
     loop {
         while REST.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }
         match vcpu.run().expect("KVM_RUN") {
-            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => data.fill(0),
+            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => {
+                data.fill(0);
+                pace.step();
+            }
             VcpuExit::IoOut(..) | VcpuExit::MmioWrite(..) => {}
             VcpuExit::Hlt if work == Work::Idle => std::thread::sleep(Duration::from_millis(1)),
             VcpuExit::Hlt => break,

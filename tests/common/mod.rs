@@ -6,6 +6,7 @@ pub mod findings;
 pub mod guest;
 pub mod hog;
 pub mod libvirt;
+pub mod watch;
 
 use serde_json::Value;
 use std::io::Write;

@@ -31,8 +31,6 @@ pub(crate) struct Guest {
     origins: Origins,
     /// What it is, by all who know.
     pub facts: Arc<DomainFacts>,
-    /// Whether `--domain` wants it.
-    pub wanted: bool,
     /// Its threads.
     pub threads: Threads,
     /// Kernel threads that work for it, by PID.
@@ -61,7 +59,6 @@ impl Guest {
         Ok(Self {
             facts: Arc::new(origins.facts(None, &[])),
             origins,
-            wanted: true,
             threads,
             helpers: BTreeMap::new(),
             files,
@@ -86,8 +83,8 @@ impl Guest {
         }
     }
 
-    /// Takes over what others know by now; answers whether the facts changed.
-    pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) -> bool {
+    /// Takes over what others know by now.
+    pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) {
         let watched = self.watched();
         let told: Vec<_> = informants.iter_mut().filter_map(|i| i.told(&watched)).collect();
         let status = files.of(self.origins.pid);
@@ -99,12 +96,11 @@ impl Guest {
         };
         let same_files = self.facts.vcpus.is_some() || self.origins.vcpu_files == 0;
         if same_told && same_status && same_files {
-            return false;
+            return;
         }
         self.told = told;
         self.status_seen = status.map(|s| s.xml.clone());
         self.renew(status);
-        true
     }
 
     fn renew(&mut self, status: Option<&Status>) {
@@ -115,7 +111,7 @@ impl Guest {
         }
     }
 
-    /// Reads the threads, and what else is due. Of a guest that is not wanted, only whether it lives.
+    /// Reads the threads, and what else is due.
     pub(crate) fn read(
         &mut self,
         places: &Places,
@@ -123,9 +119,6 @@ impl Guest {
         reader: &mut Reader,
         allowance: &mut Allowance,
     ) -> Life {
-        if !self.wanted {
-            return self.threads.read_leader(reader);
-        }
         if self.threads.read(reader) == Life::Ended {
             return Life::Ended;
         }
@@ -184,6 +177,11 @@ impl Guest {
                 retired::add(&mut self.retired, traced.events);
             }
         }
+    }
+
+    /// How many vCPUs it has open, as far as can be seen.
+    pub(crate) fn vcpus(&self) -> usize {
+        self.files.vcpus.len()
     }
 
     /// The engine's counters began again: what was kept of them goes.

@@ -286,19 +286,6 @@ impl Threads {
         }
     }
 
-    /// Reads only the main thread, and closes the files of all others.
-    pub(crate) fn read_leader(&mut self, reader: &mut Reader) -> Life {
-        self.living.retain(|tid, _| *tid == self.pid);
-        // The threads are listed anew if they are wanted again.
-        self.links = 0;
-        let task = self.task.as_fd();
-        match self.living.get_mut(&self.pid).map(|t| t.read(task, reader)) {
-            Some(Ok(())) => Life::Alive,
-            Some(Err(e)) if e != Failure::Gone => Life::Alive,
-            _ => Life::Ended,
-        }
-    }
-
     /// Begins the count of moves anew with the next reading of each thread.
     pub(crate) fn restart_migrations(&mut self) {
         self.living.values_mut().for_each(|t| t.first_migrations = None);

@@ -1,7 +1,6 @@
 //! The calls to libvirt, blocking; lives on the libvirt thread.
 
-use super::load;
-use super::loader::Loaded;
+use super::loader::{Loaded, load};
 use super::stats::{self, Stats, Value};
 use crate::kvm::sanitize;
 use crate::sample::{DiskSample, DomainState, NicSample};
@@ -51,10 +50,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(uri: Option<String>) -> Self {
-        let uri = uri
-            .or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok())
-            .filter(|u| !u.is_empty())
-            .unwrap_or_else(|| "qemu:///system".into());
+        let uri = uri.unwrap_or_else(|| "qemu:///system".into());
         Self { uri, read_only: None, writable: None, before: HashMap::new() }
     }
 
