@@ -120,10 +120,7 @@ impl Track {
             0 => {}
             1 => self.mean = growth,
             // As far apart as an i64 reaches: a recording of such numbers is to come back, whatever its size.
-            age => {
-                let step = growth.wrapping_sub(self.mean) / i64::from(age.min(8));
-                self.mean = self.mean.wrapping_add(step);
-            }
+            age => self.mean += growth.saturating_sub(self.mean) / i64::from(age.min(8)),
         }
         self.aged(value);
         value

@@ -4,6 +4,10 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// An interval of a second takes no longer than this on any machine.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// A running kvmtop. A thread reads what it prints: a full pipe would hold it up.
 pub struct Watch {
@@ -44,7 +48,7 @@ impl Watch {
 
     /// Waits for the next interval.
     pub fn next(&mut self) -> &Value {
-        self.seen.push(self.lines.recv().expect("an interval"));
+        self.seen.push(self.lines.recv_timeout(SILENCE).expect("an interval"));
         self.last()
     }
 

@@ -101,6 +101,11 @@ fn emulator_from_configuration_alone() {
         Severity::Info,
     );
     fires(&configured(host(), vec![with("")]), "emulator-on-vcpu", Severity::Info);
+    let loose = configured(host(), vec![with("<emulatorpin cpuset='0'/>")]);
+    fires(&loose, "emulator-on-vcpu", Severity::Info);
+    let f = get(&loose, "emulator-on-vcpu");
+    assert!(f.evidence[0].contains("IOThread 1 has no pin"), "{f:#?}");
+    assert!(f.fix[0].text.contains("iothreadpin a 1") && !f.fix[0].text.contains("emulatorpin"), "{f:#?}");
     silent(
         &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]),
         "emulator-on-vcpu",
@@ -204,6 +209,29 @@ fn noise_on_isolated_cpus() {
     fires(&at(3000.0, 0.1), "isolated-noise", Severity::Warning);
     fires(&at(5.0, 8.0), "isolated-noise", Severity::Warning);
     silent(&at(5.0, 0.1), "isolated-noise");
+    let quiet = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
+    cannot(&told(&quiet.first()), "isolated-noise");
+    silent(&told(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), "isolated-noise");
+}
+
+#[test]
+fn interrupts_of_a_large_host_are_counted_now_and_then() {
+    let f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
+    let mut memory = Memory::default();
+    let mut second = |second: i64, rate: Option<f64>| {
+        let mut model = f.model();
+        model.time_ms += 1000 * second;
+        model.host.cpus[4].device_irq_rate = rate;
+        rules(&run(&model, &mut memory, &Options::default())).contains(&"isolated-noise")
+    };
+    // Four readings, three rates, out of ten seconds.
+    let mut play = |from: i64, rate: f64| -> Vec<bool> {
+        (from..from + 10).map(|s| second(s, ((s % 10) > 0 && (s % 10) < 4).then_some(rate))).collect()
+    };
+    assert_eq!(play(0, 300.0), [false, false, false, true, true, true, true, true, true, true]);
+    assert_eq!(play(10, 300.0), [true; 10]);
+    assert_eq!(play(20, 1.0), [true; 10]);
+    assert_eq!(play(30, 1.0), [true, true, false, false, false, false, false, false, false, false]);
 }
 
 #[test]
@@ -221,6 +249,25 @@ fn realtime() {
 }
 
 #[test]
+fn realtime_that_the_kernel_stops() {
+    let at = |limit: &str, load: f64| {
+        let mut f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], load, 0.0));
+        f.host.facts.params.insert("kernel.sched_rt_runtime_us".into(), limit.into());
+        let mut model = f.model();
+        for t in model.domains[0].threads.iter_mut().filter(|t| t.index.is_some()) {
+            t.place.policy = Some(1);
+        }
+        told(&model)
+    };
+    let report = at("950000", 97.0);
+    fires(&report, "realtime-vcpu", Severity::Warning);
+    let fixes = &get(&report, "realtime-vcpu").fix;
+    assert_eq!(fixes[0].text, "sysctl kernel.sched_rt_runtime_us=-1", "its pin is right: {fixes:#?}");
+    silent(&at("-1", 97.0), "realtime-vcpu");
+    silent(&at("950000", 60.0), "realtime-vcpu");
+}
+
+#[test]
 fn drift() {
     let xml = "<cputune><vcpupin vcpu='0' cpuset='4'/></cputune>";
     let at = |cpu: u32| {
@@ -235,6 +282,12 @@ fn drift() {
         .linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>")
         .vcpus(1, |_, t| t.may_run("0-7"));
     fires(&told(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
+    let mut unknown = at(5);
+    for t in &mut unknown.domains[0].threads {
+        t.place.affinity = None;
+    }
+    cannot(&told(&unknown), "affinity-drift");
+    silent(&configured(host(), vec![described("a", xml, 1)]), "affinity-drift");
 }
 
 #[test]
@@ -260,4 +313,17 @@ fn no_cpu_left_for_the_host() {
     fires(&all, "host-cpus-starved", Severity::Warning);
     let some = told(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[1, 2, 3], 20.0, 0.0)).model());
     silent(&some, "host-cpus-starved");
+    let pins = "<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>";
+    cannot(&configured(Host::default(), vec![described("a", pins, 1)]), "host-cpus-starved");
+}
+
+#[test]
+fn an_emulator_that_waits_behind_pinned_vcpus() {
+    let at = |cpus: &'static [u32], wait: f64| {
+        let g = pinned("a", 10, cpus, 60.0, 0.0).emulator(move |t| t.cpu(0.0, 5.0, 5.0, wait).may_run("0-3").on(0));
+        told(&Fixture::new(Host::numa(1, 4, 1)).guest(g).model())
+    };
+    fires(&at(&[1, 2, 3], 30.0), "host-cpus-starved", Severity::Warning);
+    silent(&at(&[1, 2, 3], 10.0), "host-cpus-starved");
+    silent(&at(&[1], 30.0), "host-cpus-starved");
 }

@@ -40,6 +40,16 @@ fn halt_polling() {
     silent(&told(&at(5.0, 5.0).model()), "halt-poll-burn");
     silent(&told(&at(40.0, 55.0).model()), "halt-poll-burn");
     silent(&told(&at(40.0, 5.0).first()), "halt-poll-burn");
+    // Before QEMU 8.1 the counters are sums over the vCPUs, from debugfs.
+    let summed = |percent: f64, busy: f64| {
+        let mut g = guest(2, move |v, t| t.on(v).cpu(busy, 0.0, percent, 0.0));
+        g.counters =
+            [("halt_poll_fail_ns".into(), percent * 1.6e7), ("halt_poll_success_ns".into(), percent * 0.4e7)].into();
+        told(&on(g).model())
+    };
+    fires(&summed(40.0, 5.0), "halt-poll-burn", Severity::Info);
+    silent(&summed(15.0, 5.0), "halt-poll-burn");
+    silent(&summed(40.0, 55.0), "halt-poll-burn");
 }
 
 #[test]

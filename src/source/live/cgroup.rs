@@ -17,8 +17,10 @@ use std::path::{Path, PathBuf};
 
 /// Groups of one guest that are watched.
 const MAX_GROUPS: usize = 1024;
-/// Groups are looked for this rarely, and one without a limit is read this rarely.
+/// Groups are looked for this rarely.
 const LOOK_NS: u64 = 10_000_000_000;
+/// A group without a limit is read this rarely, and up to 2 s more: a limit set meanwhile shows a few seconds later.
+const UNLIMITED_NS: u64 = 2_000_000_000;
 
 /// A mounted cgroup hierarchy that has the `cpu` controller, or may have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +86,8 @@ struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     groups: Vec<Group>,
-    due_ns: u64,
+    look_due_ns: u64,
+    unlimited_due_ns: u64,
 }
 
 impl Limits {
@@ -97,14 +100,18 @@ impl Limits {
         now_ns: u64,
         keep_below: i32,
     ) -> Vec<Throttling> {
-        let look = now_ns >= self.due_ns;
+        let look = now_ns >= self.look_due_ns;
         if look {
-            self.due_ns = now_ns + LOOK_NS + spread(pid);
+            self.look_due_ns = now_ns + LOOK_NS + spread(pid);
             self.look(hierarchies, places, pid);
+        }
+        let all = look || now_ns >= self.unlimited_due_ns;
+        if all {
+            self.unlimited_due_ns = now_ns + UNLIMITED_NS + spread(pid) / 4;
         }
         let mut buf = [0_u8; 2048];
         let mut found = Vec::new();
-        for group in self.groups.iter_mut().filter(|g| g.limited || look) {
+        for group in self.groups.iter_mut().filter(|g| g.limited || all) {
             let Ok(dir) = file::open_dir(&group.folder) else { continue };
             let Ok(text) = read_kept(&dir, || "cpu.stat".into(), &mut group.file, keep_below, &mut buf) else {
                 continue;
@@ -217,6 +224,20 @@ mod tests {
             names(&found),
             [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
         );
+    }
+
+    #[test]
+    fn a_limit_set_later_is_seen_within_seconds() {
+        let fake = FakeProc::new();
+        let idle = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", idle);
+        assert_eq!(guest(&fake, "0::/a.service\n", true), []);
+        let hierarchies = Hierarchies::read(&fake.places());
+        let mut limits = Limits::default();
+        let mut read = |second: u64| limits.read(&hierarchies, &fake.places(), 10, second * 1_000_000_000, 500).len();
+        assert_eq!([0, 1, 2].map(&mut read), [0; 3]);
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
+        assert!((3..=6).any(|second| read(second) == 1));
     }
 
     #[test]
