@@ -107,7 +107,7 @@ impl<F: Feed> Feed for Taped<F> {
             return Ok(None);
         };
         if let Some(recorder) = &mut self.recorder {
-            self.failed = recorder.append(&sample).err().map(|e| format!("{e:#}"));
+            self.failed = recorder.lend(&mut sample).err().map(|e| format!("{e:#}"));
         }
         sample.sources.extend(self.status());
         Ok(Some(sample))

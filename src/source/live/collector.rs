@@ -16,7 +16,9 @@ use super::sources;
 use super::status_xml::StatusFiles;
 use super::tasks::Tasks;
 use super::threads::{Life, Reader, take_where};
-use crate::sample::{DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
+use crate::sample::{
+    self, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Rounding, Sample, SourceStatus,
+};
 use crate::source::Feed;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
@@ -94,6 +96,7 @@ pub struct Collector {
     tasks: Tasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
+    rounding: Rounding,
     generation: u32,
     refused: Option<EngineError>,
     next_ns: Option<u64>,
@@ -112,6 +115,7 @@ impl Collector {
             tasks: Tasks::new(places.clone()),
             status_files: StatusFiles::new(places.run.clone()),
             kernel_log: KernelLog::open(places),
+            rounding: Rounding::default(),
             generation: 0,
             refused: None,
             next_ns: None,
@@ -134,6 +138,7 @@ impl Collector {
         };
         engine.set_level(level)?;
         self.generation += 1;
+        self.rounding = Rounding::default();
         self.guests.values_mut().for_each(Guest::restart_events);
         Ok(())
     }
@@ -166,10 +171,11 @@ impl Collector {
         self.drain();
         // The engine comes after /proc: whoever was gone by then has all of its events in this reading.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
+        self.rounding.events(reading.threads.iter_mut().map(|(tid, t)| (*tid, &mut t.events)));
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
-        Sample {
+        let mut sample = Sample {
             time_ms: now.time_ms,
             mono_ns: now.mono_ns,
             boot_ns: now.boot_ns,
@@ -178,7 +184,9 @@ impl Collector {
             engine: self.engine_status(&reading),
             sources: self.sources(&found, proc_failure, &reading),
             own: own::cost(&self.options.places),
-        }
+        };
+        sample::times(&mut sample);
+        sample
     }
 
     /// Opens guests that are new.

@@ -90,7 +90,7 @@ impl Bench {
         let cell = AccessCell {
             space: Space::Pio,
             address: Some(0x71),
-            time: Timing { count, min_ns: Some(5), ..Timing::default() },
+            time: Timing { count, max_ns: Some(5), ..Timing::default() },
             ..AccessCell::default()
         };
         let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
@@ -144,7 +144,7 @@ fn what_a_dead_thread_did_stays_with_its_guest() {
     b.fake.end_thread(10, 11);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 9)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, Some(5));
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, Some(5));
     assert_eq!(b.forgotten(), [11]);
     // A thread that was born and gone between two ticks adds to it.
     b.reads(10, 12, 2);
@@ -152,7 +152,7 @@ fn what_a_dead_thread_did_stays_with_its_guest() {
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 11)]);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 11)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, None, "extremes are of one interval");
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, None, "extremes are of one interval");
 }
 
 #[test]
