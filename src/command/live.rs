@@ -5,22 +5,24 @@ use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::kvm::topology::HostTopology;
-use crate::sample::EngineLevel;
+use crate::sample::{EngineLevel, SourceState};
 use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
-use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
+use crate::source::live::libvirt::{self, Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// KVM's statistics are asked of libvirt as often as samples are taken, while nothing is traced, but no more often than this: each
-/// asking costs every guest's monitor.
-const COUNTERS_LEAST: Duration = Duration::from_secs(1);
+/// KVM's statistics are asked of libvirt so often while nothing is traced: more often would cost every guest's monitor, and more
+/// rarely would show them that late.
+const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 
 /// See [`settle`].
 const LOOKS: u32 = 3;
+/// See [`settle`].
+const LOOKS_FOR_COUNTERS: u32 = 14;
 /// See [`settle`].
 const LOOK: Duration = Duration::from_millis(150);
 
@@ -43,7 +45,7 @@ pub fn start(settings: &Settings) -> Live {
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
     let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None });
-    let outside = Outside::new(libvirt, Devices::new(settings.monitor), settings.interval.max(COUNTERS_LEAST));
+    let outside = Outside::new(libvirt, Devices::new(settings.monitor), COUNTERS_EVERY);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
         interval: settings.interval,
@@ -100,10 +102,13 @@ pub fn stop_on_signals(commands: Sender<live::Command>) -> std::io::Result<()> {
 }
 
 /// Lets libvirt and the monitors answer before the first interval begins: one look finds the guests, the next asks who owns their
-/// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later.
-fn settle(feed: &mut Collector) {
-    for _ in 0..LOOKS {
-        feed.tick();
+/// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later. Untraced, it
+/// is libvirt's counters that are waited for, which take two readings.
+fn settle(feed: &mut Collector, engine: EngineChoice) {
+    let mut looks = if engine == EngineChoice::None { LOOKS_FOR_COUNTERS } else { LOOKS };
+    while looks > 0 {
+        let asked = feed.tick().sources.iter().any(|s| s.name == libvirt::NAME && s.state == SourceState::Ok);
+        looks = if asked { looks } else { looks.min(LOOKS) } - 1;
         std::thread::sleep(LOOK);
     }
 }
@@ -112,7 +117,7 @@ fn settle(feed: &mut Collector) {
 pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
     stop_on_signals(live.commands)?;
-    settle(&mut live.feed);
+    settle(&mut live.feed, settings.engine);
     Batch::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
 }

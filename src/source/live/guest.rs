@@ -7,6 +7,7 @@ use super::fds::KvmFiles;
 use super::file::Failure;
 use super::informant::{Informant, Told, Watched};
 use super::places::Places;
+use super::resampled::{CounterReading, Resampled};
 use super::retired;
 use super::roles::Learnt;
 use super::status_xml::{Status, StatusFiles};
@@ -40,6 +41,9 @@ pub(crate) struct Guest {
     files_due_ns: u64,
     learnt: Learnt,
     told: Vec<Arc<Told>>,
+    /// KVM's statistics as the informants read them, and as they were for this tick.
+    readings: Resampled,
+    told_counters: CounterReading,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
     accounts: Accounts,
     state: DomainState,
@@ -65,6 +69,8 @@ impl Guest {
             files_due_ns: 0,
             learnt: Learnt::default(),
             told: Vec::new(),
+            readings: Resampled::default(),
+            told_counters: CounterReading::default(),
             status_seen: None,
             accounts: Accounts::default(),
             state: DomainState::Running,
@@ -87,6 +93,7 @@ impl Guest {
     pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) {
         let watched = self.watched();
         let told: Vec<_> = informants.iter_mut().filter_map(|i| i.told(&watched)).collect();
+        told.iter().filter_map(|t| t.counters.as_ref()).take(1).for_each(|reading| self.readings.take(reading));
         let status = files.of(self.origins.pid);
         self.state = told.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
         let same_told = told.len() == self.told.len() && told.iter().zip(&self.told).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -136,6 +143,7 @@ impl Guest {
             self.accounts.look(places, self.origins.pid, &self.files, reader.keep_below);
         }
         self.accounts.read(places, self.origins.pid, allowance);
+        self.told_counters = self.readings.at(now_ns);
         self.learnt.look(places, &self.threads, &self.files.vcpus);
         Life::Alive
     }
@@ -265,9 +273,9 @@ impl Guest {
             if sample.devices_ns == 0 {
                 (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
             }
-            if !self.accounts.has_counters() && sample.counters.is_empty() {
-                sample.counters.clone_from(&t.counters);
-            }
+        }
+        if !self.accounts.has_counters() {
+            sample.counters.clone_from(&self.told_counters.vm);
         }
         sample
     }
@@ -276,12 +284,12 @@ impl Guest {
         if self.accounts.has_counters() {
             return self.accounts.vcpu(index);
         }
-        self.told.iter().find_map(|t| t.vcpu_counters.get(&index))
+        self.told_counters.vcpus.get(&index)
     }
 
     /// Why KVM's counters are not to be had of it; `None` when they are.
     pub(crate) fn lacks_counters(&self) -> Option<Lack> {
-        let told = self.told.iter().any(|t| !t.vcpu_counters.is_empty());
+        let told = self.told.iter().any(|t| t.counters.is_some());
         self.accounts.lack().filter(|_| !told)
     }
 

@@ -24,6 +24,7 @@ mod kvm_stats;
 mod outside;
 mod own;
 mod places;
+mod resampled;
 mod resident;
 mod retired;
 mod roles;
@@ -42,6 +43,7 @@ pub use informant::{Informant, Told, Watched};
 pub use outside::Outside;
 pub use own::Instant;
 pub use places::Places;
+pub use resampled::{CounterReading, Counters};
 
 /// The host's CPUs as an engine needs them, before the first sample.
 pub fn topology(places: &Places) -> crate::kvm::topology::HostTopology {

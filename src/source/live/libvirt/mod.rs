@@ -10,12 +10,13 @@ mod connection;
 mod loader;
 mod stats;
 
+use super::resampled::CounterReading;
 use super::resident::give_back_libraries;
 use crate::kvm::domain_xml::{self, DomainXml};
 use crate::sample::{DiskSample, DomainState, NicSample, SourceStatus};
 use connection::{Answer, Connection, Failure};
 use loader::{Loaded, load};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,10 +57,8 @@ pub struct LibvirtDomain {
     pub nics: Vec<NicSample>,
     /// The time that `disks` and `nics` cover.
     pub devices_ns: u64,
-    /// KVM's statistics by vCPU, cumulative; only when they were asked for.
-    pub vcpu_counters: BTreeMap<u32, BTreeMap<String, u64>>,
-    /// KVM's statistics of the VM, cumulative.
-    pub vm_counters: BTreeMap<String, u64>,
+    /// KVM's statistics; only when they were asked for.
+    pub counters: Option<Arc<CounterReading>>,
 }
 
 /// How libvirt is asked.
@@ -247,11 +246,10 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
             give_back_libraries();
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
-        if next_counters.is_some_and(|at| now >= at) && connection.is_open() {
-            for (uuid, read) in asking(shared, || connection.counters()) {
+        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at) && connection.is_open()) {
+            for (uuid, read) in asking(shared, || connection.counters(every)) {
                 if let Some(d) = lock(shared).domains.get_mut(&uuid) {
-                    let d = Arc::make_mut(d);
-                    (d.vcpu_counters, d.vm_counters) = read;
+                    Arc::make_mut(d).counters = Some(Arc::new(read));
                 }
             }
             give_back_libraries();
@@ -327,7 +325,6 @@ fn merge(answer: Answer, before: Option<&LibvirtDomain>) -> LibvirtDomain {
         disks: answer.disks,
         nics: answer.nics,
         devices_ns: answer.devices_ns,
-        vcpu_counters: before.map(|b| b.vcpu_counters.clone()).unwrap_or_default(),
-        vm_counters: before.map(|b| b.vm_counters.clone()).unwrap_or_default(),
+        counters: before.and_then(|b| b.counters.clone()),
     }
 }
