@@ -2,7 +2,7 @@
 
 use super::answers::Ask::{self, Behaviour, Host, Setup};
 use super::memory::Hold;
-use super::{apic, capacity, devices, errors, machine, numa, pinning, scheduling, tenants, timers, windows};
+use super::{apic, capacity, devices, drift, errors, machine, numa, pinning, scheduling, tenants, timers, windows};
 
 pub(super) struct Check {
     pub rule: &'static str,
@@ -60,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
     check("overcommit", Host(capacity::overcommit), USUAL),
     check("realtime-vcpu", Setup(tenants::realtime), USUAL),
     check("wakeup-latency", Behaviour(scheduling::wakeups), USUAL),
-    check("affinity-drift", Setup(pinning::drift), Hold::For(5.0, 6.0)),
+    check("affinity-drift", Setup(drift::drift), Hold::For(5.0, 6.0)),
     check("pinned-not-isolated", Setup(tenants::strangers), USUAL),
     check("host-cpus-starved", Host(tenants::starved), USUAL),
     check("unhandled-msr", Host(machine::msrs), Hold::While),

@@ -8,6 +8,7 @@ mod apic;
 mod capacity;
 mod checks;
 mod devices;
+mod drift;
 mod errors;
 mod figures;
 mod finding;

@@ -1,4 +1,4 @@
-//! Who may run where: pins against pins, helpers against vCPUs, the configuration against what is.
+//! Who may run where: pins against pins, helpers against vCPUs, sets of isolated CPUs.
 
 use super::answers::Answers;
 use super::text::figure;
@@ -372,72 +372,6 @@ pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
             .into(),
         fix: fixes,
         see: vec![PARAMETERS_DOC.into(), ISOLATION_DOC.into()],
-        marks,
-        ..Finding::default()
-    });
-}
-
-/// P-13: affinity against configuration.
-pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
-    if guest.config.libvirt != Some(true) || guest.config.pins.vcpus.is_empty() && guest.config.pins.emulator.is_none()
-    {
-        return;
-    }
-    let mut threads = guest.vcpu_threads().peekable();
-    if threads.peek().is_some() && (online.is_empty() || threads.all(|t| t.place.affinity.is_none())) {
-        return answers.cannot("where the guest's threads may run is not known, so it cannot be held against its pins");
-    }
-    if online.is_empty() {
-        return;
-    }
-    let mut lines = Vec::new();
-    let mut marks = Vec::new();
-    let mut commands = Vec::new();
-    for (v, want) in &guest.config.pins.vcpus {
-        let reachable = want.intersection(&online);
-        if reachable.is_empty() {
-            lines.push(format!("vCPU {v} is to run on CPU {want}, which is offline"));
-            marks.push(Mark::Vcpu(*v));
-            continue;
-        }
-        let Some(thread) = guest.domain.vcpu(*v) else { continue };
-        let Some(is) = thread.place.affinity.as_deref().map(|a| a.intersection(&online)) else { continue };
-        if is != reachable {
-            lines.push(format!("vCPU {v} is configured for CPU {want} and may use {is}"));
-            commands.push(fix::virsh(guest, "vcpupin", &format!("{v} {want} --live")));
-            marks.push(Mark::Vcpu(*v));
-        }
-    }
-    if let (Some(want), Some(thread)) = (&guest.config.pins.emulator, guest.domain.emulator())
-        && let Some(is) = thread.place.affinity.as_deref().map(|a| a.intersection(&online))
-        && is != want.intersection(&online)
-        && want.intersects(&online)
-    {
-        lines.push(format!("the emulator is configured for CPU {want} and may use {is}"));
-        commands.push(fix::virsh(guest, "emulatorpin", &format!("{want} --live")));
-        marks.push(Mark::Thread(thread.tid));
-    }
-    if lines.is_empty() {
-        return;
-    }
-    lines.truncate(8);
-    lines.push(format!("check: {}; taskset -pc TID", fix::virsh(guest, "vcpupin", "")));
-    let fixes = if commands.is_empty() {
-        vec![
-            fix::command(fix::virsh(guest, "vcpupin", "VCPU CPU --live --config")).needing("with a CPU that is online"),
-        ]
-    } else {
-        vec![fix::command(commands.join("\n")).needing("effective at once")]
-    };
-    answers.find(Finding {
-        severity: Severity::Warning,
-        confidence: Confidence::High,
-        title: "A thread's CPU affinity is not what the configuration asks for".into(),
-        evidence: lines,
-        why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went offline and came back".into(),
-        fix: fixes,
-        see: vec![CPUTUNE_DOC.into()],
         marks,
         ..Finding::default()
     });
