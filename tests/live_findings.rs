@@ -80,7 +80,14 @@ fn pins_that_meet_are_told_and_withdrawn() {
 
     // A task of the host that never sleeps, on the CPU of a pinned vCPU that never sleeps. The evidence has to name it: whoever
     // else runs on this machine may disturb that vCPU as well, before and after.
+    // Both go before everyone else here, so that it is among the busiest of that CPU.
     let hog = Hog::start("kvmtop-hog");
+    let group = CpuGroup::new("kvmtop-pins");
+    if let Ok(group) = &group {
+        group.first();
+        group.take(hog.pid());
+        group.take(pids[0]);
+    }
     pin(i32::try_from(hog.pid()).expect("a PID"), &cpus[..1]);
     let hogged = |v: &Value| evidence(v, "pinned-not-isolated", &names[0]).contains("kvmtop-hog");
     watch.until(TOLD, "pinned-not-isolated", hogged);

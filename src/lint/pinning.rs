@@ -323,31 +323,37 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
 pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
     let Some(isolated) = host.isolated.as_ref().filter(|s| !s.is_empty()) else { return };
-    let piles: Vec<(u32, CpuSet)> =
-        guest.seats.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect();
-    if piles.len() < 2 {
-        return;
-    }
+    let loose = |g: &Guest<'_>| -> Vec<(u32, CpuSet)> {
+        g.seats.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect()
+    };
+    let piles = loose(guest);
     let busy = world.options.thresholds.pinning.busy;
-    let mut per_cpu: std::collections::BTreeMap<u32, Vec<u32>> = std::collections::BTreeMap::new();
-    for (v, _) in &piles {
-        if let Some(cpu) = guest.domain.vcpu(*v).and_then(|t| t.place.cpu)
-            && demand(guest, *v).is_some_and(|d| d >= busy)
-        {
-            per_cpu.entry(cpu).or_default().push(*v);
+    let mut per_cpu: std::collections::BTreeMap<u32, Vec<String>> = std::collections::BTreeMap::new();
+    let mut sit = |g: &Guest<'_>, vcpus: &[(u32, CpuSet)], own: bool| {
+        for (v, _) in vcpus {
+            if let Some(cpu) = g.domain.vcpu(*v).and_then(|t| t.place.cpu)
+                && demand(g, *v).is_some_and(|d| d >= busy)
+                && (own || per_cpu.contains_key(&cpu))
+            {
+                let name = if own { v.to_string() } else { format!("{v} of {}", g.name()) };
+                per_cpu.entry(cpu).or_default().push(name);
+            }
         }
+    };
+    sit(guest, &piles, true);
+    for other in world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain) && g.running()) {
+        sit(other, &loose(other), false);
     }
     let figures = guest.vcpu_threads().any(|t| t.cpu.is_some());
     let pile = per_cpu.iter().max_by_key(|p| p.1.len()).filter(|p| p.1.len() > 1);
-    if figures && pile.is_none() {
+    if pile.is_none() && (figures || piles.len() < 2) {
         return;
     }
     let all = piles.iter().fold(CpuSet::new(), |a, p| a.union(&p.1));
     let mut evidence = vec![format!("{} vCPUs may use the isolated CPUs {all}, several each", piles.len())];
     let mut marks: Vec<Mark> = piles.iter().map(|p| Mark::Vcpu(p.0)).collect();
     if let Some((cpu, vcpus)) = pile {
-        let names = vcpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        evidence.insert(0, format!("vCPUs {names} are all on CPU {cpu} and want it {}", guest.window()));
+        evidence.insert(0, format!("vCPUs {} are all on CPU {cpu} and want it {}", vcpus.join(", "), guest.window()));
         marks.push(Mark::Pcpu(*cpu));
     }
     evidence.push("check: cat /sys/devices/system/cpu/isolated".into());

@@ -46,6 +46,11 @@ impl Watch {
         Self::start(&["-d", "0.5", "--engine", engine])
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for the next interval.
     pub fn next(&mut self) -> &Value {
         self.seen.push(self.lines.recv_timeout(SILENCE).expect("an interval"));

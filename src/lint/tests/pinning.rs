@@ -186,6 +186,13 @@ fn pile_up_on_isolated_cpus() {
     };
     fires(&told(&at(false)), "isolated-pile-up", Severity::Critical);
     silent(&told(&at(true)), "isolated-pile-up");
+    let one = |name, pid, cpu| {
+        Guest::new(name, pid).linux("").vcpus(1, move |_, t| busy(49.0, 49.0)(t.may_run("4-7").on(cpu)))
+    };
+    let two = |cpu| told(&Fixture::new(host().isolated("4-7")).guest(one("a", 10, 4)).guest(one("b", 20, cpu)).model());
+    fires(&two(4), "isolated-pile-up", Severity::Critical);
+    assert!(get(&two(4), "isolated-pile-up").evidence[0].contains("vCPUs 0, 0 of b are all on CPU 4"));
+    silent(&two(5), "isolated-pile-up");
     let set = "<cputune><vcpupin vcpu='0' cpuset='4-7'/><vcpupin vcpu='1' cpuset='4-7'/></cputune>";
     fires(&configured(host().isolated("4-7"), vec![described("a", set, 2)]), "isolated-pile-up", Severity::Warning);
     silent(&configured(host(), vec![described("a", set, 2)]), "isolated-pile-up");

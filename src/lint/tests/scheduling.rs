@@ -100,6 +100,29 @@ fn quota() {
 }
 
 #[test]
+fn a_quota_is_lifted_where_it_is() {
+    let fix = |group: &str, ms: u64| {
+        let mut model = on(guest(2, |v, t| t.on(v).cpu(50.0, 0.0, 1.0, 0.3))).model();
+        model.domains[0].throttling =
+            vec![Throttling { group: group.into(), periods: 10, throttled: 9, throttled_ns: ms * 1_000_000 }];
+        let report = told(&model);
+        let f = get(&report, "quota-throttled");
+        (f.fix[0].text.clone(), f.evidence[0].clone())
+    };
+    for (group, part) in [
+        ("domain", "--set global_quota=-1"),
+        ("iothread1", "--set iothread_quota=-1"),
+        ("emulator", "--set emulator_quota=-1"),
+        ("machine.slice", "systemctl set-property --runtime machine.slice CPUQuota="),
+        ("kubepods", "cgroup kubepods"),
+    ] {
+        assert!(fix(group, 450).0.contains(part), "{group}: {}", fix(group, 450).0);
+    }
+    assert!(fix("domain", 450).1.contains("for 45 % of the time"));
+    assert!(fix("domain", 1800).1.contains("together 180 % of one CPU's time"));
+}
+
+#[test]
 fn overcommit() {
     let at = |vcpus, wait| {
         Fixture::new(Host::numa(1, 2, 1))

@@ -135,8 +135,10 @@ impl Limits {
             let domain =
                 if parts.file_name().is_some_and(|n| n == "libvirt") { parts.parent().unwrap_or(parts) } else { parts };
             folders.push(("domain".to_owned(), domain.to_owned()));
+            folders.extend(above(domain));
             folders.extend(parts_of(parts));
         } else {
+            folders.extend(above(&own));
             folders.push(("domain".to_owned(), own));
         }
         folders.truncate(MAX_GROUPS);
@@ -149,6 +151,15 @@ impl Limits {
             })
             .collect();
     }
+}
+
+/// The groups that a guest's is in, up to the root, by the names of their folders: a limit of theirs holds for all in them.
+fn above(folder: &Path) -> Vec<(String, PathBuf)> {
+    let named = |path: &Path| {
+        let name = sanitize(&path.file_name()?.to_string_lossy(), 128);
+        path.join("cpu.stat").exists().then(|| (name, path.to_owned()))
+    };
+    folder.ancestors().skip(1).map_while(named).collect()
 }
 
 /// `vcpuN`, `iothreadN` and `emulator` of a domain.
@@ -224,6 +235,16 @@ mod tests {
             names(&found),
             [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
         );
+    }
+
+    #[test]
+    fn a_limit_from_above_counts_too() {
+        let fake = FakeProc::new();
+        for group in ["", "/machine.slice", "/machine.slice/vm.scope"] {
+            let text = if group == "/machine.slice" { V2 } else { "usage_usec 5\n" };
+            fake.write(&format!("sys/fs/cgroup{group}/cpu.stat"), text);
+        }
+        assert_eq!(names(&guest(&fake, "0::/machine.slice/vm.scope\n", true)), [("machine.slice", 100, 7, 12_000)]);
     }
 
     #[test]
