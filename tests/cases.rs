@@ -133,6 +133,8 @@ fn judge(expect: &Expect, report: &Value) -> Vec<String> {
             wrong.push(format!("none of the words {group:?}"));
         }
     }
+    let bare = findings.iter().filter(|f| f["fix"].as_array().is_none_or(Vec::is_empty));
+    wrong.extend(bare.map(|f| format!("{} offers nothing to do", f["rule"])));
     let said = expect.text_not.iter().filter(|w| text.contains(&w.to_lowercase()));
     wrong.extend(said.map(|w| format!("the word {w:?}")));
     if let Some(limit) = &expect.max_severity {

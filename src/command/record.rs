@@ -23,7 +23,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
     while let Some(sample) = feed.next()? {
-        let sample = narrow(&sample, &settings.domains);
+        let mut sample = narrow(&sample, &settings.domains).unwrap_or(sample);
         if samples == 0 {
             for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
                 say(&[source.cause.as_deref(), source.fix.as_deref()]
@@ -33,7 +33,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
                     .join("; "));
             }
         }
-        recorder.append(&sample)?;
+        recorder.lend(&mut sample)?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);
         passed = Duration::from_nanos(sample.mono_ns.saturating_sub(begin));

@@ -180,6 +180,14 @@ fn realtime_fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<super::Fix> {
     fixes
 }
 
+/// CPU time that other guests' threads had on a CPU, percent.
+fn of_other_guests(world: &World<'_>, guest: &Guest<'_>, cpu: u32) -> f64 {
+    let tenants = world.model.host.cpu(cpu).map(|c| c.tenants.iter()).into_iter().flatten();
+    let others =
+        tenants.filter(|t| t.here && world.model.domains.get(t.domain).is_some_and(|d| !std::ptr::eq(d, guest.domain)));
+    others.map(|t| t.cpu).sum()
+}
+
 /// P-14: tasks of the host on a pinned vCPU's CPU.
 pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
@@ -195,7 +203,9 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
             .filter(|c| c.busy() + c.wait.unwrap_or(0.0) >= t.busy)
             .as_ref()
             .and_then(super::scheduling::waiting);
-        if wait.is_some_and(|w| w >= t.wait.warning) {
+        // Wait behind another guest is not theirs.
+        let theirs = used >= of_other_guests(world, guest, cpu);
+        if theirs && wait.is_some_and(|w| w >= t.wait.warning) {
             severity = severity.max(Severity::Warning);
         } else if thread.cpu.is_some_and(|c| c.busy() < 10.0) {
             // Nobody is hurt while the vCPU is idle.

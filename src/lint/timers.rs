@@ -233,7 +233,7 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         why,
     );
     finding.confidence = confidence;
-    let enlightened = windows::CORE.iter().all(|n| guest.config.hyperv.has(n));
+    let enlightened = windows::core(guest).iter().all(|n| guest.config.hyperv.has(n));
     if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {
         let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
         finding.fix.extend(fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")));

@@ -1,11 +1,12 @@
 //! Reading samples in any order, at the cost of at most a chunk.
 
-use super::coder::Memory;
 use super::facts;
-use super::frame::FrameKind;
+use super::frame::{FrameKind, SCHEMA};
+use super::memory::Memory;
 use super::reader::Session;
 use super::sample_frame::{self, Stamp};
 use super::scan::read_frame;
+use super::warm;
 use crate::sample::{DomainFacts, HostFacts, Sample};
 use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
@@ -21,8 +22,10 @@ const SAMPLES_KEPT: usize = 4;
 #[derive(Debug)]
 pub struct Cursor {
     session: Session,
-    /// What the last key frame read left: part, its number, memory.
+    /// What branch frames of the segment read last are told against: part, number of its key frame, memory.
     key: Option<(usize, u32, Memory)>,
+    /// Number of the key frame read last.
+    begun: u32,
     /// Where the last sample read left off: part, number of the next, where its frame is.
     next: Option<(usize, u32, u64)>,
     memory: Memory,
@@ -38,8 +41,9 @@ impl Cursor {
         Self {
             session,
             key: None,
+            begun: 0,
             next: None,
-            memory: Memory::default(),
+            memory: Memory::new(SCHEMA),
             recent: Vec::new(),
             times: Vec::new(),
             hosts: HashMap::new(),
@@ -90,18 +94,18 @@ impl Cursor {
         }
         loop {
             let (_, n, at) = self.next.context("the recording ends early")?;
-            let keep = n + 1 >= number;
-            let sample = self.step(part, at)?;
+            let refs = self.step(part, at)?;
             let first = index - (number - n) as usize;
-            if keep {
+            if n + 1 >= number {
+                let sample = Arc::new(self.with_facts(part, self.memory.sample.clone(), &refs)?);
                 self.recent.retain(|(i, _)| *i != first);
                 if self.recent.len() >= SAMPLES_KEPT {
                     self.recent.remove(0);
                 }
                 self.recent.push((first, sample.clone()));
-            }
-            if n == number {
-                return Ok(sample);
+                if n == number {
+                    return Ok(sample);
+                }
             }
         }
     }
@@ -176,23 +180,30 @@ impl Cursor {
         let p = &self.session.parts[part].1;
         let chunk = p.chunks.get(chunk_number)?;
         let end = p.chunks.get(chunk_number + 1).map_or(p.samples, |c| c.number);
-        let mut memory = Memory::default();
+        let mut memory = Memory::new(p.schema);
+        let mut steps = 1;
         if !chunk.key {
             let key = p.chunks[..chunk_number].iter().rfind(|c| c.key)?;
-            let (kind, payload) = read_frame(&p.file, p.end, key.offset)?;
-            sample_frame::unpack_time(kind, &payload, &mut memory, 1);
+            let warm = warm(p.schema);
+            self.times_from(part, key.offset, warm as usize, 1, &mut memory);
+            steps = chunk.number.saturating_sub(key.number + warm - 1).max(1);
         }
-        let steps = p.chunks[..=chunk_number].iter().rfind(|c| c.key).map_or(1, |k| (chunk.number - k.number).max(1));
-        let (mut at, mut times) = (chunk.offset, Vec::new());
-        while times.len() < (end - chunk.number) as usize {
+        Some(self.times_from(part, chunk.offset, (end - chunk.number) as usize, steps, &mut memory))
+    }
+
+    /// Times of so many samples from a place on; a branch frame is so many steps on.
+    fn times_from(&self, part: usize, mut at: u64, count: usize, steps: u32, memory: &mut Memory) -> Vec<i64> {
+        let p = &self.session.parts[part].1;
+        let mut times = Vec::new();
+        while times.len() < count {
             let Some((kind, payload)) = read_frame(&p.file, p.end, at) else { break };
             at += (payload.len() + super::frame::HEAD) as u64;
             if kind.is_sample() {
                 let steps = if kind == FrameKind::Branch { steps } else { 1 };
-                times.push(sample_frame::unpack_time(kind, &payload, &mut memory, steps));
+                times.push(sample_frame::unpack_time(kind, &payload, memory, steps));
             }
         }
-        Some(times)
+        times
     }
 
     /// Looks for samples that were added since. Answers whether there are any.
@@ -207,13 +218,20 @@ impl Cursor {
         let chunk = chunks[chunk_number];
         self.next = None;
         if chunk.key {
-            self.memory = Memory::default();
+            self.memory = Memory::new(self.session.parts[part].1.schema);
         } else {
             let key = chunks[..chunk_number].iter().rfind(|c| c.key).copied().context("a chunk has no key frame")?;
             let known = self.key.as_ref().is_some_and(|(p, n, _)| (*p, *n) == (part, key.number));
             if !known {
-                self.memory = Memory::default();
-                self.step(part, key.offset)?;
+                self.key = None;
+                self.next = Some((part, key.number, key.offset));
+                while self.key.is_none() {
+                    let (_, n, at) = self.next.context("the recording ends early")?;
+                    if n >= chunk.number {
+                        anyhow::bail!("a chunk has no key frame");
+                    }
+                    self.step(part, at)?;
+                }
             }
             let (_, _, memory) = self.key.as_ref().context("a chunk has no key frame")?;
             self.memory = memory.clone();
@@ -222,8 +240,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Decodes the sample whose frame is at this place or behind it.
-    fn step(&mut self, part: usize, mut at: u64) -> Result<Arc<Sample>> {
+    /// Decodes the sample whose frame is at this place or behind it into the memory's. Answers with the references to its facts.
+    fn step(&mut self, part: usize, mut at: u64) -> Result<Vec<u64>> {
         let (path, p) = &self.session.parts[part];
         let damaged = |at: u64| anyhow!("{} is damaged at byte {at}", path.display());
         loop {
@@ -239,22 +257,28 @@ impl Cursor {
             };
             let number = number.ok_or_else(|| damaged(here))?;
             let steps = match (kind, &self.key) {
-                (FrameKind::Branch, Some((_, key, _))) => number.saturating_sub(*key),
+                (FrameKind::Branch, Some((_, key, _))) => number.saturating_sub(key + warm(p.schema) - 1),
                 _ => 1,
             };
             if kind == FrameKind::Key {
-                self.memory = Memory::default();
+                self.memory = Memory::new(self.session.parts[part].1.schema);
             }
-            let (sample, refs) =
+            let refs =
                 sample_frame::unpack(kind, &payload, &mut self.memory, steps).map_err(|e| damaged(here).context(e))?;
             if kind != FrameKind::Delta {
                 self.memory.prune();
             }
+            if let (FrameKind::Branch, 2.., Some((_, _, key))) = (kind, p.schema, &self.key) {
+                self.memory.unlearn(key);
+            }
             if kind == FrameKind::Key {
-                self.key = Some((part, number, self.memory.clone()));
+                self.begun = number;
+            }
+            if number == self.begun + warm(self.session.parts[part].1.schema) - 1 {
+                self.key = Some((part, self.begun, self.memory.clone()));
             }
             self.next = Some((part, number + 1, at));
-            return Ok(Arc::new(self.with_facts(part, sample, &refs)?));
+            return Ok(refs);
         }
     }
 

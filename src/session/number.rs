@@ -31,13 +31,39 @@ pub struct Column {
     class: [Prob; CLASSES],
     sign: [Prob; 2],
     top: [[Prob; 3]; 8],
+    zeros: [Prob; CLASSES],
 }
 
 impl Default for Column {
     fn default() -> Self {
         let p = Prob::default();
-        Self { hit: [p; 16], fresh: [p; CLASSES], class: [p; CLASSES], sign: [p; 2], top: [[p; 3]; 8] }
+        Self {
+            hit: [p; 16],
+            fresh: [p; CLASSES],
+            class: [p; CLASSES],
+            sign: [p; 2],
+            top: [[p; 3]; 8],
+            zeros: [p; CLASSES],
+        }
     }
+}
+
+/// The context of the question whether a number has more significant bits than is usual.
+const WHOLE: usize = 14;
+
+/// How many numbers of so many significant bits are smaller than this one, which is cut off to such a number.
+fn rank(n: u128, bits: u32) -> u64 {
+    let drop = (128 - n.leading_zeros()).saturating_sub(bits);
+    (u64::from(drop) << (bits - 1)) + (n >> drop) as u64
+}
+
+/// The reverse of [`rank`]; 0 for a rank that no number has.
+fn unrank(rank: u64, bits: u32) -> u128 {
+    let drop = (rank >> (bits - 1)).saturating_sub(1);
+    if drop > u64::from(128 - bits) {
+        return 0;
+    }
+    u128::from(rank - (drop << (bits - 1))) << drop
 }
 
 /// A symbol of as many bits as the tree has levels (64 entries: 6).
@@ -184,6 +210,90 @@ impl Track {
         value
     }
 
+    /// A number of few significant bits, against one foreseen: the error is counted in such numbers, of which there are as many
+    /// to each power of two. Any other number is told in full. Leaves `last` to the caller.
+    pub fn rounded<W: Way>(
+        &mut self,
+        way: &mut W,
+        column: &mut Column,
+        bits: u32,
+        foreseen: u128,
+        value: u128,
+    ) -> u128 {
+        let rank = rank(value, bits);
+        let whole = way.bit(&mut column.hit[WHOLE], unrank(rank, bits) != value);
+        let value = if whole {
+            self.whole(way, column, value)
+        } else {
+            let near = i128::from(self::rank(foreseen, bits));
+            unrank((near + self.error(way, column, i128::from(rank) - near)) as u64, bits)
+        };
+        self.aged(self.last);
+        value
+    }
+
+    /// A number of any size, without what is known of others: a sum of rounded numbers, as a rule, which ends in zeros.
+    fn whole<W: Way>(&mut self, way: &mut W, column: &mut Column, value: u128) -> u128 {
+        let zeros = symbol(way, &mut column.zeros, value.trailing_zeros().min(CLASSES as u32 - 1) as usize);
+        let odd = value >> zeros;
+        let bits = symbol(way, &mut column.fresh, (128 - odd.leading_zeros()).min(CLASSES as u32 - 1) as usize) as u32;
+        let bits = if bits + 1 < CLASSES as u32 { bits } else { way.raw(8, (128 - odd.leading_zeros()).into()) as u32 };
+        let odd = match bits.min(128) {
+            0 => 0,
+            n => 1u128 << (n - 1) | way.raw(n - 1, odd & ((1u128 << (n - 1)) - 1)),
+        };
+        odd << zeros
+    }
+
+    /// The same against an estimate that is right up to a factor, which is learnt.
+    pub fn rounded_estimate<W: Way>(
+        &mut self,
+        way: &mut W,
+        column: &mut Column,
+        bits: u32,
+        estimate: f64,
+        value: u128,
+    ) -> u128 {
+        const ONE: f64 = 4_294_967_296.0;
+        let ratio = if self.mean == 0 { 1.0 } else { self.mean as f64 / ONE };
+        let age = self.age;
+        let value = self.rounded(way, column, bits, ((estimate * ratio) as u128).min(1 << 120), value);
+        if estimate > 0.0 && value > 0 {
+            let seen = (value as f64 / estimate * ONE).clamp(1.0, 1e18) as i64;
+            self.mean = if self.mean == 0 { seen } else { self.mean + (seen - self.mean) / i64::from(age.clamp(1, 8)) };
+        }
+        value
+    }
+
+    /// The same for a number that goes up and down around its mean, within bounds that are known.
+    pub fn rounded_gauge<W: Way>(
+        &mut self,
+        way: &mut W,
+        column: &mut Column,
+        bits: u32,
+        bounds: (u64, u64),
+        value: u64,
+    ) -> u64 {
+        let (low, high) = (rank(bounds.0.into(), bits), rank(bounds.1.into(), bits));
+        let mean = ((self.mean + 8) >> 4) as u64;
+        let age = self.age;
+        let value = self.rounded(way, column, bits, unrank(mean.min(high).max(low), bits), value.into()) as u64;
+        let seen = 16 * rank(value.into(), bits) as i64;
+        self.mean += (seen - self.mean) / i64::from(age.saturating_add(1).min(8));
+        value
+    }
+
+    /// What was learnt of the size of errors is that of another track.
+    pub fn unlearn(&mut self, other: &Self) {
+        (self.size, self.hits) = (other.size, other.hits);
+    }
+
+    /// Takes note of a growth that was not coded.
+    pub fn grew(&mut self, growth: u64) {
+        self.age = self.age.saturating_add(1);
+        self.learn_growth(growth);
+    }
+
     /// Moves the mean of a growth that was coded by [`Track::foreseen`].
     pub fn learn_growth(&mut self, growth: u64) {
         let scaled = (growth.min(1 << 58) as i64) * 16;
@@ -198,8 +308,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn play<W: Way>(way: &mut W, values: &[(u8, u64, u64)]) -> Vec<u128> {
-        let mut tracks = [Track::default(); 4];
-        let mut columns: Vec<Column> = vec![Column::default(); 4];
+        let mut tracks = [Track::default(); 7];
+        let mut columns: Vec<Column> = vec![Column::default(); 7];
         values
             .iter()
             .map(|&(kind, hint, value)| {
@@ -208,6 +318,9 @@ mod tests {
                     0 => u128::from(track.counter(way, column, 1 + hint as u32 % 9, value)),
                     1 => u128::from(track.gauge(way, column, (hint, u64::MAX), value)),
                     2 => u128::from(track.foreseen(way, column, hint, value)),
+                    4 => track.rounded(way, column, 8, hint.into(), value.into()),
+                    5 => track.rounded_estimate(way, column, 4, hint as f64, value.into()),
+                    6 => u128::from(track.rounded_gauge(way, column, 5, (hint, u64::MAX), value)),
                     _ => track.estimated(
                         way,
                         column,
@@ -222,7 +335,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_survives(values in prop::collection::vec((0u8..4, any::<u64>(), prop_oneof![any::<u64>(), 0u64..1000]), 0..200)) {
+        fn ranks_count_the_numbers_of_few_bits(n in any::<u64>(), shift in 0u32..64, up in 0u32..64, bits in 1u32..12) {
+            let n = u128::from(n >> shift) << up;
+            let r = rank(n, bits);
+            let cut = unrank(r, bits);
+            prop_assert!(cut <= n && n < unrank(r + 1, bits), "{cut} {n}");
+            prop_assert_eq!(rank(cut, bits), r);
+        }
+
+        #[test]
+        fn every_number_survives(values in prop::collection::vec((0u8..7, any::<u64>(), prop_oneof![any::<u64>(), 0u64..1000]), 0..200)) {
             let mut e = Encoder::new(Vec::new());
             let written = play(&mut e, &values);
             let wanted: Vec<u128> = values

@@ -36,7 +36,15 @@ impl Default for Prob {
 }
 
 impl Prob {
-    fn learn(&mut self, bit: bool) {
+    /// What an answer costs, bits.
+    #[cfg(test)]
+    pub fn cost(self, bit: bool) -> f64 {
+        let zero = f64::from(self.zero) / 65_536.0;
+        -(if bit { 1.0 - zero } else { zero }).log2()
+    }
+
+    /// Takes note of an answer.
+    pub fn learn(&mut self, bit: bool) {
         let target = if bit { i32::from(LEAST) } else { 65_535 - i32::from(LEAST) };
         let part = i64::from(PARTS[usize::from(self.seen.min(SLOWEST))]);
         let step = (i64::from(target - i32::from(self.zero)) * part) >> 16;
@@ -61,6 +69,9 @@ pub trait Way {
     fn overrun(&self) -> bool {
         false
     }
+
+    /// What comes next belongs to this column of this kind of row. For measurements only.
+    fn column(&mut self, _kind: usize, _column: usize) {}
 
     /// Any number of bits that nothing is known of.
     fn raw(&mut self, bits: u32, value: u128) -> u128 {

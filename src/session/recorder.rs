@@ -100,6 +100,14 @@ impl Recorder {
     /// # Errors
     /// When it cannot be written; what was written before stays whole, and a later sample may be tried.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
+        self.lend(&mut sample.clone())
+    }
+
+    /// The same without a copy: the sample is left as it was.
+    ///
+    /// # Errors
+    /// As [`Recorder::append`].
+    pub fn lend(&mut self, sample: &mut Sample) -> Result<()> {
         if self.part_is_full(sample.time_ms) {
             self.next_part()?;
         }
@@ -112,7 +120,7 @@ impl Recorder {
         })
     }
 
-    fn put(&mut self, sample: &Sample) -> Result<()> {
+    fn put(&mut self, sample: &mut Sample) -> Result<()> {
         if !self.begun {
             self.header.started_ms = sample.time_ms;
             self.header.host = (*sample.host.facts).clone();

@@ -1,12 +1,12 @@
 //! The recorder.
 
-use super::coder::Memory;
 use super::facts::{self, Header};
-use super::frame::{self, FrameKind};
+use super::frame::{self, FrameKind, SCHEMA};
 use super::index::{Chunk, Index};
+use super::memory::Memory;
 use super::part::Part;
 use super::sample_frame;
-use super::{CHUNK, SEGMENT};
+use super::{CHUNK, CHUNK_COST, SEGMENT, warm};
 use crate::sample::{DomainFacts, HostFacts, Sample};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
@@ -34,10 +34,13 @@ pub(super) struct Writer {
 struct State {
     /// After the last sample.
     memory: Memory,
-    /// After the last key frame.
+    /// What branch frames are told against.
     key: Memory,
     /// Samples since that key frame, itself included; 0: the next is a key frame.
     since_key: u32,
+    /// Samples since the last key or branch frame, itself included, and what they cost to decode.
+    since_branch: u32,
+    cost: u64,
     host: Option<(Arc<HostFacts>, u64)>,
     domains: HashMap<(Option<i32>, u64), (Arc<DomainFacts>, u64)>,
 }
@@ -86,8 +89,8 @@ impl Writer {
         Ok(())
     }
 
-    /// One sample. After an error the file ends where it ended before, and the next sample will be a key frame.
-    pub fn append(&mut self, sample: &Sample) -> Result<()> {
+    /// One sample, which is left as it was. After an error the file ends where it ended before, and the next sample will be a key frame.
+    pub fn append(&mut self, sample: &mut Sample) -> Result<()> {
         let done = self.try_append(sample);
         if done.is_err() {
             self.state = State::default();
@@ -95,7 +98,7 @@ impl Writer {
         done
     }
 
-    fn try_append(&mut self, sample: &Sample) -> Result<()> {
+    fn try_append(&mut self, sample: &mut Sample) -> Result<()> {
         let refs = self.facts(sample)?;
         let s = &mut self.state;
         if s.since_key >= SEGMENT || s.memory.is_full() {
@@ -103,7 +106,7 @@ impl Writer {
         }
         let kind = match s.since_key {
             0 => FrameKind::Key,
-            n if n % CHUNK == 0 => FrameKind::Branch,
+            n if n >= warm(SCHEMA) && (s.since_branch >= CHUNK || s.cost >= CHUNK_COST) => FrameKind::Branch,
             _ => FrameKind::Delta,
         };
         if kind == FrameKind::Key {
@@ -112,12 +115,12 @@ impl Writer {
         let s = &mut self.state;
         let steps = match kind {
             FrameKind::Key => {
-                s.memory = Memory::default();
+                s.memory = Memory::new(SCHEMA);
                 1
             }
             FrameKind::Branch => {
                 s.memory = s.key.clone();
-                s.since_key
+                s.since_key + 1 - warm(SCHEMA)
             }
             _ => 1,
         };
@@ -125,7 +128,10 @@ impl Writer {
         if kind != FrameKind::Delta {
             s.memory.prune();
         }
-        if kind == FrameKind::Key {
+        if kind == FrameKind::Branch {
+            s.memory.unlearn(&s.key);
+        }
+        if s.since_key + 1 == warm(SCHEMA) {
             s.key = s.memory.clone();
         }
         let offset = self.put(&bytes)?;
@@ -139,7 +145,13 @@ impl Writer {
         self.samples += 1;
         self.index.samples = self.samples;
         self.index.last_ms = sample.time_ms;
-        self.state.since_key += 1;
+        let s = &mut self.state;
+        s.since_key += 1;
+        if kind != FrameKind::Delta {
+            (s.since_branch, s.cost) = (0, 0);
+        }
+        s.since_branch += 1;
+        s.cost += sample_frame::cost(bytes.len(), sample);
         Ok(())
     }
 

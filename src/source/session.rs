@@ -3,7 +3,6 @@
 use super::Feed;
 use crate::sample::{Sample, SourceStatus};
 use crate::session::{Cursor, Limits, Recorder};
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
@@ -53,7 +52,7 @@ pub enum Tape {
 }
 
 /// Leaves of a sample what is to be recorded.
-type Narrow = Box<dyn Fn(&Sample) -> Cow<'_, Sample> + Send>;
+type Narrow = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
 
 /// Records the samples that pass, and says in each how that goes, by a source called `recording`. A disk that is full or a file
 /// that cannot be had stops nothing but the recording.
@@ -72,12 +71,12 @@ pub const RECORDING: &str = "recording";
 impl<F> Taped<F> {
     /// Passes samples on, and records from the first [`Tape::Start`].
     pub fn new(feed: F, asked: Receiver<Tape>, limits: Limits) -> Self {
-        Self { feed, narrow: Box::new(|s| Cow::Borrowed(s)), asked, limits, recorder: None, failed: None }
+        Self { feed, narrow: Box::new(|_| None), asked, limits, recorder: None, failed: None }
     }
 
     /// Records only what `narrow` leaves of a sample; all of it passes on.
     #[must_use]
-    pub fn of(self, narrow: impl Fn(&Sample) -> Cow<'_, Sample> + Send + 'static) -> Self {
+    pub fn of(self, narrow: impl Fn(&Sample) -> Option<Sample> + Send + 'static) -> Self {
         Self { narrow: Box::new(narrow), ..self }
     }
 
@@ -117,7 +116,11 @@ impl<F: Feed> Feed for Taped<F> {
             return Ok(None);
         };
         if let Some(recorder) = &mut self.recorder {
-            self.failed = recorder.append(&(self.narrow)(&sample)).err().map(|e| format!("{e:#}"));
+            let done = match (self.narrow)(&sample) {
+                Some(mut part) => recorder.lend(&mut part),
+                None => recorder.lend(&mut sample),
+            };
+            self.failed = done.err().map(|e| format!("{e:#}"));
         }
         sample.sources.extend(self.status());
         Ok(Some(sample))

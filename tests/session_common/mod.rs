@@ -104,6 +104,9 @@ pub struct World {
     pub sample: Sample,
     habits: Vec<Vec<Habit>>,
     carry: f64,
+    rounding: Rounding,
+    /// Whether figures are as the kernel gave them, which no live sample shows: a format must hold them all the same.
+    pub unrounded: bool,
 }
 
 fn add(t: &mut Timing, durations: &[u64]) {
@@ -249,7 +252,7 @@ impl World {
             sample.domains.push(d);
             habits.push(of_guest);
         }
-        Self { random, sample, habits, carry: 0.0 }
+        Self { random, sample, habits, carry: 0.0, rounding: Rounding::default(), unrounded: false }
     }
 
     /// A second later.
@@ -314,7 +317,13 @@ impl World {
             }
         }
         s.engine.events += 100_000 + r.next() % 1000;
-        s.clone()
+        let mut told = s.clone();
+        if !self.unrounded {
+            let threads = told.domains.iter_mut().flat_map(|d| &mut d.threads);
+            self.rounding.events(threads.map(|t| (t.tid, &mut t.events)));
+            kvmtop::sample::times(&mut told);
+        }
+        told
     }
 }
 
@@ -372,7 +381,10 @@ fn thread(r: &mut Random, t: &mut ThreadSample, h: &Habit) {
         let n = r.count(a.3);
         let d: Vec<u64> = (0..n).map(|_| r.duration(a.4, 0.25)).collect();
         add(&mut cell.time, &d);
-        cell.burst = (n > 0).then(|| Burst { count: 1 + r.count(n as f64 / 20.0), ns: r.duration(5e4, 1.0) });
+        // As the BPF engine has it: no distribution of accesses, and a run of none when there was none.
+        cell.time.histogram = None;
+        let run = |r: &mut Random| Burst { count: 1 + r.count(n as f64 / 20.0), ns: r.duration(5e4, 1.0) };
+        cell.burst = Some(if n > 0 { run(r) } else { Burst::default() });
         pools.entry(a.5).or_default().extend(d);
     }
     for (code, rate, median, spread) in &h.exits {

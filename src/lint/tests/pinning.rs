@@ -215,6 +215,22 @@ fn noise_on_isolated_cpus() {
 }
 
 #[test]
+fn a_tick_on_a_cpu_that_should_have_none() {
+    let at = |full: &str, ticks: f64, load: f64| {
+        let mut f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], load, 0.0));
+        f.host.facts.topology.nohz_full = Some(crate::kvm::CpuSet::parse(full).unwrap());
+        let mut model = f.model();
+        model.host.cpus[4].device_irq_rate = Some(0.0);
+        model.host.cpus[4].timer_irq_rate = Some(ticks);
+        told(&model)
+    };
+    fires(&at("4-7", 250.0, 90.0), "isolated-noise", Severity::Info);
+    silent(&at("4-7", 2.0, 90.0), "isolated-noise");
+    silent(&at("", 250.0, 90.0), "isolated-noise");
+    silent(&at("4-7", 250.0, 5.0), "isolated-noise");
+}
+
+#[test]
 fn interrupts_of_a_large_host_are_counted_now_and_then() {
     let f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
     let mut memory = Memory::default();
@@ -305,6 +321,12 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
     assert!(get(&waits, "pinned-not-isolated").covers("vcpu-wait"));
     silent(&at(0.5, "", 0.1), "pinned-not-isolated");
     silent(&at(30.0, "3", 0.1), "pinned-not-isolated");
+    // It waits behind another guest: the few percent of the host's task are another matter.
+    let roaming = Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(40.0, 0.1)(t.may_run("0-7").on(3)));
+    let f = Fixture::new(host().task("backup", false, 3, 4.0)).guest(pinned("a", 10, &[3], 55.0, 40.0)).guest(roaming);
+    let report = told(&f.model());
+    fires(&report, "pinned-not-isolated", Severity::Info);
+    fires(&report, "vcpu-wait", Severity::Critical);
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! A guest, its threads and devices.
 
-use super::super::coder::{Coder, Kind, MOST_COLUMNS, Names, mix};
+use super::super::coder::Coder;
+use super::super::memory::{Kind, Names, mix};
 use super::super::range::Way;
+use super::super::row::{GRID_COLUMNS, MOST_COLUMNS};
+use super::events::Grown;
 use super::{RowCoder, events};
-use crate::kvm::CpuSet;
 use crate::kvm::thread_name::Role;
+use crate::sample::precision::{CPU_GRID_NS, GRID_NS};
 use crate::sample::{
     DiskSample, DomainSample, DomainState, NicSample, Placement, ThreadSample, ThreadTimes, Throttling,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 pub(super) fn domains<W: Way>(c: &mut Coder<'_, W>, id: u64, domains: &mut Vec<DomainSample>) {
     c.list(
@@ -51,8 +53,8 @@ fn domain<W: Way>(c: &mut Coder<'_, W>, id: u64, d: &mut DomainSample) {
         thread,
     );
     events::events(c, mix(id, Kind::Events, &[0]), unattributed);
-    map(c, Kind::DomainCounter, id, counters);
-    map(c, Kind::KvmEvent, id, kvm_events);
+    map(c, Kind::DomainCounter, id, counters, Grown::default());
+    map(c, Kind::KvmEvent, id, kvm_events, Grown::default());
     c.list(Kind::Disk, id, disks, |d, n| [n.number(&d.name)], blank_disk, disk);
     c.list(Kind::Nic, id, nics, |d, n| [n.number(&d.name)], blank_nic, nic);
     c.list(
@@ -109,17 +111,43 @@ fn nic<W: Way>(c: &mut Coder<'_, W>, id: u64, n: &mut NicSample) {
     }
 }
 
-/// KVM's counters by name: a list of names that seldom changes, and one row with a column a name.
-fn map<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, map: &mut BTreeMap<String, u64>) {
-    let mut items: Vec<(u64, u64)> = map.iter().map(|(name, n)| (c.names().number(name), *n)).collect();
+/// KVM's counters by name: a list of names that seldom changes, and a row of counts and one of times. `grown` are growths of
+/// other counters, one of which a counter may well share.
+fn map<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, map: &mut BTreeMap<String, u64>, grown: Grown) {
+    let mut items: Vec<(u64, u64)> = Vec::new();
+    if W::WRITING {
+        items.extend(map.iter().map(|(name, n)| (c.names().number(name), *n)));
+    }
     c.list(kind, id, &mut items, |i, _| [i.0], |k, _| (k[0], 0), |_, _, _| {});
-    let mut row = c.row(kind, mix(id, kind, &[0]));
-    for (at, (_, value)) in items.iter_mut().enumerate() {
-        // Statistics are some dozens; were there more, they would share columns.
-        row.go(at % MOST_COLUMNS).counter(value);
+    if items.is_empty() {
+        map.clear();
+        return;
+    }
+    // Statistics are some dozens; were there more, they would share columns.
+    if c.schema() == 1 {
+        let mut row = c.row(kind, mix(id, kind, &[0]));
+        for (at, (_, value)) in items.iter_mut().enumerate() {
+            row.go(at % MOST_COLUMNS).counter(value);
+        }
+    } else {
+        let times: Vec<bool> = items.iter().map(|(name, _)| c.names().has_suffix(*name, "_ns")).collect();
+        let mut row = c.row(kind, mix(id, kind, &[0]));
+        let mut grown = grown.to_vec();
+        for (at, (_, value)) in items.iter_mut().enumerate().filter(|(at, _)| !times[*at]) {
+            row.go(at % (MOST_COLUMNS / 2)).like(MOST_COLUMNS / 2, &mut grown, value);
+        }
+        let mut row = c.row(kind, mix(id, kind, &[1]));
+        for (at, (_, value)) in items.iter_mut().enumerate().filter(|(at, _)| times[*at]) {
+            row.go(at * GRID_COLUMNS % MOST_COLUMNS).on_grid(GRID_NS, value);
+        }
     }
     if !W::WRITING {
-        *map = items.into_iter().map(|(name, n)| (c.names().text(name), n)).collect();
+        let names = c.names();
+        if map.len() == items.len() && map.keys().zip(&items).all(|(k, i)| names.is(i.0, k)) {
+            map.values_mut().zip(items).for_each(|(n, i)| *n = i.1);
+        } else {
+            *map = items.into_iter().map(|(name, n)| (names.text(name), n)).collect();
+        }
     }
 }
 
@@ -133,18 +161,14 @@ fn thread<W: Way>(c: &mut Coder<'_, W>, id: u64, t: &mut ThreadSample) {
     row.maybe_u32(index);
     placement(&mut row, place);
     times(&mut row, cpu);
-    events::events(c, id, events);
-    map(c, Kind::ThreadCounter, id, counters);
+    let grown = events::events(c, id, events);
+    map(c, Kind::ThreadCounter, id, counters, grown);
 }
 
 fn placement<W: Way>(row: &mut RowCoder<'_, W>, p: &mut Placement) {
     let Placement { cpu, affinity, policy, rt_priority } = p;
     row.maybe_u32(cpu);
-    let mut list = affinity.as_ref().map(ToString::to_string);
-    row.maybe_string(&mut list);
-    if !W::WRITING {
-        *affinity = list.and_then(|l| CpuSet::parse(&l).ok()).map(Arc::new);
-    }
+    row.cpus(affinity);
     row.maybe_u32(policy);
     row.maybe_u32(rt_priority);
 }
@@ -158,8 +182,18 @@ fn times<W: Way>(row: &mut RowCoder<'_, W>, times: &mut Option<ThreadTimes>) {
     }
     let t = times.get_or_insert_default();
     let ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } = t;
-    row.maybe(run_ns, RowCoder::counter);
-    row.maybe(wait_ns, RowCoder::counter);
+    if row.schema == 1 {
+        row.maybe(run_ns, RowCoder::counter);
+        row.maybe(wait_ns, RowCoder::counter);
+    } else {
+        for time in [run_ns, wait_ns] {
+            row.some(time);
+            match time {
+                Some(ns) => row.on_grid(CPU_GRID_NS, ns),
+                None => row.skip_grid(),
+            }
+        }
+    }
     row.maybe(voluntary, RowCoder::counter);
     row.maybe(involuntary, RowCoder::counter);
     row.ticks(system_ns);

@@ -1,15 +1,22 @@
 //! What the engine counted.
 
-use super::super::coder::{Coder, Kind, Names, mix};
+use super::super::coder::Coder;
+use super::super::memory::{Kind, Names, mix};
 use super::super::range::Way;
-use super::timing::Growth;
-use super::{RowCoder, timing};
+use super::growth::Growth;
+use super::{RowCoder, timing, timing_1};
 use crate::kvm::{Isa, Space};
+use crate::sample::precision::{EXTREME_BITS, GRID_NS};
 use crate::sample::{
     AccessCell, Burst, Direction, ExitCell, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
 
-pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents) {
+/// Growths that KVM's own counters may share: of all exits, of wake-ups, of the first few reasons.
+pub(super) type Grown = [u64; 8];
+
+/// Goes over a thread's events; answers with what grew.
+pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents) -> Grown {
+    let mut grown = Grown::default();
     let ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by } = e;
     let mut row = c.row(Kind::Events, mix(id, Kind::Events, &[1]));
     // Most threads have none of the lists and never will.
@@ -24,17 +31,32 @@ pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents
     row.flag(&mut some);
     if some {
         let mut row = c.row(Kind::Wakeup, mix(id, Kind::Wakeup, &[]));
-        timing::timing(&mut row, wakeups.get_or_insert_default(), None);
+        grown[1] = durations(&mut row, wakeups.get_or_insert_default(), None).count;
+    } else {
+        *wakeups = None;
     }
     if !any {
-        return;
+        exits.clear();
+        accesses.clear();
+        userspace.clear();
+        woken_by.clear();
+        preempted_by.clear();
+        return grown;
     }
     let mut sums = Sums::default();
     c.list(Kind::Access, id, accesses, access_key, blank_access, |c, id, a| {
         let growth = access(c, id, a);
         sums.add(a, &growth);
     });
-    c.list(Kind::Exit, id, exits, exit_key, blank_exit, |c, id, e| exit(c, id, &sums, e));
+    let mut next = 2;
+    c.list(Kind::Exit, id, exits, exit_key, blank_exit, |c, id, e| {
+        let count = exit(c, id, &sums, e);
+        grown[0] = grown[0].wrapping_add(count);
+        if let Some(g) = grown.get_mut(next) {
+            *g = count;
+        }
+        next += 1;
+    });
     c.list(
         Kind::Userspace,
         id,
@@ -45,6 +67,7 @@ pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents
     );
     others(c, Kind::Waker, id, woken_by);
     others(c, Kind::Preemptor, id, preempted_by);
+    grown
 }
 
 fn moves<W: Way>(row: &mut RowCoder<'_, W>, m: &mut Migrations) {
@@ -115,18 +138,36 @@ impl Sums {
     }
 }
 
-fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell) {
+/// Columns that a timing takes, of either schema.
+const TIMING: usize = if timing::COLUMNS > timing_1::COLUMNS { timing::COLUMNS } else { timing_1::COLUMNS };
+
+fn durations<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing, hint: Option<&Growth>) -> Growth {
+    if row.schema == 1 { timing_1::timing(row, t, hint) } else { timing::timing(row, t, hint) }
+}
+
+fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell) -> u64 {
     let ExitCell { isa: _, code: _, name: _, time, userspace_ns, halted_ns, preempted_ns } = e;
     let mut row = c.row(Kind::Exit, id);
     // Exits that hold accesses are the sum of these, but for what happened between two readings.
-    let mut like = sums.nearest(time.count.wrapping_sub(row.last(0)), row.last(timing::COLUMNS));
-    row.go(timing::COLUMNS).number(&mut like);
+    let mut like = sums.nearest(time.count.wrapping_sub(row.last(0)), row.last(TIMING));
+    row.go(TIMING).number(&mut like);
     let hint = like.checked_sub(1).and_then(|i| sums.0.get(i as usize));
-    let total = timing::timing(&mut row, time, hint).total;
-    let mut row = c.row(Kind::Exit, mix(id, Kind::List, &[])).at(timing::COLUMNS + 1);
-    row.part_of(total, userspace_ns);
-    row.part_of(total, halted_ns);
-    row.maybe(preempted_ns, RowCoder::counter);
+    let growth = durations(&mut row, time, hint);
+    let total = growth.total;
+    let mut row = c.row(Kind::Exit, mix(id, Kind::List, &[])).at(TIMING + 1);
+    if row.schema == 1 {
+        row.part_of(total, userspace_ns);
+        row.part_of(total, halted_ns);
+        row.maybe(preempted_ns, RowCoder::counter);
+        return growth.count;
+    }
+    row.share_of(total, userspace_ns);
+    row.share_of(total, halted_ns);
+    row.some(preempted_ns);
+    if let Some(ns) = preempted_ns {
+        row.on_grid(GRID_NS, ns);
+    }
+    growth.count
 }
 
 const SPACES: [Space; 3] = [Space::Pio, Space::Mmio, Space::Msr];
@@ -148,12 +189,16 @@ fn blank_access(k: &[u64; 2], _: &Names) -> AccessCell {
 fn access<W: Way>(c: &mut Coder<'_, W>, id: u64, a: &mut AccessCell) -> Growth {
     let AccessCell { space: _, address: _, direction: _, time, faults, burst } = a;
     let mut row = c.row(Kind::Access, id);
-    let growth = timing::timing(&mut row, time, None);
-    row = row.at(timing::COLUMNS + 1);
+    let growth = durations(&mut row, time, None);
+    row = row.at(TIMING + 1);
     row.counter(faults);
     row.some(burst);
     if let Some(Burst { count, ns }) = burst {
         row.gauge(count);
+        if row.schema > 1 {
+            row.rounded_gauge(EXTREME_BITS, (0, u64::MAX), ns);
+            return growth;
+        }
         *ns = row.estimated(0, *count as f64, u128::from(*ns)) as u64;
     }
     growth
@@ -169,7 +214,7 @@ fn others<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, tasks: &mut Vec<Oth
         |c, id, t| {
             let mut row = c.row(kind, id);
             row.counter(&mut t.count);
-            row.counter(&mut t.ns);
+            if row.schema == 1 { row.counter(&mut t.ns) } else { row.on_grid(GRID_NS, &mut t.ns) }
         },
     );
 }

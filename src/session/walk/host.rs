@@ -1,6 +1,7 @@
 //! The host's counters.
 
-use super::super::coder::{Coder, Kind, mix};
+use super::super::coder::Coder;
+use super::super::memory::{Kind, Names, mix};
 use super::super::range::Way;
 use super::TICK_NS;
 use crate::kvm::kernel_log::{LogKind, LogLine};
@@ -102,7 +103,7 @@ const LOG_KINDS: [LogKind; 8] = [
     LogKind::Other,
 ];
 
-fn log_key(l: &LogLine, names: &mut super::super::coder::Names) -> [u64; 12] {
+fn log_key(l: &LogLine, names: &mut Names) -> [u64; 12] {
     let LogLine { pid, vcpu, msr, write, data, kind, time_s, text } = l;
     let some = |v: Option<u64>| u64::from(v.is_some());
     let (time, data) = (time_s.map(f64::to_bits), *data);
@@ -122,7 +123,7 @@ fn log_key(l: &LogLine, names: &mut super::super::coder::Names) -> [u64; 12] {
     ]
 }
 
-fn log_line(k: &[u64; 12], names: &super::super::coder::Names) -> LogLine {
+fn log_line(k: &[u64; 12], names: &Names) -> LogLine {
     let some = |i: usize| Some(k[i + 1]).filter(|_| k[i] != 0);
     LogLine {
         pid: some(0).map(|v| v as i32),

@@ -5,11 +5,15 @@
 
 mod domain;
 mod events;
+mod growth;
 mod host;
 mod timing;
+mod timing_1;
 
-use super::coder::{Coder, Kind, RowCoder, TICK_NS, mix};
+use super::coder::Coder;
+use super::memory::{Kind, mix};
 use super::range::Way;
+use super::row::{RowCoder, TICK_NS};
 use crate::sample::{EngineKind, EngineLevel, EngineStatus, OwnCost, Sample, SourceState, SourceStatus};
 
 /// Goes over a sample. Facts of host and guests are references: `coder.facts` holds that of the host, then one a domain.

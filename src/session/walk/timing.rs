@@ -1,72 +1,35 @@
-//! Counts with durations. Each figure is foreseen from those before it: one event's least, greatest and sum are one number, and
-//! a histogram tells the sum of many up to a factor that hardly changes.
+//! Counts with durations, rounded as [`crate::sample::precision`] says. Each figure is foreseen from those before it: one, two or
+//! three durations are their sum, the shortest and the longest, and nothing else has to be told; of more, the histogram tells
+//! the sum and the squares up to factors that hardly change.
 
-use super::super::coder::RowCoder;
 use super::super::range::Way;
+use super::super::row::RowCoder;
+use super::growth::Growth;
+use crate::sample::precision::{EXTREME_BITS, SPREAD_BITS, SQUARE_BITS, TOTAL_BITS, significant};
 use crate::sample::{BUCKETS, Histogram, SPREAD_CLIP_NS, Timing};
 
 const COUNT: usize = 0;
 const IDLE: usize = 1;
-const HAS_TOTAL: usize = 2;
-const HAS_SUM: usize = 3;
-const HAS_MIN: usize = 4;
-const HAS_MAX: usize = 5;
-const HAS_HISTOGRAM: usize = 6;
-const TOTAL: usize = 7;
-const SUM: usize = 8;
-const SUM_HIGH: usize = 9;
-const SUM_OF_FEW: usize = 10;
-const MIN: usize = 11;
-const MAX: usize = 12;
-const MIN_OF_ONE: usize = 13;
-const MAX_OF_FEW: usize = 14;
-const BUCKET_COUNT: usize = 15;
-const FIRST_BUCKET: usize = 16;
+const SHAPE: usize = 2;
+const TOTAL: usize = 3;
+const TOTAL_OF_FEW: usize = 4;
+const SUM: usize = 5;
+const SUM_HIGH: usize = 6;
+const SUM_KNOWN: usize = 7;
+const SPREAD: usize = 8;
+const SUM_ABOUT_MEAN: usize = 47;
+const MIN: usize = 9;
+const MIN_OF_FEW: usize = 10;
+const MAX: usize = 11;
+const MAX_OF_FEW: usize = 12;
+const BUCKETS_KNOWN: usize = 13;
+const BUCKET_COUNT: usize = 14;
+const FIRST_BUCKET: usize = 15;
 /// Columns that a timing takes of its row.
-pub(super) const COLUMNS: usize = FIRST_BUCKET + BUCKETS;
+pub(super) const COLUMNS: usize = FIRST_BUCKET + BUCKETS + 1;
 
-/// What a cell grew by within the interval.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Growth {
-    pub count: u64,
-    pub total: u64,
-    pub sum_sq: u128,
-    pub min: Option<u64>,
-    pub max: Option<u64>,
-    pub buckets: [u64; BUCKETS],
-    /// Whether `buckets` is known.
-    known: bool,
-}
-
-impl Growth {
-    /// Adds another cell's.
-    pub fn add(&mut self, other: &Self) {
-        self.count = self.count.wrapping_add(other.count);
-        self.total = self.total.wrapping_add(other.total);
-        self.sum_sq = self.sum_sq.wrapping_add(other.sum_sq);
-        self.min = [self.min, other.min].into_iter().flatten().min();
-        self.max = self.max.max(other.max);
-        for (a, b) in self.buckets.iter_mut().zip(other.buckets) {
-            *a = a.wrapping_add(b);
-        }
-    }
-
-    /// The sum of a weight of each duration as the histogram has them. Plain arithmetic only: it is the same on every machine.
-    fn estimate(&self, weight: impl Fn(f64) -> f64) -> Option<f64> {
-        let terms = self.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
-        self.known.then(|| terms.map(|(b, n)| *n as f64 * weight(middle(b))).sum())
-    }
-
-    /// Between what the shortest must be.
-    fn least(&self) -> (u64, u64) {
-        self.buckets.iter().position(|n| *n > 0).map_or((0, u64::MAX), bounds)
-    }
-
-    /// Between what the longest must be.
-    fn greatest(&self) -> (u64, u64) {
-        self.buckets.iter().rposition(|n| *n > 0).map_or((0, u64::MAX), bounds)
-    }
-}
+/// So many durations are told by their sum and extremes.
+const FEW: u64 = 3;
 
 /// Goes over a timing and answers with its growth. `hint` is the growth that something else makes likely.
 pub(super) fn timing<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing, hint: Option<&Growth>) -> Growth {
@@ -78,48 +41,106 @@ pub(super) fn timing<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing, hint: Op
     let mut g = Growth { count: t.count.wrapping_sub(count_before), ..Growth::default() };
     if g.count == 0 {
         // Nothing happened and nothing else changed, as in most cells of most samples.
-        let mut idle = W::WRITING && *t == unchanged(row, t.count);
+        let mut idle = W::WRITING && is_unchanged(row, t);
         row.go(IDLE).foreseen_flag(true, &mut idle);
         if idle {
             if !W::WRITING {
-                *t = unchanged(row, t.count);
+                recall(row, t);
             }
             return g;
         }
     }
+    shape(row, t);
     let Timing { count: _, total_ns, sum_sq, min_ns, max_ns, histogram } = t;
-    row.go(HAS_TOTAL).some(total_ns);
-    row.go(HAS_SUM).some(sum_sq);
-    row.go(HAS_MIN).some(min_ns);
-    row.go(HAS_MAX).some(max_ns);
-    row.go(HAS_HISTOGRAM).some(histogram);
-    if let Some(h) = histogram {
-        buckets(row, h, &mut g, hint);
+    let few = g.count <= FEW && total_ns.is_some();
+    if few {
+        total(row, &mut g, hint, total_ns.as_mut());
+        extremes(row, &mut g, (true, hint), min_ns, max_ns);
+        if let Some(h) = histogram {
+            known_buckets(&mut g);
+            buckets(row, h, &mut g, true);
+        }
+    } else {
+        if let Some(h) = histogram {
+            buckets(row, h, &mut g, false);
+        }
+        extremes(row, &mut g, (false, hint), min_ns, max_ns);
+        total(row, &mut g, hint, total_ns.as_mut());
     }
-    if let Some(total) = total_ns {
-        let before = row.last(TOTAL);
-        let growth = u128::from(total.wrapping_sub(before));
-        row.go(TOTAL);
-        g.total = match hint {
-            Some(h) => row.wide(u128::from(h.total), growth) as u64,
-            None => row.estimated(0, g.estimate(|ns| ns).unwrap_or(g.count as f64), growth) as u64,
-        };
-        *total = before.wrapping_add(g.total);
-        row.set_last(TOTAL, *total);
-    }
-    extremes(row, &mut g, (total_ns.is_some(), hint), min_ns, max_ns);
     if let Some(sum) = sum_sq {
-        let before = u128::from(row.last(SUM)) | u128::from(row.last(SUM_HIGH)) << 64;
-        let growth = sum.wrapping_sub(before);
-        g.sum_sq = match hint {
-            Some(h) => row.go(SUM).wide(h.sum_sq, growth),
-            None => squares(row, &g, growth),
-        };
+        let before = last_sum(row);
+        g.sum_sq = squares(row, &g, hint, sum.wrapping_sub(before));
         *sum = before.wrapping_add(g.sum_sq);
         row.set_last(SUM, *sum as u64);
         row.set_last(SUM_HIGH, (*sum >> 64) as u64);
     }
     g
+}
+
+/// Which figures there are.
+fn shape<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing) {
+    let bit = |some: bool, n: u32| u64::from(some) << n;
+    let mut shape = bit(t.total_ns.is_some(), 0)
+        | bit(t.sum_sq.is_some(), 1)
+        | bit(t.min_ns.is_some(), 2)
+        | bit(t.max_ns.is_some(), 3)
+        | bit(t.histogram.is_some(), 4);
+    row.go(SHAPE).number(&mut shape);
+    if !W::WRITING {
+        let is = |n: u32| shape >> n & 1 != 0;
+        t.total_ns = is(0).then_some(0);
+        t.sum_sq = is(1).then_some(0);
+        t.min_ns = is(2).then_some(0);
+        t.max_ns = is(3).then_some(0);
+        t.histogram = is(4).then(|| t.histogram.take().unwrap_or_default());
+    }
+}
+
+/// Whether a cell is as it was, without extremes, which are of the interval.
+fn is_unchanged<W: Way>(row: &RowCoder<'_, W>, t: &Timing) -> bool {
+    let is = |n: u32| row.last(SHAPE) >> n & 1 != 0;
+    let known = |h: &Histogram| {
+        h.0.len() as u64 == row.last(BUCKET_COUNT)
+            && h.0.len() <= BUCKETS
+            && h.0.iter().enumerate().all(|(b, n)| *n == row.last(FIRST_BUCKET + b))
+    };
+    t.min_ns.is_none()
+        && t.max_ns.is_none()
+        && t.total_ns == is(0).then(|| row.last(TOTAL))
+        && t.sum_sq == is(1).then(|| last_sum(row))
+        && t.histogram.is_some() == is(4)
+        && t.histogram.as_ref().is_none_or(known)
+}
+
+/// Makes a cell what it was.
+fn recall<W: Way>(row: &RowCoder<'_, W>, t: &mut Timing) {
+    let is = |n: u32| row.last(SHAPE) >> n & 1 != 0;
+    (t.min_ns, t.max_ns) = (None, None);
+    t.total_ns = is(0).then(|| row.last(TOTAL));
+    t.sum_sq = is(1).then(|| last_sum(row));
+    t.histogram = is(4).then(|| t.histogram.take().unwrap_or_default());
+    if let Some(h) = &mut t.histogram {
+        let buckets = row.last(BUCKET_COUNT).min(BUCKETS as u64) as usize;
+        h.0.clear();
+        h.0.extend((0..buckets).map(|b| row.last(FIRST_BUCKET + b)));
+    }
+}
+
+fn last_sum<W: Way>(row: &RowCoder<'_, W>) -> u128 {
+    u128::from(row.last(SUM)) | u128::from(row.last(SUM_HIGH)) << 64
+}
+
+fn total<W: Way>(row: &mut RowCoder<'_, W>, g: &mut Growth, hint: Option<&Growth>, total_ns: Option<&mut u64>) {
+    let Some(total) = total_ns else { return };
+    let before = row.last(TOTAL);
+    let growth = u128::from(total.wrapping_sub(before));
+    g.total = match (hint, g.estimate(|ns| ns)) {
+        (Some(h), _) => row.go(TOTAL).rounded(TOTAL_BITS, h.total.into(), growth),
+        (None, Some(estimate)) if g.count > FEW => row.go(TOTAL).rounded_estimate(TOTAL_BITS, estimate, growth),
+        _ => row.go(TOTAL_OF_FEW).rounded_estimate(TOTAL_BITS, g.count as f64, growth),
+    } as u64;
+    *total = before.wrapping_add(g.total);
+    row.set_last(TOTAL, *total);
 }
 
 fn extremes<W: Way>(
@@ -130,52 +151,69 @@ fn extremes<W: Way>(
     max_ns: &mut Option<u64>,
 ) {
     if let Some(min) = min_ns {
-        match (g.count, hint.and_then(|h| h.min)) {
-            (1, _) if timed => row.go(MIN_OF_ONE).foreseen(g.total, min),
-            (_, Some(hint)) => row.go(MIN).foreseen(hint, min),
-            _ => row.go(MIN).gauge_within(g.least(), min),
+        match g.count {
+            1 if timed => row.go(MIN_OF_FEW).foreseen(g.total, min),
+            n @ 2..=FEW if timed => {
+                row.go(MIN).rounded_gauge(EXTREME_BITS, (0, g.total / n), min);
+            }
+            _ => row.go(MIN).rounded_gauge(EXTREME_BITS, g.least(), min),
         }
     }
     if let Some(max) = max_ns {
-        let min = min_ns.unwrap_or(0);
-        match (g.count, hint.and_then(|h| h.max)) {
-            (n @ (1 | 2), _) if timed => {
-                row.go(MAX_OF_FEW).foreseen(g.total.saturating_sub(min.saturating_mul(n - 1)), max);
+        match (g.count, *min_ns, hint.and_then(|h| h.max)) {
+            (1, ..) if timed => row.go(MAX_OF_FEW).foreseen(g.total, max),
+            (2, Some(min), _) if timed => row.go(MAX_OF_FEW).foreseen(g.total.saturating_sub(min), max),
+            (_, _, Some(hint)) => {
+                *max = row.go(MAX).rounded(EXTREME_BITS, hint.into(), (*max).into()) as u64;
             }
-            (_, Some(hint)) => row.go(MAX).foreseen(hint, max),
-            _ => row.go(MAX).gauge_within(g.greatest(), max),
+            (n @ 2..=FEW, min, _) if timed => {
+                // At least the mean of what is not the shortest.
+                let rest = g.total.saturating_sub(min.unwrap_or(0));
+                row.go(MAX).rounded_gauge(EXTREME_BITS, (rest / (n - 1), rest), max);
+            }
+            _ => row.go(MAX).rounded_gauge(EXTREME_BITS, g.greatest(), max),
         }
     }
     (g.min, g.max) = (*min_ns, *max_ns);
 }
 
-/// The cell as it was, without extremes, which are of the interval.
-fn unchanged<W: Way>(row: &RowCoder<'_, W>, count: u64) -> Timing {
-    let buckets = row.last(BUCKET_COUNT).min(BUCKETS as u64) as usize;
-    Timing {
-        count,
-        total_ns: Some(row.last(TOTAL)).filter(|_| row.last(HAS_TOTAL) != 0),
-        sum_sq: Some(u128::from(row.last(SUM)) | u128::from(row.last(SUM_HIGH)) << 64)
-            .filter(|_| row.last(HAS_SUM) != 0),
-        min_ns: None,
-        max_ns: None,
-        histogram: (row.last(HAS_HISTOGRAM) != 0)
-            .then(|| Histogram((0..buckets).map(|b| row.last(FIRST_BUCKET + b)).collect())),
+/// What the histogram of a few durations must be, by their sum and extremes.
+fn known_buckets(g: &mut Growth) {
+    let (min, max) = (g.min.unwrap_or(0), g.max.unwrap_or(0));
+    let all = [min, max, g.total.saturating_sub(min).saturating_sub(max)];
+    let some = match g.count {
+        0 => &all[..0],
+        1 => &all[1..2],
+        2 => &all[..2],
+        _ => &all[..],
+    };
+    some.iter().for_each(|ns| g.buckets[Histogram::bucket(*ns)] += 1);
+}
+
+/// The histogram. Where its growth is known, it is told in one bit; else each bucket is foreseen as its usual share of the
+/// events that no bucket before it took.
+fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth, known: bool) {
+    let before = row.last(BUCKET_COUNT).min(BUCKETS as u64) as usize;
+    g.known = true;
+    if known {
+        let used = g.buckets.iter().rposition(|n| *n > 0).map_or(0, |b| b + 1);
+        let length = before.max(used);
+        let after = |row: &RowCoder<'_, W>, b: usize| row.last(FIRST_BUCKET + b).wrapping_add(g.buckets[b]);
+        let mut hit = h.0.len() == length && h.0.iter().enumerate().all(|(b, n)| *n == after(row, b));
+        row.go(BUCKETS_KNOWN).foreseen_flag(true, &mut hit);
+        if hit {
+            row.set_last(BUCKET_COUNT, length as u64);
+            h.0.resize(length, 0);
+            for (b, n) in h.0.iter_mut().enumerate() {
+                *n = after(row, b);
+                if g.buckets[b] > 0 {
+                    row.set_growth(FIRST_BUCKET + b, *n);
+                }
+            }
+            return;
+        }
+        g.buckets = [0; BUCKETS];
     }
-}
-
-/// The middle of a bucket, nanoseconds.
-fn middle(bucket: usize) -> f64 {
-    if bucket == 0 { 64.0 } else { (96u64 << bucket) as f64 }
-}
-
-fn bounds(bucket: usize) -> (u64, u64) {
-    let low = if bucket == 0 { 0 } else { 64 << bucket };
-    (low, if bucket + 1 == BUCKETS { u64::MAX } else { Histogram::upper(bucket) - 1 })
-}
-
-/// Each bucket is foreseen as its usual share of the events that no bucket before it took.
-fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth, hint: Option<&Growth>) {
     let mut n = h.0.len() as u64;
     row.go(BUCKET_COUNT).number(&mut n);
     // A source may keep more buckets than the engine does, but no frame may ask for more than a few.
@@ -183,7 +221,6 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
     h.0.resize(n, 0);
     let mut left = g.count;
     let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).sum();
-    g.known = true;
     for (b, value) in h.0.iter_mut().enumerate() {
         if b >= BUCKETS {
             row.go(FIRST_BUCKET + BUCKETS - 1).foreseen(0, value);
@@ -191,11 +228,10 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
         }
         let before = row.last(FIRST_BUCKET + b);
         let usual = row.mean(FIRST_BUCKET + b).max(0);
-        let share = match (hint, weight) {
-            (Some(h), _) => h.buckets[b],
+        let share = match weight {
             _ if b + 1 == n => left,
-            (None, 0) => 0,
-            (None, w) => ((u128::from(left) * usual as u128 + w as u128 / 2) / w as u128) as u64,
+            w if w <= 0 => 0,
+            w => ((u128::from(left) * usual as u128 + w as u128 / 2) / w as u128) as u64,
         };
         weight -= usual;
         row.go(FIRST_BUCKET + b).growth(before.wrapping_add(share), value);
@@ -205,31 +241,35 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
 }
 
 /// The growth of the sum of squares.
-fn squares<W: Way>(row: &mut RowCoder<'_, W>, g: &Growth, growth: u128) -> u128 {
+fn squares<W: Way>(row: &mut RowCoder<'_, W>, g: &Growth, hint: Option<&Growth>, growth: u128) -> u128 {
     let square = |ns: u64| u128::from(ns.min(SPREAD_CLIP_NS)).pow(2);
-    let (Some(min), Some(max)) = (g.min, g.max) else {
-        return row.go(SUM).estimated(0, g.total as f64 * g.total as f64 / (g.count.max(1) as f64), growth);
+    let max = g.max.unwrap_or(0);
+    let rounded = |squares: u128| significant(squares, SQUARE_BITS);
+    let foreseen = match (g.count, g.min) {
+        (1, _) => square(g.total),
+        (2, Some(min)) => square(min).saturating_add(square(max)),
+        (2, None) => square(g.total.saturating_sub(max)).saturating_add(square(max)),
+        _ => hint.map_or(0, |h| h.sum_sq),
     };
-    let known = match g.count {
-        1 => square(max),
-        _ => square(min) + square(max),
+    let foreseen = rounded(foreseen);
+    let mut known = growth == foreseen;
+    row.go(SUM_KNOWN).foreseen_flag(g.count < FEW, &mut known);
+    if known {
+        return foreseen;
+    }
+    let mean = u128::from(g.total) * u128::from(g.total) / u128::from(g.count.max(1));
+    let (total, n) = (g.total as f64, g.count.max(1) as f64);
+    let estimate = match (g.estimate(|ns| ns), g.estimate(|ns| ns * ns)) {
+        (Some(one), Some(two)) if one > 0.0 && g.count > FEW => (total / one) * (total / one) * two - total * total / n,
+        _ => (max as f64 - total / n).powi(2) * n / 4.0,
     };
-    let rest = g.total.saturating_sub(min).saturating_sub(max);
-    match g.count {
-        0..=2 => row.go(SUM_OF_FEW).wide(known, growth),
-        3 => row.go(SUM_OF_FEW).wide(known + square(rest), growth),
-        n => {
-            let mut inner = *g;
-            for ns in [min, max] {
-                let b = &mut inner.buckets[Histogram::bucket(ns)];
-                *b = b.saturating_sub(1);
-            }
-            let rest = rest as f64;
-            let estimate = match (inner.estimate(|ns| ns), inner.estimate(|ns| ns * ns)) {
-                (Some(one), Some(two)) if one > 0.0 => (rest / one) * (rest / one) * two,
-                _ => rest * rest / (n - 2) as f64,
-            };
-            row.go(SUM).estimated(known, estimate, growth)
-        }
+    let spread = significant(growth.saturating_sub(mean), SPREAD_BITS);
+    let mut about_mean = rounded(mean.saturating_add(spread)) == growth;
+    row.go(SUM_ABOUT_MEAN).foreseen_flag(true, &mut about_mean);
+    if about_mean {
+        let spread = row.go(SPREAD).rounded_estimate(SPREAD_BITS, estimate.max(1.0), spread);
+        rounded(mean.saturating_add(spread))
+    } else {
+        row.go(SUM).rounded(TOTAL_BITS, mean, growth)
     }
 }

@@ -101,7 +101,7 @@ impl Bench {
         let cell = AccessCell {
             space: Space::Pio,
             address: Some(0x71),
-            time: Timing { count, min_ns: Some(5), ..Timing::default() },
+            time: Timing { count, max_ns: Some(5), ..Timing::default() },
             ..AccessCell::default()
         };
         let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
@@ -178,7 +178,7 @@ fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
     assert_eq!(b.forgotten(), [12]);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, None, "extremes are of one interval");
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, None, "extremes are of one interval");
 }
 
 #[test]

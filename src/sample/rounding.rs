@@ -1,0 +1,205 @@
+//! Rounds what the host gave before anyone sees it: see [`super::precision`].
+
+use super::precision::{
+    CPU_GRID_NS, EXTREME_BITS, GRID_NS, SPREAD_BITS, SQUARE_BITS, TOTAL_BITS, of_parts, on_grid, parts_of, significant,
+    significant_ns,
+};
+use super::{AccessCell, Burst, Direction, ExitCell, Histogram, SPREAD_CLIP_NS, Sample, ThreadEvents, Timing};
+use crate::kvm::{Isa, Space};
+use std::collections::{BTreeMap, HashMap};
+
+/// A run of accesses shorter than this is no burst.
+const LEAST_BURST: u64 = 8;
+
+/// What was given and what was told of every cell, so that growths can be rounded.
+#[derive(Debug, Default)]
+pub struct Rounding {
+    /// By thread, then by cell; a thread that is no part of a reading is forgotten.
+    threads: HashMap<i32, Cells>,
+}
+
+type Cells = HashMap<Key, Cell, foldhash::fast::RandomState>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Exit(Isa, u32, Option<String>),
+    Access(Space, Option<u64>, Direction),
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    count: u64,
+    total: Sum,
+    squares: Squares,
+    userspace: Sum,
+    halted: Sum,
+}
+
+/// A sum as given and as told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    given: u64,
+    told: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Squares {
+    given: u128,
+    told: u128,
+}
+
+impl Sum {
+    /// Puts a growth made of the one given in the place of it. Answers with the growth given and the one told.
+    fn tell(&mut self, value: &mut u64, round: impl Fn(u64) -> u64) -> (u64, u64) {
+        if *value < self.given {
+            *self = Self::default();
+        }
+        let given = *value - self.given;
+        let told = round(given);
+        *self = Self { given: *value, told: self.told.saturating_add(told) };
+        *value = self.told;
+        (given, told)
+    }
+}
+
+impl Rounding {
+    /// Rounds all that an engine counted, by thread.
+    pub fn events<'a>(&mut self, threads: impl Iterator<Item = (i32, &'a mut ThreadEvents)>) {
+        let mut before = std::mem::take(&mut self.threads);
+        for (tid, events) in threads {
+            let cells = before.remove(&tid).unwrap_or_default();
+            self.threads.insert(tid, Self::thread(&cells, events));
+        }
+    }
+
+    fn thread(before: &Cells, events: &mut ThreadEvents) -> Cells {
+        let mut cells = Cells::with_capacity_and_hasher(before.len(), foldhash::fast::RandomState::default());
+        for exit in &mut events.exits {
+            let key = Key::Exit(exit.isa, exit.code, exit.name.clone());
+            let mut cell = before.get(&key).copied().unwrap_or_default();
+            cell.exit(exit);
+            cells.insert(key, cell);
+        }
+        for access in &mut events.accesses {
+            let key = Key::Access(access.space, access.address, access.direction);
+            let mut cell = before.get(&key).copied().unwrap_or_default();
+            cell.access(access);
+            cells.insert(key, cell);
+        }
+        if let Some(w) = &mut events.wakeups {
+            // Of these the count, the distribution and the longest are looked at.
+            (w.total_ns, w.sum_sq, w.min_ns) = (None, None, None);
+            w.max_ns = w.max_ns.map(extreme);
+        }
+        for task in events.woken_by.iter_mut().chain(&mut events.preempted_by) {
+            task.ns = on_grid(task.ns, GRID_NS);
+        }
+        cells
+    }
+}
+
+impl Cell {
+    fn exit(&mut self, exit: &mut ExitCell) {
+        let told = self.timing(&mut exit.time);
+        let part = |sum: &mut Sum, part: &mut Option<u64>| {
+            if let Some(part) = part {
+                sum.tell(part, |given| told.map_or(given, |(whole, told)| of_parts(parts_of(given, whole), told)));
+            }
+        };
+        part(&mut self.userspace, &mut exit.userspace_ns);
+        part(&mut self.halted, &mut exit.halted_ns);
+        exit.preempted_ns = exit.preempted_ns.map(|ns| on_grid(ns, GRID_NS));
+    }
+
+    fn access(&mut self, access: &mut AccessCell) {
+        // Nobody asks for the shortest access, nor for their distribution.
+        access.time.histogram = None;
+        self.timing(&mut access.time);
+        access.time.min_ns = None;
+        access.burst = access.burst.map(|b| match b {
+            Burst { count, ns } if count >= LEAST_BURST => Burst { count, ns: extreme(ns) },
+            _ => Burst::default(),
+        });
+    }
+
+    /// Answers with the growth of the total, as given and as told.
+    fn timing(&mut self, t: &mut Timing) -> Option<(u64, u64)> {
+        if t.count < self.count {
+            *self = Self::default();
+        }
+        let count = t.count - std::mem::replace(&mut self.count, t.count);
+        let total = t.total_ns.as_mut().map(|total| self.total.tell(total, |ns| significant_ns(ns, TOTAL_BITS)));
+        let (min, max) = (t.min_ns, t.max_ns);
+        // One or two durations are told by their sum and the shorter of them.
+        match (count, total.map(|t| t.1)) {
+            (1, Some(told)) => (t.min_ns, t.max_ns) = (min.map(|_| told), max.map(|_| told)),
+            (2, Some(told)) => {
+                t.min_ns = min.map(|ns| extreme(ns).min(told / 2));
+                t.max_ns = max.map(|ns| t.min_ns.map_or(extreme(ns), |min| told - min));
+            }
+            _ => (t.min_ns, t.max_ns) = (min.map(extreme), max.map(extreme)),
+        }
+        if let Some(sum) = &mut t.sum_sq {
+            let told = |given: u128| match (count, total, t.min_ns, t.max_ns) {
+                (1, Some((_, told)), ..) => square(told),
+                (2, _, Some(min), Some(max)) => square(min) + square(max),
+                (n, Some((whole, told)), ..) if n > 0 => about_mean(n, whole, told, given),
+                _ => given,
+            };
+            self.squares.tell(sum, |given| significant(told(given), SQUARE_BITS));
+        }
+        total
+    }
+}
+
+impl Squares {
+    fn tell(&mut self, value: &mut u128, round: impl Fn(u128) -> u128) {
+        if *value < self.given {
+            *self = Self::default();
+        }
+        *self = Self { given: *value, told: self.told.saturating_add(round(*value - self.given)) };
+        *value = self.told;
+    }
+}
+
+/// A sum of squares whose part about the mean is rounded; the mean itself is that of the time told.
+fn about_mean(count: u64, whole: u64, told: u64, squares: u128) -> u128 {
+    let mean = |total: u64| u128::from(total) * u128::from(total) / u128::from(count);
+    match squares.checked_sub(mean(whole)) {
+        Some(spread) => mean(told).saturating_add(significant(spread, SPREAD_BITS)),
+        // Durations beyond the clip of the squares.
+        None => significant(squares, TOTAL_BITS),
+    }
+}
+
+fn square(ns: u64) -> u128 {
+    u128::from(ns.min(SPREAD_CLIP_NS)).pow(2)
+}
+
+/// Never beyond the histogram's bucket that the duration is in.
+fn extreme(ns: u64) -> u64 {
+    let told = significant_ns(ns, EXTREME_BITS);
+    if Histogram::bucket(told) == Histogram::bucket(ns) {
+        return told;
+    }
+    // Just below a bucket's end: cut off instead.
+    let drop = (64 - ns.leading_zeros()).saturating_sub(EXTREME_BITS);
+    ns >> drop << drop
+}
+
+/// Rounds what needs no past: times that lie on a grid.
+pub fn times(sample: &mut Sample) {
+    let counters = |all: &mut BTreeMap<String, u64>| {
+        all.iter_mut().filter(|(name, _)| name.ends_with("_ns")).for_each(|(_, n)| *n = on_grid(*n, GRID_NS));
+    };
+    for domain in &mut sample.domains {
+        counters(&mut domain.counters);
+        for thread in &mut domain.threads {
+            counters(&mut thread.counters);
+            if let Some(cpu) = &mut thread.cpu {
+                cpu.run_ns = cpu.run_ns.map(|ns| on_grid(ns, CPU_GRID_NS));
+                cpu.wait_ns = cpu.wait_ns.map(|ns| on_grid(ns, CPU_GRID_NS));
+            }
+        }
+    }
+}
