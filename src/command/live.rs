@@ -5,7 +5,7 @@ use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::kvm::topology::HostTopology;
-use crate::sample::{EngineLevel, SourceState};
+use crate::sample::{DomainSample, EngineLevel, Sample, SourceState};
 use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
 use crate::source::live::libvirt::{self, Libvirt, LibvirtOptions};
@@ -22,7 +22,7 @@ const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 /// See [`settle`].
 const LOOKS: u32 = 3;
 /// See [`settle`].
-const LOOKS_FOR_COUNTERS: u32 = 14;
+const LOOKS_FOR_COUNTERS: u32 = 30;
 /// See [`settle`].
 const LOOK: Duration = Duration::from_millis(150);
 
@@ -105,12 +105,21 @@ pub fn stop_on_signals(commands: Sender<live::Command>) -> std::io::Result<()> {
 /// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later. Untraced, it
 /// is libvirt's counters that are waited for, which take two readings.
 fn settle(feed: &mut Collector, engine: EngineChoice) {
-    let mut looks = if engine == EngineChoice::None { LOOKS_FOR_COUNTERS } else { LOOKS };
-    while looks > 0 {
-        let asked = feed.tick().sources.iter().any(|s| s.name == libvirt::NAME && s.state == SourceState::Ok);
-        looks = if asked { looks } else { looks.min(LOOKS) } - 1;
+    let untraced = engine == EngineChoice::None;
+    for look in 0..LOOKS_FOR_COUNTERS {
+        let sample = feed.tick();
+        if look >= LOOKS && !(untraced && awaits_counters(&sample)) {
+            return;
+        }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Whether libvirt answers and has told no counters of a guest that it may know.
+fn awaits_counters(sample: &Sample) -> bool {
+    let answers = sample.sources.iter().any(|s| s.name == libvirt::NAME && s.state == SourceState::Ok);
+    let lacks = |d: &DomainSample| d.facts.uuid.is_some() && d.threads.iter().all(|t| t.counters.is_empty());
+    answers && sample.domains.iter().any(lacks)
 }
 
 /// `kvmtop --batch`.

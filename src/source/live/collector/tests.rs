@@ -174,7 +174,7 @@ fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
     b.reads(10, 12, 2);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.min_ns, Some(5));
+    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, Some(5));
     assert_eq!(b.forgotten(), [12]);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
