@@ -157,6 +157,33 @@ fn ended_threads_are_reported_and_then_forgotten() {
 }
 
 #[test]
+fn room_is_made_for_guests_that_come_later() {
+    let Some(mut engine) = engine("bpf: room is made for guests that come later") else { return };
+    // More threads than the engine has room for when it is told of four.
+    let crowd = || {
+        let mut guests: Vec<Guest> = (0..7).map(|_| Guest::start(&[Work::PortReads(0x71, 3); 90], true)).collect();
+        guests.iter_mut().for_each(Guest::go);
+        guests.iter_mut().for_each(Guest::wait_done);
+        guests
+    };
+    let seen = |reading: &Reading, guests: &[Guest]| -> usize { guests.iter().map(|g| of(reading, g).len()).sum() };
+    let early = crowd();
+    let reading = engine.read();
+    assert!(seen(&reading, &early) < 630 && reading.overflow > 0, "{} events had no room", reading.overflow);
+    assert_eq!(engine.gaps().len(), 1);
+    assert!(engine.make_room(0).expect("root may"), "the threads without room tell of themselves");
+    assert!(!engine.make_room(630).expect("nothing to do"), "there is room for them");
+    let late = crowd();
+    let mut exact = Guest::start(&WORK, true);
+    exact.go();
+    exact.wait_done();
+    let reading = engine.read();
+    assert_eq!((seen(&reading, &early), seen(&reading, &late), reading.overflow), (0, 630, 0));
+    check_counts(&of(&reading, &exact));
+    assert_eq!(engine.gaps(), []);
+}
+
+#[test]
 fn wakeups_have_a_waker() {
     let Some(mut engine) = engine("bpf: wake-ups have a waker") else { return };
     let mut guest = Guest::start(&[Work::Idle], true);

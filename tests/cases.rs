@@ -30,6 +30,8 @@ struct Expect {
     first_any: Vec<String>,
     /// Of each list one word has to be in the findings' texts.
     text_any: Vec<Vec<String>>,
+    /// Words that are in none of them.
+    text_not: Vec<String>,
     max_severity: Option<String>,
     exits_total: Option<Totals>,
     accesses_total: Option<Totals>,
@@ -131,6 +133,10 @@ fn judge(expect: &Expect, report: &Value) -> Vec<String> {
             wrong.push(format!("none of the words {group:?}"));
         }
     }
+    let bare = findings.iter().filter(|f| f["fix"].as_array().is_none_or(Vec::is_empty));
+    wrong.extend(bare.map(|f| format!("{} offers nothing to do", f["rule"])));
+    let said = expect.text_not.iter().filter(|w| text.contains(&w.to_lowercase()));
+    wrong.extend(said.map(|w| format!("the word {w:?}")));
     if let Some(limit) = &expect.max_severity {
         let over = |f: &&Value| level(f["severity"].as_str().unwrap_or("none")) > level(limit);
         wrong.extend(findings.iter().filter(over).map(|f| format!("{} is {}", f["rule"], f["severity"])));

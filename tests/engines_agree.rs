@@ -4,49 +4,19 @@
 mod common;
 
 use common::guest::{Guest, Work};
-use rustix::process::{Pid, Signal, kill_process};
+use common::watch::Watch;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Stdio};
 
 guest_process!();
 
-struct Watch {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    seen: Vec<Value>,
-}
-
-impl Watch {
-    fn start(engine: &str) -> Self {
-        let mut child = common::kvmtop()
-            .args(["--batch", "--json", "-d", "0.5", "-n", "1000", "--engine", engine])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kvmtop starts");
-        let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
-        let mut watch = Self { child, lines, seen: Vec::new() };
+/// All that is seen until the guest has been reported as ended.
+fn until_ended(mut watch: Watch, pid: u32) -> Vec<Value> {
+    while !common::of_pid(&watch.seen, pid).iter().any(|d| d["state"] == "ended") {
+        assert!(watch.seen.len() < 500, "the end of the guest was never seen");
         watch.next();
-        watch
     }
-
-    fn next(&mut self) {
-        let line = self.lines.next().expect("an interval").expect("text");
-        self.seen.push(serde_json::from_str(&line).expect("JSON"));
-    }
-
-    /// All that is seen until the guest has been reported as ended.
-    fn until_ended(mut self, pid: u32) -> Vec<Value> {
-        while !common::of_pid(&self.seen, pid).iter().any(|d| d["state"] == "ended") {
-            assert!(self.seen.len() < 500, "the end of the guest was never seen");
-            self.next();
-        }
-        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it lives");
-        self.lines.by_ref().for_each(drop);
-        assert!(self.child.wait().expect("it ends").success());
-        self.seen
-    }
+    watch.stop()
 }
 
 /// Counts by the words of these keys, each vCPU and their sum apart.
@@ -75,12 +45,12 @@ fn both_engines_count_the_same() {
         Work::Idle,
     ];
     let mut guest = Guest::start(&work, true);
-    let watches = ["perf", "bpf"].map(Watch::start);
+    let watches = ["perf", "bpf"].map(Watch::with_engine);
     let pid = guest.pid();
     guest.go();
     guest.wait_done();
     guest.end();
-    let [perf, bpf] = watches.map(|watch| watch.until_ended(pid));
+    let [perf, bpf] = watches.map(|watch| until_ended(watch, pid));
 
     for seen in [&perf, &bpf] {
         assert_eq!(seen.iter().map(|i| i["lost_events"].as_u64().expect("lost")).sum::<u64>(), 0);

@@ -4,73 +4,20 @@
 mod common;
 
 use common::guest::{Guest, Work};
+use common::watch::Watch;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 guest_process!();
 
-/// kvmtop running in batch mode. A thread reads what it prints: a full pipe would hold it up.
-struct Watch {
-    child: Child,
-    lines: Receiver<Value>,
-    seen: Vec<Value>,
-}
-
-impl Watch {
-    /// Starts it and waits for its first interval: the engine is in place from then on.
-    fn start(engine: &str) -> Self {
-        let mut child = common::kvmtop()
-            .args(["--batch", "--json", "-d", "0.5", "-n", "240", "--engine", engine])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kvmtop starts");
-        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in stdout.lines() {
-                let value = serde_json::from_str(&line.expect("text")).expect("JSON");
-                if send.send(value).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut watch = Self { child, lines, seen: Vec::new() };
-        watch.next();
-        watch
-    }
-
-    fn next(&mut self) -> Duration {
-        let interval = self.lines.recv().expect("an interval");
-        let length = Duration::from_secs_f64(interval["interval_s"].as_f64().expect("a length"));
-        self.seen.push(interval);
-        length
-    }
-
-    /// Everything up to now: until an interval that began after this call is in.
-    fn finish(mut self) -> Vec<Value> {
-        let began = Instant::now();
-        loop {
-            let length = self.next();
-            if Instant::now() > began + length {
-                break;
-            }
+/// Everything up to now: until an interval that began after this call is in.
+fn finish(mut watch: Watch) -> Vec<Value> {
+    let began = Instant::now();
+    loop {
+        let length = watch.next()["interval_s"].as_f64().expect("a length");
+        if Instant::now() > began + Duration::from_secs_f64(length) {
+            return watch.stop();
         }
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("kvmtop lives");
-        self.seen.extend(self.lines.iter());
-        let status = self.child.wait().expect("kvmtop ends");
-        assert!(status.success(), "SIGINT ends kvmtop with {status}");
-        std::mem::take(&mut self.seen)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -118,10 +65,10 @@ fn port_reads_and_writes_are_counted_exactly() {
     for engine in engines("port_reads_and_writes_are_counted_exactly") {
         let (seen, pid) = watched(engine, || {
             let mut guest = Guest::start(&[Work::PortReads(0x608, N), Work::PortWrites(0x70, M)], true);
-            let watch = Watch::start(engine);
+            let watch = Watch::with_engine(engine);
             guest.go();
             guest.wait_done();
-            (watch.finish(), guest.pid())
+            (finish(watch), guest.pid())
         });
         let mine = common::of_pid(&seen, pid);
         assert_eq!(seen[0]["engine"], engine);
@@ -158,10 +105,10 @@ fn mmio_and_msr_reads_are_counted_exactly() {
     for engine in engines("mmio_and_msr_reads_are_counted_exactly") {
         let (seen, pid) = watched(engine, || {
             let mut guest = Guest::start(&[Work::MmioReads(0xfed0_00f0, N), Work::MsrReads(0x1b, N)], true);
-            let watch = Watch::start(engine);
+            let watch = Watch::with_engine(engine);
             guest.go();
             guest.wait_done();
-            (watch.finish(), guest.pid())
+            (finish(watch), guest.pid())
         });
         let mine = common::of_pid(&seen, pid);
         assert_eq!(count(&mine, "mmio", "0xfed000f0", "read", &Value::Null), u64::from(N), "{engine}");
@@ -177,13 +124,13 @@ fn a_guest_that_ended_is_shown_with_all_it_did() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for engine in engines("a_guest_that_ended_is_shown_with_all_it_did") {
         let (seen, pid) = watched(engine, || {
-            let watch = Watch::start(engine);
+            let watch = Watch::with_engine(engine);
             let mut guest = Guest::start(&[Work::PortReads(0x71, N)], true);
             let pid = guest.pid();
             guest.go();
             guest.wait_done();
             guest.end();
-            (watch.finish(), pid)
+            (finish(watch), pid)
         });
         let mine = common::of_pid(&seen, pid);
         assert_eq!(count(&mine, "pio", "0x71", "read", &Value::Null), u64::from(N), "{engine}");
@@ -200,10 +147,10 @@ fn vcpus_are_found_without_thread_names() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for engine in engines("vcpus_are_found_without_thread_names") {
         let mut guest = Guest::start(&[Work::PortReads(0x608, N)], false);
-        let watch = Watch::start(engine);
+        let watch = Watch::with_engine(engine);
         guest.go();
         guest.wait_done();
-        let seen = watch.finish();
+        let seen = finish(watch);
         let mine = common::of_pid(&seen, guest.pid());
         let last = mine.last().expect("the guest is shown");
         let threads = last["threads"].as_array().expect("threads");

@@ -3,9 +3,9 @@
 
 mod common;
 
+use common::libvirt::{self, Domain, Setup};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A boot sector that switches to protected mode and then, for ever, reads the PM timer (port 0x608), writes 0x0c to the
@@ -19,87 +19,6 @@ const BUSY: [u8; 77] = [
 ];
 /// A boot sector that halts with interrupts off.
 const IDLE: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
-
-const URI: &str = "qemu:///system";
-
-fn virsh(args: &[&str]) -> Output {
-    Command::new("virsh").args(["-c", URI, "-q"]).args(args).stdin(Stdio::null()).output().expect("virsh")
-}
-
-/// Starts libvirt's daemons where none answers; only what was started here is ended.
-fn libvirt() -> Result<Vec<PathBuf>, String> {
-    if let Some(why) = common::cannot_trace() {
-        return Err(why);
-    }
-    for tool in ["virsh", "libvirtd", "virtlogd", "qemu-system-x86_64"] {
-        let found = ["/usr/bin", "/usr/sbin"].iter().any(|d| Path::new(d).join(tool).exists());
-        if !found {
-            return Err(format!("{tool} is not installed"));
-        }
-    }
-    let mut started = Vec::new();
-    if !virsh(&["version"]).status.success() {
-        for daemon in ["virtlogd", "libvirtd"] {
-            let pid_file = PathBuf::from(format!("/run/{daemon}.pid"));
-            if Command::new(daemon).arg("-d").status().is_ok_and(|s| s.success()) {
-                started.push(pid_file);
-            }
-        }
-        let until = Instant::now() + Duration::from_secs(20);
-        while !virsh(&["version"]).status.success() {
-            if Instant::now() > until {
-                return Err("libvirtd does not answer".into());
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    }
-    Ok(started)
-}
-
-struct Domain {
-    name: String,
-    image: PathBuf,
-}
-
-impl Domain {
-    fn start(name: &str, sector: &[u8], tune: &str) -> Result<Self, String> {
-        let image = PathBuf::from(format!("/var/lib/libvirt/images/{name}.img"));
-        let mut disk = sector.to_vec();
-        disk.resize(510, 0);
-        disk.extend([0x55, 0xaa]);
-        disk.resize(1 << 20, 0); // SeaBIOS boots no disk of one sector
-        std::fs::write(&image, disk).map_err(|e| format!("{}: {e}", image.display()))?;
-        let xml = format!(
-            "<domain type='kvm'><name>{name}</name><memory unit='MiB'>64</memory><vcpu placement='static'>2</vcpu>{tune}
-             <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os><features><acpi/><apic/></features>
-             <cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu><clock offset='utc'/>
-             <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
-             <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/><target dev='sda' bus='sata'/></disk>
-             <memballoon model='none'/></devices></domain>",
-            image.display()
-        );
-        let file = std::env::temp_dir().join(format!("{name}.xml"));
-        std::fs::write(&file, xml).map_err(|e| e.to_string())?;
-        let made = virsh(&["create", &file.to_string_lossy()]);
-        let _ = std::fs::remove_file(file);
-        if !made.status.success() {
-            return Err(format!("virsh create: {}", String::from_utf8_lossy(&made.stderr).trim()));
-        }
-        Ok(Self { name: name.into(), image })
-    }
-
-    fn pid(&self) -> u32 {
-        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name)).expect("pid file");
-        text.trim().parse().expect("a PID")
-    }
-}
-
-impl Drop for Domain {
-    fn drop(&mut self) {
-        let _ = virsh(&["destroy", &self.name]);
-        let _ = std::fs::remove_file(&self.image);
-    }
-}
 
 fn batch(args: &[&str]) -> Vec<Value> {
     let out = common::kvmtop().args(["--batch", "--json"]).args(args).output().expect("kvmtop runs");
@@ -151,13 +70,15 @@ fn compare(seen: &[Value], pid: u32, pidstat: &str) -> Vec<String> {
 #[test]
 fn two_guests_under_libvirt() {
     const TEST: &str = "two_guests_under_libvirt";
-    let started = match libvirt() {
+    let started = match libvirt::start() {
         Ok(started) => started,
         Err(why) => return common::skipped(TEST, &why),
     };
     let pins =
         "<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>";
-    let (busy, idle) = match (Domain::start("kvmtop-busy", &BUSY, pins), Domain::start("kvmtop-idle", &IDLE, "")) {
+    let setup = Setup { vcpus: 2, tune: pins, clock: "<clock offset='utc'/>" };
+    let idle = Setup { tune: "", ..setup };
+    let (busy, idle) = match (Domain::start("kvmtop-busy", &BUSY, &setup), Domain::start("kvmtop-idle", &IDLE, &idle)) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
     };
@@ -218,9 +139,5 @@ fn two_guests_under_libvirt() {
     assert_eq!(names, ["kvmtop-idle"]);
     common::ran(TEST);
     drop((busy, idle));
-    for pid_file in started.iter().rev() {
-        if let Ok(pid) = std::fs::read_to_string(pid_file) {
-            let _ = Command::new("kill").arg(pid.trim()).status();
-        }
-    }
+    libvirt::stop(&started);
 }

@@ -4,24 +4,25 @@ use super::batch::Batch;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
-use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
-use crate::sample::{DomainSample, EngineLevel};
+use crate::sample::{DomainSample, EngineLevel, Sample, SourceState};
 use crate::source::live::devices::Devices;
 use crate::source::live::events::{Engine, EngineError, bpf::BpfEngine, perf::PerfEngine};
-use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
+use crate::source::live::libvirt::{self, Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// KVM's statistics are asked of libvirt as often as samples are taken, while nothing is traced, but no more often than this: each
-/// asking costs every guest's monitor.
-const COUNTERS_LEAST: Duration = Duration::from_secs(1);
+/// KVM's statistics are asked of libvirt so often while nothing is traced: more often would cost every guest's monitor, and more
+/// rarely would show them that late.
+const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 
 /// See [`settle`].
 const LOOKS: u32 = 3;
+/// See [`settle`].
+const LOOKS_FOR_COUNTERS: u32 = 30;
 /// See [`settle`].
 const LOOK: Duration = Duration::from_millis(150);
 
@@ -36,7 +37,7 @@ pub struct Live {
 /// Starts every source. What cannot be had is said in each sample; nothing here fails for it.
 pub fn start(settings: &Settings) -> Live {
     let places = Places::default();
-    let (engine, problems) = engine(settings.engine, &live::topology(&places));
+    let (engine, problems) = engine(settings.engine, &places);
     if engine.is_none()
         && settings.engine != EngineChoice::Auto
         && let Some(why) = problems.first()
@@ -44,7 +45,7 @@ pub fn start(settings: &Settings) -> Live {
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
     let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None });
-    let outside = Outside::new(libvirt, Devices::new(settings.monitor), settings.interval.max(COUNTERS_LEAST));
+    let outside = Outside::new(libvirt, Devices::new(settings.monitor), COUNTERS_EVERY);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
         interval: settings.interval,
@@ -64,10 +65,10 @@ pub fn start(settings: &Settings) -> Live {
 }
 
 /// The first engine of those asked for that this host allows, and why it is not a better one.
-fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
-    type Open = fn(HostTopology) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: Open = |topology| Ok(Box::new(BpfEngine::new(topology, vcpu_threads())?));
-    let perf: Open = |topology| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
+fn engine(choice: EngineChoice, places: &Places) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
+    type Open = fn(HostTopology, &Places) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: Open = |topology, places| Ok(Box::new(BpfEngine::new(topology, live::vcpus(places))?));
+    let perf: Open = |topology, _| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
     let candidates: &[Open] = match choice {
         EngineChoice::Auto => &[bpf, perf],
         EngineChoice::Bpf => &[bpf],
@@ -75,24 +76,14 @@ fn engine(choice: EngineChoice, topology: &HostTopology) -> (Option<Box<dyn Engi
         EngineChoice::None => &[],
     };
     let mut problems = Vec::new();
+    let topology = live::topology(places);
     for open in candidates {
-        match open(topology.clone()) {
+        match open(topology.clone(), places) {
             Ok(engine) => return (Some(engine), problems),
             Err(why) => problems.push(why),
         }
     }
     (None, problems)
-}
-
-/// How many threads run vCPUs now: what the engine's tables are sized by. One look at /proc alone.
-fn vcpu_threads() -> usize {
-    let now = Collector::new(CollectorOptions::default()).tick();
-    let of = |d: &DomainSample| match d.threads.iter().filter(|t| t.role == Role::Vcpu).count() {
-        // Without thread names any of them may be one.
-        0 => d.threads.len(),
-        named => named,
-    };
-    now.domains.iter().map(of).sum()
 }
 
 /// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
@@ -111,19 +102,31 @@ pub fn stop_on_signals(commands: Sender<live::Command>) -> std::io::Result<()> {
 }
 
 /// Lets libvirt and the monitors answer before the first interval begins: one look finds the guests, the next asks who owns their
-/// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later.
-fn settle(feed: &mut Collector) {
-    for _ in 0..LOOKS {
-        feed.tick();
+/// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later. Untraced, it
+/// is libvirt's counters that are waited for, which take two readings.
+fn settle(feed: &mut Collector, engine: EngineChoice) {
+    let untraced = engine == EngineChoice::None;
+    for look in 0..LOOKS_FOR_COUNTERS {
+        let sample = feed.tick();
+        if look >= LOOKS && !(untraced && awaits_counters(&sample)) {
+            return;
+        }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Whether libvirt answers and has told no counters of a guest that it may know.
+fn awaits_counters(sample: &Sample) -> bool {
+    let answers = sample.sources.iter().any(|s| s.name == libvirt::NAME && s.state == SourceState::Ok);
+    let lacks = |d: &DomainSample| d.facts.uuid.is_some() && d.threads.iter().all(|t| t.counters.is_empty());
+    answers && sample.domains.iter().any(lacks)
 }
 
 /// `kvmtop --batch`.
 pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
     stop_on_signals(live.commands)?;
-    settle(&mut live.feed);
+    settle(&mut live.feed, settings.engine);
     Batch::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
 }

@@ -3,6 +3,7 @@
 use crate::cli::DomainFilter;
 use crate::lint;
 use crate::model::{Base, Model};
+use crate::report;
 use crate::sample::Sample;
 use crate::session::Cursor;
 use crate::ui::Player;
@@ -25,7 +26,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// An opened recording as the screen wants it.
 pub struct Recording {
     cursor: Cursor,
-    domains: DomainFilter,
     marks: Arc<Mutex<Marks>>,
     stop: Arc<AtomicBool>,
     looked: Instant,
@@ -46,12 +46,12 @@ impl Recording {
     pub fn new(cursor: Cursor, domains: DomainFilter, options: &lint::Options) -> Self {
         let (marks, stop) = (Arc::new(Mutex::new(Marks::default())), Arc::new(AtomicBool::new(false)));
         if let Ok(again) = cursor.again() {
-            let scan = Scan { cursor: again, domains: domains.clone(), options: options.clone(), marks: marks.clone() };
+            let scan = Scan { cursor: again, domains, options: options.clone(), marks: marks.clone() };
             let stopped = stop.clone();
             // Without a thread there are no marks, and nothing else is missing.
             let _ = std::thread::Builder::new().name("marks".into()).spawn(move || scan.run(&stopped));
         }
-        Self { cursor, domains, marks, stop, looked: Instant::now() }
+        Self { cursor, marks, stop, looked: Instant::now() }
     }
 }
 
@@ -80,7 +80,7 @@ impl Player for Recording {
             self.looked = Instant::now();
             self.cursor.refresh();
         }
-        Ok(narrow(self.cursor.at(index)?, &self.domains))
+        self.cursor.at(index)
     }
 
     fn stands_alone(&mut self, index: usize) -> Option<Option<f64>> {
@@ -114,15 +114,7 @@ fn lock(marks: &Mutex<Marks>) -> std::sync::MutexGuard<'_, Marks> {
     marks.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn narrow(sample: Arc<Sample>, domains: &DomainFilter) -> Arc<Sample> {
-    if sample.domains.iter().all(|d| domains.matches(&d.facts)) {
-        return sample;
-    }
-    let mut sample = Arc::unwrap_or_clone(sample);
-    sample.domains.retain(|d| domains.matches(&d.facts));
-    Arc::new(sample)
-}
-
+/// Looks for marks; the rules judge over all guests, and what is asked for is marked.
 struct Scan {
     cursor: Cursor,
     domains: DomainFilter,
@@ -140,19 +132,18 @@ impl Scan {
             if stop.load(Ordering::Relaxed) {
                 return;
             }
-            let Ok(sample) = self.cursor.at(i).map(|s| narrow(s, &self.domains)) else { break };
+            let Ok(sample) = self.cursor.at(i) else { break };
             let mut worth = false;
             if self.cursor.begins_run(i) {
                 (before, usual) = (None, None);
                 memory.clear();
             }
             if let Some(before) = &before {
-                let model = Model::new(&sample, Base::Previous(before));
-                let now: HashSet<String> = lint::run(&model, &mut memory, &self.options)
-                    .findings
-                    .iter()
-                    .map(|f| format!("{} {:?} {:?}", f.rule, f.domain, f.target))
-                    .collect();
+                let mut model = Model::new(&sample, Base::Previous(before));
+                let mut report = lint::run(&model, &mut memory, &self.options);
+                report::narrow(&mut model, &mut report, &self.domains);
+                let now: HashSet<String> =
+                    report.findings.iter().map(|f| format!("{} {:?} {:?}", f.rule, f.domain, f.target)).collect();
                 worth = now.iter().any(|f| !told.contains(f));
                 told = now;
                 let rate: f64 = model.domains.iter().filter_map(|d| d.exit_rate.0).sum();

@@ -1,6 +1,6 @@
 //! `kvmtop record`: samples into a session file.
 
-use super::narrow::Narrowed;
+use super::narrow::narrow;
 use super::{live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
@@ -18,11 +18,12 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     }
     let live = live::start(settings);
     live::stop_on_signals(live.commands)?;
-    let mut feed = Narrowed::new(live.feed, settings.domains.clone());
+    let mut feed = live.feed;
     let ends = args.duration.map(|d| format!(" for {}", table::seconds(d.as_secs_f64())));
     say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
-    while let Some(mut sample) = feed.next()? {
+    while let Some(sample) = feed.next()? {
+        let mut sample = narrow(&sample, &settings.domains).unwrap_or(sample);
         if samples == 0 {
             for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
                 say(&[source.cause.as_deref(), source.fix.as_deref()]

@@ -109,6 +109,7 @@ fn show(
         title,
         interval_s: settings.interval.as_secs_f64(),
         lint: settings.findings.clone(),
+        domains: settings.domains.clone(),
         start_ms,
     };
     ui::replay(Box::new(Recording::new(cursor, settings.domains.clone(), &settings.findings)), options)?;

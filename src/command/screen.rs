@@ -1,7 +1,7 @@
 //! The live screen: a collector behind it, and what the screen asks of the collector.
 
 use super::live::{self, Live};
-use super::narrow::Narrowed;
+use super::narrow::narrow;
 use crate::cli::Settings;
 use crate::source::live::Command;
 use crate::source::session::{Tape, Taped};
@@ -19,9 +19,11 @@ pub fn run(settings: &Settings) -> anyhow::Result<u8> {
         no_color: !settings.look.color,
         interval_s: settings.interval.as_secs_f64(),
         lint: settings.findings.clone(),
+        domains: settings.domains.clone(),
         ..UiOptions::default()
     };
-    let feed = Taped::new(Narrowed::new(feed, settings.domains.clone()), taped, settings.limits);
+    let domains = settings.domains.clone();
+    let feed = Taped::new(feed, taped, settings.limits).of(move |sample| narrow(sample, &domains));
     ui::run(Box::new(feed), Some(control), options)?;
     Ok(0)
 }

@@ -9,6 +9,8 @@ pub(super) struct Answers {
     /// What was found: the guest's index and the finding.
     pub found: Vec<(Option<usize>, Finding)>,
     pub cannot: Vec<CannotTell>,
+    /// Rules whose figures were not read this time, with the guest's index.
+    pub unread: Vec<(&'static str, Option<usize>)>,
     rule: &'static str,
     guest: Option<(usize, String)>,
 }
@@ -30,6 +32,11 @@ impl Answers {
     pub fn find_for(&mut self, index: usize, guest: &Guest<'_>, finding: Finding) {
         let domain = Some(guest.name().to_owned());
         self.found.push((Some(index), Finding { rule: self.rule, domain, ..finding }));
+    }
+
+    /// The rule's figures are not read every time and were not this time: what was told before stands.
+    pub fn unread(&mut self) {
+        self.unread.push((self.rule, self.guest.as_ref().map(|g| g.0)));
     }
 
     /// The rule cannot be judged.

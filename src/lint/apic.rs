@@ -16,6 +16,9 @@ const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-fea
 /// Work exits below this rate say nothing about how interrupts are delivered, per second.
 const TRAFFIC: f64 = 1000.0;
 
+/// From this share of the work exits on, host interrupts are most likely kicks that deliver the guest's own.
+const KICKED: f64 = 0.25;
+
 fn isa(guest: &Guest<'_>) -> Option<Isa> {
     guest
         .domain
@@ -58,6 +61,15 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     let faults = guest.exits(&[Exit::Fault]);
     let on_page = if page.count > 0 { &page } else { &faults };
     let sure = windows.count > 0 || page.count > 0;
+    // Posted interrupts reach a running vCPU without an exit: many of these say that nothing is posted.
+    let kicks = guest.exits(&[Exit::HostInterrupt]);
+    let kicked = kicks.count as f64 >= KICKED * work as f64;
+    if !sure && !kicked {
+        return answers.cannot(
+            "synic is on without avic and no exit of an accelerated APIC shows, which fits an APICv that is switched off, but nothing else does; \
+             the kvm_apicv_inhibit_changed and kvm_page_fault tracepoints tell (address 0xfee00xxx)",
+        );
+    }
     let mut cost = windows.cost.unwrap_or(0.0) + registers.cost.unwrap_or(0.0);
     let page_storm = isa == Some(Isa::Vmx)
         && on_page.per_vcpu.is_some_and(|r| r >= world.options.thresholds.apic.page_faults)
@@ -89,6 +101,7 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         evidence.push(told(guest, &registers, "writes to Hyper-V's APIC registers (MSR 0x40000070-72)"));
     }
     if !sure {
+        evidence.push(told(guest, &kicks, "interrupts while the guest ran, which posting would spare"));
         evidence.push("this only suggests it: look at the kvm_apicv_inhibit_changed and kvm_page_fault tracepoints (address 0xfee00xxx)".into());
     }
     let module = if isa == Some(Isa::Svm) { "kvm_amd/parameters/avic" } else { "kvm_intel/parameters/enable_apicv" };
@@ -152,6 +165,11 @@ pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     }
     if guest.kind.windows(Sureness::Low) {
         fixes.extend(fix::enlighten(guest, &["relaxed", "vapic"]));
+        if fixes.is_empty() {
+            fixes.push(fix::advice(
+                "The guest has what helps on such a host (vapic). A host CPU with APICv (Xeon E5 v2 or later, enable_apicv says Y) has none of these exits",
+            ));
+        }
     } else {
         fixes.extend(fix::either(guest, fix::cpu_feature(guest, "x2apic"), fix::qemu("-cpu host,x2apic=on")));
         fixes.push(fix::advice(

@@ -1,9 +1,9 @@
 //! How much CPU there is for the guests: quotas, and more vCPUs than CPUs.
 
 use super::answers::Answers;
-use super::text::figure;
+use super::text::{figure, quoted};
 use super::view::{Guest, World};
-use super::{Confidence, Finding, Mark, Severity, Target, fix, propose};
+use super::{Confidence, Finding, Fix, Mark, Severity, Target, fix, propose};
 use crate::kvm::CpuSet;
 use std::collections::BTreeMap;
 
@@ -30,30 +30,23 @@ pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     }
     let Some((severity, periods, time, group)) = worst else { return };
     let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse::<u32>().ok());
-    let which = if group == "emulator" {
-        "emulator_quota"
-    } else if vcpu.is_some() {
-        "vcpu_quota"
-    } else {
-        "global_quota"
-    };
-    let mut fixes = Vec::new();
-    if guest.config.libvirt != Some(false) {
-        fixes.push(
-            fix::command(fix::virsh(guest, "schedinfo", &format!("--set {which}=-1 --live --config")))
-                .needing("effective at once; the guest may then use as much CPU as it wants"),
-        );
-    }
+    let mut fixes = lift(guest, &group);
     fixes.push(fix::advice(
         "If the limit is meant, give the guest fewer vCPUs: the same amount of CPU then comes without stops in between",
     ));
+    // The kernel adds up what each CPU of the group was stopped for.
+    let stopped = if time <= 100.0 {
+        format!("for {} % of the time", figure(time))
+    } else {
+        format!("which cost its CPUs together {} % of one CPU's time", figure(time))
+    };
     answers.find(Finding {
         severity,
         confidence: Confidence::High,
         target: vcpu.map_or(Target::Domain, Target::Vcpu),
         title: "A CPU quota stops the guest".into(),
         evidence: vec![
-            format!("{group}: the quota ran out in {} % of its periods {}, for {} % of the time", figure(periods), guest.window(), figure(time)),
+            format!("{group}: the quota ran out in {} % of its periods {}, {stopped}", figure(periods), guest.window()),
             format!("check: {} and cpu.stat (nr_throttled) in the guest's cgroup", fix::virsh(guest, "schedinfo", "")),
         ],
         why: "The quota gives the vCPUs so much CPU time a period (100 ms by default). Once it is used up they stand still until the period ends, however \
@@ -65,6 +58,38 @@ pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         marks: vcpu.map(Mark::Vcpu).into_iter().collect(),
         ..Finding::default()
     });
+}
+
+/// What takes a group's quota away.
+fn lift(guest: &Guest<'_>, group: &str) -> Vec<Fix> {
+    let digits = |name: &str| group.strip_prefix(name).is_some_and(|n| n.parse::<u32>().is_ok());
+    let which = match group {
+        "domain" => "global_quota",
+        "emulator" => "emulator_quota",
+        _ if digits("vcpu") => "vcpu_quota",
+        _ if digits("iothread") => "iothread_quota",
+        unit if [".slice", ".scope", ".service"].iter().any(|end| unit.ends_with(end)) => {
+            let command = format!("systemctl set-property --runtime {} CPUQuota=", quoted(unit));
+            return vec![
+                fix::command(command)
+                    .needing("effective at once, until the next boot; lifts the limit of all guests in it"),
+            ];
+        }
+        other => {
+            return vec![fix::advice(format!(
+                "The limit is that of cgroup {other}, which the guest's is in: raise its cpu.max (cpu.cfs_quota_us in version 1)"
+            ))];
+        }
+    };
+    if guest.config.libvirt == Some(false) {
+        return vec![fix::advice(
+            "Raise cpu.max (cpu.cfs_quota_us in version 1) of the guest's cgroup, or the CPUQuota= of its unit",
+        )];
+    }
+    vec![
+        fix::command(fix::virsh(guest, "schedinfo", &format!("--set {which}=-1 --live --config")))
+            .needing("effective at once; the guest may then use as much CPU as it wants"),
+    ]
 }
 
 /// P-10: more vCPUs than CPUs, and they wait.

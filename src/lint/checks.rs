@@ -16,6 +16,8 @@ const USUAL: Hold = Hold::For(3.0, 5.0);
 const LONG: Hold = Hold::For(8.0, 10.0);
 /// Some five seconds, for clocks that a program may read in a short burst.
 const CLOCK: Hold = Hold::For(5.0, 8.0);
+/// Figures that are read every other second.
+const SPARSE: Hold = Hold::For(3.0, 10.0);
 /// Single events stay on screen for half a minute at most, so that they can be read.
 const EVENT: Hold = Hold::Once(20.0);
 
@@ -63,7 +65,7 @@ pub(super) const CHECKS: &[Check] = &[
     check("host-cpus-starved", Host(tenants::starved), USUAL),
     check("unhandled-msr", Host(machine::msrs), Hold::While),
     check("stage2-faults", Behaviour(machine::faults), USUAL),
-    check("host-memory-pressure", Host(machine::memory), USUAL),
+    check("host-memory-pressure", Host(machine::memory), SPARSE),
     check("host-steal", Host(machine::steal), USUAL),
     check("abnormal-exit", Host(errors::abnormal), EVENT),
     check("main-loop-busy", Behaviour(machine::main_loop), LONG),

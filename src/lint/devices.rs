@@ -1,7 +1,7 @@
 //! Emulated and paravirtual devices.
 
 use super::answers::Answers;
-use super::figures::told;
+use super::figures::{by_cost, told};
 use super::text::{figure, maybe};
 use super::view::{Guest, World, region};
 use super::{Confidence, Finding, Mark, Severity, fix};
@@ -162,6 +162,11 @@ pub(super) fn emulated(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     }
 }
 
+/// Accesses to the serial port per second that cannot but come in bursts: closer than a millisecond on average.
+const STREAM: f64 = 1000.0;
+/// So few of them per second are a prompt or a line of a log now and then.
+const SPARSE: f64 = 30.0;
+
 fn is_serial(name: &str) -> bool {
     matches!(name, "serial" | "pl011") || name.starts_with("serial")
 }
@@ -178,7 +183,7 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         .filter_map(|r| Some((r.burst?, r)))
         .filter(|(b, _)| b.count >= t.burst_accesses)
         .max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
-    let Some((burst, row)) = longest else { return };
+    let Some((burst, row)) = longest else { return stream(world, guest, answers) };
     let ms = burst.ns as f64 / 1e6;
     let Some(mut severity) = t.burst_ms.of(ms) else { return };
     let late = row
@@ -203,11 +208,44 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     evidence.push("check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio; averages hide it, look at the gaps".into());
     let mut marks = vec![Mark::Access(row.space, row.address, row.direction)];
     marks.extend(row.vcpu.map(Mark::Vcpu));
-    answers.find(Finding {
-        severity,
+    answers.find(Finding { severity, evidence, marks, ..serial_finding() });
+}
+
+/// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however they are
+/// spread; fewer may be.
+fn stream(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+    let of_port = |r: &AccessRow| region(r).is_some_and(is_serial);
+    if guest.domain.accesses.iter().any(|r| of_port(r) && r.burst.is_some()) {
+        return;
+    }
+    let seen = match guest.ports(of_port) {
+        seen if seen.count > 0 => seen,
+        _ => guest.accesses(of_port),
+    };
+    if seen.count < world.options.thresholds.devices.burst_accesses {
+        return;
+    }
+    match seen.rate {
+        Some(rate) if rate >= STREAM => answers.find(Finding {
+            severity: by_cost(world, guest, &seen).unwrap_or_default(),
+            title: "Output on the serial port holds a vCPU".into(),
+            evidence: vec![told(guest, &seen, "accesses to the serial port"), guest.perf("ioport")],
+            cost: seen.cost,
+            marks: seen.marks,
+            ..serial_finding()
+        }),
+        Some(rate) if rate < SPARSE => {}
+        _ => answers.cannot(format!(
+            "{} accesses to the serial port, but not when each came; averages hide bursts",
+            figure(seen.count as f64)
+        )),
+    }
+}
+
+fn serial_finding() -> Finding {
+    Finding {
         confidence: Confidence::High,
         title: "Output on the serial port holds a vCPU for milliseconds".into(),
-        evidence,
         why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that prints. Whatever else that vCPU has to \
               do meanwhile waits: an interrupt of the network card, for one"
             .into(),
@@ -216,9 +254,8 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
             fix::command("dmesg -n 4").needing(fix::IN_GUEST),
         ],
         see: vec!["https://libvirt.org/formatdomain.html#console".into()],
-        marks,
         ..Finding::default()
-    });
+    }
 }
 
 /// Ports and windows that nothing should poll: name's beginning, in words, what helps.
@@ -294,6 +331,13 @@ fn kworker_cpu(comm: &str) -> Option<u32> {
 pub(super) fn kworker(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let Some(seconds) = guest.seconds else { return };
     let host = &world.model.host.facts.topology;
+    let mut vcpus = guest.vcpu_threads().peekable();
+    if vcpus.peek().is_some() && vcpus.all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
+        if guest.seats.reach.iter().any(|c| host.is_isolated(c)) {
+            answers.cannot("who wakes the vCPUs on isolated CPUs is not seen without tracing");
+        }
+        return;
+    }
     let wakes = |t: &ThreadModel| -> (u64, bool) {
         let by = || t.woken_by.iter().filter(|w| w.comm.starts_with("kworker/"));
         let isolated = by().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));

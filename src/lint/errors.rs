@@ -128,7 +128,9 @@ fn logged(world: &World<'_>, all: &mut BTreeMap<Option<usize>, Trouble>) {
             continue;
         }
         let owner = world.by_pid(line.pid);
-        if owner.is_none() && !world.is_file() {
+        // On a running host a line is an event: told when it comes, not for as long as the log holds it.
+        let old = line.time_s.zip(world.log_judged_s).is_some_and(|(at, judged)| at <= judged);
+        if !world.is_file() && (owner.is_none() || old) {
             continue;
         }
         lines.entry((owner, line.kind)).or_insert((0, &line.text)).0 += 1;

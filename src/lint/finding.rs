@@ -142,8 +142,7 @@ pub struct Fix {
 }
 
 /// A cell that made the finding fire, for panels to highlight.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// The row of this exit reason.
     Exit(String),
@@ -157,8 +156,8 @@ pub enum Mark {
     Vcpu(u32),
 }
 
-/// Something that is wrong, or costs what need not be paid.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+/// Something that is wrong, or costs what need not be paid. Its JSON is `report::document::Finding`.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finding {
     /// The rule's name, as in [`super::RULES`].
     pub rule: &'static str,
@@ -181,16 +180,12 @@ pub struct Finding {
     /// Authoritative documents.
     pub see: Vec<String>,
     /// What it costs now, percent of one host CPU, where that can be said.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// Since when it holds, milliseconds since the Unix epoch; `None` for files and configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<i64>,
     /// Other rules that fired for the same cause and are told here.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<&'static str>,
     /// The cells that fired.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
 }
 

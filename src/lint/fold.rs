@@ -109,7 +109,10 @@ fn take_in(one: &mut Finding, part: Finding) {
     one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
     one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
     one.folded.push(part.rule);
-    join(&mut one.evidence, part.evidence);
+    // What was said already, perhaps with more words, is not said again.
+    let said: Vec<String> =
+        part.evidence.into_iter().filter(|e| !one.evidence.iter().any(|o| o.starts_with(e))).collect();
+    join(&mut one.evidence, said);
     join(&mut one.marks, part.marks);
 }
 

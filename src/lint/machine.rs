@@ -108,10 +108,14 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     if seen.count == 0 || guest.migrating() {
         return;
     }
+    let t = &world.options.thresholds.machine.faults;
     let vmx = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
     if !vmx {
         // Elsewhere one exit stands for faults and for emulated memory alike.
         if !guest.knows(Space::Mmio) && world.is_file() {
+            if seen.per_vcpu.is_some_and(|per| t.of(per).is_none()) {
+                return;
+            }
             return answers.cannot("this exit stands for memory faults and emulated memory alike, and no addresses are given to tell them apart");
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);
@@ -125,7 +129,6 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         return answers.cannot(guest.no_rate());
     }
     let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
-    let t = &world.options.thresholds.machine.faults;
     let Some(mut severity) = t.of(per) else { return };
     if seen.cost.is_some_and(|c| c >= 10.0) {
         severity = severity.max(Severity::Warning);

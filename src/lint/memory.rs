@@ -8,6 +8,8 @@ use crate::model::{DomainModel, Model};
 use crate::sample::DomainState;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+/// A pattern whose figures were not read for longer than this no longer shows.
+const LONGEST_UNREAD_S: f64 = 15.0;
 /// Patterns followed at once; a host with more has other troubles.
 const MOST: usize = 20_000;
 
@@ -36,6 +38,8 @@ pub(super) fn who(domain: &DomainModel) -> Guest {
 struct Track {
     /// Length of each recent interval, and whether and how loud the pattern showed in it.
     ring: VecDeque<(f64, Option<Severity>)>,
+    /// Since how many seconds the figures were not read.
+    unread_s: f64,
     since_ms: i64,
     told: bool,
     last: Finding,
@@ -46,6 +50,7 @@ struct Track {
 pub struct Memory {
     tracks: BTreeMap<(&'static str, Who, Target), Track>,
     paused: HashMap<Guest, i64>,
+    log_judged_s: Option<f64>,
 }
 
 impl Memory {
@@ -53,15 +58,23 @@ impl Memory {
     pub fn clear(&mut self) {
         self.tracks.clear();
         self.paused.clear();
+        self.log_judged_s = None;
     }
 
-    /// Notes who is paused, and forgets who is gone.
+    /// The newest line of the host's log that was seen so far, seconds after boot.
+    pub(super) fn log_judged_s(&self) -> Option<f64> {
+        self.log_judged_s
+    }
+
+    /// Notes who is paused and how far the log goes, and forgets who is gone.
     pub(super) fn watch(&mut self, model: &Model) {
         let alive: HashSet<Guest> = model.domains.iter().map(who).collect();
         self.paused.retain(|w, _| alive.contains(w));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
             self.paused.insert(who(d), model.time_ms);
         }
+        let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
+        self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
         self.tracks.retain(|(_, w, _), _| w.as_ref().is_none_or(|w| alive.contains(w)));
     }
 
@@ -70,10 +83,12 @@ impl Memory {
         self.paused.get(&who(domain)).map(|at| (now_ms - at) as f64 / 1e3)
     }
 
-    /// Takes what rules found in this interval and answers what lasts.
+    /// Takes what rules found in this interval and answers what lasts. An interval in which a rule's figures were not read
+    /// speaks neither for nor against its patterns.
     pub(super) fn settle(
         &mut self,
         found: Vec<(Who, Hold, Finding)>,
+        unread: &HashSet<(&'static str, Who)>,
         hold: impl Fn(&str) -> Hold,
         now_ms: i64,
         interval_s: f64,
@@ -94,11 +109,16 @@ impl Memory {
                 track.since_ms = now_ms - (interval_s * 1e3) as i64;
             }
             track.ring.push_back((interval_s, Some(finding.severity)));
+            track.unread_s = 0.0;
             track.last = finding;
         }
         for (key, track) in &mut self.tracks {
             if !seen.contains(key) {
-                track.ring.push_back((interval_s, None));
+                let read = !unread.contains(&(key.0, key.1.clone()));
+                track.unread_s = if read { 0.0 } else { track.unread_s + interval_s };
+                if read || track.unread_s > LONGEST_UNREAD_S {
+                    track.ring.push_back((interval_s, None));
+                }
             }
             let (need, of) = match hold(key.0) {
                 Hold::For(need, of) => (need, of),
@@ -152,7 +172,7 @@ mod tests {
         Finding { rule: "rtc-tick", severity, ..Finding::default() }
     }
 
-    /// Feeds one second a letter (`.` nothing, `i` info, `w` warning, `c` critical) and answers what was told, likewise.
+    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical) and answers what was told, likewise.
     fn play(hold: Hold, seconds: &str) -> String {
         let mut memory = Memory::default();
         let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
@@ -160,8 +180,9 @@ mod tests {
             .chars()
             .enumerate()
             .map(|(n, c)| {
+                let unread = if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() };
                 let found = letters.iter().find(|l| l.0 == c).map(|l| (None, hold, finding(l.1)));
-                let told = memory.settle(found.into_iter().collect(), |_| hold, n as i64 * 1000, 1.0);
+                let told = memory.settle(found.into_iter().collect(), &unread, |_| hold, n as i64 * 1000, 1.0);
                 told.first().and_then(|f| letters.iter().find(|l| l.1 == f.severity)).map_or('.', |l| l.0)
             })
             .collect()
@@ -186,11 +207,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_read_speaks_neither_for_nor_against() {
+        assert_eq!(play(Hold::For(3.0, 5.0), "www------www......"), "..wwwwwwwwwwwwww..");
+        assert_eq!(play(Hold::For(3.0, 5.0), "ww------w"), "........w");
+        let long = format!("www{}", "-".repeat(25));
+        assert!(play(Hold::For(3.0, 5.0), &long).ends_with("....."), "figures that are gone for good");
+    }
+
+    #[test]
     fn nothing_is_remembered_of_what_is_gone() {
         let mut memory = Memory::default();
-        memory.settle(vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))], |_| Hold::For(3.0, 5.0), 0, 1.0);
+        memory.settle(
+            vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))],
+            &HashSet::new(),
+            |_| Hold::For(3.0, 5.0),
+            0,
+            1.0,
+        );
         for n in 1..=5 {
-            memory.settle(Vec::new(), |_| Hold::For(3.0, 5.0), n * 1000, 1.0);
+            memory.settle(Vec::new(), &HashSet::new(), |_| Hold::For(3.0, 5.0), n * 1000, 1.0);
         }
         assert!(memory.tracks.is_empty());
     }
@@ -199,6 +234,6 @@ mod tests {
     fn a_long_interval_is_its_own_window() {
         let mut memory = Memory::default();
         let found = vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))];
-        assert_eq!(memory.settle(found, |_| Hold::For(3.0, 5.0), 10_000, 10.0).len(), 1);
+        assert_eq!(memory.settle(found, &HashSet::new(), |_| Hold::For(3.0, 5.0), 10_000, 10.0).len(), 1);
     }
 }

@@ -53,7 +53,7 @@ pub struct CannotTell {
 }
 
 /// The answer of all rules.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// What was found, worst first.
     pub findings: Vec<Finding>,
@@ -75,8 +75,10 @@ impl Report {
 
 /// Judges one interval.
 pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
+    let log_judged_s = memory.log_judged_s();
     memory.watch(model);
-    let mut world = World { model, guests: model.domains.iter().map(|d| Guest::new(model, d)).collect(), options };
+    let guests = model.domains.iter().map(|d| Guest::new(model, d)).collect();
+    let mut world = World { model, guests, options, log_judged_s };
     for guest in &mut world.guests {
         guest.guarded = guarded(guest, memory, options, model);
     }
@@ -101,15 +103,14 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
             answers.cannot.push(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because });
         }
     }
-    let Answers { found, cannot, .. } = answers;
+    let Answers { found, cannot, unread, .. } = answers;
     let mut findings: Vec<Finding> = match options.source {
         Source::File => found.into_iter().map(|f| f.1).collect(),
         Source::Live => {
-            let found = found
-                .into_iter()
-                .map(|(guest, f)| (guest.map(|i| memory::who(world.guests[i].domain)), checks::hold(f.rule), f))
-                .collect();
-            memory.settle(found, checks::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
+            let who = |guest: Option<usize>| guest.map(|i| memory::who(world.guests[i].domain));
+            let found = found.into_iter().map(|(guest, f)| (who(guest), checks::hold(f.rule), f)).collect();
+            let unread = unread.into_iter().map(|(rule, guest)| (rule, who(guest))).collect();
+            memory.settle(found, &unread, checks::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
         }
     };
     findings = fold::fold(findings);

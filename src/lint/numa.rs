@@ -124,14 +124,21 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         if must_span || fixes.is_empty() {
             fixes.push(fix::advice("A guest that has to span nodes should see them: <numa> cells in <cpu>, each with its vCPUs, and <memnode> in <numatune> to bind each cell's memory"));
         }
+        let mut evidence = vec![
+            format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node"),
+            "check: lscpu -e=CPU,NODE; numactl --hardware".into(),
+        ];
+        if let Some(bound) = guest.config.numa.nodes.as_ref().filter(|b| !b.is_empty() && !nodes.is_subset(b)) {
+            evidence.insert(
+                1,
+                format!("its memory is bound to node {bound}, away from the vCPUs on node {}", nodes.difference(bound)),
+            );
+        }
         answers.find(Finding {
             severity: if must_span { Severity::Info } else { Severity::Warning },
             confidence: Confidence::High,
             title: "The guest's vCPUs are spread over NUMA nodes that it does not see".into(),
-            evidence: vec![
-                format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node"),
-                "check: lscpu -e=CPU,NODE; numactl --hardware".into(),
-            ],
+            evidence,
             why: "Half of its memory accesses go to the other node at a higher cost, and the guest's scheduler and allocator cannot avoid it because they \
                   do not know. Red Hat measures 10 % and more"
                 .into(),

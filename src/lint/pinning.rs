@@ -274,13 +274,14 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     let emulator = meets(pins.emulator());
     let iothreads: Vec<u32> = (1..=pins.iothread_count).filter(|id| meets(pins.iothread(*id))).collect();
     let host = propose::topology(world.model);
-    // An emulator without a pin may run anywhere, but the scheduler puts nothing on isolated CPUs by itself.
-    let roams = pins.emulator().is_none()
-        && guest.domain.exits.count == 0
+    // A thread without a pin may run anywhere, but the scheduler puts nothing on isolated CPUs by itself.
+    let may_roam = guest.domain.exits.count == 0
         && !host.cpus.is_empty()
         && !single.iter().all(|c| host.is_isolated(c))
         && guest.vcpus().is_some_and(|n| guest.seats.masks.len() as f64 >= n);
-    if !emulator && iothreads.is_empty() && !roams {
+    let roams = may_roam && pins.emulator().is_none();
+    let loose: Vec<u32> = (1..=pins.iothread_count).filter(|id| may_roam && pins.iothread(*id).is_none()).collect();
+    if !emulator && iothreads.is_empty() && !roams && loose.is_empty() {
         return;
     }
     let mut evidence = Vec::new();
@@ -299,14 +300,19 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     if roams {
         evidence.push(format!("the emulator has no pin and may run on all CPUs, {single} of the vCPUs included"));
     }
+    for id in &loose {
+        evidence.push(format!("IOThread {id} has no pin and may run on all CPUs, {single} of the vCPUs included"));
+    }
     evidence.push(fix::check_pins(guest));
+    let mut to_pin = iothreads.clone();
+    to_pin.extend(&loose);
     answers.find(Finding {
         severity: Severity::Info,
         confidence: if emulator || !iothreads.is_empty() { Confidence::High } else { Confidence::Medium },
         title: "Emulator or IOThreads may run on CPUs of pinned vCPUs".into(),
         evidence,
         why: "While one of them runs there the vCPU does not, and the vCPU cannot move away".into(),
-        fix: helper_fixes(world, guest, emulator || roams, &iothreads, None),
+        fix: helper_fixes(world, guest, emulator || roams, &to_pin, None),
         see: vec![CPUTUNE_DOC.into(), "https://libvirt.org/kbase/kvm-realtime.html".into()],
         marks: single.iter().map(Mark::Pcpu).collect(),
         ..Finding::default()
@@ -317,31 +323,37 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
 pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
     let Some(isolated) = host.isolated.as_ref().filter(|s| !s.is_empty()) else { return };
-    let piles: Vec<(u32, CpuSet)> =
-        guest.seats.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect();
-    if piles.len() < 2 {
-        return;
-    }
+    let loose = |g: &Guest<'_>| -> Vec<(u32, CpuSet)> {
+        g.seats.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect()
+    };
+    let piles = loose(guest);
     let busy = world.options.thresholds.pinning.busy;
-    let mut per_cpu: std::collections::BTreeMap<u32, Vec<u32>> = std::collections::BTreeMap::new();
-    for (v, _) in &piles {
-        if let Some(cpu) = guest.domain.vcpu(*v).and_then(|t| t.place.cpu)
-            && demand(guest, *v).is_some_and(|d| d >= busy)
-        {
-            per_cpu.entry(cpu).or_default().push(*v);
+    let mut per_cpu: std::collections::BTreeMap<u32, Vec<String>> = std::collections::BTreeMap::new();
+    let mut sit = |g: &Guest<'_>, vcpus: &[(u32, CpuSet)], own: bool| {
+        for (v, _) in vcpus {
+            if let Some(cpu) = g.domain.vcpu(*v).and_then(|t| t.place.cpu)
+                && demand(g, *v).is_some_and(|d| d >= busy)
+                && (own || per_cpu.contains_key(&cpu))
+            {
+                let name = if own { v.to_string() } else { format!("{v} of {}", g.name()) };
+                per_cpu.entry(cpu).or_default().push(name);
+            }
         }
+    };
+    sit(guest, &piles, true);
+    for other in world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain) && g.running()) {
+        sit(other, &loose(other), false);
     }
     let figures = guest.vcpu_threads().any(|t| t.cpu.is_some());
     let pile = per_cpu.iter().max_by_key(|p| p.1.len()).filter(|p| p.1.len() > 1);
-    if figures && pile.is_none() {
+    if pile.is_none() && (figures || piles.len() < 2) {
         return;
     }
     let all = piles.iter().fold(CpuSet::new(), |a, p| a.union(&p.1));
     let mut evidence = vec![format!("{} vCPUs may use the isolated CPUs {all}, several each", piles.len())];
     let mut marks: Vec<Mark> = piles.iter().map(|p| Mark::Vcpu(p.0)).collect();
     if let Some((cpu, vcpus)) = pile {
-        let names = vcpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        evidence.insert(0, format!("vCPUs {names} are all on CPU {cpu} and want it {}", guest.window()));
+        evidence.insert(0, format!("vCPUs {} are all on CPU {cpu} and want it {}", vcpus.join(", "), guest.window()));
         marks.push(Mark::Pcpu(*cpu));
     }
     evidence.push("check: cat /sys/devices/system/cpu/isolated".into());
@@ -368,7 +380,15 @@ pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
 /// P-13: affinity against configuration.
 pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
-    if guest.config.libvirt != Some(true) || online.is_empty() {
+    if guest.config.libvirt != Some(true) || guest.config.pins.vcpus.is_empty() && guest.config.pins.emulator.is_none()
+    {
+        return;
+    }
+    let mut threads = guest.vcpu_threads().peekable();
+    if threads.peek().is_some() && (online.is_empty() || threads.all(|t| t.place.affinity.is_none())) {
+        return answers.cannot("where the guest's threads may run is not known, so it cannot be held against its pins");
+    }
+    if online.is_empty() {
         return;
     }
     let mut lines = Vec::new();

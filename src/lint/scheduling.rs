@@ -50,9 +50,15 @@ pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         f.push(fix::advice("Give the guest no more vCPUs than can run at the same time, or move load off its CPUs"));
         f
     } else {
-        vec![fix::advice(
-            "The vCPUs run and yet spin: it is contention inside the guest. Profile the guest (perf top) for spin locks; fewer vCPUs may be faster",
-        )]
+        let inside =
+            "it is contention inside the guest. Profile the guest (perf top) for spin locks; fewer vCPUs may be faster";
+        vec![fix::advice(match wait {
+            Some(_) => format!("The vCPUs run and yet spin: {inside}"),
+            None => format!(
+                "Look first whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice: the second figure is the wait in ns). If they do, \
+                 give the guest no more vCPUs than can run at the same time; if not, {inside}"
+            ),
+        })]
     };
     answers.find(Finding {
         severity,
@@ -79,7 +85,11 @@ pub(super) fn interrupts(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
     if seen.rate.is_none() {
         return answers.cannot(guest.no_rate());
     }
-    let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
+    // How many vCPUs were busy is only estimated where neither rows per vCPU nor CPU times tell: too little to blame the host.
+    let measured = seen.vcpu.is_some() || guest.vcpu_threads().any(|t| t.cpu.is_some());
+    let average = seen.rate.zip(guest.vcpus()).map(|(r, n)| r / n);
+    let per = if measured { seen.per_vcpu } else { average };
+    let Some(per) = per else { return answers.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.scheduling;
     // Without the host's tick rate, the highest that kernels are built with.
     let tick = world.model.host.facts.tick_hz.map_or(1000.0, f64::from);
@@ -127,7 +137,7 @@ pub(super) fn halt_poll(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
             worst = Some((percent, fail / 1e7, thread));
         }
     }
-    let Some((percent, failed, thread)) = worst else { return };
+    let Some((percent, failed, thread)) = worst.or_else(|| halt_poll_average(guest, t.halt_poll_guest)) else { return };
     let Some(mut severity) = t.halt_poll.of(percent) else { return };
     let idle = world.model.host.total().map(|h| h.idle + h.iowait);
     if idle.is_none_or(|i| i > 20.0) {
@@ -156,6 +166,20 @@ pub(super) fn halt_poll(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         marks: thread.index.map(Mark::Vcpu).into_iter().collect(),
         ..Finding::default()
     });
+}
+
+/// The same where KVM's counters are sums over the vCPUs, as in debugfs: what each polls on average, told of the one that
+/// uses most system time.
+fn halt_poll_average<'a>(guest: &Guest<'a>, idle: f64) -> Option<(f64, f64, &'a ThreadModel)> {
+    let ns = |name: &str| guest.domain.counters.get(name).copied();
+    let (fail, hit) = (ns("halt_poll_fail_ns")?, ns("halt_poll_success_ns")?);
+    let vcpus: Vec<(&ThreadModel, CpuShare)> = guest.vcpu_threads().filter_map(|t| Some((t, t.cpu?))).collect();
+    let count = vcpus.len() as f64;
+    if vcpus.is_empty() || vcpus.iter().map(|v| v.1.guest).sum::<f64>() / count >= idle {
+        return None;
+    }
+    let (thread, _) = vcpus.into_iter().max_by(|a, b| a.1.sys.total_cmp(&b.1.sys))?;
+    Some(((fail + hit) / 1e7 / count, fail / 1e7 / count, thread))
 }
 
 /// P-01: a busy vCPU that moves.

@@ -29,8 +29,17 @@ pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     let host = propose::topology(world.model);
     let t = &world.options.thresholds.pinning;
     let mut worst: Option<(Severity, u32, Vec<String>)> = None;
-    for (thread, cpu) in seats(guest).into_iter().filter(|(_, c)| host.is_isolated(*c)) {
+    let isolated: Vec<(&ThreadModel, u32)> = seats(guest).into_iter().filter(|(_, c)| host.is_isolated(*c)).collect();
+    if !isolated.is_empty() && !isolated.iter().any(|(_, c)| world.model.host.cpu(*c).is_some_and(|s| s.time.is_some()))
+    {
+        return answers.cannot("what else the isolated CPUs do is not known");
+    }
+    for (thread, cpu) in isolated {
         let Some(seat) = world.model.host.cpu(cpu) else { continue };
+        if seat.device_irq_rate.is_none() {
+            // A large host's interrupts are counted now and then only.
+            answers.unread();
+        }
         let mut severity = None;
         let mut lines = Vec::new();
         if let Some(rate) = seat.device_irq_rate
@@ -132,18 +141,21 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         return;
     }
     evidence.push("check: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us".into());
-    let mut fixes = propose::fixes(world, guest);
-    if let Some(p) = propose::for_guest(world, guest).filter(|p| p.vcpus.iter().any(|c| !host.is_isolated(*c))) {
-        let cpus = p.vcpus.iter().copied().collect::<CpuSet>().union(&host.isolated.clone().unwrap_or_default());
-        fixes.push(fix::kernel(format!("isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}")));
-    }
-    fixes.push(fix::advice(
-        "Or take <vcpusched> out of the domain: without CPUs of its own a real-time vCPU does more harm than good",
-    ));
+    let fixes = if bad.is_empty() {
+        vec![fix::command("sysctl kernel.sched_rt_runtime_us=-1").needing(
+            "effective at once, until the next boot; only where every real-time task has a CPU of its own, since nothing stops one that runs wild",
+        )]
+    } else {
+        realtime_fixes(world, guest)
+    };
     answers.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
-        title: "A real-time vCPU shares its CPU".into(),
+        title: if bad.is_empty() {
+            "The kernel stops a real-time vCPU that uses its whole CPU".into()
+        } else {
+            "A real-time vCPU shares its CPU".into()
+        },
         evidence,
         why: "A vCPU with real-time priority keeps everything else off its CPU: kworkers that deliver its own interrupts, vhost, the emulator. Either those \
               starve, or the kernel stops the vCPU for 5 % of each second"
@@ -153,6 +165,27 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         marks: bad.iter().map(|b| Mark::Vcpu(b.0)).collect(),
         ..Finding::default()
     });
+}
+
+fn realtime_fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<super::Fix> {
+    let host = propose::topology(world.model);
+    let mut fixes = propose::fixes(world, guest);
+    if let Some(p) = propose::for_guest(world, guest).filter(|p| p.vcpus.iter().any(|c| !host.is_isolated(*c))) {
+        let cpus = p.vcpus.iter().copied().collect::<CpuSet>().union(&host.isolated.clone().unwrap_or_default());
+        fixes.push(fix::kernel(format!("isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}")));
+    }
+    fixes.push(fix::advice(
+        "Or take <vcpusched> out of the domain: without CPUs of its own a real-time vCPU does more harm than good",
+    ));
+    fixes
+}
+
+/// CPU time that other guests' threads had on a CPU, percent.
+fn of_other_guests(world: &World<'_>, guest: &Guest<'_>, cpu: u32) -> f64 {
+    let tenants = world.model.host.cpu(cpu).map(|c| c.tenants.iter()).into_iter().flatten();
+    let others =
+        tenants.filter(|t| t.here && world.model.domains.get(t.domain).is_some_and(|d| !std::ptr::eq(d, guest.domain)));
+    others.map(|t| t.cpu).sum()
 }
 
 /// P-14: tasks of the host on a pinned vCPU's CPU.
@@ -170,7 +203,9 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
             .filter(|c| c.busy() + c.wait.unwrap_or(0.0) >= t.busy)
             .as_ref()
             .and_then(super::scheduling::waiting);
-        if wait.is_some_and(|w| w >= t.wait.warning) {
+        // Wait behind another guest is not theirs.
+        let theirs = used >= of_other_guests(world, guest, cpu);
+        if theirs && wait.is_some_and(|w| w >= t.wait.warning) {
             severity = severity.max(Severity::Warning);
         } else if thread.cpu.is_some_and(|c| c.busy() < 10.0) {
             // Nobody is hurt while the vCPU is idle.
@@ -221,12 +256,12 @@ pub(super) fn starved(world: &World<'_>, answers: &mut Answers) {
     let host = propose::topology(world.model);
     let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
     let online = if online.is_empty() { host.all() } else { online };
-    if online.is_empty() {
-        return;
-    }
     let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.seats.single));
     if pinned.is_empty() {
         return;
+    }
+    if online.is_empty() {
+        return answers.cannot("which CPUs the host has is not known (lscpu -p or virsh capabilities tells)");
     }
     let nodes: Vec<CpuSet> = match host.nodes() {
         n if n.is_empty() => vec![online.clone()],

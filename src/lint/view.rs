@@ -18,6 +18,8 @@ pub(super) struct World<'a> {
     pub model: &'a Model,
     pub guests: Vec<Guest<'a>>,
     pub options: &'a Options,
+    /// Lines of the host's log up to here, seconds after boot, were judged before.
+    pub log_judged_s: Option<f64>,
 }
 
 /// One guest, with its configuration read and its kind guessed.

@@ -11,10 +11,28 @@ use crate::model::Sureness;
 
 const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
 /// What lets Windows keep time without QEMU.
-pub(super) const CORE: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
+const CORE: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
+
+/// The part of it that this guest's Windows knows: 7 and 2008 R2 only the clock, those before nothing.
+pub(super) fn core(guest: &Guest<'_>) -> &'static [&'static str] {
+    if too_old(guest) {
+        &[]
+    } else if is_any(guest, &["/win/7", "win7", "2k8r2", "2008r2"]) {
+        &["hypervclock"]
+    } else {
+        CORE
+    }
+}
 
 /// The Hyper-V clock and timers; where QEMU is too old for them, the HPET.
 pub(super) fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+    let core = core(guest);
+    if core.is_empty() {
+        return vec![fix::advice(
+            "This Windows knows no Hyper-V clock, so that nothing outside of it helps: take /usepmtimer out of its boot.ini if it is there, or move \
+             on to Windows 7, 2008 R2 or later",
+        )];
+    }
     if guest.config.machine.version.is_some_and(|v| v < (2, 6)) {
         // QEMU before 2.6 has no synthetic timers (hv-stimer); the HPET is the lesser evil (QEMU's hyperv.rst on stimer).
         let mut fixes = fix::enlighten(guest, &["hypervclock"]);
@@ -30,8 +48,9 @@ pub(super) fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     }
     let avic =
         fix::apic_virtualisation(world) == Some(true) && guest.config.machine.version.is_none_or(|v| v >= (6, 2));
-    let mut wanted = CORE.to_vec();
-    if avic {
+    let mut wanted = core.to_vec();
+    let synic = core.contains(&"synic");
+    if avic && synic {
         wanted.push("avic");
     }
     let mut fixes = fix::enlighten(guest, &wanted);
@@ -43,7 +62,7 @@ pub(super) fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
             "runs inside the guest as administrator, followed by a restart; an error says that the value was not set",
         )];
     }
-    if !avic && !guest.config.hyperv.has("avic") {
+    if !avic && synic && !guest.config.hyperv.has("avic") {
         fixes.push(fix::advice(
             "synic switches APIC virtualisation off unless avic is on as well: add <avic state='on'/> (hv-avic=on; libvirt 8.10, QEMU 6.2) where \
              /sys/module/kvm_intel/parameters/enable_apicv or /sys/module/kvm_amd/parameters/avic says Y",
@@ -78,7 +97,7 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
         return;
     }
     let mut fixes = cure(world, guest);
-    if fix::missing(guest, CORE).is_empty() {
+    if fix::missing(guest, core(guest)).is_empty() {
         fixes.insert(
             0,
             fix::command("powercfg /energy /duration 30").needing(
@@ -141,6 +160,12 @@ pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     });
 }
 
+/// Whether the name of the guest's system, as metadata has it, holds one of these.
+fn is_any(guest: &Guest<'_>, words: &[&str]) -> bool {
+    let id = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase());
+    id.is_some_and(|id| words.iter().any(|w| id.contains(w)))
+}
+
 /// Windows before 7 and 2008 R2 knows no Hyper-V timers.
 fn too_old(guest: &Guest<'_>) -> bool {
     let Some(os) = &guest.domain.facts.guest_os else { return false };
@@ -161,7 +186,7 @@ pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut
     if !guest.kind.windows(Sureness::Medium) || !guest.config.known || !guest.config.is_x86() || too_old(guest) {
         return;
     }
-    let lacks = fix::missing(guest, CORE);
+    let lacks = fix::missing(guest, core(guest));
     if lacks.is_empty() || (!lacks.contains(&"hypervclock") && !lacks.contains(&"stimer")) {
         return;
     }

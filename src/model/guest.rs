@@ -74,7 +74,9 @@ impl GuestGuess {
 /// A name of the system that an administrator or a management tool wrote down.
 fn named(domain: &DomainModel) -> Option<GuestGuess> {
     let os = domain.facts.guest_os.as_ref()?;
-    let kind = kind_of_name(&os.value)?;
+    // libosinfo names its systems by their makers' addresses: what none of ours is is something else, not nothing.
+    let other = os.value.starts_with("http") && !os.value.contains("libosinfo.org");
+    let kind = kind_of_name(&os.value).or(other.then_some(GuestKind::Other))?;
     let source =
         if os.from == Origin::File || os.from == Origin::Libvirt { "libosinfo metadata" } else { os.from.as_str() };
     Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })

@@ -22,7 +22,7 @@ pub use history::{History, Key, Point};
 pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
 pub use timing::Span;
 
-use crate::sample::{EngineStatus, Sample, SourceStatus};
+use crate::sample::{DomainFacts, EngineStatus, Sample, SourceStatus};
 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +97,31 @@ impl Model {
             own_rss: sample.own.rss_bytes,
             host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &window),
             domains,
+        }
+    }
+
+    /// Leaves out every other domain, on the host's CPUs too.
+    pub fn retain(&mut self, wanted: impl Fn(&DomainFacts) -> bool) {
+        let mut left = 0;
+        let numbers: Vec<Option<usize>> = self
+            .domains
+            .iter()
+            .map(|d| {
+                let number = left;
+                let stays = wanted(&d.facts);
+                left += usize::from(stays);
+                stays.then_some(number)
+            })
+            .collect();
+        self.domains.retain(|d| wanted(&d.facts));
+        for cpu in &mut self.host.cpus {
+            cpu.tenants.retain_mut(|t| match numbers.get(t.domain) {
+                Some(Some(number)) => {
+                    t.domain = *number;
+                    true
+                }
+                _ => false,
+            });
         }
     }
 

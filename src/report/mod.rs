@@ -57,5 +57,20 @@ impl<'a> View<'a> {
     }
 }
 
+/// Leaves of an interval what [`View`] tells of it: for the screen, which shows all that it gets. The rules have judged by then,
+/// over all guests.
+pub fn narrow(model: &mut Model, findings: &mut lint::Report, domains: &DomainFilter) {
+    if domains.patterns.is_empty() {
+        return;
+    }
+    let view = View { model, findings, source: "", domains };
+    let left =
+        lint::Report { findings: view.told().cloned().collect(), cannot_tell: view.not_told().cloned().collect() };
+    let sources = view.sources();
+    *findings = left;
+    model.sources = sources;
+    model.retain(|facts| domains.matches(facts));
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! The JSON against the contract's list of keys, and what text looks like.
 
-use super::{View, diff, diff_text, json, text};
+use super::{View, diff, diff_text, json, narrow, text};
 use crate::cli::DomainFilter;
 use crate::cli::domains::Pattern;
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
@@ -201,6 +201,20 @@ fn only_what_is_asked_for_is_shown() {
     assert_eq!(document.cannot_tell, []);
     let said = document.sources.last().unwrap();
     assert_eq!((said.name.as_str(), said.state), ("domain", "missing"));
+
+    // The screen gets the same, and the host's CPUs know the guests that are left by their new numbers.
+    let seats = |m: &Model| -> Vec<(String, i32)> {
+        let tenants = m.host.cpus.iter().flat_map(|c| &c.tenants);
+        tenants.map(|t| (m.domains[t.domain].name().to_owned(), m.domains[t.domain].threads[t.thread].tid)).collect()
+    };
+    let mut wanted = seats(&model);
+    assert!(wanted.iter().any(|(name, _)| name != "win10-2"));
+    wanted.retain(|(name, _)| name == "win10-2");
+    let (mut narrowed, mut left) = (model.clone(), findings.clone());
+    narrow(&mut narrowed, &mut left, &domains);
+    assert_eq!(left.findings, view.told().cloned().collect::<Vec<_>>());
+    assert_eq!((narrowed.domains.len(), seats(&narrowed)), (1, wanted));
+    assert_eq!(narrowed.sources, view.sources());
 }
 
 #[test]

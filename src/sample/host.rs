@@ -34,7 +34,8 @@ pub struct HostFacts {
     pub arch: String,
     /// Nodes, cores, siblings, caches, isolated and `nohz_full` CPUs.
     pub topology: HostTopology,
-    /// Module parameters that rules look at, as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, with their text.
+    /// Module parameters that rules look at, as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and settings of
+    /// the kernel by sysctl's names, as `kernel.sched_rt_runtime_us`, with their text.
     pub params: BTreeMap<String, String>,
     /// Whether this host is itself a guest (the `hypervisor` CPU flag).
     pub virtualised: Option<bool>,

@@ -158,6 +158,7 @@ impl Track {
         match self.age {
             0 => {}
             1 => self.mean = growth,
+            // As far apart as an i64 reaches: a recording of such numbers is to come back, whatever its size.
             age => self.mean += growth.saturating_sub(self.mean) / i64::from(age.min(8)),
         }
         self.aged(value);

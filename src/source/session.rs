@@ -51,11 +51,14 @@ pub enum Tape {
     Stop,
 }
 
+/// Leaves of a sample what is to be recorded.
+type Narrow = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
+
 /// Records the samples that pass, and says in each how that goes, by a source called `recording`. A disk that is full or a file
 /// that cannot be had stops nothing but the recording.
-#[derive(Debug)]
 pub struct Taped<F> {
     feed: F,
+    narrow: Narrow,
     asked: Receiver<Tape>,
     limits: Limits,
     recorder: Option<Recorder>,
@@ -68,7 +71,13 @@ pub const RECORDING: &str = "recording";
 impl<F> Taped<F> {
     /// Passes samples on, and records from the first [`Tape::Start`].
     pub fn new(feed: F, asked: Receiver<Tape>, limits: Limits) -> Self {
-        Self { feed, asked, limits, recorder: None, failed: None }
+        Self { feed, narrow: Box::new(|_| None), asked, limits, recorder: None, failed: None }
+    }
+
+    /// Records only what `narrow` leaves of a sample; all of it passes on.
+    #[must_use]
+    pub fn of(self, narrow: impl Fn(&Sample) -> Option<Sample> + Send + 'static) -> Self {
+        Self { narrow: Box::new(narrow), ..self }
     }
 
     fn obey(&mut self, tape: Tape) {
@@ -107,7 +116,11 @@ impl<F: Feed> Feed for Taped<F> {
             return Ok(None);
         };
         if let Some(recorder) = &mut self.recorder {
-            self.failed = recorder.lend(&mut sample).err().map(|e| format!("{e:#}"));
+            let done = match (self.narrow)(&sample) {
+                Some(mut part) => recorder.lend(&mut part),
+                None => recorder.lend(&mut sample),
+            };
+            self.failed = done.err().map(|e| format!("{e:#}"));
         }
         sample.sources.extend(self.status());
         Ok(Some(sample))

@@ -1,6 +1,7 @@
 //! The thread that fetches samples and makes intervals and findings of them, so that keys never wait for either.
 
 use super::action::Replay;
+use super::judge::Judge;
 use super::player::Player;
 use super::state::{Playback, Tick};
 use crate::lint;
@@ -43,14 +44,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Runs a live feed until it ends or `stop` is set. A screen that is slow to draw (a stuck ssh) loses intervals, never samples:
 /// the collector must go on reading.
-pub fn live(mut feed: Box<dyn Feed + Send>, options: &lint::Options, events: &SyncSender<Event>, stop: &AtomicBool) {
+pub fn live(mut feed: Box<dyn Feed + Send>, mut judge: Judge, events: &SyncSender<Event>, stop: &AtomicBool) {
     let run = || -> anyhow::Result<()> {
-        let mut memory = lint::Memory::default();
         let mut before: Option<Sample> = None;
         while !stop.load(Ordering::Relaxed) {
             let Some(sample) = feed.next()? else { break };
-            let model = Model::new(&sample, before.as_ref().map_or(Base::Start, Base::Previous));
-            let lint::Report { findings, cannot_tell } = lint::run(&model, &mut memory, options);
+            let mut model = Model::new(&sample, before.as_ref().map_or(Base::Start, Base::Previous));
+            let lint::Report { findings, cannot_tell } = judge.next(&mut model);
             before = Some(sample);
             let tick = Tick { model, findings, cannot_tell, ..Tick::default() };
             if let Err(TrySendError::Disconnected(_)) = events.try_send(Event::Tick(Box::new(tick))) {
@@ -77,22 +77,14 @@ fn end(run: impl FnOnce() -> anyhow::Result<()>, events: &SyncSender<Event>) {
 /// Plays a recording as the screen asks.
 pub fn replay(
     player: Box<dyn Player>,
-    options: &lint::Options,
+    judge: Judge,
     start_ms: Option<i64>,
     events: &SyncSender<Event>,
     commands: &Receiver<Replay>,
 ) {
     end(
         || {
-            let mut r = Replayer {
-                player,
-                options,
-                events,
-                memory: lint::Memory::default(),
-                at: None,
-                playing: true,
-                speed: 1.0,
-            };
+            let mut r = Replayer { player, judge, events, at: None, playing: true, speed: 1.0 };
             let first = start_ms.map_or(0, |ms| r.player.index_at(ms));
             r.playing = start_ms.is_none();
             r.go(first);
@@ -105,9 +97,8 @@ pub fn replay(
 
 struct Replayer<'a> {
     player: Box<dyn Player>,
-    options: &'a lint::Options,
+    judge: Judge,
     events: &'a SyncSender<Event>,
-    memory: lint::Memory,
     /// The sample shown, and its number.
     at: Option<(usize, Arc<Sample>)>,
     playing: bool,
@@ -224,8 +215,8 @@ impl Replayer<'_> {
         let follows = self.at.as_ref().is_some_and(|(i, _)| *i + 1 == index);
         let stays = self.at.as_ref().is_some_and(|(i, _)| *i == index);
         let before = if follows || stays { None } else { Some(self.look_back(index)) };
-        let model = self.model(index, &sample);
-        let lint::Report { findings, cannot_tell } = lint::run(&model, &mut self.memory, self.options);
+        let mut model = self.model(index, &sample);
+        let lint::Report { findings, cannot_tell } = self.judge.next(&mut model);
         self.at = Some((index, sample));
         if index == self.last() {
             self.playing = false;
@@ -259,7 +250,7 @@ impl Replayer<'_> {
 
     /// The intervals before a sample that was jumped to: history and rules know them as if they had been played.
     fn look_back(&mut self, index: usize) -> Vec<Model> {
-        self.memory.clear();
+        self.judge.forget();
         let Some(nearest) = index.checked_sub(1) else { return Vec::new() };
         let begin = Instant::now();
         if let Ok(s) = self.fetch(nearest) {
@@ -270,8 +261,8 @@ impl Replayer<'_> {
         let mut models = Vec::new();
         for i in index.saturating_sub(n)..index {
             let Ok(sample) = self.fetch(i) else { continue };
-            let model = self.model(i, &sample);
-            lint::run(&model, &mut self.memory, self.options);
+            let mut model = self.model(i, &sample);
+            self.judge.next(&mut model);
             models.push(model);
         }
         models
@@ -312,7 +303,7 @@ mod tests {
         commands.iter().for_each(|c| ctx.send(*c).unwrap());
         drop(ctx);
         let start = Fixture::busy_host().sample(10.0).time_ms;
-        replay(Box::new(Made(Fixture::busy_host(), 100)), &lint::Options::default(), Some(start), &tx, &crx);
+        replay(Box::new(Made(Fixture::busy_host(), 100)), Judge::default(), Some(start), &tx, &crx);
         drop(tx);
         rx.into_iter()
             .filter_map(|e| match e {

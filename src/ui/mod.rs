@@ -16,6 +16,7 @@ mod feeder;
 mod format;
 mod goto;
 mod grid;
+mod judge;
 mod keymap;
 mod layout;
 mod player;

@@ -2,12 +2,14 @@
 
 use super::action::{Control, Effect, Replay};
 use super::feeder::{self, Event};
+use super::judge::Judge;
 use super::player::Player;
 use super::render::render;
 use super::state::{AppState, Session, Source};
 use super::terminal::Guard;
 use super::theme::{Palette, Theme};
 use super::update;
+use crate::cli::DomainFilter;
 use crate::lint;
 use crate::source::Feed;
 use anyhow::Context;
@@ -44,6 +46,8 @@ pub struct UiOptions {
     pub interval_s: f64,
     /// Thresholds and rules switched off.
     pub lint: lint::Options,
+    /// Which guests are shown. The rules judge over all of them.
+    pub domains: DomainFilter,
     /// Where a replay starts, milliseconds since the epoch; it then stands still.
     pub start_ms: Option<i64>,
 }
@@ -54,8 +58,8 @@ pub struct UiOptions {
 /// Without a terminal, when the terminal goes away, or when the feed as a whole fails.
 pub fn run(feed: Box<dyn Feed + Send>, control: Option<Sender<Control>>, options: UiOptions) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
-    let (stopped, lint) = (stop.clone(), options.lint.clone());
-    let feeder = move |events: SyncSender<Event>| feeder::live(feed, &lint, &events, &stopped);
+    let (stopped, judge) = (stop.clone(), Judge::new(&options));
+    let feeder = move |events: SyncSender<Event>| feeder::live(feed, judge, &events, &stopped);
     show(options, Outside { control, replay: None, stop }, feeder)
 }
 
@@ -66,8 +70,8 @@ pub fn run(feed: Box<dyn Feed + Send>, control: Option<Sender<Control>>, options
 pub fn replay(player: Box<dyn Player>, options: UiOptions) -> anyhow::Result<()> {
     anyhow::ensure!(!player.is_empty(), "{}: there is no sample in it", options.title);
     let (commands, obey) = mpsc::channel();
-    let (lint, start) = (options.lint.clone(), options.start_ms);
-    let feeder = move |events: SyncSender<Event>| feeder::replay(player, &lint, start, &events, &obey);
+    let (judge, start) = (Judge::new(&options), options.start_ms);
+    let feeder = move |events: SyncSender<Event>| feeder::replay(player, judge, start, &events, &obey);
     show(options, Outside { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
 }
 

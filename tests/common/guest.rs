@@ -8,7 +8,8 @@ use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const ENV: &str = "KVMTOP_TEST_GUEST";
 const LOAD: u64 = 0x8000;
@@ -30,8 +31,12 @@ pub enum Work {
     SweepThenLoop(u16),
     /// Reads a port for ever.
     PortLoop(u16),
+    /// Reads four bytes at a guest-physical address (16-byte aligned) for ever.
+    MmioLoop(u32),
     /// Halts for ever, a millisecond a time.
     Idle,
+    /// Reads a port for ever, so often a second at most.
+    PacedReads(u16, u32),
     /// Reads a port for ever and counts the rounds in its memory, at [`PROGRESS`].
     CountedPort(u16),
     /// Reads an MSR for ever, counted: an exit that the kernel serves.
@@ -44,6 +49,8 @@ pub enum Work {
 pub const PROGRESS: usize = 0x6000;
 /// Names a file that the guest's memory is to be shared through.
 pub const MEMORY_ENV: &str = "KVMTOP_TEST_GUEST_MEMORY";
+/// Whether the vCPUs stand still in user space, as ordered.
+static REST: AtomicBool = AtomicBool::new(false);
 /// Size of the guest's memory.
 pub const MEMORY: usize = 0x10000;
 
@@ -57,7 +64,9 @@ impl Work {
             Self::PortSweep(n) => format!("sweep:0:{n}"),
             Self::SweepThenLoop(p) => format!("sweeploop:{p}:0"),
             Self::PortLoop(p) => format!("loop:{p}:0"),
+            Self::MmioLoop(a) => format!("mmioloop:{a}:0"),
             Self::Idle => "idle:0:0".into(),
+            Self::PacedReads(p, n) => format!("paced:{p}:{n}"),
             Self::CountedPort(p) => format!("cport:{p}:0"),
             Self::CountedMsr(m) => format!("cmsr:{m}:0"),
             Self::CountedApic => "capic:0:0".into(),
@@ -77,6 +86,8 @@ impl Work {
             "sweep" => Self::PortSweep(n),
             "sweeploop" => Self::SweepThenLoop(a as u16),
             "loop" => Self::PortLoop(a as u16),
+            "mmioloop" => Self::MmioLoop(a),
+            "paced" => Self::PacedReads(a as u16, n),
             "cport" => Self::CountedPort(a as u16),
             "cmsr" => Self::CountedMsr(a),
             "capic" => Self::CountedApic,
@@ -127,12 +138,13 @@ impl Work {
                 c.pop(); // no hlt
                 c.extend(Self::PortLoop(p).code(vcpu));
             }
-            Self::PortLoop(p) => {
+            Self::PortLoop(p) | Self::PacedReads(p, _) => {
                 c.push(0xba);
                 c.extend(p.to_le_bytes());
                 c.extend([0xec, 0xeb, 0xfd]); // again: in al, dx; jmp again
             }
-            Self::Idle => c.extend([0xf4, 0xeb, 0xfd]), // again: hlt; jmp again
+            Self::MmioLoop(a) => c.extend([0x66, 0xa1, (a & 0xf) as u8, 0, 0xeb, 0xfa]), // again: mov eax, [a & 15]; jmp again
+            Self::Idle => c.extend([0xf4, 0xeb, 0xfd]),                                  // again: hlt; jmp again
             Self::CountedPort(p) => {
                 c.push(0xba); // mov dx, p
                 c.extend(p.to_le_bytes());
@@ -157,13 +169,14 @@ impl Work {
     }
 
     fn is_endless(self) -> bool {
-        use Work::{CountedApic, CountedMsr, CountedPort, Idle, PortLoop};
-        matches!(self, PortLoop(_) | Idle | CountedPort(_) | CountedMsr(_) | CountedApic)
+        use Work::{CountedApic, CountedMsr, CountedPort, Idle, MmioLoop, PacedReads, PortLoop, SweepThenLoop};
+        let counted = matches!(self, CountedPort(_) | CountedMsr(_) | CountedApic);
+        counted || matches!(self, PortLoop(_) | MmioLoop(_) | SweepThenLoop(_) | Idle | PacedReads(..))
     }
 
     fn data_base(self) -> u64 {
         match self {
-            Self::MmioReads(a, _) => u64::from(a & !0xf),
+            Self::MmioReads(a, _) | Self::MmioLoop(a) => u64::from(a & !0xf),
             Self::CountedApic => 0xfee0_0000,
             _ => 0,
         }
@@ -214,6 +227,11 @@ impl Guest {
     /// Lets the vCPUs work.
     pub fn go(&mut self) {
         self.to.write_all(b"go\n").expect("the guest listens");
+    }
+
+    /// Orders endless vCPUs that leave for user space to stand still.
+    pub fn rest(&mut self) {
+        self.to.write_all(b"rest\n").expect("the guest listens");
     }
 
     /// Waits until every counted piece of work is done. The process lives on.
@@ -305,9 +323,18 @@ pub fn main() {
         go.wait();
         done.wait();
         say("guest done");
-        expect("end");
+        while obey() {}
         std::process::exit(0);
     });
+}
+
+/// Does what the parent says; answers whether to go on.
+fn obey() -> bool {
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+    let order = line.trim();
+    REST.store(order == "rest", Ordering::Relaxed);
+    matches!(order, "rest" | "work")
 }
 
 fn say(what: &str) {
@@ -323,6 +350,37 @@ fn expect(what: &str) {
     }
 }
 
+/// Holds a vCPU to so many accesses a second, in bursts of five milliseconds.
+struct Pace {
+    /// Accesses in a burst; `None`: as fast as it goes.
+    burst: Option<u32>,
+    left: u32,
+    next: Instant,
+}
+
+impl Pace {
+    const PERIOD: Duration = Duration::from_millis(5);
+
+    fn new(work: Work) -> Self {
+        let burst = match work {
+            Work::PacedReads(_, n) => Some((n / 200).max(1)),
+            _ => None,
+        };
+        Self { burst, left: burst.unwrap_or(0), next: Instant::now() + Self::PERIOD }
+    }
+
+    fn step(&mut self) {
+        let Some(burst) = self.burst else { return };
+        self.left -= 1;
+        if self.left == 0 {
+            std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
+            // What a busy machine did not let it do is not made up for.
+            self.next = (self.next + Self::PERIOD).max(Instant::now());
+            self.left = burst;
+        }
+    }
+}
+
 fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     let mut s = vcpu.get_sregs().expect("sregs");
     (s.cs.base, s.cs.selector) = (0, 0);
@@ -330,13 +388,19 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     vcpu.set_sregs(&s).expect("sregs");
     let rip = LOAD + index as u64 * 256;
     vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
-    let endless = matches!(work, Work::PortLoop(_) | Work::SweepThenLoop(_) | Work::Idle);
-    if endless {
+    if work.is_endless() {
         done.wait();
     }
+    let mut pace = Pace::new(work);
     loop {
+        while REST.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         match vcpu.run().expect("KVM_RUN") {
-            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => data.fill(0),
+            VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => {
+                data.fill(0);
+                pace.step();
+            }
             VcpuExit::IoOut(..) | VcpuExit::MmioWrite(..) => {}
             VcpuExit::Hlt if work == Work::Idle => std::thread::sleep(Duration::from_millis(1)),
             VcpuExit::Hlt => break,

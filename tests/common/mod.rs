@@ -1,7 +1,12 @@
 //! What the real-guest tests share: a guest of a few bytes that does exactly what it is told, and the log of what ran.
 #![allow(dead_code, missing_docs)]
 
+pub mod cpu_group;
+pub mod findings;
 pub mod guest;
+pub mod hog;
+pub mod libvirt;
+pub mod watch;
 
 use serde_json::Value;
 use std::io::Write;

@@ -4,7 +4,7 @@
 # usage: boot.sh DIR SHARED [SECONDS]
 #   DIR from prepare.sh; SHARED/job is run by sh in there, sees this machine's files and writes what is to be kept to /shared.
 set -eu
-exec timeout "${3:-480}" qemu-system-x86_64 \
+exec timeout "${3:-240}" qemu-system-x86_64 \
     -name emulated-amd-host,debug-threads=on -machine q35 -accel tcg,thread=multi -cpu max,la57=off -smp 2 -m 2048 \
     -kernel "$1/kernel" -initrd "$1/initrd" -append "console=ttyS0 quiet loglevel=3 mitigations=off nokaslr panic=1" \
     -virtfs local,path=/,mount_tag=below,security_model=none,readonly=on,multidevs=remap \

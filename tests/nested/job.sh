@@ -17,13 +17,18 @@ lines_above() { [ "$(wc -l < "$1")" -gt "$2" ]; }
 for engine in perf bpf; do
     $KVMTOP --batch --json -d 1 -n 1000 --engine $engine --no-monitor > $engine.json 2> /shared/$engine.err &
     kvmtop=$!
-    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here.
-    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data > $engine.record 2>&1 &
-    perf=$!
+    # perf comes second: a tracepoint calls who came first first, and what perf does at an entry (10 us in emulation) would else
+    # be part of the time that kvmtop's program measures after it.
     until_true lines_above $engine.json 0 || exit 1
-    sleep 4
+    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here. What perf is to run starts when it
+    # records.
+    rm -f recording
+    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data -- sh -c 'touch recording; exec sleep 1000' > $engine.record 2>&1 &
+    perf=$!
+    until_true test -e recording || exit 1
 
-    rm -f orders && mkfifo orders
+    # `said` too: what the guest before said would be taken for this one's.
+    rm -f orders said && mkfifo orders && : > said
     KVMTOP_TEST_GUEST=$WORK KVMTOP_TEST_GUEST_NAMES=1 $GUEST guest_process --exact --nocapture --test-threads=1 \
         < orders > said 2> /shared/$engine.guest &
     guest=$!

@@ -90,6 +90,15 @@ fn serial_bursts_are_seen_by_their_length() {
     fires(&burst(64, 15, 2000.0), "serial-burst", Severity::Warning);
     silent(&burst(64, 2, 10.0), "serial-burst");
     silent(&burst(3, 15, 10.0), "serial-burst");
+    let console = |rate| {
+        on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(0x3f8, Direction::Write, rate, 230.0)))
+    };
+    cannot(&from_file(&console(64.0), None), "serial-burst");
+    cannot(&from_file(&console(64.0), Some(10.0)), "serial-burst");
+    // More than one a millisecond is a burst without end: 2000 of them at 230 us are 46 % of a CPU.
+    fires(&from_file(&console(2000.0), Some(10.0)), "serial-burst", Severity::Critical);
+    let few = from_file(&console(1.0), None);
+    assert!(!few.cannot_tell.iter().any(|c| c.rule == "serial-burst"), "{:?}", few.cannot_tell);
 }
 
 #[test]
@@ -118,4 +127,9 @@ fn kworkers_on_isolated_cpus() {
     silent(&woken("kworker/4:1", 200, "6-7"), "irqfd-kworker");
     silent(&woken("kworker/u8:1", 200, "0-7"), "irqfd-kworker");
     silent(&woken("qemu", 5000, "4"), "irqfd-kworker");
+    let untraced = |isolated| {
+        told(&Fixture::new(host().isolated(isolated)).guest(Guest::new("g", 5).vcpus(1, |_, t| t.pinned(4))).model())
+    };
+    cannot(&untraced("4-5"), "irqfd-kworker");
+    assert!(!untraced("").cannot_tell.iter().any(|c| c.rule == "irqfd-kworker"));
 }

@@ -101,6 +101,11 @@ fn emulator_from_configuration_alone() {
         Severity::Info,
     );
     fires(&configured(host(), vec![with("")]), "emulator-on-vcpu", Severity::Info);
+    let loose = configured(host(), vec![with("<emulatorpin cpuset='0'/>")]);
+    fires(&loose, "emulator-on-vcpu", Severity::Info);
+    let f = get(&loose, "emulator-on-vcpu");
+    assert!(f.evidence[0].contains("IOThread 1 has no pin"), "{f:#?}");
+    assert!(f.fix[0].text.contains("iothreadpin a 1") && !f.fix[0].text.contains("emulatorpin"), "{f:#?}");
     silent(
         &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]),
         "emulator-on-vcpu",
@@ -181,6 +186,13 @@ fn pile_up_on_isolated_cpus() {
     };
     fires(&told(&at(false)), "isolated-pile-up", Severity::Critical);
     silent(&told(&at(true)), "isolated-pile-up");
+    let one = |name, pid, cpu| {
+        Guest::new(name, pid).linux("").vcpus(1, move |_, t| busy(49.0, 49.0)(t.may_run("4-7").on(cpu)))
+    };
+    let two = |cpu| told(&Fixture::new(host().isolated("4-7")).guest(one("a", 10, 4)).guest(one("b", 20, cpu)).model());
+    fires(&two(4), "isolated-pile-up", Severity::Critical);
+    assert!(get(&two(4), "isolated-pile-up").evidence[0].contains("vCPUs 0, 0 of b are all on CPU 4"));
+    silent(&two(5), "isolated-pile-up");
     let set = "<cputune><vcpupin vcpu='0' cpuset='4-7'/><vcpupin vcpu='1' cpuset='4-7'/></cputune>";
     fires(&configured(host().isolated("4-7"), vec![described("a", set, 2)]), "isolated-pile-up", Severity::Warning);
     silent(&configured(host(), vec![described("a", set, 2)]), "isolated-pile-up");
@@ -204,6 +216,45 @@ fn noise_on_isolated_cpus() {
     fires(&at(3000.0, 0.1), "isolated-noise", Severity::Warning);
     fires(&at(5.0, 8.0), "isolated-noise", Severity::Warning);
     silent(&at(5.0, 0.1), "isolated-noise");
+    let quiet = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
+    cannot(&told(&quiet.first()), "isolated-noise");
+    silent(&told(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), "isolated-noise");
+}
+
+#[test]
+fn a_tick_on_a_cpu_that_should_have_none() {
+    let at = |full: &str, ticks: f64, load: f64| {
+        let mut f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], load, 0.0));
+        f.host.facts.topology.nohz_full = Some(crate::kvm::CpuSet::parse(full).unwrap());
+        let mut model = f.model();
+        model.host.cpus[4].device_irq_rate = Some(0.0);
+        model.host.cpus[4].timer_irq_rate = Some(ticks);
+        told(&model)
+    };
+    fires(&at("4-7", 250.0, 90.0), "isolated-noise", Severity::Info);
+    silent(&at("4-7", 2.0, 90.0), "isolated-noise");
+    silent(&at("", 250.0, 90.0), "isolated-noise");
+    silent(&at("4-7", 250.0, 5.0), "isolated-noise");
+}
+
+#[test]
+fn interrupts_of_a_large_host_are_counted_now_and_then() {
+    let f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
+    let mut memory = Memory::default();
+    let mut second = |second: i64, rate: Option<f64>| {
+        let mut model = f.model();
+        model.time_ms += 1000 * second;
+        model.host.cpus[4].device_irq_rate = rate;
+        rules(&run(&model, &mut memory, &Options::default())).contains(&"isolated-noise")
+    };
+    // Four readings, three rates, out of ten seconds.
+    let mut play = |from: i64, rate: f64| -> Vec<bool> {
+        (from..from + 10).map(|s| second(s, ((s % 10) > 0 && (s % 10) < 4).then_some(rate))).collect()
+    };
+    assert_eq!(play(0, 300.0), [false, false, false, true, true, true, true, true, true, true]);
+    assert_eq!(play(10, 300.0), [true; 10]);
+    assert_eq!(play(20, 1.0), [true; 10]);
+    assert_eq!(play(30, 1.0), [true, true, false, false, false, false, false, false, false, false]);
 }
 
 #[test]
@@ -221,6 +272,25 @@ fn realtime() {
 }
 
 #[test]
+fn realtime_that_the_kernel_stops() {
+    let at = |limit: &str, load: f64| {
+        let mut f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], load, 0.0));
+        f.host.facts.params.insert("kernel.sched_rt_runtime_us".into(), limit.into());
+        let mut model = f.model();
+        for t in model.domains[0].threads.iter_mut().filter(|t| t.index.is_some()) {
+            t.place.policy = Some(1);
+        }
+        told(&model)
+    };
+    let report = at("950000", 97.0);
+    fires(&report, "realtime-vcpu", Severity::Warning);
+    let fixes = &get(&report, "realtime-vcpu").fix;
+    assert_eq!(fixes[0].text, "sysctl kernel.sched_rt_runtime_us=-1", "its pin is right: {fixes:#?}");
+    silent(&at("-1", 97.0), "realtime-vcpu");
+    silent(&at("950000", 60.0), "realtime-vcpu");
+}
+
+#[test]
 fn drift() {
     let xml = "<cputune><vcpupin vcpu='0' cpuset='4'/></cputune>";
     let at = |cpu: u32| {
@@ -235,6 +305,12 @@ fn drift() {
         .linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>")
         .vcpus(1, |_, t| t.may_run("0-7"));
     fires(&told(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
+    let mut unknown = at(5);
+    for t in &mut unknown.domains[0].threads {
+        t.place.affinity = None;
+    }
+    cannot(&told(&unknown), "affinity-drift");
+    silent(&configured(host(), vec![described("a", xml, 1)]), "affinity-drift");
 }
 
 #[test]
@@ -252,6 +328,12 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
     assert!(get(&waits, "pinned-not-isolated").covers("vcpu-wait"));
     silent(&at(0.5, "", 0.1), "pinned-not-isolated");
     silent(&at(30.0, "3", 0.1), "pinned-not-isolated");
+    // It waits behind another guest: the few percent of the host's task are another matter.
+    let roaming = Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(40.0, 0.1)(t.may_run("0-7").on(3)));
+    let f = Fixture::new(host().task("backup", false, 3, 4.0)).guest(pinned("a", 10, &[3], 55.0, 40.0)).guest(roaming);
+    let report = told(&f.model());
+    fires(&report, "pinned-not-isolated", Severity::Info);
+    fires(&report, "vcpu-wait", Severity::Critical);
 }
 
 #[test]
@@ -260,4 +342,17 @@ fn no_cpu_left_for_the_host() {
     fires(&all, "host-cpus-starved", Severity::Warning);
     let some = told(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[1, 2, 3], 20.0, 0.0)).model());
     silent(&some, "host-cpus-starved");
+    let pins = "<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>";
+    cannot(&configured(Host::default(), vec![described("a", pins, 1)]), "host-cpus-starved");
+}
+
+#[test]
+fn an_emulator_that_waits_behind_pinned_vcpus() {
+    let at = |cpus: &'static [u32], wait: f64| {
+        let g = pinned("a", 10, cpus, 60.0, 0.0).emulator(move |t| t.cpu(0.0, 5.0, 5.0, wait).may_run("0-3").on(0));
+        told(&Fixture::new(Host::numa(1, 4, 1)).guest(g).model())
+    };
+    fires(&at(&[1, 2, 3], 30.0), "host-cpus-starved", Severity::Warning);
+    silent(&at(&[1, 2, 3], 10.0), "host-cpus-starved");
+    silent(&at(&[1], 30.0), "host-cpus-starved");
 }

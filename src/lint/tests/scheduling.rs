@@ -40,6 +40,16 @@ fn halt_polling() {
     silent(&told(&at(5.0, 5.0).model()), "halt-poll-burn");
     silent(&told(&at(40.0, 55.0).model()), "halt-poll-burn");
     silent(&told(&at(40.0, 5.0).first()), "halt-poll-burn");
+    // Before QEMU 8.1 the counters are sums over the vCPUs, from debugfs.
+    let summed = |percent: f64, busy: f64| {
+        let mut g = guest(2, move |v, t| t.on(v).cpu(busy, 0.0, percent, 0.0));
+        g.counters =
+            [("halt_poll_fail_ns".into(), percent * 1.6e7), ("halt_poll_success_ns".into(), percent * 0.4e7)].into();
+        told(&on(g).model())
+    };
+    fires(&summed(40.0, 5.0), "halt-poll-burn", Severity::Info);
+    silent(&summed(15.0, 5.0), "halt-poll-burn");
+    silent(&summed(40.0, 55.0), "halt-poll-burn");
 }
 
 #[test]
@@ -87,6 +97,29 @@ fn quota() {
     assert!(f.fix[0].text.contains("virsh schedinfo l --set vcpu_quota=-1 --live"));
     fires(&at(1, 3), "quota-throttled", Severity::Warning);
     silent(&at(0, 0), "quota-throttled");
+}
+
+#[test]
+fn a_quota_is_lifted_where_it_is() {
+    let fix = |group: &str, ms: u64| {
+        let mut model = on(guest(2, |v, t| t.on(v).cpu(50.0, 0.0, 1.0, 0.3))).model();
+        model.domains[0].throttling =
+            vec![Throttling { group: group.into(), periods: 10, throttled: 9, throttled_ns: ms * 1_000_000 }];
+        let report = told(&model);
+        let f = get(&report, "quota-throttled");
+        (f.fix[0].text.clone(), f.evidence[0].clone())
+    };
+    for (group, part) in [
+        ("domain", "--set global_quota=-1"),
+        ("iothread1", "--set iothread_quota=-1"),
+        ("emulator", "--set emulator_quota=-1"),
+        ("machine.slice", "systemctl set-property --runtime machine.slice CPUQuota="),
+        ("kubepods", "cgroup kubepods"),
+    ] {
+        assert!(fix(group, 450).0.contains(part), "{group}: {}", fix(group, 450).0);
+    }
+    assert!(fix("domain", 450).1.contains("for 45 % of the time"));
+    assert!(fix("domain", 1800).1.contains("together 180 % of one CPU's time"));
 }
 
 #[test]

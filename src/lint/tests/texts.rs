@@ -76,7 +76,7 @@ fn windows_timers() {
 #[test]
 fn json_is_as_the_contract_has_it() {
     let report = told(&on(Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>")).model());
-    let json = serde_json::to_value(&report.findings[0]).unwrap();
+    let json = serde_json::to_value(crate::report::json::finding(&report.findings[0])).unwrap();
     assert_eq!(
         (json["severity"].as_str(), json["confidence"].as_str(), json["target"].as_str()),
         (Some("warning"), Some("high"), Some("domain"))

@@ -17,8 +17,10 @@ use std::path::{Path, PathBuf};
 
 /// Groups of one guest that are watched.
 const MAX_GROUPS: usize = 1024;
-/// Groups are looked for this rarely, and one without a limit is read this rarely.
+/// Groups are looked for this rarely.
 const LOOK_NS: u64 = 10_000_000_000;
+/// A group without a limit is read this rarely, and up to 2 s more: a limit set meanwhile shows a few seconds later.
+const UNLIMITED_NS: u64 = 2_000_000_000;
 
 /// A mounted cgroup hierarchy that has the `cpu` controller, or may have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +86,8 @@ struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     groups: Vec<Group>,
-    due_ns: u64,
+    look_due_ns: u64,
+    unlimited_due_ns: u64,
 }
 
 impl Limits {
@@ -97,14 +100,18 @@ impl Limits {
         now_ns: u64,
         keep_below: i32,
     ) -> Vec<Throttling> {
-        let look = now_ns >= self.due_ns;
+        let look = now_ns >= self.look_due_ns;
         if look {
-            self.due_ns = now_ns + LOOK_NS + spread(pid);
+            self.look_due_ns = now_ns + LOOK_NS + spread(pid);
             self.look(hierarchies, places, pid);
+        }
+        let all = look || now_ns >= self.unlimited_due_ns;
+        if all {
+            self.unlimited_due_ns = now_ns + UNLIMITED_NS + spread(pid) / 4;
         }
         let mut buf = [0_u8; 2048];
         let mut found = Vec::new();
-        for group in self.groups.iter_mut().filter(|g| g.limited || look) {
+        for group in self.groups.iter_mut().filter(|g| g.limited || all) {
             let Ok(dir) = file::open_dir(&group.folder) else { continue };
             let Ok(text) = read_kept(&dir, || "cpu.stat".into(), &mut group.file, keep_below, &mut buf) else {
                 continue;
@@ -128,8 +135,10 @@ impl Limits {
             let domain =
                 if parts.file_name().is_some_and(|n| n == "libvirt") { parts.parent().unwrap_or(parts) } else { parts };
             folders.push(("domain".to_owned(), domain.to_owned()));
+            folders.extend(above(domain));
             folders.extend(parts_of(parts));
         } else {
+            folders.extend(above(&own));
             folders.push(("domain".to_owned(), own));
         }
         folders.truncate(MAX_GROUPS);
@@ -142,6 +151,15 @@ impl Limits {
             })
             .collect();
     }
+}
+
+/// The groups that a guest's is in, up to the root, by the names of their folders: a limit of theirs holds for all in them.
+fn above(folder: &Path) -> Vec<(String, PathBuf)> {
+    let named = |path: &Path| {
+        let name = sanitize(&path.file_name()?.to_string_lossy(), 128);
+        path.join("cpu.stat").exists().then(|| (name, path.to_owned()))
+    };
+    folder.ancestors().skip(1).map_while(named).collect()
 }
 
 /// `vcpuN`, `iothreadN` and `emulator` of a domain.
@@ -217,6 +235,30 @@ mod tests {
             names(&found),
             [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
         );
+    }
+
+    #[test]
+    fn a_limit_from_above_counts_too() {
+        let fake = FakeProc::new();
+        for group in ["", "/machine.slice", "/machine.slice/vm.scope"] {
+            let text = if group == "/machine.slice" { V2 } else { "usage_usec 5\n" };
+            fake.write(&format!("sys/fs/cgroup{group}/cpu.stat"), text);
+        }
+        assert_eq!(names(&guest(&fake, "0::/machine.slice/vm.scope\n", true)), [("machine.slice", 100, 7, 12_000)]);
+    }
+
+    #[test]
+    fn a_limit_set_later_is_seen_within_seconds() {
+        let fake = FakeProc::new();
+        let idle = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", idle);
+        assert_eq!(guest(&fake, "0::/a.service\n", true), []);
+        let hierarchies = Hierarchies::read(&fake.places());
+        let mut limits = Limits::default();
+        let mut read = |second: u64| limits.read(&hierarchies, &fake.places(), 10, second * 1_000_000_000, 500).len();
+        assert_eq!([0, 1, 2].map(&mut read), [0; 3]);
+        fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
+        assert!((3..=6).any(|second| read(second) == 1));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use super::discovery::{Discovery, Found};
 use super::ended;
 use super::events::{Engine, EngineError, Reading};
 use super::file::Failure;
-use super::filter::DomainFilter;
 use super::guest::Guest;
 use super::host::Host;
 use super::informant::{Informant, Watched};
@@ -32,8 +31,6 @@ const SCHED_BUDGET: usize = 512;
 const DRAIN: Duration = Duration::from_millis(20);
 /// An engine without rings is called once, this long after its reading.
 const SETTLE: Duration = Duration::from_millis(50);
-/// The engine may hold cells of threads that are gone in guests that `--domain` leaves out; they are looked for this rarely.
-const SWEEP_TICKS: u32 = 30;
 
 /// What to say to a collector at work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +55,6 @@ pub struct CollectorOptions {
     pub engine: Option<Box<dyn Engine>>,
     /// Why there is none, or none better.
     pub engine_problems: Vec<EngineError>,
-    /// Which guests are wanted.
-    pub filter: DomainFilter,
     /// libvirt, the QEMU monitor.
     pub informants: Vec<Box<dyn Informant>>,
     /// What is said to the feed while it works.
@@ -76,7 +71,6 @@ impl Default for CollectorOptions {
             interval: Duration::from_secs(1),
             engine: None,
             engine_problems: Vec::new(),
-            filter: DomainFilter::default(),
             informants: Vec::new(),
             commands: channel().1,
             places: Places::default(),
@@ -123,11 +117,6 @@ impl Collector {
         }
     }
 
-    /// The patterns of `--domain` that no guest has fitted so far.
-    pub fn unmatched(&self) -> Vec<String> {
-        self.options.filter.unmatched()
-    }
-
     /// Watches more or less. Counters begin again from zero, as the sample's `generation` says.
     ///
     /// # Errors
@@ -137,9 +126,7 @@ impl Collector {
             return Err(sources::no_engine(&self.options.engine_problems));
         };
         engine.set_level(level)?;
-        self.generation += 1;
-        self.rounding = Rounding::default();
-        self.guests.values_mut().for_each(Guest::restart_events);
+        self.restarted();
         Ok(())
     }
 
@@ -174,6 +161,7 @@ impl Collector {
         self.rounding.events(reading.threads.iter_mut().map(|(tid, t)| (*tid, &mut t.events)));
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
+        let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let mut sample = Sample {
             time_ms: now.time_ms,
@@ -181,12 +169,31 @@ impl Collector {
             boot_ns: now.boot_ns,
             host: self.host_sample(now, &skip),
             domains,
-            engine: self.engine_status(&reading),
+            engine,
             sources: self.sources(&found, proc_failure, &reading),
             own: own::cost(&self.options.places),
         };
         sample::times(&mut sample);
+        self.make_room();
         sample
+    }
+
+    /// Lets the engine have larger tables when guests have come for whom they are too small. The next sample tells of that by its
+    /// generation.
+    fn make_room(&mut self) {
+        let Some(engine) = &mut self.options.engine else { return };
+        match engine.make_room(self.guests.values().map(Guest::vcpus).sum()) {
+            Ok(false) => {}
+            Ok(true) => self.restarted(),
+            Err(why) => self.refused = Some(why),
+        }
+    }
+
+    /// The engine's counters began again.
+    fn restarted(&mut self) {
+        self.generation += 1;
+        self.rounding = Rounding::default();
+        self.guests.values_mut().for_each(Guest::restart_events);
     }
 
     /// Opens guests that are new.
@@ -203,9 +210,7 @@ impl Collector {
             informant.watch(&watched);
         }
         for guest in self.guests.values_mut() {
-            if guest.inform(&self.status_files, &mut self.options.informants) {
-                guest.wanted = self.options.filter.wants(&guest.facts);
-            }
+            guest.inform(&self.status_files, &mut self.options.informants);
         }
     }
 
@@ -216,7 +221,6 @@ impl Collector {
             return false;
         };
         guest.inform(&self.status_files, &mut self.options.informants);
-        guest.wanted = self.options.filter.wants(&guest.facts);
         self.guests.insert(pid, guest);
         true
     }
@@ -252,31 +256,22 @@ impl Collector {
         for mut guest in ended {
             let pid = guest.threads.pid;
             let tids = by_pid.remove(&pid).unwrap_or_default();
-            if guest.wanted {
-                domains.push(guest.last_sample(&tids, reading));
-            }
+            domains.push(guest.last_sample(&tids, reading));
             forget.extend(tids);
         }
-        let sweep = self.reader.tick.is_multiple_of(SWEEP_TICKS);
         for (pid, tids) in by_pid {
             if !self.guests.contains_key(&pid) && self.discovery.look_at(pid, now.mono_ns) {
                 self.open(pid, now);
             }
             match self.guests.get_mut(&pid) {
-                Some(guest) if guest.wanted => guest.take_events(&tids, reading, &mut self.reader, &mut forget),
-                Some(_) if sweep => {
-                    let task = self.options.places.process(pid, "task");
-                    forget.extend(tids.into_iter().filter(|tid| !task.join(tid.to_string()).exists()));
-                }
-                Some(_) => {}
+                Some(guest) => guest.take_events(&tids, reading, &mut self.reader, &mut forget),
                 None => {
-                    let domain = ended::from_events(pid, &tids, reading);
-                    domains.extend(domain.filter(|d| self.options.filter.wants(&d.facts)));
+                    domains.extend(ended::from_events(pid, &tids, reading));
                     forget.extend(tids);
                 }
             }
         }
-        domains.extend(self.guests.values_mut().filter(|g| g.wanted).map(|g| g.sample(reading)));
+        domains.extend(self.guests.values_mut().map(|g| g.sample(reading)));
         if !forget.is_empty()
             && let Some(engine) = &mut self.options.engine
         {
@@ -316,7 +311,7 @@ impl Collector {
         all.extend(sources::no_kvm(&self.options.places));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(sources::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
-        let lacks: Vec<_> = self.guests.values().filter(|g| g.wanted).map(Guest::lacks_counters).collect();
+        let lacks: Vec<_> = self.guests.values().map(Guest::lacks_counters).collect();
         all.push(sources::kvm_stats(&lacks, &self.options.places));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());

@@ -139,8 +139,8 @@ fn ask(facts: &DomainFacts, libvirt: &Libvirt) -> Option<Receiver<MonitorReply>>
     if let Some(domain) = uuid.and_then(|u| libvirt.domain(Some(u), None)) {
         return libvirt.monitor(&domain.uuid, COMMAND);
     }
-    // libvirt may still know it, and its own monitor socket serves libvirt alone.
-    if !libvirt.answered() {
+    // libvirt may still know it by its UUID, and its own monitor socket serves libvirt alone.
+    if uuid.is_some() && !libvirt.answered() {
         return None;
     }
     let socket = facts.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;

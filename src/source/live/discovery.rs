@@ -5,6 +5,7 @@
 
 use super::fds::KvmFiles;
 use super::file::{self, Failure};
+use super::own::Instant;
 use super::places::Places;
 use super::stat::{Stat, TICK_NS};
 use crate::kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
@@ -194,6 +195,16 @@ impl Discovery {
     }
 }
 
+/// How many vCPUs the guests have open now. Where open files may not be looked at, each thread of a guest may run one.
+pub(super) fn vcpus(places: &Places, now: Instant) -> usize {
+    let found = Discovery::new(places.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
+    let of = |pid: &i32| match KvmFiles::read(places, *pid) {
+        Ok(files) => files.vcpus.len(),
+        Err(_) => std::fs::read_dir(places.process(*pid, "task")).map_or(0, Iterator::count),
+    };
+    found.guests.iter().map(of).sum()
+}
+
 /// Half a minute from now, spread over a quarter of a minute more so that not all fall due in one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
     now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
@@ -231,6 +242,17 @@ mod tests {
         assert_eq!(d.scan(S, OLD + S).unwrap().guests, [11, 12]);
         assert_eq!(d.scan(29 * S, OLD + S).unwrap().guests, [11, 12]);
         assert_eq!(d.scan(50 * S, OLD + S).unwrap().guests, [11, 12, 13]);
+    }
+
+    #[test]
+    fn vcpus_of_all_guests_add_up() {
+        let fake = FakeProc::new();
+        for pid in [10, 11] {
+            let p = fake.process(pid, "qemu").fd(3, "anon_inode:kvm-vm");
+            p.fd(4, "anon_inode:kvm-vcpu:0").fd(5, "anon_inode:kvm-vcpu:1");
+        }
+        fake.process(12, "bash");
+        assert_eq!(vcpus(&fake.places(), Instant::default()), 4);
     }
 
     #[test]

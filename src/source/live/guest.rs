@@ -7,6 +7,7 @@ use super::fds::KvmFiles;
 use super::file::Failure;
 use super::informant::{Informant, Told, Watched};
 use super::places::Places;
+use super::resampled::{CounterReading, Resampled};
 use super::retired;
 use super::roles::Learnt;
 use super::status_xml::{Status, StatusFiles};
@@ -31,8 +32,6 @@ pub(crate) struct Guest {
     origins: Origins,
     /// What it is, by all who know.
     pub facts: Arc<DomainFacts>,
-    /// Whether `--domain` wants it.
-    pub wanted: bool,
     /// Its threads.
     pub threads: Threads,
     /// Kernel threads that work for it, by PID.
@@ -42,11 +41,14 @@ pub(crate) struct Guest {
     files_due_ns: u64,
     learnt: Learnt,
     told: Vec<Arc<Told>>,
+    /// KVM's statistics as the informants read them, and as they were for this tick.
+    readings: Resampled,
+    told_counters: CounterReading,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
     accounts: Accounts,
     state: DomainState,
     unnamed: bool,
-    /// Events of its threads that are gone.
+    /// Events of threads that no sample ever showed.
     retired: ThreadEvents,
 }
 
@@ -61,13 +63,14 @@ impl Guest {
         Ok(Self {
             facts: Arc::new(origins.facts(None, &[])),
             origins,
-            wanted: true,
             threads,
             helpers: BTreeMap::new(),
             files,
             files_due_ns: 0,
             learnt: Learnt::default(),
             told: Vec::new(),
+            readings: Resampled::default(),
+            told_counters: CounterReading::default(),
             status_seen: None,
             accounts: Accounts::default(),
             state: DomainState::Running,
@@ -86,10 +89,11 @@ impl Guest {
         }
     }
 
-    /// Takes over what others know by now; answers whether the facts changed.
-    pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) -> bool {
+    /// Takes over what others know by now.
+    pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn Informant>]) {
         let watched = self.watched();
         let told: Vec<_> = informants.iter_mut().filter_map(|i| i.told(&watched)).collect();
+        told.iter().filter_map(|t| t.counters.as_ref()).take(1).for_each(|reading| self.readings.take(reading));
         let status = files.of(self.origins.pid);
         self.state = told.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
         let same_told = told.len() == self.told.len() && told.iter().zip(&self.told).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -99,12 +103,11 @@ impl Guest {
         };
         let same_files = self.facts.vcpus.is_some() || self.origins.vcpu_files == 0;
         if same_told && same_status && same_files {
-            return false;
+            return;
         }
         self.told = told;
         self.status_seen = status.map(|s| s.xml.clone());
         self.renew(status);
-        true
     }
 
     fn renew(&mut self, status: Option<&Status>) {
@@ -115,7 +118,7 @@ impl Guest {
         }
     }
 
-    /// Reads the threads, and what else is due. Of a guest that is not wanted, only whether it lives.
+    /// Reads the threads, and what else is due.
     pub(crate) fn read(
         &mut self,
         places: &Places,
@@ -123,9 +126,6 @@ impl Guest {
         reader: &mut Reader,
         allowance: &mut Allowance,
     ) -> Life {
-        if !self.wanted {
-            return self.threads.read_leader(reader);
-        }
         if self.threads.read(reader) == Life::Ended {
             return Life::Ended;
         }
@@ -143,6 +143,7 @@ impl Guest {
             self.accounts.look(places, self.origins.pid, &self.files, reader.keep_below);
         }
         self.accounts.read(places, self.origins.pid, allowance);
+        self.told_counters = self.readings.at(now_ns);
         self.learnt.look(places, &self.threads, &self.files.vcpus);
         Life::Alive
     }
@@ -159,8 +160,9 @@ impl Guest {
         }
     }
 
-    /// Takes its threads' events out of the reading. Those of threads that are gone stay with the guest; `forget` gets their
-    /// ids, so that the engine frees what it holds.
+    /// Makes its threads' events ready for [`Self::sample`]. A thread that is gone is in it once more, with all that it did:
+    /// its events cannot join those of no thread, as all that was shown of it before would then count again. Those that no
+    /// sample showed alive stay with the guest. `forget` gets the ids of both, so that the engine frees what it holds.
     pub(crate) fn take_events(
         &mut self,
         tids: &[i32],
@@ -174,11 +176,20 @@ impl Guest {
                 if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
                     self.learnt.fired(*tid, traced.vcpu);
                 }
-            } else if let Some(traced) = reading.threads.remove(tid) {
+                continue;
+            }
+            forget.push(*tid);
+            if !self.threads.gone.iter().any(|t| t.tid == *tid)
+                && let Some(traced) = reading.threads.remove(tid)
+            {
                 retired::add(&mut self.retired, traced.events);
-                forget.push(*tid);
             }
         }
+    }
+
+    /// How many vCPUs it has open, as far as can be seen.
+    pub(crate) fn vcpus(&self) -> usize {
+        self.files.vcpus.len()
     }
 
     /// The engine's counters began again: what was kept of them goes.
@@ -198,6 +209,7 @@ impl Guest {
                 threads.push(self.thread(t, !is_helper && t.tid == group.pid, events));
             }
         }
+        threads.extend(self.last_of_threads(reading));
         threads.sort_unstable_by_key(|t| t.tid);
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         let sample = DomainSample {
@@ -214,15 +226,8 @@ impl Guest {
 
     /// The guest once more, after its end: all that it did, and no CPU time, as nobody knows what it used last.
     pub(crate) fn last_sample(&mut self, tids: &[i32], reading: &mut Reading) -> DomainSample {
-        let gone = std::mem::take(&mut self.threads.gone);
-        let mut threads: Vec<ThreadSample> = Vec::new();
-        for t in gone.iter().chain(self.threads.living.values()) {
-            let Some(traced) = reading.threads.remove(&t.tid) else { continue };
-            if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
-                self.learnt.fired(t.tid, traced.vcpu);
-            }
-            threads.push(ThreadSample { cpu: None, ..self.thread(t, t.tid == self.origins.pid, traced.events) });
-        }
+        self.threads.gone.extend(std::mem::take(&mut self.threads.living).into_values());
+        let mut threads = self.last_of_threads(reading);
         threads.sort_unstable_by_key(|t| t.tid);
         // Threads that were born and gone since the last look.
         for traced in tids.iter().filter_map(|tid| reading.threads.remove(tid)) {
@@ -236,6 +241,20 @@ impl Guest {
             kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
             ..DomainSample::default()
         }
+    }
+
+    /// Threads that the last reading found gone, with their events; those without any are left out.
+    fn last_of_threads(&mut self, reading: &mut Reading) -> Vec<ThreadSample> {
+        let gone = std::mem::take(&mut self.threads.gone);
+        let mut last = Vec::new();
+        for t in gone {
+            let Some(traced) = reading.threads.remove(&t.tid) else { continue };
+            if traced.vcpu.is_some() || retired::ran_a_vcpu(&traced.events) {
+                self.learnt.fired(t.tid, traced.vcpu);
+            }
+            last.push(ThreadSample { cpu: None, ..self.thread(&t, t.tid == self.origins.pid, traced.events) });
+        }
+        last
     }
 
     /// Whether an access went to an address that the monitor's answer does not name.
@@ -254,9 +273,9 @@ impl Guest {
             if sample.devices_ns == 0 {
                 (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
             }
-            if !self.accounts.has_counters() && sample.counters.is_empty() {
-                sample.counters.clone_from(&t.counters);
-            }
+        }
+        if !self.accounts.has_counters() {
+            sample.counters.clone_from(&self.told_counters.vm);
         }
         sample
     }
@@ -265,12 +284,12 @@ impl Guest {
         if self.accounts.has_counters() {
             return self.accounts.vcpu(index);
         }
-        self.told.iter().find_map(|t| t.vcpu_counters.get(&index))
+        self.told_counters.vcpus.get(&index)
     }
 
     /// Why KVM's counters are not to be had of it; `None` when they are.
     pub(crate) fn lacks_counters(&self) -> Option<Lack> {
-        let told = self.told.iter().any(|t| !t.vcpu_counters.is_empty());
+        let told = self.told.iter().any(|t| t.counters.is_some());
         self.accounts.lack().filter(|_| !told)
     }
 

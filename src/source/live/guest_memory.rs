@@ -7,8 +7,8 @@ use super::host::kilobytes;
 use super::places::Places;
 use std::collections::BTreeMap;
 
-/// `VmSwap` is read this rarely.
-const SWAP_NS: u64 = 10_000_000_000;
+/// `VmSwap`, a counter, is read this rarely: often enough to tell whether it goes on growing.
+const SWAP_NS: u64 = 2_000_000_000;
 /// `numa_maps` is read this rarely, and of one guest a tick.
 const NODES_NS: u64 = 30_000_000_000;
 /// `numa_maps` of more bytes is not read on.
@@ -29,7 +29,7 @@ impl GuestMemory {
     /// Reads what is due. `may_walk` is the tick's permission to read one `numa_maps`; it is taken when used.
     pub(crate) fn read(&mut self, places: &Places, pid: i32, now_ns: u64, may_walk: &mut bool) {
         if now_ns >= self.swap_due_ns {
-            self.swap_due_ns = now_ns + SWAP_NS + spread(pid);
+            self.swap_due_ns = now_ns + SWAP_NS + spread(pid) / 8;
             let status = file::read_text(&places.process(pid, "status"), 8192).unwrap_or_default();
             self.swap_bytes = kilobytes(&status, "VmSwap");
         }

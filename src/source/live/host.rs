@@ -130,7 +130,7 @@ fn facts(places: &Places) -> HostFacts {
         kernel: kernel("osrelease").unwrap_or_default(),
         arch: rustix::system::uname().machine().to_string_lossy().into_owned(),
         topology: topology::read(&places.sys),
-        params: modules.flat_map(|m| parameters(&places.sys, m)).collect(),
+        params: modules.flat_map(|m| parameters(&places.sys, m)).chain(sysctls(&places.proc)).collect(),
         virtualised: cpu_flags(&cpuinfo).map(|mut f| f.any(|flag| flag == "hypervisor")),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,
@@ -170,6 +170,16 @@ fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Kernel settings that rules look at, by sysctl's names.
+const SYSCTLS: [&str; 1] = ["kernel.sched_rt_runtime_us"];
+
+fn sysctls(proc: &Path) -> impl Iterator<Item = (String, String)> {
+    SYSCTLS.into_iter().filter_map(move |name| {
+        let value = read_word(&proc.join("sys").join(name.replace('.', "/")))?;
+        Some((name.to_owned(), sanitize(&value, 128)))
+    })
+}
+
 /// `CONFIG_HZ`: the coarse clock moves once a tick, so its resolution is the tick's length (kernel/time/posix-timers.c,
 /// `posix_get_coarse_res`).
 fn tick_hz() -> Option<u32> {
@@ -192,6 +202,7 @@ mod tests {
         fake.write("proc/vmstat", "pswpin 3\npswpout 77\n");
         fake.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n");
         fake.write("proc/sys/kernel/hostname", "h\u{1b}[1mx\n");
+        fake.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
         fake.write("sys/module/kvm/parameters/halt_poll_ns", "200000\n");
         fake.write("sys/module/kvm_intel/parameters/enable_apicv", "N\n");
         fake.write("sys/module/kvm_amd/parameters/avic", "Y\n");
@@ -231,6 +242,7 @@ mod tests {
         assert_eq!(f.kvm_flavour.as_deref(), Some("kvm_amd"));
         assert_eq!((f.hostname.as_str(), f.virtualised), ("hx", Some(true)));
         assert_eq!(f.params.get("kvm.halt_poll_ns").map(String::as_str), Some("200000"));
+        assert_eq!(f.params.get("kernel.sched_rt_runtime_us").map(String::as_str), Some("950000"));
         assert_eq!(f.params.get("kvm_amd.avic").map(String::as_str), Some("Y"));
         assert_eq!(f.params.get("kvm_intel.enable_apicv"), None);
         let expected = HostMemory {

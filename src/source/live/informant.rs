@@ -1,5 +1,6 @@
 //! Who else knows about the guests: libvirt and the QEMU monitor, each on a thread of its own.
 
+use super::resampled::CounterReading;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
 use crate::sample::{DiskSample, DomainFacts, DomainState, Known, NicSample, SourceStatus};
@@ -42,10 +43,8 @@ pub struct Told {
     pub vcpu_tids: BTreeMap<u32, i32>,
     /// Thread id of each IOThread.
     pub iothread_tids: BTreeMap<u32, i32>,
-    /// KVM's statistics of the VM by KVM's names, cumulative.
-    pub counters: BTreeMap<String, u64>,
-    /// KVM's statistics of each vCPU by KVM's names, cumulative.
-    pub vcpu_counters: BTreeMap<u32, BTreeMap<String, u64>>,
+    /// KVM's statistics, as last read.
+    pub counters: Option<Arc<CounterReading>>,
     /// Block devices, within `devices_ns`.
     pub disks: Vec<DiskSample>,
     /// Network interfaces, within `devices_ns`.

@@ -14,7 +14,6 @@ mod ended;
 mod facts;
 mod fds;
 mod file;
-mod filter;
 mod guest;
 mod guest_memory;
 mod host;
@@ -25,6 +24,8 @@ mod kvm_stats;
 mod outside;
 mod own;
 mod places;
+mod resampled;
+mod resident;
 mod retired;
 mod roles;
 mod sources;
@@ -38,13 +39,18 @@ mod topology;
 mod fake;
 
 pub use collector::{Collector, CollectorOptions, Command};
-pub use filter::{BadPattern, DomainFilter};
 pub use informant::{Informant, Told, Watched};
 pub use outside::Outside;
 pub use own::Instant;
 pub use places::Places;
+pub use resampled::{CounterReading, Counters};
 
 /// The host's CPUs as an engine needs them, before the first sample.
 pub fn topology(places: &Places) -> crate::kvm::topology::HostTopology {
     topology::read(&places.sys)
+}
+
+/// How many vCPUs there are now, by the open files of all guests: what an engine's tables are sized by.
+pub fn vcpus(places: &Places) -> usize {
+    discovery::vcpus(places, Instant::now())
 }

@@ -32,22 +32,36 @@ pub struct Outside {
     counting: bool,
     monitor: bool,
     handed: HashMap<Key, Handed>,
+    /// Guests that libvirt may know.
+    askable: HashSet<Key>,
 }
 
 impl Outside {
     /// `counters_every`: how often KVM's statistics are read while they are wanted.
     pub fn new(libvirt: Libvirt, devices: Devices, counters_every: Duration) -> Self {
         let monitor = devices.allowed();
-        Self { libvirt, devices, counters_every, counting: false, monitor, handed: HashMap::new() }
+        Self {
+            libvirt,
+            devices,
+            counters_every,
+            counting: false,
+            monitor,
+            handed: HashMap::new(),
+            askable: HashSet::new(),
+        }
     }
 }
 
 impl Informant for Outside {
     fn watch(&mut self, guests: &[Watched]) {
         let alive: HashSet<Key> = guests.iter().map(|g| (g.pid, g.start_ticks)).collect();
-        if alive.iter().any(|key| !self.handed.contains_key(key)) {
+        // A domain is told by its UUID alone, which libvirt gives to each of its own (`-uuid`, the status file).
+        let askable =
+            guests.iter().filter(|g| g.facts.uuid.is_some()).map(|g| (g.pid, g.start_ticks)).collect::<HashSet<_>>();
+        if !askable.is_subset(&self.askable) {
             self.libvirt.refresh();
         }
+        self.askable = askable;
         self.devices.retain(|pid, start| alive.contains(&(pid, start)));
         self.handed.retain(|key, _| alive.contains(key));
     }
@@ -125,8 +139,7 @@ fn told(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) 
         xml: xml.map(|x| Known::new(x.clone(), Origin::Libvirt)),
         xml_text: d.xml_text.clone(),
         devices,
-        counters: d.vm_counters.clone(),
-        vcpu_counters: d.vcpu_counters.clone(),
+        counters: d.counters.clone(),
         disks: d.disks.clone(),
         nics: d.nics.clone(),
         devices_ns: d.devices_ns,

@@ -1,4 +1,4 @@
-//! The events of threads that are gone, kept with their guest so that no count is ever lost.
+//! The events of threads that were gone before any sample showed them, kept with their guest so that no count is ever lost.
 
 use crate::sample::{AccessCell, ExitCell, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell};
 

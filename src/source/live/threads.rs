@@ -17,7 +17,7 @@ const MAX_THREADS: usize = 16_384;
 /// Every so many ticks, up to twice as many, the threads are listed even though nothing tells of a change.
 const RELIST_TICKS: u32 = 10;
 /// The affinity of a thread that does not run is read this rarely, in ticks.
-const AFFINITY_TICKS: u32 = 5;
+const AFFINITY_TICKS: u32 = 2;
 /// A thread's name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
 const MAX_COMM: usize = 64;
 
@@ -283,19 +283,6 @@ impl Threads {
             // The leader may end before the others; alone, it is a process that nobody has reaped.
             Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Life::Ended,
             Some(_) => Life::Alive,
-        }
-    }
-
-    /// Reads only the main thread, and closes the files of all others.
-    pub(crate) fn read_leader(&mut self, reader: &mut Reader) -> Life {
-        self.living.retain(|tid, _| *tid == self.pid);
-        // The threads are listed anew if they are wanted again.
-        self.links = 0;
-        let task = self.task.as_fd();
-        match self.living.get_mut(&self.pid).map(|t| t.read(task, reader)) {
-            Some(Ok(())) => Life::Alive,
-            Some(Err(e)) if e != Failure::Gone => Life::Alive,
-            _ => Life::Ended,
         }
     }
 

@@ -82,6 +82,15 @@ pub trait Engine: Send {
     /// Frees the cells of threads that are gone and were reported.
     fn forget(&mut self, tids: &[i32]);
 
+    /// Makes room for so many vCPU threads where its tables have less; answers whether counters began again from zero.
+    ///
+    /// # Errors
+    /// When the kernel refuses; the engine then stays as it was.
+    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
+        let _ = vcpus;
+        Ok(false)
+    }
+
     /// What it cannot see and why; empty when it is whole.
     fn gaps(&self) -> Vec<EngineError> {
         Vec::new()

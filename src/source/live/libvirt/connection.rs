@@ -1,13 +1,14 @@
 //! The calls to libvirt, blocking; lives on the libvirt thread.
 
-use super::load;
-use super::loader::Loaded;
+use super::super::own;
+use super::super::resampled::CounterReading;
+use super::loader::{Loaded, load};
 use super::stats::{self, Stats, Value};
 use crate::kvm::sanitize;
 use crate::sample::{DiskSample, DomainState, NicSample};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::CStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use virt::connect::Connect;
 use virt_sys as sys;
 
@@ -18,9 +19,6 @@ const MOST_STATS: usize = 65_536;
 
 /// What failed and what to do.
 pub type Failure = (String, String);
-
-/// KVM's counters per vCPU, and of the VM.
-pub type Counters = (BTreeMap<u32, BTreeMap<String, u64>>, BTreeMap<String, u64>);
 
 /// One domain, as a turn of polling found it.
 pub struct Answer {
@@ -51,10 +49,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(uri: Option<String>) -> Self {
-        let uri = uri
-            .or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok())
-            .filter(|u| !u.is_empty())
-            .unwrap_or_else(|| "qemu:///system".into());
+        let uri = uri.unwrap_or_else(|| "qemu:///system".into());
         Self { uri, read_only: None, writable: None, before: HashMap::new() }
     }
 
@@ -90,10 +85,18 @@ impl Connection {
         Ok(found)
     }
 
-    /// KVM's own statistics by UUID.
-    pub fn counters(&mut self) -> HashMap<String, Counters> {
+    /// KVM's own statistics by UUID. They are read `every` so often.
+    pub fn counters(&mut self, every: Duration) -> HashMap<String, CounterReading> {
         let groups = sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM;
-        self.bulk(groups).into_iter().map(|(uuid, s)| (uuid, stats::kvm_counters(&s))).collect()
+        let began_ns = own::Instant::now().mono_ns;
+        let read = self.bulk(groups);
+        // The daemon asks one guest after the other; nobody says which when.
+        let at_ns = u64::midpoint(began_ns, own::Instant::now().mono_ns);
+        let reading = |s: &Stats| {
+            let (vcpus, vm) = stats::kvm_counters(s);
+            CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus }
+        };
+        read.into_iter().map(|(uuid, s)| (uuid, reading(&s))).collect()
     }
 
     /// A human monitor command.

@@ -1,7 +1,7 @@
 //! libvirt without linking to it.
 //!
 //! The `virt` crate calls libvirt's C functions by name. Here each of those names is a jump through a table, filled from
-//! `libvirt.so.0` and `libvirt-qemu.so.0` when kvmtop starts; one binary so runs on hosts with and without libvirt, and
+//! `libvirt.so.0` and `libvirt-qemu.so.0` when libvirt is first needed; one binary so runs on hosts with and without libvirt, and
 //! `readelf -d` shows no libvirt. The names are hidden: another library in the process never sees them.
 
 use std::ffi::{CStr, c_void};

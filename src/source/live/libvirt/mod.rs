@@ -1,5 +1,8 @@
 //! What libvirt knows of its domains, asked on a thread of its own: a daemon that hangs costs kvmtop nothing but the answer.
 //!
+//! The library and what it pulls in are more than all of kvmtop, so it is loaded when it can be of use and no sooner: when a
+//! guest is there that has a UUID to ask by, and a daemon's socket; or when a URI was named.
+//!
 //! Read-only and with the no-wait flags: a domain under migration would otherwise hold the answer for 30 s
 //! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only the monitor needs a connection that may write.
 
@@ -7,12 +10,14 @@ mod connection;
 mod loader;
 mod stats;
 
-pub use loader::{Loaded, load};
-
+use super::resampled::CounterReading;
+use super::resident::give_back_libraries;
 use crate::kvm::domain_xml::{self, DomainXml};
 use crate::sample::{DiskSample, DomainState, NicSample, SourceStatus};
-use connection::{Answer, Connection};
-use std::collections::{BTreeMap, HashMap};
+use connection::{Answer, Connection, Failure};
+use loader::{Loaded, load};
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +30,13 @@ const POLL: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long after a failure the daemon is tried again.
 const RETRY: Duration = Duration::from_secs(10);
+/// Where a daemon of this host listens (libvirt's `src/remote/remote_sockets.c`). A client of `qemu:///system` finds none elsewhere.
+const SOCKETS: [&str; 4] = [
+    "/run/libvirt/libvirt-sock-ro",
+    "/run/libvirt/virtqemud-sock-ro",
+    "/run/libvirt/libvirt-sock",
+    "/run/libvirt/virtqemud-sock",
+];
 
 /// What libvirt says of one domain.
 #[derive(Debug, Clone, Default)]
@@ -45,10 +57,8 @@ pub struct LibvirtDomain {
     pub nics: Vec<NicSample>,
     /// The time that `disks` and `nics` cover.
     pub devices_ns: u64,
-    /// KVM's statistics by vCPU, cumulative; only when they were asked for.
-    pub vcpu_counters: BTreeMap<u32, BTreeMap<String, u64>>,
-    /// KVM's statistics of the VM, cumulative.
-    pub vm_counters: BTreeMap<String, u64>,
+    /// KVM's statistics; only when they were asked for.
+    pub counters: Option<Arc<CounterReading>>,
 }
 
 /// How libvirt is asked.
@@ -78,39 +88,34 @@ struct Shared {
     /// Since when a question is open.
     asked: Option<Instant>,
     /// The failure of the last turn.
-    failure: Option<(String, String)>,
+    failure: Option<Failure>,
+    /// Whether a turn has ended, well or not.
     answered: bool,
+    /// Whether the monitors can be asked this way.
+    monitor: bool,
 }
 
 /// The libvirt thread's front: never blocks.
 pub struct Libvirt {
     shared: Arc<Mutex<Shared>>,
     requests: Option<SyncSender<Request>>,
-    /// Why there is none at all.
-    absent: Option<String>,
-    monitor: bool,
 }
 
 impl Libvirt {
-    /// Starts the thread, if the library is there.
+    /// Starts the thread. Unless a URI is named, it asks nothing before the first [`Self::refresh`].
     pub fn start(options: LibvirtOptions) -> Self {
         let shared = Arc::new(Mutex::new(Shared::default()));
-        let absent = match load() {
-            Loaded::Not(why) => Some(why.clone()),
-            Loaded::Whole | Loaded::WithoutMonitor => None,
-        };
-        let mut this = Self { shared, requests: None, absent, monitor: *load() == Loaded::Whole };
-        if this.absent.is_none() {
-            let (send, receive) = sync_channel(64);
-            let shared = this.shared.clone();
-            let spawned =
-                std::thread::Builder::new().name("libvirt".into()).spawn(move || run(&shared, &receive, &options));
-            match spawned {
-                Ok(_) => this.requests = Some(send),
-                Err(e) => this.absent = Some(format!("no thread for it: {e}")),
+        let (send, receive) = sync_channel(64);
+        let of_thread = shared.clone();
+        let spawned = std::thread::Builder::new().name("libvirt".into()).spawn(move || {
+            if let Some(options) = wait_for_use(&of_thread, &receive, options) {
+                run(&of_thread, &receive, &options);
             }
+        });
+        if let Err(e) = &spawned {
+            lock(&shared).fail((format!("libvirt is not used: no thread for it: {e}"), "raise ulimit -u".into()));
         }
-        this
+        Self { shared, requests: spawned.is_ok().then_some(send) }
     }
 
     /// The domain of this UUID (any case), or, without one, of this name, as last heard.
@@ -124,10 +129,10 @@ impl Libvirt {
 
     /// Whether an answer has come since the start: before, a domain that is not found may still be libvirt's.
     pub fn answered(&self) -> bool {
-        self.absent.is_some() || lock(&self.shared).answered
+        lock(&self.shared).answered
     }
 
-    /// Asks soon instead of at the next turn.
+    /// A guest is there that libvirt may know: asks soon instead of at the next turn.
     pub fn refresh(&self) {
         self.send(Request::Refresh);
     }
@@ -141,19 +146,13 @@ impl Libvirt {
     /// (`custom-monitor`). `None` where no monitor can be reached this way.
     pub fn monitor(&self, uuid: &str, command: &'static str) -> Option<Receiver<MonitorReply>> {
         let (reply, receive) = sync_channel(1);
-        let sent = self.monitor && self.send(Request::Monitor { uuid: uuid.into(), command, reply });
+        let reachable = lock(&self.shared).monitor;
+        let sent = reachable && self.send(Request::Monitor { uuid: uuid.into(), command, reply });
         sent.then_some(receive)
     }
 
     /// How the source does.
     pub fn status(&self, now: Instant) -> SourceStatus {
-        if let Some(why) = &self.absent {
-            return SourceStatus::missing(
-                NAME,
-                format!("libvirt is not used: {why}"),
-                "install libvirt's client library (libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora) if libvirt runs the guests here",
-            );
-        }
         let shared = lock(&self.shared);
         if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > PATIENCE) {
             return SourceStatus::degraded(
@@ -184,6 +183,56 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Shared {
+    fn fail(&mut self, failure: Failure) {
+        (self.failure, self.answered) = (Some(failure), true);
+    }
+}
+
+/// Waits until libvirt can be of use and loads it; `None` when it cannot be used or nobody asks any more.
+fn wait_for_use(
+    shared: &Mutex<Shared>,
+    requests: &Receiver<Request>,
+    mut options: LibvirtOptions,
+) -> Option<LibvirtOptions> {
+    let uri = options.uri.take().or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|u| !u.is_empty());
+    let named = uri.is_some();
+    options.uri = uri;
+    let mut wanted = named;
+    loop {
+        let daemon = named || SOCKETS.iter().any(|s| Path::new(s).exists());
+        if daemon && wanted {
+            lock(shared).answered = false;
+            break;
+        }
+        if daemon {
+            lock(shared).failure = None;
+        } else {
+            let cause = "libvirt is not used: no daemon of it listens in /run/libvirt";
+            lock(shared).fail((
+                cause.into(),
+                "systemctl start libvirtd (or virtqemud.socket) if libvirt runs the guests here".into(),
+            ));
+        }
+        match requests.recv_timeout(RETRY) {
+            Ok(Request::Refresh) => wanted = true,
+            Ok(Request::Counters(every)) => options.counters_every = every,
+            // Nobody asks a monitor before a domain is known.
+            Ok(Request::Monitor { .. }) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+    match load() {
+        Loaded::Not(why) => {
+            let fix = "install libvirt's client library (libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora) if libvirt runs the guests here";
+            lock(shared).fail((format!("libvirt is not used: {why}"), fix.into()));
+            return None;
+        }
+        loaded => lock(shared).monitor = *loaded == Loaded::Whole,
+    }
+    Some(options)
+}
+
 /// The thread: a turn of polling, then requests until the next turn is due.
 fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOptions) {
     let mut connection = Connection::new(options.uri.clone());
@@ -194,15 +243,16 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
         let now = Instant::now();
         if now >= next {
             let ok = turn(shared, &mut connection);
+            give_back_libraries();
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
-        if next_counters.is_some_and(|at| now >= at) && connection.is_open() {
-            for (uuid, read) in asking(shared, || connection.counters()) {
+        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at) && connection.is_open()) {
+            for (uuid, read) in asking(shared, || connection.counters(every)) {
                 if let Some(d) = lock(shared).domains.get_mut(&uuid) {
-                    let d = Arc::make_mut(d);
-                    (d.vcpu_counters, d.vm_counters) = read;
+                    Arc::make_mut(d).counters = Some(Arc::new(read));
                 }
             }
+            give_back_libraries();
         }
         next_counters = counters.map(|every| Instant::now() + every);
         let until = next_counters.map_or(next, |c| c.min(next));
@@ -217,6 +267,7 @@ fn run(shared: &Mutex<Shared>, requests: &Receiver<Request>, options: &LibvirtOp
                 let answer = asking(shared, || connection.monitor(&uuid, command));
                 // Whoever asked may have stopped waiting.
                 let _ = reply.try_send(answer);
+                give_back_libraries();
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
@@ -247,9 +298,9 @@ fn turn(shared: &Mutex<Shared>, connection: &mut Connection) -> bool {
             }
             true
         }
-        Err((cause, fix)) => {
+        Err(failure) => {
             // The domains as last heard stay: a daemon that restarts does not rename the guests.
-            shared.failure = Some((cause, fix));
+            shared.fail(failure);
             false
         }
     }
@@ -274,7 +325,6 @@ fn merge(answer: Answer, before: Option<&LibvirtDomain>) -> LibvirtDomain {
         disks: answer.disks,
         nics: answer.nics,
         devices_ns: answer.devices_ns,
-        vcpu_counters: before.map(|b| b.vcpu_counters.clone()).unwrap_or_default(),
-        vm_counters: before.map(|b| b.vm_counters.clone()).unwrap_or_default(),
+        counters: before.and_then(|b| b.counters.clone()),
     }
 }

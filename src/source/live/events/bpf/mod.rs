@@ -6,7 +6,8 @@
 //! fields found through a BTF made of this kernel's `format` file (`btf`).
 //!
 //! Memory in the kernel is fixed when the programs load: 16 KiB a thread ([`BpfEngine::new`] says how many), 256 KiB for the
-//! way from a task to its slot. What does not fit is counted as overflow. Everything hangs on file descriptors: nothing stays
+//! way from a task to its slot. What does not fit is counted as overflow, and [`Engine::make_room`] loads them anew with larger
+//! tables. Everything hangs on file descriptors: nothing stays
 //! in the kernel when the process ends, however it ends.
 
 mod btf;
@@ -42,6 +43,10 @@ pub struct BpfEngine {
     kvm_events: Option<KvmEvents>,
     /// Outlives a change of level: a kernel does not learn to fire `kvm_exit`.
     fires: Option<bool>,
+    /// Events that the programs before had counted since their last reading.
+    cut_off: u64,
+    /// More slots than these the kernel refused.
+    ceiling: usize,
 }
 
 impl BpfEngine {
@@ -51,13 +56,15 @@ impl BpfEngine {
     /// When BPF may not be used here at all. Parts that are missing are in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
         let level = EngineLevel::None;
-        let mut engine = Self { topology, threads, level, running: None, kvm_events: None, fires: None };
+        let ceiling = tables::MAX_SLOTS;
+        let mut engine =
+            Self { topology, threads, level, running: None, kvm_events: None, fires: None, cut_off: 0, ceiling };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
 
     fn start(&self, level: EngineLevel) -> Result<Running, EngineError> {
-        let slots = (2 * self.threads).max(MIN_SLOTS).next_power_of_two().min(tables::MAX_SLOTS);
+        let slots = (2 * self.threads).max(MIN_SLOTS).next_power_of_two().min(self.ceiling);
         Running::start(level, &self.topology, slots)
     }
 }
@@ -79,6 +86,7 @@ impl Engine for BpfEngine {
                 _ => Some(self.start(level)?),
             };
             self.level = level;
+            self.cut_off = 0;
         }
         Ok(())
     }
@@ -103,6 +111,7 @@ impl Engine for BpfEngine {
             other => self.fires.or(other),
         };
         reading.fires_kvm_exit = self.fires;
+        reading.lost += self.cut_off;
         if let Some(events) = &self.kvm_events {
             reading.kvm_events = events.read();
             reading.overflow += events.overflow();
@@ -117,6 +126,22 @@ impl Engine for BpfEngine {
         if let Some(events) = &self.kvm_events {
             events.forget(tids);
         }
+    }
+
+    fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
+        let Some(old) = &mut self.running else { return Ok(false) };
+        // A thread without a slot tells of itself even where the files of its guest cannot be seen.
+        let wanted = if old.is_full() { vcpus.max(old.slots() + 1) } else { vcpus };
+        if wanted <= old.slots() || old.slots() >= self.ceiling {
+            return Ok(false);
+        }
+        let slots = old.slots();
+        self.threads = wanted;
+        let new = self.start(self.level).inspect_err(|_| self.ceiling = slots)?;
+        if let Some(mut old) = self.running.replace(new) {
+            self.cut_off = old.since_last_reading();
+        }
+        Ok(true)
     }
 
     fn gaps(&self) -> Vec<EngineError> {

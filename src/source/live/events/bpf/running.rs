@@ -8,7 +8,7 @@ use super::explain::{Refusal, Rights, Stage};
 use super::object::{self, Choices, Object};
 use super::parts::Attached;
 use super::sys;
-use super::tables::Tables;
+use super::tables::{MAX_SLOTS, Tables};
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::format::{self, EventFormat};
 use crate::kvm::topology::HostTopology;
@@ -29,6 +29,8 @@ pub(super) struct Running {
     cost: Cost,
     /// What threads that were forgotten had counted.
     past: Totals,
+    /// Events up to the last reading.
+    read: u64,
 }
 
 /// Sums over threads.
@@ -68,6 +70,7 @@ impl Running {
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
             cost: Cost::default(),
             past: Totals::default(),
+            read: 0,
         })
     }
 
@@ -91,6 +94,7 @@ impl Running {
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
         reading.events = sum.events;
+        self.read = sum.events;
         reading.program_ns = self.cost.read(&self.attached);
         reading.lost = self.cost.missed;
         reading.overflow = sum.overflow + self.tables.homeless();
@@ -116,6 +120,22 @@ impl Running {
         }
     }
 
+    /// How many events nobody has read.
+    pub fn since_last_reading(&mut self) -> u64 {
+        let before = self.read;
+        self.read().events.saturating_sub(before)
+    }
+
+    /// How many threads there is room for.
+    pub fn slots(&self) -> usize {
+        self.tables.count()
+    }
+
+    /// Whether a thread found no room.
+    pub fn is_full(&self) -> bool {
+        self.tables.homeless() > 0
+    }
+
     /// How many threads have a slot.
     pub fn threads(&self) -> usize {
         self.tables.taken().len()
@@ -130,7 +150,11 @@ impl Running {
                     "there are more vCPU threads than the {} that room was made for: events of the others are lost",
                     self.tables.count()
                 ),
-                fix: "set the engine's level to none and back (key e), which sizes its tables anew".into(),
+                fix: if self.slots() < MAX_SLOTS {
+                    "nothing to mend: there is more room from the next interval on".into()
+                } else {
+                    "start kvmtop with --engine perf, which has no such limit".into()
+                },
             });
         }
         gaps

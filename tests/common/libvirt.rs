@@ -1,0 +1,111 @@
+//! QEMU guests of a boot sector each, under libvirt.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// libvirt's driver for QEMU.
+const URI: &str = "qemu:///system";
+
+/// Runs virsh.
+pub fn virsh(args: &[&str]) -> Output {
+    Command::new("virsh").args(["-c", URI, "-q"]).args(args).stdin(Stdio::null()).output().expect("virsh")
+}
+
+/// Starts libvirt's daemons where none answers; only what was started here is ended.
+pub fn start() -> Result<Vec<PathBuf>, String> {
+    if let Some(why) = super::cannot_trace() {
+        return Err(why);
+    }
+    for tool in ["virsh", "libvirtd", "virtlogd", "qemu-system-x86_64"] {
+        let found = ["/usr/bin", "/usr/sbin"].iter().any(|d| Path::new(d).join(tool).exists());
+        if !found {
+            return Err(format!("{tool} is not installed"));
+        }
+    }
+    let mut started = Vec::new();
+    if !virsh(&["version"]).status.success() {
+        for daemon in ["virtlogd", "libvirtd"] {
+            let pid_file = PathBuf::from(format!("/run/{daemon}.pid"));
+            if Command::new(daemon).arg("-d").status().is_ok_and(|s| s.success()) {
+                started.push(pid_file);
+            }
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        while !virsh(&["version"]).status.success() {
+            if Instant::now() > until {
+                return Err("libvirtd does not answer".into());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    Ok(started)
+}
+
+/// Ends the daemons that were started here.
+pub fn stop(started: &[PathBuf]) {
+    for pid_file in started.iter().rev() {
+        if let Ok(pid) = std::fs::read_to_string(pid_file) {
+            let _ = Command::new("kill").arg(pid.trim()).status();
+        }
+    }
+}
+
+/// How a domain is set up.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    pub vcpus: u32,
+    /// `<cputune>` and its kin.
+    pub tune: &'a str,
+    /// The whole of `<clock>`.
+    pub clock: &'a str,
+}
+
+/// A transient domain; destroyed when dropped.
+pub struct Domain {
+    pub name: String,
+    image: PathBuf,
+}
+
+impl Domain {
+    /// Starts a guest that boots this sector.
+    pub fn start(name: &str, sector: &[u8], setup: &Setup<'_>) -> Result<Self, String> {
+        let Setup { vcpus, tune, clock } = setup;
+        let image = PathBuf::from(format!("/var/lib/libvirt/images/{name}.img"));
+        let mut disk = sector.to_vec();
+        disk.resize(510, 0);
+        disk.extend([0x55, 0xaa]);
+        disk.resize(1 << 20, 0); // SeaBIOS boots no disk of one sector
+        std::fs::write(&image, disk).map_err(|e| format!("{}: {e}", image.display()))?;
+        let xml = format!(
+            "<domain type='kvm'><name>{name}</name><memory unit='MiB'>64</memory><vcpu placement='static'>{vcpus}</vcpu>{tune}
+             <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os><features><acpi/><apic/></features>
+             <cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>{clock}
+             <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
+             <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/><target dev='sda' bus='sata'/></disk>
+             <memballoon model='none'/></devices></domain>",
+            image.display()
+        );
+        let file = std::env::temp_dir().join(format!("{name}.xml"));
+        std::fs::write(&file, xml).map_err(|e| e.to_string())?;
+        let made = virsh(&["create", &file.to_string_lossy()]);
+        let _ = std::fs::remove_file(file);
+        if !made.status.success() {
+            return Err(format!("virsh create: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        }
+        Ok(Self { name: name.into(), image })
+    }
+
+    /// QEMU's process.
+    pub fn pid(&self) -> u32 {
+        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name)).expect("pid file");
+        text.trim().parse().expect("a PID")
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        let _ = virsh(&["destroy", &self.name]);
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
