@@ -52,6 +52,8 @@ fn schema_1_stays_readable() {
 fn schema_2_stays_readable() {
     if std::env::var_os("KVMTOP_WRITE_GOLDEN").is_some() {
         let mut world = World::new(11, 2, 2, mixed);
+        // A recorder would go on with it.
+        let _ = std::fs::remove_file(fixture("schema-2.kvmtop"));
         let mut r = Recorder::create(&fixture("schema-2.kvmtop"), Limits::default()).unwrap();
         (0..45).for_each(|_| r.append(&world.tick()).unwrap());
         r.close().unwrap();

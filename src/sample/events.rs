@@ -34,7 +34,8 @@ impl Histogram {
     }
 }
 
-/// Durations of one kind: count, sum, spread, extremes, distribution.
+/// Durations of one kind: count, sum, spread, extremes, distribution. Counts are exact; of a live sample the rest is rounded as
+/// [`super::precision`] says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// How many.
@@ -89,7 +90,7 @@ pub struct ThreadEvents {
     pub userspace: Vec<UserspaceCell>,
     /// Moves from one pCPU to another.
     pub migrations: Migrations,
-    /// From woken to running.
+    /// From woken to running: of a live sample count, longest and distribution.
     pub wakeups: Option<Timing>,
     /// Who woke it, most often first, bounded.
     pub woken_by: Vec<OtherTask>,
@@ -152,11 +153,13 @@ pub struct AccessCell {
     pub address: Option<u64>,
     /// Read or write.
     pub direction: Direction,
-    /// The whole exit that held the access, exit to entry; count only where the kernel fires no `kvm_exit`.
+    /// The whole exit that held the access, exit to entry; count only where the kernel fires no `kvm_exit`. A live sample has
+    /// neither the shortest nor the distribution of it.
     pub time: Timing,
     /// How many of them raised a fault in the guest (MSRs).
     pub faults: u64,
-    /// The longest run of the interval with gaps below 1 ms; `None` where not watched.
+    /// The longest run of the interval with gaps below 1 ms; `None` where not watched. A live sample tells runs of fewer than
+    /// eight accesses as none.
     pub burst: Option<Burst>,
 }
 

@@ -8,10 +8,14 @@
 //! |---|---|---|
 //! | growth of a sum of durations within an interval | [`TOTAL_BITS`] significant bits | 0.4 % |
 //! | shortest and longest of an interval | [`EXTREME_BITS`] significant bits | 3.1 % |
+//! | growth of the sum of squares | so that its part about the mean is as below | |
 //! | growth of the squares about the mean | [`SPREAD_BITS`] significant bits | 6.3 %, a deviation 3.1 % |
 //! | the part of an exit's time in the VMM or halted | 1/[`PARTS`] of the exit's time | 0.2 % of that time |
-//! | a thread's time on a CPU and waiting for one | [`CPU_GRID_NS`] | 0.01 % of a CPU at 1 s |
+//! | a thread's time on a CPU and waiting for one, and who held its CPU | [`CPU_GRID_NS`] | 0.01 % of a CPU at 1 s |
 //! | other times | [`GRID_NS`] | 0.001 % of a CPU at 1 s |
+//!
+//! What nobody asks for is left out: the shortest and the distribution of accesses, the sum of wake-up latencies, runs of fewer
+//! than eight accesses. Files made by other programs are read to their last digit.
 //!
 //! Growths are rounded, not sums: a sum of growths that are each right to 0.4 % is right to 0.4 % as well, over any stretch of
 //! time.

@@ -104,7 +104,8 @@ impl<'m, W: Way> Coder<'m, W> {
         }
         let same = self.keys(kind, id, &mut keys);
         // A reader has the list of the sample before still in its hands.
-        if !W::WRITING && !(same && items.len() == keys.len()) {
+        let at_hand = W::WRITING || same && items.len() == keys.len();
+        if !at_hand {
             if !self.spend(keys.len() * (size_of::<T>() + 64)) {
                 keys.clear();
             }

@@ -76,6 +76,19 @@ fn symbol<W: Way>(way: &mut W, tree: &mut [Prob; CLASSES], value: usize) -> usiz
     node & (CLASSES - 1)
 }
 
+/// A number of any size, without what is known of others: a sum of rounded numbers, as a rule, which ends in zeros.
+fn in_full<W: Way>(way: &mut W, column: &mut Column, value: u128) -> u128 {
+    let zeros = symbol(way, &mut column.zeros, value.trailing_zeros().min(CLASSES as u32 - 1) as usize);
+    let odd = value >> zeros;
+    let bits = symbol(way, &mut column.fresh, (128 - odd.leading_zeros()).min(CLASSES as u32 - 1) as usize) as u32;
+    let bits = if bits + 1 < CLASSES as u32 { bits } else { way.raw(8, (128 - odd.leading_zeros()).into()) as u32 };
+    let odd = match bits.min(128) {
+        0 => 0,
+        n => 1u128 << (n - 1) | way.raw(n - 1, odd & ((1u128 << (n - 1)) - 1)),
+    };
+    odd << zeros
+}
+
 impl Track {
     fn context(&self) -> usize {
         if self.age == 0 { 15 } else { usize::from(self.hits & 7) }
@@ -223,26 +236,13 @@ impl Track {
         let rank = rank(value, bits);
         let whole = way.bit(&mut column.hit[WHOLE], unrank(rank, bits) != value);
         let value = if whole {
-            self.whole(way, column, value)
+            in_full(way, column, value)
         } else {
             let near = i128::from(self::rank(foreseen, bits));
             unrank((near + self.error(way, column, i128::from(rank) - near)) as u64, bits)
         };
         self.aged(self.last);
         value
-    }
-
-    /// A number of any size, without what is known of others: a sum of rounded numbers, as a rule, which ends in zeros.
-    fn whole<W: Way>(&mut self, way: &mut W, column: &mut Column, value: u128) -> u128 {
-        let zeros = symbol(way, &mut column.zeros, value.trailing_zeros().min(CLASSES as u32 - 1) as usize);
-        let odd = value >> zeros;
-        let bits = symbol(way, &mut column.fresh, (128 - odd.leading_zeros()).min(CLASSES as u32 - 1) as usize) as u32;
-        let bits = if bits + 1 < CLASSES as u32 { bits } else { way.raw(8, (128 - odd.leading_zeros()).into()) as u32 };
-        let odd = match bits.min(128) {
-            0 => 0,
-            n => 1u128 << (n - 1) | way.raw(n - 1, odd & ((1u128 << (n - 1)) - 1)),
-        };
-        odd << zeros
     }
 
     /// The same against an estimate that is right up to a factor, which is learnt.

@@ -6,7 +6,7 @@ use super::super::range::Way;
 use super::growth::Growth;
 use super::{RowCoder, timing, timing_1};
 use crate::kvm::{Isa, Space};
-use crate::sample::precision::{EXTREME_BITS, GRID_NS};
+use crate::sample::precision::{CPU_GRID_NS, EXTREME_BITS, GRID_NS};
 use crate::sample::{
     AccessCell, Burst, Direction, ExitCell, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
@@ -214,7 +214,7 @@ fn others<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, tasks: &mut Vec<Oth
         |c, id, t| {
             let mut row = c.row(kind, id);
             row.counter(&mut t.count);
-            if row.schema == 1 { row.counter(&mut t.ns) } else { row.on_grid(GRID_NS, &mut t.ns) }
+            if row.schema == 1 { row.counter(&mut t.ns) } else { row.on_grid(CPU_GRID_NS, &mut t.ns) }
         },
     );
 }
