@@ -12,11 +12,40 @@ use kvmtop::source::live::events::bpf::BpfEngine;
 use kvmtop::source::live::events::perf::PerfEngine;
 use kvmtop::source::live::events::{Engine, Reading, TracedThread};
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 guest_process!();
 
+/// An engine counts every guest there is, and has room for so many: tests with one run one after the other, each with no guest
+/// about but its own.
+struct Alone {
+    engine: BpfEngine,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Alone {
+    type Target = BpfEngine;
+
+    fn deref(&self) -> &BpfEngine {
+        &self.engine
+    }
+}
+
+impl DerefMut for Alone {
+    fn deref_mut(&mut self) -> &mut BpfEngine {
+        &mut self.engine
+    }
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The engine, or a line in the log that says why the test did not run.
-fn engine(test: &str) -> Option<BpfEngine> {
+fn engine(test: &str) -> Option<Alone> {
+    let turn = turn();
     if let Some(why) = common::cannot_trace() {
         common::skipped(test, &why);
         return None;
@@ -25,7 +54,7 @@ fn engine(test: &str) -> Option<BpfEngine> {
         Ok(engine) => {
             assert_eq!(engine.gaps(), [], "root sees everything");
             common::ran(test);
-            Some(engine)
+            Some(Alone { engine, _turn: turn })
         }
         Err(e) => {
             common::skipped(test, &format!("{} ({})", e.cause, e.fix));

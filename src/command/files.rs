@@ -6,7 +6,7 @@ use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
 use crate::model::{Base, Model};
 use crate::report::{View, diff, diff_text, json, text};
-use crate::source::import::{self, ImportOptions, Imported};
+use crate::source::import::{self, Beside, ImportOptions, Imported};
 use std::path::PathBuf;
 
 /// Files read, joined and judged.
@@ -55,19 +55,17 @@ fn status(damaged: bool) -> u8 {
 }
 
 fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<Read> {
-    if let Some((session, others)) = sessions::find(inputs)? {
-        for other in &others {
-            say(&format!("{}: left out, since a session is reported on its own", other.display()));
-        }
-        let (model, findings) = sessions::read(&session, reading.at, settings)?;
-        return Ok(Read { model, findings, source: "session", damaged: !others.is_empty() });
-    }
-    anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no times to choose from");
     let options = ImportOptions {
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,
         perf_times: reading.perf_times,
     };
+    if let Some((session, others)) = sessions::find(inputs)? {
+        let (mut beside, damaged) = describe(&others, &options);
+        let (model, findings) = sessions::read(&session, reading.at, &mut beside, settings)?;
+        return Ok(Read { model, findings, source: "session", damaged });
+    }
+    anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no times to choose from");
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
     for error in &errors {
         say(&error.to_string());
@@ -80,4 +78,23 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
     let options = lint::Options { source: lint::Source::File, ..settings.findings.clone() };
     let findings = lint::run(&model, &mut lint::Memory::default(), &options);
     Ok(Read { model, findings, source, damaged: !errors.is_empty() })
+}
+
+/// What files beside a session tell of its domains and its host, and whether one of them was of no use.
+fn describe(others: &[PathBuf], options: &ImportOptions) -> (Beside, bool) {
+    if others.is_empty() {
+        return (Beside::default(), false);
+    }
+    let imported = import::load(others, options);
+    for error in &imported.errors {
+        say(&error.to_string());
+    }
+    let damaged = !imported.errors.is_empty();
+    let (beside, measured) = Beside::new(imported);
+    for name in &measured {
+        say(&format!(
+            "what another file measured of '{name}' is left out: the session has figures of its own; `kvmtop diff` compares them"
+        ));
+    }
+    (beside, damaged || !measured.is_empty())
 }

@@ -8,6 +8,7 @@ use crate::lint;
 use crate::model::{Base, Model};
 use crate::sample::{DomainSample, Sample};
 use crate::session::{self, Cursor, Session};
+use crate::source::import::Beside;
 use jiff::tz::TimeZone;
 use std::fs::File;
 use std::io::Read as _;
@@ -56,20 +57,26 @@ fn is_session(path: &Path) -> bool {
         && session::looks_like(&head)
 }
 
-/// A session as one interval, or its interval at a point in time, with the findings.
+/// A session as one interval, or its interval at a point in time, with the findings; files beside it complete what it tells of
+/// its domains.
 ///
 /// # Errors
 /// When the session cannot be read.
-pub fn read(path: &Path, at: Option<At>, settings: &Settings) -> anyhow::Result<(Model, lint::Report)> {
+pub fn read(
+    path: &Path,
+    at: Option<At>,
+    beside: &mut Beside,
+    settings: &Settings,
+) -> anyhow::Result<(Model, lint::Report)> {
     let session = Session::open(path)?;
     if let Some(damage) = session.damage() {
         say(&damage);
     }
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
-    let mut tape = session.cursor();
+    let mut tape = Tape { cursor: session.cursor(), beside };
     let mut memory = lint::Memory::default();
     let Some(at) = at else { return whole(&mut tape, &mut memory, settings) };
-    let index = tape.index_at(resolve(&at, range, &TimeZone::system())?);
+    let index = tape.cursor.index_at(resolve(&at, range, &TimeZone::system())?);
     // The rules need what came before to know how long something holds.
     let first = index.saturating_sub(LOOK_BACK);
     let mut before: Option<Arc<Sample>> = None;
@@ -84,17 +91,33 @@ pub fn read(path: &Path, at: Option<At>, settings: &Settings) -> anyhow::Result<
     Ok(last)
 }
 
+/// A session, completed by what files tell beside it.
+struct Tape<'a> {
+    cursor: Cursor,
+    beside: &'a mut Beside,
+}
+
+impl Tape<'_> {
+    fn at(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
+        let mut sample = self.cursor.at(index)?;
+        if !self.beside.is_empty() {
+            self.beside.complete(Arc::make_mut(&mut sample));
+        }
+        Ok(sample)
+    }
+}
+
 /// Samples that the rules look back on.
 const LOOK_BACK: usize = 120;
 
 /// First to last sample as one interval. Guests that ended on the way are in it with all they did, and findings that held for a
 /// while only as well, each as it was when it weighed most.
-fn whole(tape: &mut Cursor, memory: &mut lint::Memory, settings: &Settings) -> anyhow::Result<(Model, lint::Report)> {
+fn whole(tape: &mut Tape<'_>, memory: &mut lint::Memory, settings: &Settings) -> anyhow::Result<(Model, lint::Report)> {
     let first = tape.at(0)?;
     let mut before = first.clone();
     let mut ended: Vec<DomainSample> = Vec::new();
     let mut report = lint::Report::default();
-    for i in 1..tape.len() {
+    for i in 1..tape.cursor.len() {
         let sample = tape.at(i)?;
         let same = |a: &DomainSample, b: &DomainSample| {
             (a.facts.pid, a.facts.start_ticks, &a.facts.name.value)
@@ -118,6 +141,6 @@ fn whole(tape: &mut Cursor, memory: &mut lint::Memory, settings: &Settings) -> a
     report.findings.sort_by(lint::order);
     let mut last = (*before).clone();
     last.domains.extend(ended);
-    let base = if tape.len() > 1 { Base::Previous(&first) } else { Base::Start };
+    let base = if tape.cursor.len() > 1 { Base::Previous(&first) } else { Base::Start };
     Ok((Model::new(&last, base), report))
 }

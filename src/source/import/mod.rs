@@ -3,6 +3,7 @@
 //! Each file's kind is told by its content. Files that belong to one domain are joined: a table of exits, the domain's XML and its
 //! memory tree give named devices. A file that cannot be used is said by name, and the others are used all the same.
 
+mod beside;
 mod clean;
 mod guests;
 mod join;
@@ -16,6 +17,7 @@ mod trace;
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Sample};
+pub use beside::Beside;
 pub use perf_data::PerfDataFeed;
 use sniff::Kind;
 use std::fs::File;

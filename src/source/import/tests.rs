@@ -1,11 +1,12 @@
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
-use super::{FileError, ImportOptions, Imported, load};
+use super::{Beside, FileError, ImportOptions, Imported, load};
 use crate::kvm::Space;
 use crate::model::{Base, Model};
 use crate::sample::Origin;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const TABLE: &str = "Analyze events for all VMs, all VCPUs:\n\n  VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\
     IO_INSTRUCTION 900 90.00% 50.00% 1.00us 9.00us 5.00us ( +- 1.00% )\n\
@@ -234,4 +235,42 @@ proptest! {
         std::fs::write(&path, [start.as_bytes(), &bytes].concat()).unwrap();
         let _ = load(&[path], &ImportOptions::default());
     }
+}
+
+#[test]
+fn files_beside_a_session_complete_what_it_tells() {
+    let none = ImportOptions::default();
+    let recorded = |name: &str| {
+        let mut sample = import(&[("a", TABLE), ("b", PORTS)], &none).sample;
+        Arc::make_mut(&mut sample.domains[0].facts).name.value = name.into();
+        sample
+    };
+    let (mut beside, measured) = Beside::new(import(&[("c", XML), ("d", MTREE), ("f", LOG), ("g", LSCPU)], &none));
+    assert_eq!((measured.len(), beside.is_empty()), (0, false));
+    let first = recorded("web");
+    let (mut sample, mut again) = (first.clone(), first);
+    beside.complete(&mut sample);
+    beside.complete(&mut again);
+    assert!(Arc::ptr_eq(&sample.domains[0].facts, &again.domains[0].facts), "samples share facts");
+    let facts = &sample.domains[0].facts;
+    assert_eq!(facts.machine.as_ref().unwrap().value, "pc-q35-7.2");
+    assert!(facts.xml.is_some() && facts.xml_text.is_some() && facts.uuid.is_some());
+    assert_eq!(facts.devices.as_ref().unwrap().from, Origin::Monitor);
+    assert_eq!(sample.host.facts.topology.siblings(2).to_string(), "2-3");
+    assert_eq!(sample.host.kernel_log.len(), 1);
+
+    let mut other = recorded("db");
+    beside.complete(&mut other);
+    assert_eq!(other.domains[0].facts, recorded("db").domains[0].facts, "another guest's XML");
+
+    let (mut beside, _) = Beside::new(import(&[("d", MTREE)], &none));
+    let mut alone = recorded("db");
+    beside.complete(&mut alone);
+    assert!(alone.domains[0].facts.devices.is_some(), "a tree that names nobody is the only guest's");
+    let mut two = recorded("db");
+    two.domains.push(recorded("web").domains.remove(0));
+    beside.complete(&mut two);
+    assert!(two.domains.iter().all(|d| d.facts.devices.is_none()));
+
+    assert_eq!(Beside::new(import(&[("a", TABLE), ("c", XML)], &none)).1, ["web"], "measured, not described");
 }

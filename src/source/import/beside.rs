@@ -1,0 +1,107 @@
+//! Files that describe what a session measured: its domains' XML, command lines and memory trees, the host's topology and log.
+
+use super::Imported;
+use super::join::UNNAMED;
+use crate::kvm::kernel_log::LogLine;
+use crate::kvm::topology::HostTopology;
+use crate::sample::{DomainFacts, DomainSample, HostFacts, Known, Origin, Sample, ThreadEvents};
+use std::sync::Arc;
+
+/// Facts are remembered for this many guests at once.
+const REMEMBERED: usize = 4096;
+
+/// What is known of domains beside their samples. What a sample tells itself stays.
+#[derive(Debug, Default)]
+pub struct Beside {
+    described: Vec<Arc<DomainFacts>>,
+    topology: Option<HostTopology>,
+    log: Vec<LogLine>,
+    /// Facts as recorded and as completed: samples share them.
+    completed: Vec<(Arc<DomainFacts>, Arc<DomainFacts>)>,
+    host: Option<(Arc<HostFacts>, Arc<HostFacts>)>,
+}
+
+impl Beside {
+    /// Takes over what files describe; answers also with the names of domains that a file measured, which a session does itself.
+    pub fn new(imported: Imported) -> (Self, Vec<String>) {
+        let Sample { host, domains, .. } = imported.sample;
+        let measured = |d: &DomainSample| !d.threads.is_empty() || d.unattributed != ThreadEvents::default();
+        let (measured, described): (Vec<_>, Vec<_>) = domains.into_iter().partition(measured);
+        let topology = host.facts.topology.clone();
+        let beside = Self {
+            described: described.into_iter().map(|d| d.facts).collect(),
+            topology: (topology != HostTopology::default()).then_some(topology),
+            log: host.kernel_log,
+            ..Self::default()
+        };
+        (beside, measured.into_iter().map(|d| d.facts.name.value.clone()).collect())
+    }
+
+    /// Whether there is nothing to add.
+    pub fn is_empty(&self) -> bool {
+        self.described.is_empty() && self.topology.is_none() && self.log.is_empty()
+    }
+
+    /// Adds what the files tell to a sample.
+    pub fn complete(&mut self, sample: &mut Sample) {
+        let alone = sample.domains.len() == 1;
+        for domain in &mut sample.domains {
+            domain.facts = self.facts(&domain.facts, alone);
+        }
+        if let Some(topology) = self.topology.as_ref().filter(|_| sample.host.facts.topology == HostTopology::default())
+        {
+            let done = self.host.take().filter(|(from, _)| Arc::ptr_eq(from, &sample.host.facts));
+            let (from, to) = done.unwrap_or_else(|| {
+                let facts = HostFacts { topology: topology.clone(), ..(*sample.host.facts).clone() };
+                (sample.host.facts.clone(), Arc::new(facts))
+            });
+            sample.host.facts = to.clone();
+            self.host = Some((from, to));
+        }
+        if sample.host.kernel_log.is_empty() {
+            sample.host.kernel_log.clone_from(&self.log);
+        }
+    }
+
+    fn facts(&mut self, recorded: &Arc<DomainFacts>, alone: bool) -> Arc<DomainFacts> {
+        if let Some((_, completed)) = self.completed.iter().find(|(from, _)| Arc::ptr_eq(from, recorded)) {
+            return completed.clone();
+        }
+        let text = |k: Option<&Known<String>>| k.map(|k| k.value.to_ascii_lowercase());
+        let uuid = text(recorded.uuid.as_ref());
+        let same = |d: &&Arc<DomainFacts>| match (text(d.uuid.as_ref()), &uuid) {
+            (Some(a), Some(b)) => a == *b,
+            _ => d.name.value == recorded.name.value,
+        };
+        // As among files: a single one that names no domain is the only domain's.
+        let nameless = || match self.described.as_slice() {
+            [one] if alone && one.uuid.is_none() && one.name.value == UNNAMED => Some(one),
+            _ => None,
+        };
+        let Some(described) = self.described.iter().find(same).or_else(nameless) else { return recorded.clone() };
+        let completed = Arc::new(filled(recorded, described));
+        if self.completed.len() >= REMEMBERED {
+            self.completed.clear();
+        }
+        self.completed.push((recorded.clone(), completed.clone()));
+        completed
+    }
+}
+
+fn filled(recorded: &DomainFacts, described: &DomainFacts) -> DomainFacts {
+    let mut all = recorded.clone();
+    let described = described.clone();
+    all.uuid = all.uuid.or(described.uuid);
+    all.machine = all.machine.or(described.machine);
+    all.vcpus = all.vcpus.or(described.vcpus);
+    all.guest_os = all.guest_os.or(described.guest_os);
+    if all.xml.is_none() {
+        (all.xml, all.xml_text) = (described.xml, described.xml_text);
+    }
+    all.command = all.command.or(described.command);
+    // Built-in names are a guess that the guest's own tree is better than.
+    if described.devices.is_some() && all.devices.as_ref().is_none_or(|d| d.from == Origin::BuiltIn) {
+        all.devices = described.devices;
+    }
+    all
+}
