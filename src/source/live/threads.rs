@@ -17,7 +17,7 @@ const MAX_THREADS: usize = 16_384;
 /// Every so many ticks, up to twice as many, the threads are listed even though nothing tells of a change.
 const RELIST_TICKS: u32 = 10;
 /// The affinity of a thread that does not run is read this rarely, in ticks.
-const AFFINITY_TICKS: u32 = 2;
+const AFFINITY_TICKS: u32 = 4;
 /// A thread's name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
 const MAX_COMM: usize = 64;
 
