@@ -176,4 +176,8 @@ fn a_day_long_recording() {
         ms(begin),
         session.len(),
     );
+    let begin = std::time::Instant::now();
+    let report = std::process::Command::new(env!("CARGO_BIN_EXE_kvmtop")).arg("report").arg(&path).output().unwrap();
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    println!("kvmtop report: {:.1} s", ms(begin) / 1e3);
 }
