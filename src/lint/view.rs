@@ -148,6 +148,11 @@ impl<'a> Guest<'a> {
         Self { domain, config, kind, seats, seconds, timed: model.interval_s.is_some(), guarded: None }
     }
 
+    /// Whether anything tells over what time the figures are.
+    pub fn timed(&self) -> bool {
+        self.timed
+    }
+
     /// Why there is no rate.
     pub fn no_rate(&self) -> &'static str {
         if self.timed { "too few events in too short a time to speak of a rate" } else { NO_TIME }
@@ -157,13 +162,19 @@ impl<'a> Guest<'a> {
         self.domain.name()
     }
 
-    /// The number of vCPUs, where anything tells.
+    /// The number of vCPUs that the figures are of, where anything tells.
     pub fn vcpus(&self) -> Option<f64> {
         let n = match self.domain.vcpu_count() {
-            0 => self.config.vcpus?,
+            0 => self.config.vcpus.or_else(|| self.told_apart())?,
             n => n,
         };
         Some(f64::from(n)).filter(|n| *n > 0.0)
+    }
+
+    /// How many vCPUs' tables make up all exits; `None` where there are exits beyond those.
+    fn told_apart(&self) -> Option<u32> {
+        let apart: u64 = self.domain.vcpu_exits.iter().map(|(_, table)| table.count).sum();
+        (apart == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
     }
 
     pub fn running(&self) -> bool {
