@@ -89,22 +89,38 @@ fn housekeeping(host: &HostTopology, isolated: &CpuSet) -> CpuSet {
     nodes.iter().map(|n| first(host.cpus_of_node(n))).fold(CpuSet::new(), |a, b| a.union(&b))
 }
 
-/// One CPU a vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own threads.
+/// One CPU a vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own threads,
+/// and out of as few last-level caches as can be.
 fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Option<Vec<u32>> {
     let mut left = pool.clone();
-    let mut cpus = Vec::with_capacity(vcpus);
+    let mut caches: Vec<(Option<u32>, Vec<CpuSet>)> = Vec::new();
     while let Some(cpu) = left.first() {
         let core = host.siblings(cpu).intersection(&left);
         left = left.difference(&core);
-        if core.len() >= threads {
-            cpus.extend(core.iter().take(threads));
+        if core.len() < threads {
+            continue;
         }
-        if cpus.len() >= vcpus {
-            cpus.truncate(vcpus);
-            return Some(cpus);
+        let llc = host.cpu(cpu).and_then(|c| c.llc);
+        match caches.iter_mut().find(|c| c.0 == llc) {
+            Some((_, cores)) => cores.push(core),
+            None => caches.push((llc, vec![core])),
         }
     }
-    None
+    let mut missing = vcpus.div_ceil(threads);
+    let mut chosen: Vec<CpuSet> = Vec::new();
+    while missing > 0 {
+        // The least cache that has room for the rest, else the largest.
+        let enough = (0..caches.len()).filter(|i| caches[*i].1.len() >= missing).min_by_key(|i| caches[*i].1.len());
+        let best = enough.or_else(|| (0..caches.len()).rev().max_by_key(|i| caches[*i].1.len()))?;
+        let (_, mut cores) = caches.remove(best);
+        cores.truncate(missing);
+        missing -= cores.len();
+        chosen.append(&mut cores);
+    }
+    chosen.sort_by_key(CpuSet::first);
+    let mut cpus: Vec<u32> = chosen.iter().flat_map(|core| core.iter().take(threads)).collect();
+    cpus.truncate(vcpus);
+    Some(cpus)
 }
 
 impl Proposal {
@@ -315,6 +331,20 @@ mod tests {
             "<cputune>\n  <vcpupin vcpu='0' cpuset='1'/>\n  <vcpupin vcpu='1' cpuset='19'/>\n  <vcpupin vcpu='2' cpuset='2'/>\n  \
              <vcpupin vcpu='3' cpuset='20'/>\n  <emulatorpin cpuset='0,18'/>\n  <iothreadpin iothread='1' cpuset='0,18'/>\n</cputune>"
         );
+    }
+
+    #[test]
+    fn few_caches_are_better_than_many() {
+        // Four caches of three cores each, two threads a core.
+        let mut h = host(1, 12, 2, "");
+        for c in &mut h.cpus {
+            c.llc = Some(c.cpu % 12 / 3);
+        }
+        let vcpus = |n| propose(&h, &Want { vcpus: n, threads: 2, ..Want::default() }).map(|p| p.vcpus);
+        assert_eq!(vcpus(12).unwrap(), [3, 15, 4, 16, 5, 17, 6, 18, 7, 19, 8, 20], "two whole caches");
+        assert_eq!(vcpus(4).unwrap(), [1, 13, 2, 14], "what is left of the host's own");
+        assert_eq!(vcpus(22).map(|v| v.len()), Some(22));
+        assert_eq!(vcpus(24), None);
     }
 
     #[test]
