@@ -56,9 +56,10 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
         folded.lost = folded.lost.saturating_add(table.lost);
         let cells = scopes.entry(table.vcpu).or_default();
         for row in &table.rows {
-            let time = match guest_times {
-                true => Timing { count: row.count, ..Timing::default() },
-                false => timing(row, table.total.and_then(|t| t.1)),
+            let time = if guest_times {
+                Timing { count: row.count, ..Timing::default() }
+            } else {
+                timing(row, table.total.and_then(|t| t.1))
             };
             merge::timing(cells.entry((table.kind, row.key.clone())).or_default(), &time);
         }

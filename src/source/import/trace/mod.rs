@@ -117,7 +117,7 @@ impl Reader {
     }
 
     fn whole_or_cut(&mut self, text: &str) {
-        if line::is_cut(text) && text.len() < 1024 { self.cut = text.to_owned() } else { self.event(text) }
+        if line::is_cut(text) && text.len() < 1024 { text.clone_into(&mut self.cut) } else { self.event(text) }
     }
 
     fn event(&mut self, text: &str) {
