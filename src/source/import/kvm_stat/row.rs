@@ -21,7 +21,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in plain.replace("+-", " +- ").replace("+/-", " +- ").split_whitespace() {
         // "0.30 us" is one value.
-        if matches!(word, "us" | "ns" | "ms" | "µs" | "%")
+        if matches!(word, "us" | "ns" | "ms" | "µs" | "s" | "%")
             && let Some(last) = words.last_mut().filter(|w| w.parse::<f64>().is_ok())
         {
             last.push_str(word);
@@ -61,7 +61,12 @@ fn decimal(digits: &str) -> Option<f64> {
 
 /// Whether the word can stand behind a row's count; `bare`: whether times have no unit.
 pub(super) fn is_value(word: &str, bare: bool) -> bool {
-    word == "+-" || percent(word).is_some() || time(word).is_some() || bare && count(word).is_some()
+    word == "+-" || percent(word).is_some() || is_nan(word) || time(word).is_some() || bare && count(word).is_some()
+}
+
+/// A share of no time at all, as C prints it.
+fn is_nan(word: &str) -> bool {
+    matches!(word, "-nan%" | "nan%" | "-nan" | "nan")
 }
 
 /// `0x608:PIN`, `0xfee00300:W`.
@@ -119,8 +124,9 @@ pub(super) fn parse(kind: TableKind, columns: &[Column], words: &[String], code:
     let (mut percents, mut times) = (Vec::new(), Vec::new());
     let mut behind_sign = false;
     for word in values {
-        if let Some(p) = percent(word) {
-            if behind_sign { row.error = Some(p) } else { percents.push(p) }
+        let p = percent(word);
+        if p.is_some() || is_nan(word) {
+            if behind_sign { row.error = p } else { percents.push(p) }
         } else if let Some(t) = time(word).or_else(|| count(word).filter(|_| bare).map(|ns| ns as f64)) {
             times.push(t);
         } else if word != "+-" {
@@ -137,7 +143,7 @@ pub(super) fn parse(kind: TableKind, columns: &[Column], words: &[String], code:
         percent_columns = vec![Column::SamplesPercent, Column::TimePercent];
     }
     row.time_percent =
-        percent_columns.iter().position(|c| *c == Column::TimePercent).and_then(|i| percents.get(i)).copied();
+        percent_columns.iter().position(|c| *c == Column::TimePercent).and_then(|i| percents.get(i).copied()?);
     let time_columns = of(&[Column::Total, Column::Min, Column::Max, Column::Mean]);
     match (times.as_slice(), time_columns.len()) {
         // A narrow terminal cuts the last columns off.

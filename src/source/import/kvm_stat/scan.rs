@@ -18,7 +18,7 @@ const MAX_WORDS: usize = 24;
 pub(in crate::source::import) fn looks_like(text: &str) -> bool {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.line(&clean::line(raw));
+        scanner.lines(&clean::line(raw));
         if scanner.table.is_some() || !scanner.scan.tables.is_empty() {
             return true;
         }
@@ -30,7 +30,7 @@ pub(in crate::source::import) fn looks_like(text: &str) -> bool {
 pub(in crate::source::import) fn scan(text: &str) -> Scan {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.line(&clean::line(raw));
+        scanner.lines(&clean::line(raw));
     }
     scanner.end_table();
     scanner.scan
@@ -56,6 +56,21 @@ struct Scanner {
 }
 
 impl Scanner {
+    /// A line, or a whole table that lost its line breaks.
+    fn lines(&mut self, line: &str) {
+        if !(line.contains("Samples%") && line.contains(" )")) {
+            return self.line(line);
+        }
+        let mut broken = line.replace(" )", " )\n");
+        for begin in ["Analyze events for", "Total Samples:"] {
+            broken = broken.replace(begin, &format!("\n{begin}"));
+        }
+        for end in ["VCPUs:", "Avg time"] {
+            broken = broken.replace(end, &format!("{end}\n"));
+        }
+        broken.lines().for_each(|l| self.line(l.trim()));
+    }
+
     fn line(&mut self, line: &str) {
         if line.is_empty() || line.starts_with("```") || line.starts_with("~~~") {
             return;

@@ -348,6 +348,24 @@ fn arm64_times_are_the_guests_own() {
     }
 }
 
+#[test]
+fn a_table_without_line_breaks_is_read() {
+    let plain = one(REPORT);
+    let squashed = REPORT.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(one(&format!("# perf kvm stat report {squashed} any idea?\n")), plain);
+    let numbered = REPORT.lines().enumerate().map(|(i, l)| format!("{:3}. {l}\n", i + 1)).collect::<String>();
+    assert_eq!(one(&numbered), plain);
+}
+
+#[test]
+fn shares_of_no_time_are_none() {
+    let text = REPORT.replace("0.32%", "-nan%").replace("1.20%", "   nan%");
+    let events = one(&text);
+    assert_eq!(exits(&events), TOTAL);
+    let msr = events.exits.iter().find(|c| c.code == 32).unwrap();
+    assert_eq!((msr.time.total_ns, msr.time.sum_sq), (Some(3_192_000), None));
+}
+
 /// Pieces that a hostile text is made of.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
