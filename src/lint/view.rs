@@ -47,6 +47,8 @@ pub(super) enum Exit {
     ApicWrite,
     EoiInduced,
     Avic,
+    /// SVM has one code for reads and writes.
+    MsrWrite,
     EptMisconfig,
     Fault,
     Pause,
@@ -72,6 +74,7 @@ impl Exit {
             Self::ApicWrite => &[(Vmx, 56)],
             Self::EoiInduced => &[(Vmx, 45)],
             Self::Avic => &[(Svm, 0x401), (Svm, 0x402)],
+            Self::MsrWrite => &[(Vmx, 32), (Svm, 0x7c)],
             Self::EptMisconfig => &[(Vmx, 49)],
             Self::Fault => &[(Vmx, 48), (Svm, 0x400), (Arm64, 0x24), (Arm64, 0x20)],
             Self::Pause => &[(Vmx, 40), (Svm, 0x77)],

@@ -8,8 +8,10 @@ use crate::kvm::Space;
 pub(super) enum Column {
     SamplesPercent,
     TimePercent,
-    /// `Time (ns)` of the text that perf's terminal browser shows since 6.4: all of the row's time. Where this column is, all
-    /// times are bare nanoseconds.
+    /// Not a column but a word of the titles, `(ns)`, as in the text that perf's terminal browser shows since 6.4: times are
+    /// bare nanoseconds.
+    Bare,
+    /// `Time (ns)`: all of the row's time.
     Total,
     Min,
     Max,
@@ -45,12 +47,17 @@ pub(super) fn columns(line: &str) -> Option<Vec<Column>> {
             "min" => columns.push(Column::Min),
             "max" => columns.push(Column::Max),
             "avg" | "mean" => columns.push(Column::Mean),
-            "(ns)" if before == "time" => columns.push(Column::Total),
+            "(ns)" => {
+                if before == "time" {
+                    columns.push(Column::Total);
+                }
+                columns.push(Column::Bare);
+            }
             "time" if matches!(before, "min" | "max" | "avg" | "mean") => {
                 before = "";
                 continue;
             }
-            "time" | "samples" | "(ns)" => {}
+            "time" | "samples" => {}
             _ => return None,
         }
         before = word;

@@ -119,7 +119,7 @@ pub(super) fn parse(kind: TableKind, columns: &[Column], words: &[String], code:
             Key::Address(address, direction)
         }
     };
-    let bare = columns.contains(&Column::Total);
+    let bare = columns.contains(&Column::Bare);
     let mut row = Row { count: count(number)?, ..Row::of(key) };
     let (mut percents, mut times) = (Vec::new(), Vec::new());
     let mut behind_sign = false;

@@ -125,7 +125,7 @@ impl Scanner {
             return;
         }
         self.titles_open = false;
-        let bare = self.table.as_ref().is_some_and(|(_, columns)| columns.contains(&Column::Total));
+        let bare = self.table.as_ref().is_some_and(|(_, columns)| columns.contains(&Column::Bare));
         let is_value = |w: &String| row::is_value(w, bare);
         if words.iter().all(is_value) {
             // The rest of a row that mail has wrapped.

@@ -285,6 +285,11 @@ fn the_browsers_layout_is_read() {
     // A narrow terminal, and a title without blanks.
     let narrow = "Event name                Samples   Sample%    Time(ns)     Time%\nHLT 310 15.00% 986268100 98.00%\n";
     assert_eq!(one(narrow).exits[0].time.total_ns, Some(986_268_100));
+    // Some columns only.
+    let few = "             Event name     Samples   Sample%       Time%   Mean Time (ns)\n\
+                HLT        3750    35.00%      99.00%          3945206\n";
+    let events = one(few);
+    assert_eq!((events.exits[0].time.count, events.exits[0].time.total_ns), (3750, Some(14_794_522_500)));
     // One title stands above all kinds of rows.
     let title = "Event name  Samples  Sample%  Time (ns)  Time%  Max Time (ns)  Min Time (ns)  Mean Time (ns)\n";
     for (asked, row, space) in [
