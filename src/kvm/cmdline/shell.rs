@@ -35,6 +35,11 @@ pub(super) fn commands(text: &str) -> Vec<String> {
         let wrapped = option
             .strip_prefix('-')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '-'));
+        if goes_on && option.is_empty() {
+            // Mail put the backslash on a line of its own.
+            joined = true;
+            continue;
+        }
         match commands.last_mut() {
             Some(last) if joined || wrapped || !option.is_empty() && wants_more(last) && !begins_anew(option) => {
                 if !last.ends_with(',') {

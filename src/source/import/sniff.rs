@@ -72,7 +72,8 @@ pub(super) fn text(text: &str) -> Vec<Kind> {
     let tables = add(Kind::Tables, kvm_stat::looks_like(text));
     let trace = add(Kind::Trace, !tables && trace::looks_like(text));
     let mtree = add(Kind::Mtree, mtree::looks_like(text));
-    add(Kind::CommandLine, !trace && !mtree && cmdline::looks_like(text));
+    // A mail with a trace may show how its guest was started; what merely ran (`qemu-system-x86-6660`) has no options.
+    add(Kind::CommandLine, !mtree && cmdline::looks_like(text));
     add(Kind::KernelLog, !trace && kernel_log::looks_like(text));
     kinds
 }

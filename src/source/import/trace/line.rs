@@ -32,7 +32,8 @@ pub(super) struct Line<'a> {
 /// ```
 pub(super) fn parse(line: &str) -> Option<Line<'_>> {
     let (time_at, after_time, time) = timestamp(line)?;
-    let (event, text) = after_time.trim_start().split_once(": ").or_else(|| after_time.trim().split_once(':'))?;
+    let (event, text) =
+        after_time.trim_start().split_once(": ").or_else(|| Some((after_time.trim().strip_suffix(':')?, "")))?;
     let event = event.trim_end_matches(':').rsplit(':').next()?;
     if event.is_empty() || event.len() > 64 || !event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;

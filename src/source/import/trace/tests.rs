@@ -32,6 +32,8 @@ fn lines_that_mail_has_cut_are_joined() {
         qemu-5665  [000] d..1   280.971192: kvm_entry: vcpu 0, rip 0x110c8d\n";
     let whole = import(plain);
     assert_eq!(exits(&whole.domains[0]), [(Isa::Vmx, 1, 1, Some(1_000)), (Isa::Vmx, 30, 1, Some(54_000))]);
+    let script = plain.replace(": kvm_", ":    kvm:kvm_").replace("qemu-5665", "qemu  5665");
+    assert_eq!(exits(&import(&script.replace("kvm_exit: ", "kvm_exit:\n")).domains[0]), exits(&whole.domains[0]));
     for behind in [": kvm_", "kvm_exit:", "kvm_pio:", "reason", "rip", " at", "vcpu"] {
         let at = if behind.starts_with(':') { ":" } else { behind };
         let cut =
