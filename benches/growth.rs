@@ -1,8 +1,8 @@
 //! What a tick costs as the host grows: with the number of threads, and with the rate of events.
 //!
 //! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep (growth in threads), or read a port so often
-//! a second (growth in events). kvmtop runs as its user sees it, with the screen in a terminal; `top -H -b` runs beside it in
-//! turns. A tick's CPU is what all threads of the program used over some seconds, divided by the ticks in them.
+//! a second (growth in events). kvmtop and htop run as their user sees them, with the screen in a terminal; `top -H -b` writes to
+//! nowhere; they run in turns. A tick's CPU is what all threads of the program used over some seconds, divided by the ticks in them.
 //!
 //! ```console
 //! cargo bench --bench growth -- [--ticks 20] [--threads 10,100,1000,2000] [--rates 1000,10000,50000,100000,200000]
@@ -70,14 +70,14 @@ fn resident_mib(pid: u32) -> f64 {
     kib.unwrap_or(0.0) / 1024.0
 }
 
-/// kvmtop's screen in a terminal.
-fn kvmtop(engine: &str, ticks: u32) -> Cost {
+/// A program that draws its screen in a terminal; none where it is not installed.
+fn drawing(program: &str, args: &[&str], ticks: u32) -> Option<Cost> {
     let size = PtySize { rows: 40, cols: 140, pixel_width: 0, pixel_height: 0 };
     let pair = native_pty_system().openpty(size).expect("a terminal");
-    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
-    command.args(["--engine", engine]);
+    let mut command = CommandBuilder::new(program);
+    command.args(args);
     command.env("TERM", "xterm-256color");
-    let mut child = pair.slave.spawn_command(command).expect("kvmtop starts");
+    let mut child = pair.slave.spawn_command(command).ok()?;
     drop(pair.slave);
     let mut screen = pair.master.try_clone_reader().expect("what it draws");
     std::thread::spawn(move || {
@@ -87,7 +87,16 @@ fn kvmtop(engine: &str, ticks: u32) -> Cost {
     let cost = cost(child.process_id().expect("a PID"), ticks);
     child.kill().expect("it ends");
     child.wait().expect("it ended");
-    cost
+    Some(cost)
+}
+
+fn kvmtop(engine: &str, ticks: u32) -> Option<Cost> {
+    drawing(env!("CARGO_BIN_EXE_kvmtop"), &["--engine", engine], ticks)
+}
+
+/// It reads every thread, and shows as many as there are rows.
+fn htop(ticks: u32) -> Option<Cost> {
+    drawing("htop", &["-d", "10"], ticks)
 }
 
 fn top(ticks: u32) -> Option<Cost> {
@@ -132,12 +141,12 @@ fn main() {
     let ticks = list(&args, "--ticks", "20")[0];
     let threads = list(&args, "--threads", "10,100,1000,2000");
     let rates = list(&args, "--rates", "1000,10000,50000,100000,200000");
-    println!("{:>9} {:>19} {:>19} {:>19}", "", "kvmtop none", "kvmtop bpf", "top -H -b -d 1");
-    println!("{:>9} {}", "threads", format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(3).trim_end());
+    println!("{:>9} {:>19} {:>19} {:>19} {:>19}", "", "kvmtop none", "kvmtop bpf", "top -H -b -d 1", "htop -d 10");
+    println!("{:>9} {}", "threads", format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(4).trim_end());
     for n in threads {
         let guests = sleepers(n as usize);
-        let (none, bpf) = (Some(kvmtop("none", ticks)), Some(kvmtop("bpf", ticks)));
-        println!("{n:>9} {} {} {}", cells(none), cells(bpf), cells(top(ticks)));
+        let (none, bpf) = (kvmtop("none", ticks), kvmtop("bpf", ticks));
+        println!("{n:>9} {} {} {} {}", cells(none), cells(bpf), cells(top(ticks)), cells(htop(ticks)));
         drop(guests);
     }
     println!("\n{:>9} {:>9} {:>19} {:>19}", "", "", "kvmtop none", "kvmtop bpf");
@@ -150,7 +159,7 @@ fn main() {
     for rate in rates {
         let guest = reader(rate);
         let seen = counted(guest.pid());
-        let (none, bpf) = (Some(kvmtop("none", ticks)), Some(kvmtop("bpf", ticks)));
+        let (none, bpf) = (kvmtop("none", ticks), kvmtop("bpf", ticks));
         println!("{rate:>9} {seen:>9.0} {} {}", cells(none), cells(bpf));
         drop(guest);
     }

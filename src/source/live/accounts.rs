@@ -21,18 +21,21 @@ pub(crate) struct Allowance {
     debugfs: usize,
     /// Whether one `numa_maps` may still be read.
     walk: bool,
+    /// Whether the host has anything swapped out.
+    swapped: bool,
     now_ns: u64,
     keep_below: i32,
 }
 
 impl Allowance {
     /// Begins a tick. On a host of one node nobody asks where memory lies.
-    pub(crate) fn begin(&mut self, places: &Places, now_ns: u64, keep_below: i32, many_nodes: bool) {
+    pub(crate) fn begin(&mut self, places: &Places, now_ns: u64, keep_below: i32, many_nodes: bool, swapped: bool) {
         if now_ns >= self.mounts_due_ns {
             self.mounts_due_ns = now_ns + MOUNTS_NS;
             self.hierarchies = Hierarchies::read(places);
         }
-        (self.debugfs, self.walk, self.now_ns, self.keep_below) = (DEBUGFS_BUDGET, many_nodes, now_ns, keep_below);
+        (self.debugfs, self.walk, self.swapped) = (DEBUGFS_BUDGET, many_nodes, swapped);
+        (self.now_ns, self.keep_below) = (now_ns, keep_below);
     }
 }
 
@@ -63,7 +66,7 @@ impl Accounts {
         let (now_ns, keep_below) = (allowance.now_ns, allowance.keep_below);
         (self.vm, self.vcpus) = self.counters.read(&mut allowance.debugfs, keep_below);
         self.throttling = self.limits.read(&allowance.hierarchies, places, pid, now_ns, keep_below);
-        self.memory.read(places, pid, now_ns, &mut allowance.walk);
+        self.memory.read(places, pid, now_ns, allowance.swapped, &mut allowance.walk);
     }
 
     /// Whether KVM's counters were had.

@@ -16,7 +16,7 @@ use super::status_xml::StatusFiles;
 use super::tasks::Tasks;
 use super::threads::{Life, Reader, take_where};
 use crate::sample::{
-    self, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, Rounding, Sample, SourceStatus,
+    self, DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Rounding, Sample, SourceStatus,
 };
 use crate::source::Feed;
 use std::collections::{BTreeMap, HashSet};
@@ -146,7 +146,9 @@ impl Collector {
         let now = (self.options.clock)();
         self.reader.begin(SCHED_BUDGET);
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
-        self.allowance.begin(&self.options.places, now.mono_ns, self.reader.keep_below, many_nodes);
+        let memory = self.host.memory();
+        let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
+        self.allowance.begin(&self.options.places, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
             Err(e) => (Found::default(), Some(e)),
@@ -167,7 +169,7 @@ impl Collector {
             time_ms: now.time_ms,
             mono_ns: now.mono_ns,
             boot_ns: now.boot_ns,
-            host: self.host_sample(now, &skip),
+            host: self.host_sample(now, memory, &skip),
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),
@@ -280,12 +282,12 @@ impl Collector {
         domains
     }
 
-    fn host_sample(&mut self, now: Instant, skip: &HashSet<i32>) -> HostSample {
+    fn host_sample(&mut self, now: Instant, memory: Option<HostMemory>, skip: &HashSet<i32>) -> HostSample {
         HostSample {
             cpus: self.host.cpus(),
             facts: self.host.facts(),
-            tasks: self.tasks.scan(now.mono_ns, skip),
-            memory: self.host.memory(),
+            tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), skip),
+            memory,
             kernel_log: self.kernel_log.read(now.mono_ns),
         }
     }

@@ -53,6 +53,8 @@ struct Seen {
 pub(crate) struct Discovery {
     places: Places,
     proc_dir: Option<OwnedFd>,
+    /// kvmtop itself holds a file for each thread of each guest, and no VM.
+    own: Option<i32>,
     seen: HashMap<i32, Seen>,
     scan: u32,
     /// Processes whose open files may not be looked at.
@@ -74,7 +76,13 @@ pub(crate) struct Found {
 
 impl Discovery {
     pub(crate) fn new(places: Places) -> Self {
-        Self { places, proc_dir: None, seen: HashMap::new(), scan: 0, denied: HashMap::new() }
+        let own = places.real.then(|| std::process::id().cast_signed());
+        Self { places, proc_dir: None, own, seen: HashMap::new(), scan: 0, denied: HashMap::new() }
+    }
+
+    /// Every process there was at the last scan, kvmtop among them.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
+        self.seen.keys().copied().chain(self.own)
     }
 
     /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
@@ -86,10 +94,9 @@ impl Discovery {
         self.scan = self.scan.wrapping_add(1);
         let mut due = Vec::new();
         let (seen, scan) = (&mut self.seen, self.scan);
-        // kvmtop itself holds a file for each thread of each guest, and no VM.
-        let own = if self.places.real { std::process::id().cast_signed() } else { 0 };
+        let own = self.own;
         file::list_numbers(dir, |pid, inode| match seen.get_mut(&pid) {
-            _ if pid == own => {}
+            _ if Some(pid) == own => {}
             Some(s) if s.inode == inode => {
                 s.scan = scan;
                 if now_ns >= s.next_ns && s.verdict != Verdict::Kernel {

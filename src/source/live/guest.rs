@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Its open files are looked at this rarely.
-const FILES_NS: u64 = 10_000_000_000;
+const FILES_NS: u64 = 30_000_000_000;
 
 /// A delay that differs from guest to guest, so that not all fall due in one tick: up to 8 s.
 pub(crate) fn spread(pid: i32) -> u64 {

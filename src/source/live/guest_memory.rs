@@ -26,9 +26,12 @@ pub(crate) struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Reads what is due. `may_walk` is the tick's permission to read one `numa_maps`; it is taken when used.
-    pub(crate) fn read(&mut self, places: &Places, pid: i32, now_ns: u64, may_walk: &mut bool) {
-        if now_ns >= self.swap_due_ns {
+    /// Reads what is due. Where the host has nothing swapped out, no guest has. `may_walk` is the tick's permission to read one
+    /// `numa_maps`; it is taken when used.
+    pub(crate) fn read(&mut self, places: &Places, pid: i32, now_ns: u64, swapped: bool, may_walk: &mut bool) {
+        if !swapped {
+            (self.swap_bytes, self.swap_due_ns) = (Some(0), 0);
+        } else if now_ns >= self.swap_due_ns {
             self.swap_due_ns = now_ns + SWAP_NS + spread(pid) / 8;
             let status = file::read_text(&places.process(pid, "status"), 8192).unwrap_or_default();
             self.swap_bytes = kilobytes(&status, "VmSwap");
@@ -87,16 +90,21 @@ mod tests {
             .process_file("numa_maps", MAPS.as_bytes());
         let mut memory = GuestMemory::default();
         let mut may = false;
-        memory.read(&fake.places(), 10, 0, &mut may);
+        memory.read(&fake.places(), 10, 0, true, &mut may);
         assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
         may = true;
-        memory.read(&fake.places(), 10, 1, &mut may);
+        memory.read(&fake.places(), 10, 1, true, &mut may);
         assert_eq!((memory.nodes.len(), may), (2, false));
-        p.process_file("status", b"VmSwap:\t    13 kB\n");
+        let p = p.process_file("status", b"VmSwap:\t    13 kB\n");
         may = true;
-        memory.read(&fake.places(), 10, 2, &mut may);
+        memory.read(&fake.places(), 10, 2, true, &mut may);
         assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
-        memory.read(&fake.places(), 10, 2 * SWAP_NS, &mut may);
+        memory.read(&fake.places(), 10, 2 * SWAP_NS, true, &mut may);
         assert_eq!(memory.swap_bytes, Some(13_312));
+        p.process_file("status", b"VmSwap:\t    14 kB\n");
+        memory.read(&fake.places(), 10, 2 * SWAP_NS + 1, false, &mut may);
+        assert_eq!(memory.swap_bytes, Some(0), "not read where nothing is swapped out");
+        memory.read(&fake.places(), 10, 2 * SWAP_NS + 2, true, &mut may);
+        assert_eq!(memory.swap_bytes, Some(14_336));
     }
 }

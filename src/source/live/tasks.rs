@@ -53,10 +53,15 @@ impl Tasks {
         Self { places, known: HashMap::new(), queue: Vec::new(), part: 0, last_ns: None }
     }
 
-    /// Goes on with the round. `skip` holds the processes of guests and their kernel threads.
-    pub(crate) fn scan(&mut self, now_ns: u64, skip: &HashSet<i32>) -> Vec<HostTask> {
+    /// Goes on with the round through all `processes`. `skip` holds those of guests and their kernel threads.
+    pub(crate) fn scan(
+        &mut self,
+        now_ns: u64,
+        processes: impl Iterator<Item = i32>,
+        skip: &HashSet<i32>,
+    ) -> Vec<HostTask> {
         if self.queue.is_empty() {
-            self.begin_round(now_ns);
+            self.begin_round(now_ns, processes);
         }
         let mut threads_left = MAX_THREADS_PART;
         let from = self.queue.len().saturating_sub(self.part);
@@ -73,15 +78,8 @@ impl Tasks {
         tasks
     }
 
-    fn begin_round(&mut self, now_ns: u64) {
-        if let Ok(dir) = file::open_dir(&self.places.proc) {
-            let queue = &mut self.queue;
-            let _ = file::list_numbers(&dir, |pid, _| {
-                if queue.len() < MAX_PROCESSES {
-                    queue.push(pid);
-                }
-            });
-        }
+    fn begin_round(&mut self, now_ns: u64, processes: impl Iterator<Item = i32>) {
+        self.queue.extend(processes.take(MAX_PROCESSES));
         self.queue.sort_unstable();
         let queue = &self.queue;
         self.known.retain(|pid, _| queue.binary_search(pid).is_ok());
@@ -185,11 +183,11 @@ mod tests {
         fake.process(14, "qemu").ticks(0, 0, 0);
         let mut tasks = Tasks::new(fake.places());
         let skip = HashSet::from([14]);
-        assert!(tasks.scan(0, &skip).is_empty());
+        assert!(tasks.scan(0, 10..15, &skip).is_empty());
         let (hog, worker) = (hog.ticks(100, 0, 0), worker.ticks(100, 0, 0));
         kworker.ticks(0, 50, 0);
         fake.process(14, "qemu").ticks(900, 0, 0);
-        let seen = tasks.scan(2 * S, &skip);
+        let seen = tasks.scan(2 * S, 10..15, &skip);
         assert_eq!(
             seen.iter().map(|t| (t.tid, t.used_ns, t.over_ns)).collect::<Vec<_>>(),
             [(10, S, 2 * S), (12, S / 2, 2 * S)]
@@ -198,13 +196,13 @@ mod tests {
         // The made-up process's own line is its main thread's.
         hog.ticks(200, 0, 0);
         worker.ticks(200, 0, 0);
-        let seen = tasks.scan(4 * S, &skip);
+        let seen = tasks.scan(4 * S, 10..15, &skip);
         assert_eq!(
             seen.iter().map(|t| (t.tid, t.pid, t.comm.as_str())).collect::<Vec<_>>(),
             [(10, 10, "hog"), (11, 10, "hog-worker")]
         );
         fake.end(10);
-        assert!(tasks.scan(6 * S, &skip).is_empty());
+        assert!(tasks.scan(6 * S, 11..15, &skip).is_empty());
     }
 
     #[test]
@@ -215,11 +213,11 @@ mod tests {
         }
         let mut tasks = Tasks::new(fake.places());
         let none = HashSet::new();
-        tasks.scan(0, &none);
-        tasks.scan(S / 2, &none);
+        tasks.scan(0, 1..41, &none);
+        tasks.scan(S / 2, 1..41, &none);
         assert_eq!(tasks.queue.len(), 30, "four parts of half a second");
         for i in 2..5 {
-            tasks.scan(i * S / 2, &none);
+            tasks.scan(i * S / 2, 1..41, &none);
         }
         assert_eq!(tasks.known.len(), 40);
     }
@@ -229,8 +227,8 @@ mod tests {
         let fake = FakeProc::new();
         fake.process(10, "a").ticks(5, 0, 0);
         let mut tasks = Tasks::new(fake.places());
-        tasks.scan(0, &HashSet::new());
+        tasks.scan(0, [10].into_iter(), &HashSet::new());
         fake.process(10, "b").ticks(50, 0, 0).start(500);
-        assert!(tasks.scan(2 * S, &HashSet::new()).is_empty());
+        assert!(tasks.scan(2 * S, [10].into_iter(), &HashSet::new()).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The threads of a process: CPU time, waiting, place, switches, read through files kept open.
 //!
-//! `schedstat` comes first, as it costs a quarter of `stat`: a thread that got no CPU since the last look has the same figures as
-//! then, and nothing else of it is read. `sched` (switches and moves) is read for threads that ran, within a budget per tick.
+//! A process whose clock stands still had no thread that ran, and none of it is read. Else `schedstat` comes first, as it costs a
+//! quarter of `stat`: a thread that got no CPU since the last look has the same figures as then. `sched` (switches and moves) is read for threads that ran, within a budget per tick.
 
 use super::file::{self, Failure, read_kept};
 use super::places::Places;
@@ -17,7 +17,7 @@ const MAX_THREADS: usize = 16_384;
 /// Every so many ticks, up to twice as many, the threads are listed even though nothing tells of a change.
 const RELIST_TICKS: u32 = 10;
 /// The affinity of a thread that does not run is read this rarely, in ticks.
-const AFFINITY_TICKS: u32 = 2;
+const AFFINITY_TICKS: u32 = 4;
 /// A thread's name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
 const MAX_COMM: usize = 64;
 
@@ -115,19 +115,27 @@ impl Thread {
             Err(Failure::Gone) if self.times.is_some() && self.seen.is_some() => return Err(Failure::Gone),
             Err(_) => None,
         };
-        // One that was running when last seen may have gone on without ever leaving its CPU, and `schedstat` grows only at
-        // the scheduler's tick, which a `nohz_full` CPU does not take.
-        let ran = now.is_none() || now != self.seen || self.state == b'R';
+        let ran = now.is_none() || now != self.seen || self.runs();
         if ran {
             self.read_stat(task.as_fd(), now, reader)?;
             self.read_switches(task.as_fd(), reader);
         }
         self.seen = now;
-        let due = reader.tick.wrapping_add(tid.unsigned_abs()).is_multiple_of(AFFINITY_TICKS);
-        if ran || due || self.place.affinity.is_none() {
+        if ran || self.is_affinity_due(reader) {
             self.read_affinity(task, reader);
         }
         Ok(())
+    }
+
+    /// One that was running when last seen may have gone on without ever leaving its CPU, and the kernel's clocks of it grow only
+    /// at the scheduler's tick, which a `nohz_full` CPU does not take.
+    fn runs(&self) -> bool {
+        self.state == b'R'
+    }
+
+    fn is_affinity_due(&self, reader: &Reader) -> bool {
+        let turn = reader.tick.wrapping_add(self.tid.unsigned_abs());
+        turn.is_multiple_of(AFFINITY_TICKS) || self.place.affinity.is_none()
     }
 
     fn read_stat(&mut self, task: impl AsFd, sched: Option<SchedStat>, reader: &mut Reader) -> Result<(), Failure> {
@@ -212,6 +220,22 @@ fn affinity_of(tid: i32) -> Option<CpuSet> {
     Some(bits.collect())
 }
 
+/// The CPU time of a process and all of its threads, dead ones too, nanoseconds: the sum of what `schedstat` says of each
+/// (`thread_group_cputime` in kernel/sched/cputime.c), at the price of one system call.
+#[allow(unsafe_code)]
+fn clock_of(pid: i32) -> Option<u64> {
+    let mut id = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both write one value each, into places of the right type that are valid for writes.
+    let failed =
+        unsafe { libc::clock_getcpuclockid(pid, &raw mut id) != 0 || libc::clock_gettime(id, &raw mut time) != 0 };
+    if failed {
+        return None;
+    }
+    let (seconds, rest) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
+    Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(rest))
+}
+
 /// The threads of one process.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -222,6 +246,7 @@ pub(crate) struct Threads {
     /// Those that the last reading found gone.
     pub gone: Vec<Thread>,
     task: OwnedFd,
+    clock: Option<u64>,
     links: i64,
     listed: u32,
 }
@@ -248,7 +273,8 @@ impl Threads {
     /// Opens a process and reads its threads.
     pub(crate) fn open(places: &Places, pid: i32, reader: &mut Reader) -> Result<Self, Failure> {
         let task = file::open_dir(&places.process(pid, "task"))?;
-        let mut threads = Self { pid, living: BTreeMap::new(), gone: Vec::new(), task, links: 0, listed: 0 };
+        let mut threads =
+            Self { pid, living: BTreeMap::new(), gone: Vec::new(), task, clock: None, links: 0, listed: 0 };
         match threads.read(reader) {
             Life::Alive => Ok(threads),
             Life::Ended => Err(Failure::Gone),
@@ -265,12 +291,24 @@ impl Threads {
         self.gone.clear();
         let before = self.living.len();
         let task = self.task.as_fd();
+        // Not all processes in the same tick.
+        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
+        // Before the threads: what runs meanwhile shows the next time.
+        let clock = if reader.real { clock_of(self.pid) } else { None };
+        let stood = clock.is_some() && clock == self.clock && !self.living.values().any(Thread::runs);
+        self.clock = clock;
+        if stood && !due {
+            for thread in self.living.values_mut() {
+                if thread.is_affinity_due(reader) {
+                    thread.read_affinity(task, reader);
+                }
+            }
+            return Life::Alive;
+        }
         self.gone.extend(take_where(&mut self.living, |_, t| t.read(task, reader) == Err(Failure::Gone)));
         // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so this tells of new ones at the price
         // of one system call; the number stays when one takes another's place, but then one is gone.
         let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
-        // Not all processes in the same tick.
-        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
             self.listed = reader.tick;
@@ -376,6 +414,44 @@ mod tests {
         fake.process(10, "qemu").ticks(4, 0, 0);
         threads.read(&mut r);
         assert_eq!(threads.living[&10].times.unwrap().user_ns, 40_000_000);
+    }
+
+    #[test]
+    fn a_process_that_sleeps_is_not_read_until_it_runs() {
+        use std::io::Write as _;
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "read x; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read x"]);
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let settled = || {
+            while std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().split(' ').nth(2) != Some("S") {
+                std::thread::yield_now();
+            }
+        };
+        settled();
+        let mut r = Reader::new(&Places::default());
+        r.begin(100);
+        let mut threads = Threads::open(&Places::default(), pid, &mut r).unwrap();
+        let asleep = threads.living[&pid].times.unwrap();
+        // What it shows is what was read before.
+        threads.living.get_mut(&pid).unwrap().times.as_mut().unwrap().wait_ns = Some(u64::MAX);
+        r.begin(100);
+        assert_eq!(threads.read(&mut r), Life::Alive);
+        assert_eq!(threads.living[&pid].times.unwrap().wait_ns, Some(u64::MAX));
+        child.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
+        while clock_of(pid) == threads.clock {
+            std::thread::yield_now();
+        }
+        settled();
+        r.begin(100);
+        assert_eq!(threads.read(&mut r), Life::Alive);
+        let ran = threads.living[&pid].times.unwrap();
+        assert!(ran.run_ns > asleep.run_ns && ran.wait_ns < Some(u64::MAX), "{asleep:?} {ran:?}");
+        assert_eq!(ran.run_ns, clock_of(pid), "a process of one thread");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(clock_of(pid), None);
+        assert_eq!(threads.read(&mut r), Life::Ended);
     }
 
     #[test]
