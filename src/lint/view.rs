@@ -191,13 +191,8 @@ impl<'a> Guest<'a> {
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
         let count = rows.iter().map(|r| r.span.count).sum();
         let ns = total(rows.iter().map(|r| r.span.total_ns));
-        let most = self
-            .domain
-            .vcpu_exits
-            .iter()
-            .map(|(v, t)| (*v, count_in(t)))
-            .max_by_key(|(_, n)| *n)
-            .filter(|(_, n)| *n > 0);
+        let by_vcpu = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).collect();
+        let most = busiest(by_vcpu, count);
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
         self.seen(count, ns, most, marks)
     }
@@ -215,7 +210,7 @@ impl<'a> Guest<'a> {
                 None => by_vcpu.push((v, r.span.count)),
             }
         }
-        let most = by_vcpu.into_iter().max_by_key(|(_, n)| *n);
+        let most = busiest(by_vcpu, count);
         let marks = rows.iter().take(8).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
         self.seen(count, ns, most, marks)
     }
@@ -393,6 +388,12 @@ pub(super) fn region(row: &AccessRow) -> Option<&str> {
         (Space::Mmio, 0x0900_0000..=0x0900_0fff) => Some("pl011"),
         _ => None,
     })
+}
+
+/// The vCPU with most of them, where the vCPUs that are told apart did at least half of all: a file may tell of one alone.
+fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
+    let apart: u64 = by_vcpu.iter().map(|(_, n)| *n).sum();
+    by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && apart >= all / 2)
 }
 
 /// The sum of times, if all are known.
