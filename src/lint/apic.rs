@@ -247,6 +247,14 @@ pub(super) fn ipis(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         what = "APIC_WRITE exits (most likely interrupt commands; kvm_apic_ipi tells)";
     }
     if seen.count == 0 {
+        let msrs = guest.exits(&[Exit::MsrWrite]);
+        let many = msrs.per_vcpu.is_some_and(|per| per >= world.options.thresholds.apic.ipis.info);
+        if many && !guest.knows(Space::Msr) {
+            answers.cannot(format!(
+                "{} MSR exits/s, but the figures do not say which MSRs (the msr table does)",
+                maybe(msrs.rate)
+            ));
+        }
         return;
     }
     if seen.rate.is_none() {

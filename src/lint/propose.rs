@@ -18,6 +18,8 @@ pub(super) struct Want {
     pub taken: CpuSet,
     /// CPUs that the guest's vCPUs are pinned to now: kept where they serve.
     pub current: CpuSet,
+    /// Where its emulator is pinned to now: kept where it does not disturb.
+    pub emulator: Option<CpuSet>,
     /// Nodes that hold its memory or that it is bound to.
     pub nodes: CpuSet,
 }
@@ -45,7 +47,7 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
     let isolated = host.isolated.clone().unwrap_or_default();
     let housekeeping = housekeeping(host, &isolated);
     let free = host.all().difference(&want.taken).difference(&housekeeping);
-    let pools = [free.intersection(&isolated), free.clone()];
+    let pools = [own(host, want, &free, &isolated), free.intersection(&isolated), free.clone()];
     // A guest without hardware threads of its own that does not fit on whole cores is better shown the threads it gets.
     let pairs = host.cpus.iter().map(|c| c.siblings.len() as u32).max().unwrap_or(1);
     let mut shapes = vec![(want.threads.max(1), None)];
@@ -67,12 +69,30 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
                 let left = housekeeping.difference(&want.taken);
                 let near: CpuSet =
                     left.iter().filter(|c| host.node_of(*c).is_none_or(|n| CpuSet::contains(&nodes, n))).collect();
-                let helpers = if near.is_empty() { left } else { near };
+                let mut helpers = if near.is_empty() { left } else { near };
+                let used: CpuSet = vcpus.iter().copied().collect();
+                let disturbs = |e: &CpuSet| e.intersects(&used.union(&want.taken).union(&isolated));
+                if let Some(now) = want.emulator.as_ref().filter(|e| !e.is_empty() && !disturbs(e)) {
+                    helpers.clone_from(now);
+                }
                 return Some(Proposal { vcpus, helpers, nodes, iothreads: want.iothreads, show_threads });
             }
         }
     }
     None
+}
+
+/// The CPUs that the guest has, where nothing speaks against them but their order: free, on one node if one has room for it, and
+/// isolated where any are.
+fn own(host: &HostTopology, want: &Want, free: &CpuSet, isolated: &CpuSet) -> CpuSet {
+    let own = want.current.intersection(free);
+    let nodes: CpuSet = own.iter().filter_map(|c| host.node_of(c)).collect();
+    let fits = host.nodes().iter().any(|n| host.cpus_of_node(n).intersection(free).len() >= want.vcpus as usize);
+    let elsewhere = nodes.iter().any(|n| !want.nodes.is_empty() && !want.nodes.contains(n));
+    if nodes.len() > 1 && fits || elsewhere || !isolated.is_empty() && !own.is_subset(isolated) {
+        return CpuSet::new();
+    }
+    own
 }
 
 /// What stays with the host: the CPUs that are not isolated; without isolation the first core of every node.
@@ -89,22 +109,38 @@ fn housekeeping(host: &HostTopology, isolated: &CpuSet) -> CpuSet {
     nodes.iter().map(|n| first(host.cpus_of_node(n))).fold(CpuSet::new(), |a, b| a.union(&b))
 }
 
-/// One CPU a vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own threads.
+/// One CPU a vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own threads,
+/// and out of as few last-level caches as can be.
 fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Option<Vec<u32>> {
     let mut left = pool.clone();
-    let mut cpus = Vec::with_capacity(vcpus);
+    let mut caches: Vec<(Option<u32>, Vec<CpuSet>)> = Vec::new();
     while let Some(cpu) = left.first() {
         let core = host.siblings(cpu).intersection(&left);
         left = left.difference(&core);
-        if core.len() >= threads {
-            cpus.extend(core.iter().take(threads));
+        if core.len() < threads {
+            continue;
         }
-        if cpus.len() >= vcpus {
-            cpus.truncate(vcpus);
-            return Some(cpus);
+        let llc = host.cpu(cpu).and_then(|c| c.llc);
+        match caches.iter_mut().find(|c| c.0 == llc) {
+            Some((_, cores)) => cores.push(core),
+            None => caches.push((llc, vec![core])),
         }
     }
-    None
+    let mut missing = vcpus.div_ceil(threads);
+    let mut chosen: Vec<CpuSet> = Vec::new();
+    while missing > 0 {
+        // The least cache that has room for the rest, else the largest.
+        let enough = (0..caches.len()).filter(|i| caches[*i].1.len() >= missing).min_by_key(|i| caches[*i].1.len());
+        let best = enough.or_else(|| (0..caches.len()).rev().max_by_key(|i| caches[*i].1.len()))?;
+        let (_, mut cores) = caches.remove(best);
+        cores.truncate(missing);
+        missing -= cores.len();
+        chosen.append(&mut cores);
+    }
+    chosen.sort_by_key(CpuSet::first);
+    let mut cpus: Vec<u32> = chosen.iter().flat_map(|core| core.iter().take(threads)).collect();
+    cpus.truncate(vcpus);
+    Some(cpus)
 }
 
 impl Proposal {
@@ -177,6 +213,7 @@ pub(super) fn for_guest(world: &World<'_>, guest: &Guest<'_>) -> Option<Proposal
         iothreads: guest.config.pins.iothread_count,
         taken: taken(world, guest),
         current: guest.seats.single.clone(),
+        emulator: guest.config.pins.emulator.clone(),
         nodes: nodes(guest),
     };
     propose(topology(world.model), &want)
@@ -315,6 +352,41 @@ mod tests {
             "<cputune>\n  <vcpupin vcpu='0' cpuset='1'/>\n  <vcpupin vcpu='1' cpuset='19'/>\n  <vcpupin vcpu='2' cpuset='2'/>\n  \
              <vcpupin vcpu='3' cpuset='20'/>\n  <emulatorpin cpuset='0,18'/>\n  <iothreadpin iothread='1' cpuset='0,18'/>\n</cputune>"
         );
+    }
+
+    #[test]
+    fn few_caches_are_better_than_many() {
+        // Four caches of three cores each, two threads a core.
+        let mut h = host(1, 12, 2, "");
+        for c in &mut h.cpus {
+            c.llc = Some(c.cpu % 12 / 3);
+        }
+        let vcpus = |n| propose(&h, &Want { vcpus: n, threads: 2, ..Want::default() }).map(|p| p.vcpus);
+        assert_eq!(vcpus(12).unwrap(), [3, 15, 4, 16, 5, 17, 6, 18, 7, 19, 8, 20], "two whole caches");
+        assert_eq!(vcpus(4).unwrap(), [1, 13, 2, 14], "what is left of the host's own");
+        assert_eq!(vcpus(22).map(|v| v.len()), Some(22));
+        assert_eq!(vcpus(24), None);
+    }
+
+    #[test]
+    fn what_only_stands_in_the_wrong_order_stays() {
+        let h = host(1, 8, 2, "");
+        let current = CpuSet::parse("2-5,10-13").unwrap();
+        let emulator = CpuSet::parse("0-1,8-9").ok();
+        let want = Want { vcpus: 8, threads: 2, current, emulator, ..Want::default() };
+        let p = propose(&h, &want).unwrap();
+        assert_eq!(
+            (p.vcpus.as_slice(), p.helpers.to_string().as_str()),
+            (&[2, 10, 3, 11, 4, 12, 5, 13][..], "0-1,8-9")
+        );
+        // Half cores are of no use, and an emulator among the vCPUs is none either.
+        let current = CpuSet::parse("8-15").unwrap();
+        let want = Want { current, emulator: CpuSet::parse("1").ok(), ..want };
+        let p = propose(&h, &want).unwrap();
+        assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[1, 9, 2, 10, 3, 11, 4, 12][..], "0,8"));
+        // A guest that has a node's room does not stay on two.
+        let want = Want { vcpus: 2, threads: 1, current: CpuSet::parse("1,5").unwrap(), ..Want::default() };
+        assert_eq!(propose(&host(2, 4, 1, ""), &want).unwrap().vcpus, [1, 2]);
     }
 
     #[test]

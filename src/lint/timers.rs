@@ -71,6 +71,45 @@ fn timer_finding(
     }
 }
 
+const PM_TITLE: &str = "The guest keeps time by reading the ACPI PM timer";
+const PM_WHY: &str = "The PM timer is a device of QEMU: each time the guest asks for the time, the vCPU leaves for QEMU's user space and waits \
+    for its answer. A guest does so when it has no better clock that it trusts: Windows without the Hyper-V clock, Linux with \
+    clocksource acpi_pm";
+const RTC_TITLE: &str = "The guest ticks by the emulated RTC";
+const RTC_WHY: &str = "The guest takes the RTC's periodic interrupt as its tick, which costs an interrupt from QEMU and several port accesses each \
+    time, even when idle. Windows does so when it has neither synthetic timers (stimer) nor an HPET, and up to 2048 times a second \
+    when a program asks for a fine clock";
+const HPET_TITLE: &str = "The guest uses the emulated HPET as clock or timer";
+const HPET_WHY: &str = "The HPET lives in QEMU, so each read of its counter and each timer set in it is a round trip to user space, and readers inside \
+    the guest queue up for it";
+
+/// From so many accesses on, without any time known, a share of the exits is worth a word: no boot makes as many.
+const TELLING: u64 = 10_000;
+
+/// What can be said of a clock or timer when nothing tells over what time it was used: that it makes up much of what the guest
+/// leaves for.
+fn without_rate(
+    world: &World<'_>,
+    guest: &Guest<'_>,
+    seen: Seen,
+    (what, title, why): (&str, &str, &str),
+    event: &str,
+    answers: &mut Answers,
+) {
+    let share = seen.exit_share.filter(|s| *s >= world.options.thresholds.timers.acpi_pm_exit_share);
+    let Some(share) = share.filter(|_| seen.count >= TELLING && !guest.timed()) else {
+        return answers.cannot(guest.no_rate());
+    };
+    let evidence = vec![
+        format!("{} {what}, {} % of the guest's exits", figure(seen.count as f64), figure(share)),
+        "how many a second is not known, and so not how much it costs: --duration tells the time that the figures cover".into(),
+        guest.perf(event),
+    ];
+    let mut finding = timer_finding(world, guest, seen, Severity::Info, title, evidence, why);
+    finding.confidence = Confidence::Low;
+    answers.find(finding);
+}
+
 /// T-01: reads of the ACPI PM timer.
 pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     let t = &world.options.thresholds.timers;
@@ -85,7 +124,10 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         }
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+    let Some(rate) = seen.rate else {
+        let said = ("reads of the ACPI PM timer (acpi-tmr)", PM_TITLE, PM_WHY);
+        return without_rate(world, guest, seen, said, "ioport", answers);
+    };
     if seen.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
         answers.cannot(NO_VCPUS);
     }
@@ -118,18 +160,7 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         evidence.push("32 or more vCPUs: before QEMU 10.2 such reads queue up behind QEMU's big lock".into());
     }
     evidence.push(guest.perf("ioport"));
-    let why = "The PM timer is a device of QEMU: each time the guest asks for the time, the vCPU leaves for QEMU's user space and waits \
-               for its answer. A guest does so when it has no better clock that it trusts: Windows without the Hyper-V clock, Linux with \
-               clocksource acpi_pm";
-    answers.find(timer_finding(
-        world,
-        guest,
-        seen,
-        severity,
-        "The guest keeps time by reading the ACPI PM timer",
-        evidence,
-        why,
-    ));
+    answers.find(timer_finding(world, guest, seen, severity, PM_TITLE, evidence, PM_WHY));
 }
 
 pub(super) fn is_rtc(name: &str) -> bool {
@@ -142,12 +173,15 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
     let reads = guest.ports(|r| region(r).is_some_and(is_rtc) && r.direction == Direction::Read).count;
     // A guest that sets its clock writes; one that ticks reads once an interrupt.
     if reads * 4 < seen.count {
         return;
     }
+    let Some(rate) = seen.rate else {
+        let said = ("accesses to ports 0x70 and 0x71 (RTC)", RTC_TITLE, RTC_WHY);
+        return without_rate(world, guest, seen, said, "ioport", answers);
+    };
     let steps = &world.options.thresholds.timers.rtc;
     let Some(mut severity) = steps.of(rate) else { return };
     severity = worst([Some(severity), by_cost(world, guest, &seen)]).unwrap_or(severity);
@@ -161,10 +195,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         evidence.push(format!("{} EOI_INDUCED exits/s, one an RTC interrupt", maybe(eoi.rate)));
     }
     evidence.push(guest.perf("ioport"));
-    let why = "The guest takes the RTC's periodic interrupt as its tick, which costs an interrupt from QEMU and several port accesses each \
-               time, even when idle. Windows does so when it has neither synthetic timers (stimer) nor an HPET, and up to 2048 times a second \
-               when a program asks for a fine clock";
-    answers.find(timer_finding(world, guest, seen, severity, "The guest ticks by the emulated RTC", evidence, why));
+    answers.find(timer_finding(world, guest, seen, severity, RTC_TITLE, evidence, RTC_WHY));
 }
 
 /// An access to emulated memory that QEMU serves takes at least this long on the hosts that were measured, microseconds; a virtio
@@ -193,7 +224,9 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
             ),
         }
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+    let Some(rate) = seen.rate else {
+        return without_rate(world, guest, seen, ("accesses to the HPET", HPET_TITLE, HPET_WHY), "mmio", answers);
+    };
     let by_vcpu = seen.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
     let Some(mut severity) = worst([t.hpet.of(rate), by_vcpu, by_vcpu.and(by_cost(world, guest, &seen))]) else {
         return;
@@ -221,17 +254,7 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         evidence.push("their addresses are not known; the guest has an HPET, and accesses at this cost and rate fit its counter. Look at the mmio table to be sure".into());
     }
     evidence.push(guest.perf("mmio"));
-    let why = "The HPET lives in QEMU, so each read of its counter and each timer set in it is a round trip to user space, and readers inside \
-               the guest queue up for it";
-    let mut finding = timer_finding(
-        world,
-        guest,
-        seen,
-        severity,
-        "The guest uses the emulated HPET as clock or timer",
-        evidence,
-        why,
-    );
+    let mut finding = timer_finding(world, guest, seen, severity, HPET_TITLE, evidence, HPET_WHY);
     finding.confidence = confidence;
     let enlightened = windows::core(guest).iter().all(|n| guest.config.hyperv.has(n));
     if guest.kind.linux() || (guest.kind.windows(Sureness::Low) && enlightened) {

@@ -47,6 +47,8 @@ pub(super) enum Exit {
     ApicWrite,
     EoiInduced,
     Avic,
+    /// SVM has one code for reads and writes.
+    MsrWrite,
     EptMisconfig,
     Fault,
     Pause,
@@ -72,6 +74,7 @@ impl Exit {
             Self::ApicWrite => &[(Vmx, 56)],
             Self::EoiInduced => &[(Vmx, 45)],
             Self::Avic => &[(Svm, 0x401), (Svm, 0x402)],
+            Self::MsrWrite => &[(Vmx, 32), (Svm, 0x7c)],
             Self::EptMisconfig => &[(Vmx, 49)],
             Self::Fault => &[(Vmx, 48), (Svm, 0x400), (Arm64, 0x24), (Arm64, 0x20)],
             Self::Pause => &[(Vmx, 40), (Svm, 0x77)],
@@ -148,6 +151,11 @@ impl<'a> Guest<'a> {
         Self { domain, config, kind, seats, seconds, timed: model.interval_s.is_some(), guarded: None }
     }
 
+    /// Whether anything tells over what time the figures are.
+    pub fn timed(&self) -> bool {
+        self.timed
+    }
+
     /// Why there is no rate.
     pub fn no_rate(&self) -> &'static str {
         if self.timed { "too few events in too short a time to speak of a rate" } else { NO_TIME }
@@ -157,13 +165,19 @@ impl<'a> Guest<'a> {
         self.domain.name()
     }
 
-    /// The number of vCPUs, where anything tells.
+    /// The number of vCPUs that the figures are of, where anything tells.
     pub fn vcpus(&self) -> Option<f64> {
         let n = match self.domain.vcpu_count() {
-            0 => self.config.vcpus?,
+            0 => self.config.vcpus.or_else(|| self.told_apart())?,
             n => n,
         };
         Some(f64::from(n)).filter(|n| *n > 0.0)
+    }
+
+    /// How many vCPUs' tables make up all exits; `None` where there are exits beyond those.
+    fn told_apart(&self) -> Option<u32> {
+        let apart: u64 = self.domain.vcpu_exits.iter().map(|(_, table)| table.count).sum();
+        (apart == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
     }
 
     pub fn running(&self) -> bool {
@@ -177,13 +191,8 @@ impl<'a> Guest<'a> {
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
         let count = rows.iter().map(|r| r.span.count).sum();
         let ns = total(rows.iter().map(|r| r.span.total_ns));
-        let most = self
-            .domain
-            .vcpu_exits
-            .iter()
-            .map(|(v, t)| (*v, count_in(t)))
-            .max_by_key(|(_, n)| *n)
-            .filter(|(_, n)| *n > 0);
+        let by_vcpu = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).collect();
+        let most = busiest(by_vcpu, count);
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
         self.seen(count, ns, most, marks)
     }
@@ -201,7 +210,7 @@ impl<'a> Guest<'a> {
                 None => by_vcpu.push((v, r.span.count)),
             }
         }
-        let most = by_vcpu.into_iter().max_by_key(|(_, n)| *n);
+        let most = busiest(by_vcpu, count);
         let marks = rows.iter().take(8).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
         self.seen(count, ns, most, marks)
     }
@@ -379,6 +388,12 @@ pub(super) fn region(row: &AccessRow) -> Option<&str> {
         (Space::Mmio, 0x0900_0000..=0x0900_0fff) => Some("pl011"),
         _ => None,
     })
+}
+
+/// The vCPU with most of them, where the vCPUs that are told apart did at least half of all: a file may tell of one alone.
+fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
+    let apart: u64 = by_vcpu.iter().map(|(_, n)| *n).sum();
+    by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && apart >= all / 2)
 }
 
 /// The sum of times, if all are known.

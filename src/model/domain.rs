@@ -69,9 +69,10 @@ impl DomainModel {
         &self.facts.name.value
     }
 
-    /// How many vCPUs it has: as configured, else as many as threads were seen.
+    /// How many vCPUs it has: as configured, else as many as threads were seen; 0 where nothing tells. A table of one vCPU is
+    /// no thread, and the guest may have others.
     pub fn vcpu_count(&self) -> u32 {
-        let seen = self.vcpus().count() as u32;
+        let seen = self.vcpus().filter(|t| t.tid > 0).count() as u32;
         self.facts.vcpus.as_ref().map_or(seen, |k| k.value)
     }
 

@@ -143,6 +143,16 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     if config.hyperv.has("hypervclock") && !config.hyperv.passthrough {
         hint(1, "the Hyper-V clock is configured");
     }
+    if !config.hyperv.any() && domain.facts.xml.as_ref().is_some_and(|x| x.value.hyperv.is_some()) {
+        hint(1, "its XML has Hyper-V enlightenments, all switched off");
+    }
+    let wrote = |words: &str| domain.facts.xml_text.as_ref().is_some_and(|text| text.contains(words));
+    if wrote("<vmtemplate ") && wrote(" os=\"windows") {
+        hint(2, "unraid's template says so");
+    }
+    if wrote("virtio-win") {
+        hint(2, "the drivers of virtio-win are in a drive");
+    }
     if config.timers.offset.as_deref() == Some("localtime") {
         hint(1, "its clock keeps local time");
     }

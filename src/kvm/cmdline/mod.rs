@@ -105,10 +105,11 @@ impl QemuCommand {
         self.hv_time == Some(true) || self.hyperv.keys().any(|name| name != "vendor_id" && self.hyperv_on(name))
     }
 
-    /// The number of vCPUs: as written, or the product of the topology.
+    /// The number of vCPUs: as written, with those that are plugged in as devices, or the product of the topology.
     pub fn vcpus(&self) -> Option<u32> {
         let smp = self.smp;
-        smp.cpus.or(smp.maxcpus).or_else(|| {
+        let plugged = self.devices.iter().filter(|(driver, _)| driver.ends_with("-cpu")).count() as u32;
+        smp.cpus.map(|n| n.saturating_add(plugged)).or(smp.maxcpus).or_else(|| {
             let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
             let known: Vec<u32> = parts.into_iter().flatten().collect();
             if known.is_empty() { None } else { known.into_iter().try_fold(1u32, u32::checked_mul) }

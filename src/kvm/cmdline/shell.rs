@@ -1,6 +1,26 @@
 //! Shell text into words.
 
-/// The commands of a text, one line each: lines that a backslash joins, and lines that go on with an option.
+use super::is_program;
+
+/// Options without a value, which a command may end with.
+const ALONE: &[&str] = &[
+    "-nographic",
+    "-daemonize",
+    "-enable-kvm",
+    "-nodefaults",
+    "-no-user-config",
+    "-no-hpet",
+    "-no-acpi",
+    "-no-reboot",
+    "-no-shutdown",
+    "-usb",
+    "-snapshot",
+    "-full-screen",
+    "-S",
+    "-s",
+];
+
+/// The commands of a text, one line each: lines that a backslash joins, and lines that go on with an option or its value.
 pub(super) fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let mut joined = false;
@@ -15,16 +35,35 @@ pub(super) fn commands(text: &str) -> Vec<String> {
         let wrapped = option
             .strip_prefix('-')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '-'));
+        if goes_on && option.is_empty() {
+            // Mail put the backslash on a line of its own.
+            joined = true;
+            continue;
+        }
         match commands.last_mut() {
-            Some(last) if joined || wrapped => {
-                last.push(' ');
-                last.push_str(body);
+            Some(last) if joined || wrapped || !option.is_empty() && wants_more(last) && !begins_anew(option) => {
+                if !last.ends_with(',') {
+                    last.push(' ');
+                }
+                last.push_str(if last.ends_with(',') { option } else { body });
             }
             _ => commands.push(body.to_owned()),
         }
         joined = goes_on;
     }
     commands
+}
+
+/// Whether mail cut a QEMU command behind an option, whose value is missing, or within a value.
+fn wants_more(command: &str) -> bool {
+    let Some(last) = command.split_whitespace().next_back() else { return false };
+    let option = last.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+    (option && !ALONE.contains(&last) || last.ends_with(',')) && command.split_whitespace().any(is_program)
+}
+
+/// Whether a line is a prompt, a comment, or another QEMU.
+fn begins_anew(line: &str) -> bool {
+    line.starts_with(['$', '#', '>', '(']) || line.split_whitespace().any(is_program)
 }
 
 /// Splits a command into words as a POSIX shell does, without expanding anything.

@@ -136,7 +136,28 @@ fn alias(isa: Isa, name: &str) -> Option<u32> {
         (Isa::Svm, "vmmcall") => 0x81,
         (Isa::Svm, "invalid") => u32::MAX,
         (Isa::Arm64, "WFX" | "WFI" | "WFE") => 1,
+        (Isa::Vmx, name) => return name.strip_prefix("EXIT_REASON_").and_then(|plain| code(isa, plain)),
+        (Isa::Svm, name) => return svm_plugin(name.strip_prefix("EXIT_")?),
         _ => return None,
+    })
+}
+
+/// SVM names as trace-cmd's kvm plugin prints them, without their `EXIT_` (libtraceevent, `plugins/plugin_kvm.c`, which takes
+/// them from the processor's manual).
+fn svm_plugin(name: &str) -> Option<u32> {
+    let plain = match name {
+        "INTR" => "interrupt",
+        "IOIO" => "io",
+        "VMMCALL" => "hypercall",
+        "ERR" => "invalid_guest_state",
+        other => other,
+    };
+    let find = |wanted: &str| svm::TABLE.iter().find(|row| row.1.eq_ignore_ascii_case(wanted)).map(|row| row.0);
+    find(plain).or_else(|| match plain.split_once('_')? {
+        ("EXCP", vector) => find(&format!("{vector} excp")),
+        // READ_IDTR is IDTR_READ there; the task register is "rt" in the kernel's table.
+        ("TR", access) => find(&format!("{access}_rt")),
+        (register, access) => find(&format!("{access}_{register}")),
     })
 }
 

@@ -87,6 +87,24 @@ fn spelling_tells_the_instruction_set() {
 }
 
 #[test]
+fn names_of_other_tools_are_known() {
+    for (name, kernel) in [
+        ("EXIT_IOIO", "io"),
+        ("EXIT_INTR", "interrupt"),
+        ("EXIT_VMMCALL", "hypercall"),
+        ("EXIT_CR0_SEL_WRITE", "cr0_sel_write"),
+        ("EXIT_EXCP_GP", "GP excp"),
+        ("EXIT_IDTR_READ", "read_idtr"),
+        ("EXIT_NPF", "npf"),
+    ] {
+        assert_eq!(code(Isa::Svm, name), code(Isa::Svm, kernel), "{name}");
+        assert_eq!(guess_isa([name]), Isa::Svm, "{name}");
+    }
+    assert_eq!(code(Isa::Vmx, "EXIT_REASON_HLT"), Some(12));
+    assert_eq!((code(Isa::Svm, "EXIT_"), code(Isa::Svm, "EXIT_NOTHING")), (None, None));
+}
+
+#[test]
 fn every_reason_that_storms_has_a_meaning() {
     for reason in [1, 7, 12, 30, 31, 32, 40, 44, 45, 48, 49, 52, 56, 74] {
         assert!(meaning(Isa::Vmx, reason).is_some());

@@ -104,4 +104,8 @@ fn ipis() {
     fires(&told(&at(6000.0).model()), "ipi-storm", Severity::Info);
     silent(&told(&at(500.0).model()), "ipi-storm");
     cannot(&from_file(&at(25_000.0), None), "ipi-storm");
+    // Many MSR exits whose numbers are not known may be interrupt commands.
+    let unnamed = |rate| on(Guest::new("l", 5).linux("").vcpus(2, move |v, t| t.on(v).exits("MSR_WRITE", rate, 1.0)));
+    cannot(&told(&unnamed(25_000.0).model()), "ipi-storm");
+    silent(&told(&unnamed(500.0).model()), "ipi-storm");
 }

@@ -90,6 +90,10 @@ pub(super) fn guests(
             ..Guest::default()
         }
     };
+    if groups.is_empty() && !counts.by_thread.is_empty() {
+        // Events that belong to no exit still tell of a guest.
+        return vec![Guest { kvm_events: counts.of(|_, _| true), ..Guest::default() }];
+    }
     groups.into_iter().map(guest).collect()
 }
 

@@ -1,6 +1,6 @@
 //! What a file is, told by its content and never by its name.
 
-use super::{clean, kvm_stat, trace};
+use super::{kvm_stat, trace};
 use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, topology_text};
 
 /// Bytes of a file's beginning that are looked at before it is read as a whole.
@@ -70,9 +70,10 @@ pub(super) fn text(text: &str) -> Vec<Kind> {
     // A host's capabilities list the domains that it could run.
     add(Kind::DomainXml, !topology && domain_xml::looks_like(text));
     let tables = add(Kind::Tables, kvm_stat::looks_like(text));
-    let trace = add(Kind::Trace, !tables && text.lines().take(20_000).any(|l| trace::is_event(clean::unquote(l))));
+    let trace = add(Kind::Trace, !tables && trace::looks_like(text));
     let mtree = add(Kind::Mtree, mtree::looks_like(text));
-    add(Kind::CommandLine, !trace && !mtree && cmdline::looks_like(text));
+    // A mail with a trace may show how its guest was started; what merely ran (`qemu-system-x86-6660`) has no options.
+    add(Kind::CommandLine, !mtree && cmdline::looks_like(text));
     add(Kind::KernelLog, !trace && kernel_log::looks_like(text));
     kinds
 }

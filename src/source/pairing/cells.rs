@@ -70,6 +70,11 @@ impl Exits {
         })
     }
 
+    /// Whether this reason was counted with times.
+    pub fn is_timed(&self, isa: Isa, code: u32) -> bool {
+        self.0.get(&(isa, code)).is_some_and(|exit| exit.time.total_ns.is_some())
+    }
+
     /// The cells, ordered; extremes begin anew.
     pub fn take(&mut self, names: &ReasonNames, seen: Seen) -> Vec<ExitCell> {
         let mut cells: Vec<ExitCell> =

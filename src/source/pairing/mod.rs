@@ -155,6 +155,11 @@ impl Pairing {
         self.threads.values_mut().for_each(Thread::distrust);
     }
 
+    /// No event comes any more. A crash is an exit without an entry behind it.
+    pub fn end(&mut self) {
+        self.overflow += self.threads.values_mut().map(|thread| u64::from(!thread.end())).sum::<u64>();
+    }
+
     /// Gives a thread its name.
     pub fn name(&mut self, tid: i32, comm: &str) {
         if let Some(thread) = self.threads.get_mut(&tid) {

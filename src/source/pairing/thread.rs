@@ -85,6 +85,13 @@ impl Thread {
         self.exits.add(open.isa, open.code, ns, open.split, self.exact)
     }
 
+    /// Nothing comes any more: an exit that the guest did not return from counts, where that spoils no mean.
+    pub fn end(&mut self) -> bool {
+        let last = self.open.take().filter(|open| !self.exits.is_timed(open.isa, open.code));
+        self.settle(None);
+        last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code))
+    }
+
     pub fn access(&mut self, time: u64, access: Access) -> bool {
         self.leave_userspace(time, 0);
         let (key, own) = self.accesses.key(access);

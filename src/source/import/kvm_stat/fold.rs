@@ -23,6 +23,10 @@ pub(in crate::source::import) struct Folded {
     pub notes: Vec<String>,
 }
 
+/// Said once where perf's times are not those of the exits.
+const GUEST_TIMES: &str = "on this architecture perf measures how long the guest ran before each exit, not how long the exit took: \
+    the table's times are left out";
+
 type Cells = BTreeMap<(TableKind, Key), Timing>;
 
 /// Adds up the tables of one text, by the processes that they are restricted to (`None`: not restricted).
@@ -36,20 +40,28 @@ pub(in crate::source::import) fn fold(scan: &Scan) -> BTreeMap<Option<String>, F
 
 fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
     let mut folded = Folded::default();
+    let tables = &if scan.frame_s.is_none() { distinct(tables) } else { tables.to_vec() };
     let names = tables.iter().flat_map(|t| &t.rows).filter_map(|r| match &r.key {
         Key::Reason(name, _) => Some(name.as_str()),
         Key::Address(..) => None,
     });
     let isa = exit_reason::guess_isa(names);
+    // There perf counts from the entry to the exit (tools/perf/util/kvm-stat-arch/kvm-stat-arm64.c and -riscv.c, `event_begin`).
+    let guest_times = isa == Isa::Arm64 || tables.iter().flat_map(|t| &t.rows).any(riscv);
+    if guest_times && tables.iter().flat_map(|t| &t.rows).any(|r| r.mean.is_some() || r.total.is_some()) {
+        folded.notes.push(GUEST_TIMES.into());
+    }
     let mut scopes: BTreeMap<Option<u32>, Cells> = BTreeMap::new();
     for table in tables {
         folded.lost = folded.lost.saturating_add(table.lost);
         let cells = scopes.entry(table.vcpu).or_default();
         for row in &table.rows {
-            merge::timing(
-                cells.entry((table.kind, row.key.clone())).or_default(),
-                &timing(row, table.total.and_then(|t| t.1)),
-            );
+            let time = if guest_times {
+                Timing { count: row.count, ..Timing::default() }
+            } else {
+                timing(row, table.total.and_then(|t| t.1))
+            };
+            merge::timing(cells.entry((table.kind, row.key.clone())).or_default(), &time);
         }
         let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
         if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
@@ -59,7 +71,7 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
         }
     }
     folded.notes.dedup();
-    folded.seconds = scan.recorded_s.or_else(|| frames(scan, tables, &mut folded.notes));
+    folded.seconds = covered(scan, tables, &mut folded.notes);
     // A text may hold the sum and its parts; the parts are not counted twice.
     let kinds_of_sum: BTreeSet<TableKind> = tables.iter().filter(|t| t.vcpu.is_none()).map(|t| t.kind).collect();
     let mut all = scopes.remove(&None).unwrap_or_default();
@@ -74,26 +86,66 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
     folded
 }
 
-/// The time that repeated tables of `live` cover.
-fn frames(scan: &Scan, tables: &[&Table], notes: &mut Vec<String>) -> Option<f64> {
-    let mut counts: BTreeMap<(TableKind, Option<u32>), Vec<Option<f64>>> = BTreeMap::new();
-    for t in tables {
-        counts.entry((t.kind, t.vcpu)).or_default().push(t.clock);
+/// Without the tables that repeat another: sorted by another column, or quoted by an answer. Frames of `live` have clocks.
+fn distinct<'a>(tables: &[&'a Table]) -> Vec<&'a Table> {
+    let mut kept: Vec<&Table> = Vec::with_capacity(tables.len());
+    for &table in tables {
+        let same = |other: &&Table| {
+            let of = |t: &Table| (t.kind, t.vcpu, t.total.map(|t| t.0), t.rows.len());
+            of(other) == of(table) && table.rows.iter().all(|r| other.rows.contains(r))
+        };
+        // Looking for repetitions among thousands of frames would take long, and there are none.
+        let repeated = table.clock.is_none() && !table.rows.is_empty() && kept.iter().take(64).any(same);
+        if !repeated {
+            kept.push(table);
+        }
     }
-    let clocks = counts.into_values().max_by_key(Vec::len)?;
-    let frames = clocks.len();
-    let times: Vec<f64> = clocks.into_iter().flatten().collect();
-    let steps: f64 = times
+    kept
+}
+
+/// The seconds that the tables cover, by the clocks of `live` or by the command lines in the text.
+fn covered(scan: &Scan, tables: &[&Table], notes: &mut Vec<String>) -> Option<f64> {
+    let mut groups: BTreeMap<(TableKind, Option<u32>), Vec<&Table>> = BTreeMap::new();
+    for t in tables.iter().filter(|t| !t.rows.is_empty()) {
+        groups.entry((t.kind, t.vcpu)).or_default().push(t);
+    }
+    let largest = groups.into_values().max_by_key(Vec::len)?;
+    let frames = largest.len();
+    let clocks: Vec<f64> = largest.iter().filter_map(|t| t.clock).collect();
+    let live = clocks.len() == frames || scan.frame_s.is_some();
+    if frames > 1 {
+        let why = if live {
+            "as the frames of 'perf kvm stat live'"
+        } else {
+            "if they were measured before and after a change, put each into a file of its own and let 'kvmtop diff' compare them"
+        };
+        notes.push(format!("{frames} tables of the same kind were added up{}{why}", if live { ", " } else { "; " }));
+    }
+    let recorded = |t: &&Table| t.recorded_s.or(scan.recorded_s);
+    if !live && let Some(first) = largest.iter().find_map(recorded) {
+        // Each of several tables is of a recording of its own; a command line that is shown once stands for all.
+        return Some(largest.iter().map(|t| recorded(t).unwrap_or(first)).sum());
+    }
+    let steps: f64 = clocks
         .windows(2)
         .map(|w| w.iter().rev().copied().reduce(|b, a| b - a).unwrap_or(0.0).rem_euclid(86_400.0))
         .sum();
-    if frames > 1 {
-        notes.push(format!("{frames} tables of the same kind were added up, as the frames of 'perf kvm stat live'"));
-    }
-    if frames > 1 && times.len() == frames && steps > 0.0 {
+    if frames > 1 && clocks.len() == frames && steps > 0.0 {
         return Some(steps * frames as f64 / (frames - 1) as f64);
     }
-    scan.frame_s.map(|s| s * frames as f64)
+    if frames == 1 && live && scan.frame_s.is_none() && scan.recorded_s.is_none() {
+        notes.push(
+            "taken for one second, which a frame of 'perf kvm stat live' covers if nothing else was asked for".into(),
+        );
+        return Some(1.0);
+    }
+    scan.frame_s.map(|s| s * frames as f64).or(scan.recorded_s)
+}
+
+/// Whether a row is one of perf's for RISC-V, which names its exits by their `scause`.
+fn riscv(row: &Row) -> bool {
+    const NAMES: &[&str] = &["GUEST_PAGE_FAULT", "VIRTUAL_INST_FAULT", "SUPERVISOR_SYSCALL", "HYPERVISOR_SYSCALL"];
+    matches!(&row.key, Key::Reason(name, _) if NAMES.iter().any(|n| name.ends_with(n)) || name.starts_with("IRQ_"))
 }
 
 /// A row's durations. Where the printed share of the printed total tells its time closer than the printed mean does (many short
@@ -112,6 +164,7 @@ fn timing(row: &Row, handled: Option<f64>) -> Timing {
     let by_mean = row.mean.map(|mean| mean * n);
     let by_share = row.time_percent.zip(handled).map(|(p, all)| p / 100.0 * all);
     let total = match (by_mean, by_share, handled) {
+        _ if row.total.is_some() => row.total.unwrap_or_default(),
         (Some(mean), Some(share), Some(all)) if all * HALF_DIGIT_SHARE < n * HALF_DIGIT_NS => {
             // A little less, so that the mean is printed as it was.
             let room = 0.99 * n * HALF_DIGIT_NS;

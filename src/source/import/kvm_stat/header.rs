@@ -8,15 +8,23 @@ use crate::kvm::Space;
 pub(super) enum Column {
     SamplesPercent,
     TimePercent,
+    /// Not a column but a word of the titles, `(ns)`, as in the text that perf's terminal browser shows since 6.4: times are
+    /// bare nanoseconds.
+    Bare,
+    /// `Time (ns)`: all of the row's time.
+    Total,
     Min,
     Max,
     Mean,
 }
 
+/// Marks of comments and lists that stand before a pasted row.
+pub(super) const LEADING_MARKS: &[char] = &['#', '*', '+', '-', '/', '|'];
+
 /// A line of column titles: what the rows are, and the columns so far (a wrapped line goes on in the next).
 pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<Column>)> {
     let (name, rest) = line.split_once("Samples")?;
-    let name = name.trim_matches([' ', '|', '*', '+']).to_ascii_lowercase();
+    let name = name.trim_matches(|c| c == ' ' || LEADING_MARKS.contains(&c)).to_ascii_lowercase();
     let kind = match name.as_str() {
         "vm-exit" | "event name" | "hcall-event" | "vmexit" | "kvm-exit" => TableKind::Exits,
         "io port access" | "ioport access" => TableKind::Accesses(Space::Pio),
@@ -30,18 +38,43 @@ pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<Column>)> {
 /// Column titles alone: the rest of a wrapped line. `None` if a word is no part of a title.
 pub(super) fn columns(line: &str) -> Option<Vec<Column>> {
     let mut columns = Vec::new();
+    let line = line.to_ascii_lowercase().replace("(ns)", " (ns)");
+    let mut before = "";
     for word in line.split([' ', '|', '*', ':']).filter(|w| !w.is_empty()) {
-        match word.to_ascii_lowercase().as_str() {
-            "samples%" => columns.push(Column::SamplesPercent),
+        match word {
+            "samples%" | "sample%" => columns.push(Column::SamplesPercent),
             "time%" => columns.push(Column::TimePercent),
             "min" => columns.push(Column::Min),
             "max" => columns.push(Column::Max),
             "avg" | "mean" => columns.push(Column::Mean),
+            "(ns)" => {
+                if before == "time" {
+                    columns.push(Column::Total);
+                }
+                columns.push(Column::Bare);
+            }
+            "time" if matches!(before, "min" | "max" | "avg" | "mean") => {
+                before = "";
+                continue;
+            }
             "time" | "samples" => {}
             _ => return None,
         }
+        before = word;
     }
     Some(columns)
+}
+
+/// The kind of event that a command line asks for (`perf kvm stat report --event=msr`).
+pub(super) fn stated_kind(line: &str) -> Option<TableKind> {
+    let rest = line.split_once("kvm ")?.1.split_once("--event")?.1;
+    match rest.trim_start_matches(['=', ' ']).split(|c: char| !c.is_ascii_alphanumeric()).next()? {
+        "vmexit" => Some(TableKind::Exits),
+        "ioport" => Some(TableKind::Accesses(Space::Pio)),
+        "mmio" => Some(TableKind::Accesses(Space::Mmio)),
+        "msr" => Some(TableKind::Accesses(Space::Msr)),
+        _ => None,
+    }
 }
 
 /// `Analyze events for all VMs, VCPU 1:`: the processes and the vCPU that follow it.

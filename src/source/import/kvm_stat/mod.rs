@@ -25,6 +25,8 @@ pub(super) struct Table {
     pub pids: Option<String>,
     /// Time of day printed above it, seconds (`live`).
     pub clock: Option<f64>,
+    /// Seconds that the last command line above it states (`perf kvm stat record … sleep 10`).
+    pub recorded_s: Option<f64>,
     /// Its rows.
     pub rows: Vec<Row>,
     /// `Total Samples` and `Total events handled time` (nanoseconds).
@@ -61,6 +63,8 @@ pub(super) struct Row {
     pub count: u64,
     /// `Time%`.
     pub time_percent: Option<f64>,
+    /// `Time (ns)`: all of it.
+    pub total: Option<f64>,
     /// `Min Time`.
     pub min: Option<f64>,
     /// `Max Time`.
@@ -71,12 +75,19 @@ pub(super) struct Row {
     pub error: Option<f64>,
 }
 
+impl Row {
+    /// A row without figures.
+    fn of(key: Key) -> Self {
+        Self { key, count: 0, time_percent: None, total: None, min: None, max: None, mean: None, error: None }
+    }
+}
+
 /// What a text holds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Scan {
     /// The tables, in order.
     pub tables: Vec<Table>,
-    /// Seconds that a command line in the text states (`perf kvm stat record … sleep 10`).
+    /// Seconds that the first command line in the text states.
     pub recorded_s: Option<f64>,
     /// Seconds of one frame that a command line in the text states (`perf kvm stat live -d 2`).
     pub frame_s: Option<f64>,

@@ -1,8 +1,8 @@
 //! One row, from its words.
 
-use super::header::Column;
+use super::header::{Column, LEADING_MARKS};
 use super::{Key, Row, TableKind};
-use crate::kvm::Space;
+use crate::kvm::{Space, msr};
 use crate::sample::Direction;
 
 /// Longest name of a reason, in characters; perf's own are below 30.
@@ -21,7 +21,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in plain.replace("+-", " +- ").replace("+/-", " +- ").split_whitespace() {
         // "0.30 us" is one value.
-        if matches!(word, "us" | "ns" | "ms" | "µs" | "%")
+        if matches!(word, "us" | "ns" | "ms" | "µs" | "s" | "%")
             && let Some(last) = words.last_mut().filter(|w| w.parse::<f64>().is_ok())
         {
             last.push_str(word);
@@ -29,7 +29,9 @@ pub(super) fn words(line: &str) -> Vec<String> {
             words.push(word.to_owned());
         }
     }
-    words
+    let marks = |w: &String| *w != "+-" && w.chars().all(|c| LEADING_MARKS.contains(&c));
+    let leading = words.iter().take_while(|w| marks(w)).count();
+    words.split_off(leading)
 }
 
 /// A count, with or without separators.
@@ -57,9 +59,14 @@ fn decimal(digits: &str) -> Option<f64> {
     if plain { digits.parse().ok() } else { None }
 }
 
-/// Whether the word can stand behind a row's count.
-pub(super) fn is_value(word: &str) -> bool {
-    word == "+-" || percent(word).is_some() || time(word).is_some()
+/// Whether the word can stand behind a row's count; `bare`: whether times have no unit.
+pub(super) fn is_value(word: &str, bare: bool) -> bool {
+    word == "+-" || percent(word).is_some() || is_nan(word) || time(word).is_some() || bare && count(word).is_some()
+}
+
+/// A share of no time at all, as C prints it.
+fn is_nan(word: &str) -> bool {
+    matches!(word, "-nan%" | "nan%" | "-nan" | "nan")
 }
 
 /// `0x608:PIN`, `0xfee00300:W`.
@@ -78,9 +85,17 @@ fn address(word: &str) -> Option<(u64, Direction, Option<Space>)> {
     Some((address, direction, space))
 }
 
-/// The space that an address word itself tells.
-pub(super) fn space_of(word: &str) -> Option<TableKind> {
-    address(word).map(|(_, _, space)| TableKind::Accesses(space.unwrap_or(Space::Mmio)))
+/// The space that an address word itself tells. Memory and MSRs are written alike: there what was asked for decides, else
+/// whether the number is a known MSR's.
+pub(super) fn space_of(word: &str, asked: Option<TableKind>) -> Option<TableKind> {
+    let (address, _, space) = address(word)?;
+    let msr = u32::try_from(address).ok().and_then(msr::name).is_some();
+    Some(match (space, asked) {
+        (Some(space), _) | (None, Some(TableKind::Accesses(space @ (Space::Mmio | Space::Msr)))) => {
+            TableKind::Accesses(space)
+        }
+        _ => TableKind::Accesses(if msr { Space::Msr } else { Space::Mmio }),
+    })
 }
 
 /// Splits words into a row's name and the rest, which begins with the count.
@@ -104,13 +119,15 @@ pub(super) fn parse(kind: TableKind, columns: &[Column], words: &[String], code:
             Key::Address(address, direction)
         }
     };
-    let mut row = Row { key, count: count(number)?, time_percent: None, min: None, max: None, mean: None, error: None };
+    let bare = columns.contains(&Column::Bare);
+    let mut row = Row { count: count(number)?, ..Row::of(key) };
     let (mut percents, mut times) = (Vec::new(), Vec::new());
     let mut behind_sign = false;
     for word in values {
-        if let Some(p) = percent(word) {
-            if behind_sign { row.error = Some(p) } else { percents.push(p) }
-        } else if let Some(t) = time(word) {
+        let p = percent(word);
+        if p.is_some() || is_nan(word) {
+            if behind_sign { row.error = p } else { percents.push(p) }
+        } else if let Some(t) = time(word).or_else(|| count(word).filter(|_| bare).map(|ns| ns as f64)) {
             times.push(t);
         } else if word != "+-" {
             return None;
@@ -126,12 +143,14 @@ pub(super) fn parse(kind: TableKind, columns: &[Column], words: &[String], code:
         percent_columns = vec![Column::SamplesPercent, Column::TimePercent];
     }
     row.time_percent =
-        percent_columns.iter().position(|c| *c == Column::TimePercent).and_then(|i| percents.get(i)).copied();
-    let time_columns = of(&[Column::Min, Column::Max, Column::Mean]);
+        percent_columns.iter().position(|c| *c == Column::TimePercent).and_then(|i| percents.get(i).copied()?);
+    let time_columns = of(&[Column::Total, Column::Min, Column::Max, Column::Mean]);
     match (times.as_slice(), time_columns.len()) {
-        (times, n) if n == times.len() => {
+        // A narrow terminal cuts the last columns off.
+        (times, n) if n == times.len() || bare => {
             for (column, value) in time_columns.iter().zip(times) {
                 match column {
+                    Column::Total => row.total = Some(*value),
                     Column::Min => row.min = Some(*value),
                     Column::Max => row.max = Some(*value),
                     _ => row.mean = Some(*value),

@@ -18,7 +18,7 @@ const MAX_WORDS: usize = 24;
 pub(in crate::source::import) fn looks_like(text: &str) -> bool {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.line(&clean::line(raw));
+        scanner.lines(&clean::line(raw));
         if scanner.table.is_some() || !scanner.scan.tables.is_empty() {
             return true;
         }
@@ -30,7 +30,7 @@ pub(in crate::source::import) fn looks_like(text: &str) -> bool {
 pub(in crate::source::import) fn scan(text: &str) -> Scan {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.line(&clean::line(raw));
+        scanner.lines(&clean::line(raw));
     }
     scanner.end_table();
     scanner.scan
@@ -41,7 +41,10 @@ struct Scanner {
     scan: Scan,
     rows: usize,
     heading: Heading,
+    /// The kind of event that the last command line asked for.
+    asked: Option<TableKind>,
     clock: Option<f64>,
+    recorded: Option<f64>,
     /// The table at work, its columns, and whether the titles may still go on.
     table: Option<(Table, Vec<Column>)>,
     titles_open: bool,
@@ -53,13 +56,30 @@ struct Scanner {
 }
 
 impl Scanner {
+    /// A line, or a whole table that lost its line breaks.
+    fn lines(&mut self, line: &str) {
+        if !(line.contains("Samples%") && line.contains(" )")) {
+            return self.line(line);
+        }
+        let mut broken = line.replace(" )", " )\n");
+        for begin in ["Analyze events for", "Total Samples:"] {
+            broken = broken.replace(begin, &format!("\n{begin}"));
+        }
+        for end in ["VCPUs:", "Avg time"] {
+            broken = broken.replace(end, &format!("{end}\n"));
+        }
+        broken.lines().for_each(|l| self.line(l.trim()));
+    }
+
     fn line(&mut self, line: &str) {
         if line.is_empty() || line.starts_with("```") || line.starts_with("~~~") {
             return;
         }
         let (recorded, frame) = header::stated(line);
         self.scan.recorded_s = self.scan.recorded_s.or(recorded);
+        self.recorded = recorded.or(self.recorded);
         self.scan.frame_s = self.scan.frame_s.or(frame);
+        self.asked = header::stated_kind(line).or(self.asked);
         if let Some(heading) = header::heading(line) {
             self.end_table();
             self.heading = heading;
@@ -105,7 +125,9 @@ impl Scanner {
             return;
         }
         self.titles_open = false;
-        if words.iter().all(|w| row::is_value(w)) {
+        let bare = self.table.as_ref().is_some_and(|(_, columns)| columns.contains(&Column::Bare));
+        let is_value = |w: &String| row::is_value(w, bare);
+        if words.iter().all(is_value) {
             // The rest of a row that mail has wrapped.
             if row::split(&self.words).is_some() && self.words.len() + words.len() <= MAX_WORDS {
                 self.words.extend(words);
@@ -113,22 +135,18 @@ impl Scanner {
             return;
         }
         let starts_with_count = words.first().is_some_and(|w| row::count(w).is_some());
-        if starts_with_count
-            && words.len() > 1
-            && words.iter().skip(1).all(|w| row::is_value(w))
-            && self.words.len() == 1
-        {
+        if starts_with_count && words.len() > 1 && words.iter().skip(1).all(is_value) && self.words.len() == 1 {
             // The name stood on a line of its own.
             self.words.extend(words);
             return;
         }
         self.end_row();
         if let Some((name, rest)) = row::split(&words) {
-            if !rest.iter().skip(1).all(|w| row::is_value(w)) {
+            if !rest.iter().skip(1).all(is_value) {
                 return;
             }
             if self.table.as_ref().is_none_or(|(t, _)| t.total.is_some()) {
-                let Some(kind) = kind_without_titles(name, rest) else { return };
+                let Some(kind) = kind_without_titles(name, rest, self.asked) else { return };
                 self.end_table();
                 self.begin_table(kind, Vec::new());
             }
@@ -144,14 +162,23 @@ impl Scanner {
 
     fn begin_table(&mut self, kind: TableKind, columns: Vec<Column>) {
         let Heading { pids, vcpu } = self.heading.clone();
-        self.table = Some((Table { kind, vcpu, pids, clock: self.clock.take(), ..Table::default() }, columns));
+        let (clock, recorded_s) = (self.clock.take(), self.recorded);
+        self.table = Some((Table { kind, vcpu, pids, clock, recorded_s, ..Table::default() }, columns));
     }
 
     fn end_row(&mut self) {
         self.titles_open = false;
         let words = std::mem::take(&mut self.words);
         let code = self.code.take();
+        let asked = self.asked;
         let Some((table, columns)) = self.table.as_mut() else { return };
+        // perf's terminal browser has one title for all kinds of rows.
+        if table.kind == TableKind::Exits
+            && table.rows.is_empty()
+            && let Some(kind) = words.first().and_then(|w| row::space_of(w, asked))
+        {
+            table.kind = kind;
+        }
         if let Some(row) = row::parse(table.kind, columns, &words, code) {
             if self.rows >= MAX_ROWS {
                 self.scan.cut = true;
@@ -172,11 +199,11 @@ impl Scanner {
 }
 
 /// Rows without titles above them are believed only if they look like nothing else: a known name, a percentage, a time.
-fn kind_without_titles(name: &[String], rest: &[String]) -> Option<TableKind> {
+fn kind_without_titles(name: &[String], rest: &[String], asked: Option<TableKind>) -> Option<TableKind> {
     let [name] = name else { return None };
     let valued = rest.iter().any(|w| row::percent(w).is_some()) && rest.iter().any(|w| row::time(w).is_some());
     if !valued {
         return None;
     }
-    row::space_of(name).or_else(|| (guess_isa([name.as_str()]) != Isa::Other(0)).then_some(TableKind::Exits))
+    row::space_of(name, asked).or_else(|| (guess_isa([name.as_str()]) != Isa::Other(0)).then_some(TableKind::Exits))
 }

@@ -271,6 +271,106 @@ fn keys_are_read_as_perf_writes_them() {
     assert_eq!(row(TableKind::Exits, "HLT 1,234 5.00%").unwrap().1, 1234);
 }
 
+#[test]
+fn the_browsers_layout_is_read() {
+    // As perf's terminal browser has it since 6.4 (tools/perf/builtin-kvm.c, `kvm_hists__init`): bare nanoseconds.
+    let text = "# perf kvm stat report --event=vmexit\n\
+        Event name                Samples   Sample%    Time (ns)     Time%   Max Time (ns)   Min Time (ns)  Mean Time (ns)\n\
+        HLT                           310    15.00%    986268100    98.00%        90210400           10020         3181510\n\
+        IO_INSTRUCTION                480    24.00%      9590400     0.00%          612900            2100           19980\n";
+    let events = one(text);
+    let io = events.exits.iter().find(|c| c.code == 30).unwrap();
+    assert_eq!((io.isa, io.time.count, io.time.total_ns), (Isa::Vmx, 480, Some(9_590_400)));
+    assert_eq!((io.time.min_ns, io.time.max_ns), (Some(2_100), Some(612_900)));
+    // A narrow terminal, and a title without blanks.
+    let narrow = "Event name                Samples   Sample%    Time(ns)     Time%\nHLT 310 15.00% 986268100 98.00%\n";
+    assert_eq!(one(narrow).exits[0].time.total_ns, Some(986_268_100));
+    // Some columns only.
+    let few = "             Event name     Samples   Sample%       Time%   Mean Time (ns)\n\
+                HLT        3750    35.00%      99.00%          3945206\n";
+    let events = one(few);
+    assert_eq!((events.exits[0].time.count, events.exits[0].time.total_ns), (3750, Some(14_794_522_500)));
+    // One title stands above all kinds of rows.
+    let title = "Event name  Samples  Sample%  Time (ns)  Time%  Max Time (ns)  Min Time (ns)  Mean Time (ns)\n";
+    for (asked, row, space) in [
+        ("", "0x608:PIN", Space::Pio),
+        ("", "0xfed000f0:R", Space::Mmio),
+        ("", "0x6e0:W", Space::Msr),
+        ("# perf kvm stat report --event=msr\n", "0x12345:W", Space::Msr),
+        ("# perf kvm --host stat report --event mmio\n", "0x6e0:W", Space::Mmio),
+    ] {
+        let events = one(&format!("{asked}{title}{row} 7 100.00% 700 100.00% 200 50 100\n"));
+        let cell = &events.accesses[0];
+        assert_eq!((cell.space, cell.time.count, cell.time.total_ns), (space, 7, Some(700)), "{asked}{row}");
+    }
+}
+
+#[test]
+fn comments_and_lists_are_no_part_of_a_table() {
+    let plain = one(REPORT);
+    for mark in ["# ", "## ", "// ", " * ", "+ ", "- "] {
+        let text = REPORT.lines().map(|l| format!("{mark}{l}\n")).collect::<String>();
+        assert_eq!(one(&text), plain, "{mark}");
+    }
+}
+
+#[test]
+fn a_table_that_is_shown_twice_counts_once() {
+    let mut rows: Vec<&str> = REPORT.lines().collect();
+    rows[5..9].reverse();
+    let folded = fold(&scan(&format!("{REPORT}> {}\n", rows.join("\n> ")))).remove(&None).unwrap();
+    assert_eq!((exits(&folded.all), folded.notes.len()), (TOTAL, 0));
+}
+
+#[test]
+fn tables_of_two_recordings_cover_the_time_of_both() {
+    let after = REPORT.replace("480", "481").replace("2000,", "2001,");
+    let text = format!("# perf kvm stat record -a sleep 5\nbefore:\n{REPORT}after:\n{after}");
+    let folded = fold(&scan(&text)).remove(&None).unwrap();
+    assert_eq!((exits(&folded.all), folded.seconds), (2 * TOTAL + 1, Some(10.0)));
+    assert!(folded.notes[0].contains("kvmtop diff"), "{:?}", folded.notes);
+}
+
+#[test]
+fn a_lone_frame_of_live_covers_a_second() {
+    let folded = fold(&scan(&format!("11:12:07.687968\n\n{REPORT}"))).remove(&None).unwrap();
+    assert_eq!(folded.seconds, Some(1.0));
+    assert!(folded.notes[0].contains("one second"), "{:?}", folded.notes);
+}
+
+#[test]
+fn arm64_times_are_the_guests_own() {
+    for rows in [
+        "DABT_LOW 661867 98.91% 40.45% 2.19us 3364.65us 6.24us ( +- 0.34% )\nIRQ 4598 0.69% 57.44% 2.89us 3397.59us 1276.27us\n",
+        "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\nVIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
+    ] {
+        let text = format!("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n{rows}");
+        let folded = fold(&scan(&text)).remove(&None).unwrap();
+        assert!(
+            folded.all.exits.iter().all(|c| c.time.count > 0 && c.time.total_ns.is_none() && c.time.max_ns.is_none())
+        );
+        assert!(folded.notes[0].contains("how long the guest ran"), "{:?}", folded.notes);
+    }
+}
+
+#[test]
+fn a_table_without_line_breaks_is_read() {
+    let plain = one(REPORT);
+    let squashed = REPORT.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(one(&format!("# perf kvm stat report {squashed} any idea?\n")), plain);
+    let numbered = REPORT.lines().enumerate().map(|(i, l)| format!("{:3}. {l}\n", i + 1)).collect::<String>();
+    assert_eq!(one(&numbered), plain);
+}
+
+#[test]
+fn shares_of_no_time_are_none() {
+    let text = REPORT.replace("0.32%", "-nan%").replace("1.20%", "   nan%");
+    let events = one(&text);
+    assert_eq!(exits(&events), TOTAL);
+    let msr = events.exits.iter().find(|c| c.code == 32).unwrap();
+    assert_eq!((msr.time.total_ns, msr.time.sum_sq), (Some(3_192_000), None));
+}
+
 /// Pieces that a hostile text is made of.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

@@ -28,20 +28,58 @@ pub(super) struct Line<'a> {
 /// CPU 1/KVM-131   (    120) [001] d..1.    58.246573: kvm_exit: …                 with the record-tgid option
 /// CPU 1/KVM   131 [000]    12.108283:           kvm:kvm_exit: vcpu 1 reason npf … perf script
 /// CPU 1/KVM   120/131 [000]    12.108283:       kvm:kvm_exit: …                   perf script -F pid,tid
+/// [000]    12.108283:          kvm:kvm_exit: …                                    perf script -F cpu,time,event,trace
 /// ```
 pub(super) fn parse(line: &str) -> Option<Line<'_>> {
     let (time_at, after_time, time) = timestamp(line)?;
-    let (event, text) = after_time.trim_start().split_once(": ").or_else(|| after_time.trim().split_once(':'))?;
+    let (event, text) =
+        after_time.trim_start().split_once(": ").or_else(|| Some((after_time.trim().strip_suffix(':')?, "")))?;
     let event = event.trim_end_matches(':').rsplit(':').next()?;
     if event.is_empty() || event.len() > 64 || !event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return None;
     }
     let (task, cpu, flags) = place(line.get(..time_at)?)?;
-    let (comm, tid, pid) = who(task)?;
+    let (comm, tid, pid) = match task.trim() {
+        // `perf script -F cpu,time,event,trace` leaves the task out: a CPU then stands for the thread that it ran.
+        "" if flags.is_empty() => ("", i32::try_from(cpu).ok()? + 1, None),
+        task => who(task)?,
+    };
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").
     let in_interrupt = flags.as_bytes().get(2).is_some_and(|c| b"hHsSzZ".contains(c));
     Some(Line { comm, tid, pid, cpu, in_interrupt, time, event, text: text.trim() })
 }
+
+/// Whether mail has cut an event's line here, so that the next goes on: behind the time, behind the event's name, or between a
+/// field and its value.
+pub(super) fn is_cut(line: &str) -> bool {
+    let last = line.trim_end().rsplit([' ', '\t']).next().unwrap_or("");
+    let of_kvm =
+        |empty: bool| parse(line).is_some_and(|l| l.event.starts_with("kvm_") && (!empty || l.text.is_empty()));
+    if CUT_BEHIND.contains(&last) {
+        return of_kvm(false);
+    }
+    last.strip_suffix(':').is_some_and(|word| seconds(word).is_some() || of_kvm(true))
+}
+
+/// Words that no kvm event's text ends with.
+const CUT_BEHIND: &[&str] = &[
+    "reason",
+    "vcpu",
+    "rip",
+    "info",
+    "info1",
+    "info2",
+    "intr_info",
+    "error_code",
+    "at",
+    "size",
+    "count",
+    "val",
+    "len",
+    "gpa",
+    "PC:",
+    "=",
+];
 
 /// Finds `58.246573:`; its place, what follows, and nanoseconds.
 fn timestamp(line: &str) -> Option<(usize, &str, u64)> {

@@ -18,9 +18,21 @@ const MAX_LINE: u64 = 64 * 1024;
 /// Threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// Whether a line holds an event that is understood.
-pub(super) fn is_event(text: &str) -> bool {
-    line::parse(text).is_some_and(|l| l.event.starts_with("kvm_"))
+/// Whether a text holds an event that is understood.
+pub(super) fn looks_like(text: &str) -> bool {
+    let is_event = |text: &str| line::parse(text).is_some_and(|l| l.event.starts_with("kvm_"));
+    let mut lines = text.lines().take(20_000).map(clean::unquote).peekable();
+    while let Some(line) = lines.next() {
+        if is_event(line) || line::is_cut(line) && lines.peek().is_some_and(|next| is_event(&joined(line, next))) {
+            return true;
+        }
+    }
+    false
+}
+
+/// A line that mail has cut, and the next.
+fn joined(line: &str, next: &str) -> String {
+    format!("{} {}", line.trim_end(), next.trim())
 }
 
 /// Reads a trace: a text, and the rest of its file where that is too large for one.
@@ -60,6 +72,8 @@ struct Reader {
     last: u64,
     lost: u64,
     gap: bool,
+    /// A line that goes on in the next.
+    cut: String,
 }
 
 impl Reader {
@@ -81,6 +95,7 @@ impl Reader {
             last: 0,
             lost: 0,
             gap: false,
+            cut: String::new(),
         }
     }
 
@@ -89,6 +104,23 @@ impl Reader {
         if text.len() as u64 > MAX_LINE || text.starts_with('#') {
             return;
         }
+        let before = std::mem::take(&mut self.cut);
+        if before.is_empty() {
+            self.whole_or_cut(text);
+        } else if text.is_empty() || line::parse(text).is_some() || line::is_cut(text) {
+            // It was whole, after all.
+            self.event(&before);
+            self.whole_or_cut(text);
+        } else {
+            self.whole_or_cut(&joined(&before, text));
+        }
+    }
+
+    fn whole_or_cut(&mut self, text: &str) {
+        if line::is_cut(text) && text.len() < 1024 { text.clone_into(&mut self.cut) } else { self.event(text) }
+    }
+
+    fn event(&mut self, text: &str) {
         if let Some(lost) = line::lost(text) {
             self.lost = self.lost.saturating_add(lost);
             self.gap = true;
@@ -113,10 +145,13 @@ impl Reader {
     }
 
     fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
+        let cut = std::mem::take(&mut self.cut);
+        self.event(&cut);
         let Some(first) = self.first else { return Err("no line of it holds a kvm event".into()) };
         for (tid, comm) in &self.names {
             self.pairing.name(*tid, comm);
         }
+        self.pairing.end();
         let mut threads = self.pairing.snapshot();
         for cell in threads.values_mut().flat_map(|t| &mut t.events.exits) {
             if let Some(name) = self.decoder.name(cell.isa, cell.code) {

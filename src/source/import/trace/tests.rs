@@ -24,6 +24,45 @@ fn exits(domain: &DomainSample) -> Vec<(Isa, u32, u64, Option<u64>)> {
 }
 
 #[test]
+fn lines_that_mail_has_cut_are_joined() {
+    let plain = "qemu-5665  [000] ....   280.971126: kvm_exit: reason IO_INSTRUCTION rip 0x110c8c info 640008 0\n\
+        qemu-5665  [000] ....   280.971177: kvm_pio: pio_read at 0x64 size 1 count 1 val 0x3d\n\
+        qemu-5665  [000] d..1   280.971180: kvm_entry: vcpu 0, rip 0x110c8d\n\
+        qemu-5665  [000] ....   280.971191: kvm_exit: reason EXTERNAL_INTERRUPT rip 0x110c8d info 0 800000f6\n\
+        qemu-5665  [000] d..1   280.971192: kvm_entry: vcpu 0, rip 0x110c8d\n";
+    let whole = import(plain);
+    assert_eq!(exits(&whole.domains[0]), [(Isa::Vmx, 1, 1, Some(1_000)), (Isa::Vmx, 30, 1, Some(54_000))]);
+    let script = plain.replace(": kvm_", ":    kvm:kvm_").replace("qemu-5665", "qemu  5665");
+    assert_eq!(exits(&import(&script.replace("kvm_exit: ", "kvm_exit:\n")).domains[0]), exits(&whole.domains[0]));
+    for behind in [": kvm_", "kvm_exit:", "kvm_pio:", "reason", "rip", " at", "vcpu"] {
+        let at = if behind.starts_with(':') { ":" } else { behind };
+        let cut =
+            plain.replace(behind, &behind.replacen(at, &format!("{at}\n>  # why\n> ").replace("# why\n> ", ""), 1));
+        assert_eq!(import(&cut), whole, "{behind}:\n{cut}");
+    }
+}
+
+#[test]
+fn lines_without_a_task_and_without_exits_are_read() {
+    let no_task = "    [001]   770.850287:             kvm:kvm_entry: vcpu 0, rip 0x100146\n    \
+        [001]   770.850307:    kvm:kvm_exit: vcpu 0 reason TRIPLE_FAULT rip 0x100146 info1 0x0 info2 0x0\n    \
+        [001]   770.850316:    kvm:kvm_userspace_exit: reason KVM_EXIT_SHUTDOWN (8)\n";
+    let sample = import(no_task);
+    assert_eq!(exits(&sample.domains[0]), [(Isa::Vmx, 2, 1, None)]);
+    let nested = "<...>-315119 [010]  3733.092646: kvm_nested_vmexit:    vcpu 0 reason npf rip 0x400433 info1 0x6\n";
+    let sample = import(nested);
+    assert_eq!(sample.domains[0].kvm_events.get("kvm_nested_vmexit"), Some(&1));
+}
+
+#[test]
+fn names_of_trace_cmds_plugin_are_known() {
+    let text = "qemu-7 [010] 15.8136: kvm_exit: reason EXIT_IOIO rip 0x6b43 info 920091 6b45\n\
+        qemu-7 [010] 15.8137: kvm_entry: vcpu 0\nqemu-7 [010] 15.8138: kvm_exit: reason EXIT_NPF rip 0x1 info 6 1ab000\n";
+    let all: Vec<_> = exits(&import(text).domains[0]).into_iter().map(|e| (e.0, e.1)).collect();
+    assert_eq!(all, [(Isa::Svm, 0x7b), (Isa::Svm, 0x400)]);
+}
+
+#[test]
 fn lines_of_every_tool_are_taken_apart() {
     let expected = Line {
         comm: "CPU 1/KVM",
