@@ -122,6 +122,8 @@ fn watcher(command: &str) -> Child {
     let last = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) - 1;
     Command::new("setsid")
         .args(["taskset", "-c", &last.to_string(), "sh", "-c", &format!("exec {command}")])
+        // perf leaves an empty perf.data where it is run.
+        .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

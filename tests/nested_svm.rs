@@ -170,6 +170,17 @@ fn compare(engine: &str, shared: &Path) {
     let exits = kvmtop_table(&intervals, "exits", |row| row["reason"].as_str().expect("reason").to_owned());
     agree(engine, "exits", &exits, &perf("vmexit"), true);
 
+    // KVM's own count, out of debugfs: of the intervals between two readings, so not of the guest's first and last moments.
+    let told = |i: &Value| {
+        let rates = i["domains"].as_array().expect("domains").iter().filter_map(|d| d["counters"]["exits"].as_f64());
+        rates.sum::<f64>() * i["interval_s"].as_f64().expect("an interval")
+    };
+    let (told, counted) = (intervals.iter().map(told).sum::<f64>(), exits.values().map(|e| e.0).sum::<u64>() as f64);
+    assert!(
+        told > 0.2 * counted && told < 1.02 * counted,
+        "{engine}: KVM tells of {told} exits, {counted} were counted"
+    );
+
     let accesses = kvmtop_table(&intervals, "accesses", |row| {
         let word = |key: &str| row[key].as_str().expect("text").to_owned();
         format!("{} {} {}", word("space"), word("address"), word("access"))

@@ -127,14 +127,7 @@ fn whole(tape: &mut Tape<'_>, memory: &mut lint::Memory, settings: &Settings) ->
         ended.extend(gone.take(ENDED.saturating_sub(ended.len())).cloned());
         let model = Model::new(&sample, Base::Previous(&before));
         let now = lint::run(&model, memory, &settings.findings);
-        for f in now.findings {
-            let key = |f: &lint::Finding| (f.rule, f.domain.clone(), f.target);
-            match report.findings.iter_mut().find(|old| key(old) == key(&f)) {
-                Some(old) if (old.severity, old.cost.unwrap_or(0.0)) < (f.severity, f.cost.unwrap_or(0.0)) => *old = f,
-                Some(_) => {}
-                None => report.findings.push(f),
-            }
-        }
+        now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
         report.cannot_tell = now.cannot_tell;
         before = sample;
     }
@@ -143,4 +136,56 @@ fn whole(tape: &mut Tape<'_>, memory: &mut lint::Memory, settings: &Settings) ->
     last.domains.extend(ended);
     let base = if tape.cursor.len() > 1 { Base::Previous(&first) } else { Base::Start };
     Ok((Model::new(&last, base), report))
+}
+
+/// Takes in what was found in one interval of many: a cause is told once, by the finding that covers the other, else as it was when
+/// it weighed most.
+fn keep(kept: &mut Vec<lint::Finding>, new: lint::Finding) {
+    let weight = |f: &lint::Finding| (f.severity, f.cost.unwrap_or(0.0));
+    let tells = |a: &lint::Finding, b: &lint::Finding| {
+        a.domain == b.domain && a.covers(b.rule) && (a.rule != b.rule || a.target == b.target)
+    };
+    if kept.iter().any(|old| tells(old, &new) && (!tells(&new, old) || weight(old) >= weight(&new))) {
+        return;
+    }
+    kept.retain(|old| !tells(&new, old));
+    kept.push(new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lint::{Finding, Severity, Target};
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let finding = |rule, folded: &[&'static str], severity, vcpu: Option<u32>| Finding {
+            rule,
+            folded: folded.to_vec(),
+            severity,
+            target: vcpu.map_or(Target::default(), Target::Vcpu),
+            domain: Some("a".into()),
+            ..Finding::default()
+        };
+        let (info, warning, critical) = (Severity::Info, Severity::Warning, Severity::Critical);
+        let told = |all: Vec<Finding>| {
+            let mut kept = Vec::new();
+            all.into_iter().for_each(|f| keep(&mut kept, f));
+            kept.into_iter().map(|f| (f.rule, f.severity)).collect::<Vec<_>>()
+        };
+        let clocks = |severity| {
+            [finding("rtc-tick", &["hpet-clock"], warning, None), finding("hpet-clock", &["rtc-tick"], severity, None)]
+        };
+        assert_eq!(told(clocks(critical).into()), [("hpet-clock", critical)], "whichever weighs more leads");
+        assert_eq!(told(clocks(info).into()), [("rtc-tick", warning)]);
+        let wait = || finding("vcpu-wait", &[], critical, None);
+        let overlap = || finding("pin-overlap", &["vcpu-wait"], warning, None);
+        assert_eq!(told(vec![wait(), overlap()]), [("pin-overlap", warning)], "the cause, not its effect alone");
+        assert_eq!(told(vec![overlap(), wait()]), [("pin-overlap", warning)]);
+        let two = vec![finding("serial-burst", &[], info, Some(0)), finding("serial-burst", &[], info, Some(1))];
+        assert_eq!(told(two).len(), 2, "one of each vCPU");
+        let mut other = wait();
+        other.domain = Some("b".into());
+        assert_eq!(told(vec![overlap(), other]).len(), 2);
+    }
 }

@@ -64,7 +64,7 @@ impl Accounts {
     /// Reads what is due.
     pub(crate) fn read(&mut self, places: &Places, pid: i32, allowance: &mut Allowance) {
         let (now_ns, keep_below) = (allowance.now_ns, allowance.keep_below);
-        (self.vm, self.vcpus) = self.counters.read(&mut allowance.debugfs, keep_below);
+        (self.vm, self.vcpus) = self.counters.read(&mut allowance.debugfs);
         self.throttling = self.limits.read(&allowance.hierarchies, places, pid, now_ns, keep_below);
         self.memory.read(places, pid, now_ns, allowance.swapped, &mut allowance.walk);
     }

@@ -4,7 +4,7 @@
 //! the VMM's own address space (`virt/kvm/kvm_main.c`). QEMU keeps one a vCPU open from 8.1 on.
 
 use super::fds::KvmFiles;
-use super::file::{self, Failure, read_kept};
+use super::file::{self, Failure};
 use super::kvm_stats::{Header, Layout};
 use super::places::Places;
 use super::stat::number;
@@ -65,7 +65,7 @@ pub(crate) struct Counters {
 #[derive(Debug)]
 struct Debugfs {
     folder: OwnedFd,
-    files: BTreeMap<&'static str, Option<OwnedFd>>,
+    files: Vec<&'static str>,
 }
 
 impl Counters {
@@ -93,14 +93,10 @@ impl Counters {
     }
 
     /// Of the VM, and of each vCPU by its number. `budget` is how many debugfs files may still be read in this tick.
-    pub(crate) fn read(
-        &mut self,
-        budget: &mut usize,
-        keep_below: i32,
-    ) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
+    pub(crate) fn read(&mut self, budget: &mut usize) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
         let mut vm = self.vm.as_ref().map(Borrowed::read).unwrap_or_default();
         if let Some(debugfs) = &mut self.debugfs {
-            if let Ok(found) = debugfs.read(budget, keep_below) {
+            if let Ok(found) = debugfs.read(budget) {
                 vm.extend(found);
             } else {
                 (self.debugfs, self.lack) = (None, Some(Lack::Denied));
@@ -178,34 +174,32 @@ impl Debugfs {
             .flatten()
             .find(|e| e.file_name().as_encoded_bytes().starts_with(start.as_bytes()))?;
         let folder = file::open_dir(&folder.path()).ok()?;
-        Some(Self { folder, files: NAMES.into_iter().map(|n| (n, None)).collect() })
+        Some(Self { folder, files: NAMES.to_vec() })
     }
 
-    fn read(&mut self, budget: &mut usize, keep_below: i32) -> Result<BTreeMap<String, u64>, Failure> {
+    /// Opens each file anew: one that was read cannot be read again from its beginning (`kvm_debugfs_open` makes it
+    /// `nonseekable_open`, which refuses pread(2) too).
+    fn read(&mut self, budget: &mut usize) -> Result<BTreeMap<String, u64>, Failure> {
         let mut found = BTreeMap::new();
         if *budget < self.files.len() {
             return Ok(found);
         }
         *budget -= self.files.len();
-        let mut buf = [0_u8; 32];
-        let mut absent = Vec::new();
-        for (name, kept) in &mut self.files {
-            match read_kept(&self.folder, || (*name).to_owned(), kept, keep_below, &mut buf) {
-                Ok(text) => {
-                    if let Some(n) = number(text.trim_ascii()) {
-                        found.insert((*name).to_owned(), n);
-                    }
-                }
-                // Not every kernel has every counter.
-                Err(Failure::Gone) => absent.push(*name),
-                // Under lockdown the folders can be listed, but no file can be read (security/lockdown, LOCKDOWN_DEBUGFS).
-                Err(e) => return Err(e),
+        let mut failed = None;
+        self.files.retain(|name| match file::read_word_at(&self.folder, name) {
+            Ok(word) => {
+                found.extend(number(word.as_bytes()).map(|n| ((*name).to_owned(), n)));
+                true
             }
-        }
-        for name in absent {
-            self.files.remove(name);
-        }
-        Ok(found)
+            // Not every kernel has every counter.
+            Err(Failure::Gone) => false,
+            // Under lockdown the folders can be listed, but no file can be read (security/lockdown, LOCKDOWN_DEBUGFS).
+            Err(e) => {
+                failed = Some(e);
+                true
+            }
+        });
+        failed.map_or(Ok(found), Err)
     }
 }
 
@@ -223,11 +217,11 @@ mod tests {
         let mut counters = Counters::default();
         counters.look(&fake.places(), 10, &KvmFiles::default(), 500);
         let mut budget = 100;
-        let (vm, vcpus) = counters.read(&mut budget, 500);
+        let (vm, vcpus) = counters.read(&mut budget);
         assert_eq!(vm, [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into());
         assert!(vcpus.is_empty() && counters.lack().is_none() && budget < 100);
         budget = 1;
-        assert!(counters.read(&mut budget, 500).0.is_empty());
+        assert!(counters.read(&mut budget).0.is_empty());
     }
 
     #[test]
@@ -236,6 +230,6 @@ mod tests {
         let mut counters = Counters::default();
         counters.look(&fake.places(), 10, &KvmFiles::default(), 500);
         assert_eq!(counters.lack(), Some(Lack::NoFiles));
-        assert_eq!(counters.read(&mut 100, 500), (BTreeMap::new(), BTreeMap::new()));
+        assert_eq!(counters.read(&mut 100), (BTreeMap::new(), BTreeMap::new()));
     }
 }

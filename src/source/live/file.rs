@@ -90,6 +90,14 @@ pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// A short word that a file in a folder holds, read once.
+pub(crate) fn read_word_at(dir: impl AsFd, name: &str) -> Result<String, Failure> {
+    let fd = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let mut bytes = [0_u8; 64];
+    let n = rustix::io::read(&fd, &mut bytes[..])?;
+    Ok(String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()).trim().to_owned())
+}
+
 /// The first line of a file, trimmed; `None` where it cannot be read or is empty.
 pub(crate) fn read_word(path: &Path) -> Option<String> {
     let text = read_text(path, 64 * 1024).ok()?;
