@@ -14,6 +14,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Files borrowed from one guest.
 const MAX_BORROWED: usize = 1024;
+/// Folders of debugfs looked through for a guest's.
+const MAX_FOLDERS: usize = 4096;
 /// Where debugfs serves, these are read: each is a file of its own.
 const NAMES: [&str; 18] = [
     "exits",
@@ -166,14 +168,16 @@ fn read_at(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, Failure> {
 }
 
 impl Debugfs {
-    /// `kvm/PID-FD`: the descriptor is that of the VM file when it was made.
+    /// `kvm/TID-FD`: the thread that made the VM, the main one as a rule, and the VM's descriptor then.
     fn open(places: &Places, pid: i32) -> Option<Self> {
-        let start = format!("{pid}-");
-        let folder = std::fs::read_dir(places.sys.join("kernel/debug/kvm"))
-            .ok()?
-            .flatten()
-            .find(|e| e.file_name().as_encoded_bytes().starts_with(start.as_bytes()))?;
-        let folder = file::open_dir(&folder.path()).ok()?;
+        let all = places.sys.join("kernel/debug/kvm");
+        let names = std::fs::read_dir(&all).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
+        let made: Vec<(String, String)> =
+            names.filter_map(|n| Some((n.split_once('-')?.0.to_owned(), n))).take(MAX_FOLDERS).collect();
+        let tasks = places.process(pid, "task");
+        let by_main = made.iter().find(|(tid, _)| *tid == pid.to_string());
+        let (_, name) = by_main.or_else(|| made.iter().find(|(tid, _)| tasks.join(tid).is_dir()))?;
+        let folder = file::open_dir(&all.join(name)).ok()?;
         Some(Self { folder, files: NAMES.to_vec() })
     }
 
@@ -222,6 +226,17 @@ mod tests {
         assert!(vcpus.is_empty() && counters.lack().is_none() && budget < 100);
         budget = 1;
         assert!(counters.read(&mut budget).0.is_empty());
+    }
+
+    #[test]
+    fn a_thread_other_than_the_main_one_may_make_the_vm() {
+        let fake = FakeProc::new();
+        fake.process(10, "vmm").thread(12, "vmm");
+        fake.write("sys/kernel/debug/kvm/12-8/exits", "12\n");
+        fake.write("sys/kernel/debug/kvm/99-8/exits", "99\n");
+        let mut counters = Counters::default();
+        counters.look(&fake.places(), 10, &KvmFiles::default(), 500);
+        assert_eq!(counters.read(&mut 100).0, [("exits".to_owned(), 12)].into());
     }
 
     #[test]

@@ -18,8 +18,10 @@ use crate::source::live::events::Reading;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Its open files are looked at this rarely.
-const FILES_NS: u64 = 30_000_000_000;
+/// Its open files are looked at this rarely: each time after twice the pause, as most are opened at its start.
+const FILES_NS: u64 = 32_000_000_000;
+/// The first pause.
+const FIRST_FILES_NS: u64 = 1_000_000_000;
 
 /// A delay that differs from guest to guest, so that not all fall due in one tick: up to 8 s.
 pub(crate) fn spread(pid: i32) -> u64 {
@@ -39,6 +41,7 @@ pub(crate) struct Guest {
     /// Its files of KVM.
     pub files: KvmFiles,
     files_due_ns: u64,
+    files_pause_ns: u64,
     learnt: Learnt,
     told: Vec<Arc<Told>>,
     /// KVM's statistics as the informants read them, and as they were for this tick.
@@ -67,6 +70,7 @@ impl Guest {
             helpers: BTreeMap::new(),
             files,
             files_due_ns: 0,
+            files_pause_ns: FIRST_FILES_NS,
             learnt: Learnt::default(),
             told: Vec::new(),
             readings: Resampled::default(),
@@ -131,7 +135,9 @@ impl Guest {
         }
         self.helpers.retain(|_, h| h.read(reader) == Life::Alive);
         if now_ns >= self.files_due_ns {
-            self.files_due_ns = now_ns + FILES_NS + spread(self.origins.pid);
+            self.files_due_ns =
+                now_ns + self.files_pause_ns + spread(self.origins.pid) / (FILES_NS / self.files_pause_ns);
+            self.files_pause_ns = FILES_NS.min(2 * self.files_pause_ns);
             match KvmFiles::read(places, self.origins.pid) {
                 Ok(files) => {
                     self.origins.vcpu_files = files.vcpus.len() as u32;
