@@ -71,7 +71,7 @@ pub struct ThreadModel {
     pub involuntary: Option<u64>,
     /// From woken to running.
     pub wakeups: Option<Span>,
-    /// Who woke it within the interval, most often first.
+    /// Who woke it within the interval, longest first, then most often.
     pub woken_by: Vec<OtherTask>,
     /// Who held its pCPU meanwhile, longest first.
     pub preempted_by: Vec<OtherTask>,
@@ -161,6 +161,6 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> V
         })
         .filter(|o| o.count > 0)
         .collect();
-    grown.sort_by(|a, b| (b.ns, b.count, &a.comm).cmp(&(a.ns, a.count, &b.comm)));
+    grown.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
     grown
 }

@@ -92,9 +92,9 @@ pub struct ThreadEvents {
     pub migrations: Migrations,
     /// From woken to running: of a live sample count, longest and distribution.
     pub wakeups: Option<Timing>,
-    /// Who woke it, most often first, bounded.
+    /// Who woke it, the most eager few, in no order that means something.
     pub woken_by: Vec<OtherTask>,
-    /// Who held its pCPU while it was runnable, longest first, bounded.
+    /// Who held its pCPU while it was runnable: the same.
     pub preempted_by: Vec<OtherTask>,
 }
 

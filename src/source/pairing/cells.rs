@@ -220,12 +220,13 @@ impl Tasks {
         *total += ns;
     }
 
-    /// The first few, longest first, then most often.
+    /// The few that took longest, or else came most often, ordered by who they are.
     pub fn top(&self) -> Vec<OtherTask> {
         let mut all: Vec<_> = self.0.values().collect();
         all.sort_unstable_by_key(|(task, count, ns)| (std::cmp::Reverse((*ns, *count)), task.tid));
+        all.truncate(TOP_TASKS);
+        all.sort_unstable_by_key(|(task, ..)| task.tid);
         all.into_iter()
-            .take(TOP_TASKS)
             .map(|(task, count, ns)| OtherTask { tid: task.tid, comm: task.name(), count: *count, ns: *ns })
             .collect()
     }

@@ -92,8 +92,8 @@ impl Decoder<'_> {
                 histogram: Some(histogram(&slot.wakeup_histogram)),
                 ..self.timing(&slot.wakeup, slot.wakeup_epoch.load(Relaxed), true)
             }),
-            woken_by: others(&slot.woken_by, |o| (o.count, o.ns)),
-            preempted_by: others(&slot.held_by, |o| (o.ns, o.count)),
+            woken_by: others(&slot.woken_by),
+            preempted_by: others(&slot.held_by),
         };
         TracedThread { pid: slot.tgid.load(Relaxed).cast_signed(), comm: text(&slot.comm), vcpu, events }
     }
@@ -204,16 +204,15 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
     cells
 }
 
-fn others(cells: &[RawOther], weight: impl Fn(&OtherTask) -> (u64, u64)) -> Vec<OtherTask> {
+/// In the order of their slots, which recordings like: it stays.
+fn others(cells: &[RawOther]) -> Vec<OtherTask> {
     let task = |o: &RawOther| OtherTask {
         tid: o.tid.load(Relaxed).cast_signed(),
         comm: text(&o.comm),
         count: o.count.load(Relaxed).into(),
         ns: get(&o.ns),
     };
-    let mut tasks: Vec<OtherTask> = cells.iter().take_while(|o| o.count.load(Relaxed) != 0).map(task).collect();
-    tasks.sort_by_key(|o| std::cmp::Reverse(weight(o)));
-    tasks
+    cells.iter().take_while(|o| o.count.load(Relaxed) != 0).map(task).collect()
 }
 
 /// Events that the programs ran for, as far as the cells tell.

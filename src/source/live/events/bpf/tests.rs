@@ -193,7 +193,7 @@ fn cells_become_what_they_count() {
     let userspace: Vec<_> = thread.events.userspace.iter().map(|c| (c.reason, c.count)).collect();
     assert_eq!(userspace, [(-4, 1), (2, 11)]);
     assert_eq!(thread.events.migrations.from, Some(0));
-    assert_eq!(thread.events.preempted_by[0].comm, "kworker/0:1");
+    assert_eq!(thread.events.preempted_by[1].comm, "kworker/0:1");
     assert_eq!(decode::handled(&thread.events), 2 * 2 + 3 + 12);
 
     let later = Decoder { parts: ALL, names: &names, epoch: 8 }.thread(&s);
