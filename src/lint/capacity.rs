@@ -113,7 +113,7 @@ pub(super) fn overcommit(world: &World<'_>, answers: &mut Answers) {
             entry.2 += cpu.busy();
         }
     }
-    let mut worst: Option<(Severity, f64, usize, CpuSet, f64)> = None;
+    let mut worst: Option<(Severity, f64, usize, CpuSet, f64, f64)> = None;
     for set in sets.keys().filter(|s| !s.is_empty()) {
         let inside = sets.iter().filter(|(s, _)| s.is_subset(set)).map(|(_, v)| v);
         let (n, wait, busy) = inside.fold((0, 0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2));
@@ -128,15 +128,17 @@ pub(super) fn overcommit(world: &World<'_>, answers: &mut Answers) {
             severity = Severity::Warning;
         }
         if worst.as_ref().is_none_or(|w| (severity, ratio) > (w.0, w.1)) {
-            worst = Some((severity, ratio, n, set.clone(), share));
+            worst = Some((severity, ratio, n, set.clone(), share, wait));
         }
     }
-    let Some((severity, ratio, n, set, share)) = worst else { return };
+    let Some((severity, ratio, n, set, share, wait)) = worst else { return };
     answers.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Host,
         title: format!("{n} vCPUs share {} CPUs, and they wait", set.len()),
+        // Of all the guests together: it comes before what each of them loses.
+        cost: Some(wait),
         evidence: vec![
             format!("{} vCPUs a CPU on CPUs {set}; they wait {} % of the time they want a CPU", figure(ratio), figure(share)),
             "check: virsh vcpuinfo of each guest".into(),

@@ -130,7 +130,9 @@ fn overcommit() {
     };
     let at = |vcpus, wait| busy(vcpus, 15.0, wait);
     fires(&told(&at(12, 20.0).model()), "overcommit", Severity::Warning);
-    fires(&told(&at(24, 20.0).model()), "overcommit", Severity::Critical);
+    let many = told(&at(24, 20.0).model());
+    fires(&many, "overcommit", Severity::Critical);
+    assert_eq!(many.findings[0].rule, "overcommit", "the cause before what each guest loses");
     silent(&told(&at(12, 0.0).model()), "overcommit");
     silent(&told(&at(2, 20.0).model()), "overcommit");
     // Idle guests, which wait for half of the tenth of a percent that they want.
