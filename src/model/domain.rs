@@ -96,6 +96,11 @@ impl DomainModel {
         self.vcpus().filter_map(|t| t.migrations.total).reduce(|a, b| a + b)
     }
 
+    /// Of the vCPU that waited longest, percent of the interval.
+    pub fn longest_wait(&self) -> Option<f64> {
+        self.vcpus().filter_map(|t| t.cpu?.wait).reduce(f64::max)
+    }
+
     /// Wait of the vCPUs as percent of the time that they were running or wanted to.
     pub fn vcpu_wait_percent(&self) -> Option<f64> {
         let (mut wait, mut busy) = (None, 0.0);

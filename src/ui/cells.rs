@@ -117,7 +117,7 @@ pub(super) fn findings(r: &RowView<'_>) -> Cell {
 pub(super) fn wait(r: &RowView<'_>) -> Cell {
     let value = match r.thread {
         Some(t) => t.cpu.and_then(|c| c.wait),
-        None => r.domain.vcpu_wait_percent(),
+        None => r.domain.longest_wait(),
     };
     let cell = figure(value, percent);
     // 5 % of wait is where guests begin to notice steal.

@@ -183,10 +183,10 @@ pub static COLUMNS: [Column; 17] = [
     Column {
         id: ColumnId::Wait,
         header: "WAIT%",
-        help: "What the guest sees as steal: time that its vCPUs were runnable but not running, percent of the time that they ran \
-               or wanted to. For a thread, percent of the interval.",
+        help: "What the guest sees as steal: time that a thread was runnable but not running, percent of the interval. For a guest, \
+               of the vCPU that waited longest.",
         spec: Spec::right(5, 0, 1),
-        sort: Some(|d, _| SortValue::Figure(d.vcpu_wait_percent())),
+        sort: Some(|d, _| SortValue::Figure(d.longest_wait())),
         cell: cells::wait,
     },
     Column {
