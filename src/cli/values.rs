@@ -31,7 +31,14 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A sentence, for zero and what is no duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "a duration is a number with a unit, as in 10s, 5m, 1h30m or 7d".to_string();
+    let value = length(text)?;
+    if value.is_zero() { Err(NO_DURATION.into()) } else { Ok(value) }
+}
+
+const NO_DURATION: &str = "a duration is a number with a unit, as in 10s, 5m, 1h30m or 7d";
+
+/// As [`duration`], but it may be zero.
+fn length(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let seconds = match text.parse::<f64>() {
         Ok(plain) => plain,
@@ -39,10 +46,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
             .parse::<Span>()
             .and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()))
             .map(|d: SignedDuration| d.as_secs_f64())
-            .map_err(|_| wrong())?,
+            .map_err(|_| NO_DURATION)?,
     };
-    let value = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
-    if value.is_zero() { Err(wrong()) } else { Ok(value) }
+    Duration::try_from_secs_f64(seconds).map_err(|_| NO_DURATION.into())
 }
 
 /// A number of bytes: `500M`, `2G`, `65536`; the units are powers of 1024.
@@ -107,10 +113,10 @@ impl At {
 pub fn at(text: &str) -> Result<At, String> {
     let text = text.trim();
     if let Some(offset) = text.strip_prefix('+') {
-        return duration(offset).map(At::Offset);
+        return length(offset).map(At::Offset);
     }
     if let Some(offset) = text.strip_prefix('-') {
-        return duration(offset).map(At::BeforeEnd);
+        return length(offset).map(At::BeforeEnd);
     }
     if let Ok(instant) = text.parse::<Timestamp>() {
         return Ok(At::Instant(instant));
@@ -166,6 +172,7 @@ mod tests {
     #[test]
     fn points_in_time() {
         assert_eq!(at("+10m"), Ok(At::Offset(Duration::from_secs(600))));
+        assert_eq!(at("+0s"), Ok(At::Offset(Duration::ZERO)));
         assert_eq!(at("-90"), Ok(At::BeforeEnd(Duration::from_secs(90))));
         assert_eq!(at("14:03"), Ok(At::Clock(civil::time(14, 3, 0, 0))));
         assert_eq!(at("14:03:22"), Ok(At::Clock(civil::time(14, 3, 22, 0))));

@@ -39,10 +39,7 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.batch.batch || args.batch.json {
         say("this is a recording of real guests on another host, not this one");
     }
-    // The guests of the demo had only just started; it is to show findings all the same.
-    let mut settings = settings.clone();
-    settings.findings.startup_guard_s = 0.0;
-    show(session, Source::Demo, "real guests, recorded".into(), None, &args.batch, &settings)
+    show(session, Source::Demo, "real guests, recorded".into(), None, &args.batch, settings)
 }
 
 /// A session, or a perf.data file cut into samples.

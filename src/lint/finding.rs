@@ -167,6 +167,8 @@ pub struct Finding {
     pub confidence: Confidence,
     /// The guest; `None` for a finding about the host.
     pub domain: Option<String>,
+    /// Other guests that it is about as well.
+    pub also: Vec<String>,
     /// What of it.
     pub target: Target,
     /// One line.
@@ -198,6 +200,11 @@ impl Finding {
     /// The first piece of evidence: the telling figure.
     pub fn figure(&self) -> Option<&str> {
         self.evidence.first().map(String::as_str)
+    }
+
+    /// Whether it is about this guest, be it together with others.
+    pub fn concerns(&self, guest: &str) -> bool {
+        self.domain.as_deref() == Some(guest) || self.also.iter().any(|name| name == guest)
     }
 
     /// Whether this finding speaks for a rule, its own or a folded one.

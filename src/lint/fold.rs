@@ -108,7 +108,7 @@ fn take_in(one: &mut Finding, part: Finding) {
     one.severity = one.severity.max(part.severity);
     one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
     one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
-    one.folded.push(part.rule);
+    join(&mut one.folded, vec![part.rule]);
     // What was said already, perhaps with more words, is not said again.
     let said: Vec<String> =
         part.evidence.into_iter().filter(|e| !one.evidence.iter().any(|o| o.starts_with(e))).collect();
@@ -121,7 +121,7 @@ fn waits(findings: &mut Vec<Finding>) {
     let mut kept = Vec::with_capacity(findings.len());
     let (waits, mut others): (Vec<Finding>, Vec<Finding>) =
         std::mem::take(findings).into_iter().partition(|f| f.rule == "vcpu-wait");
-    for wait in waits {
+    for mut wait in waits {
         let shares_cpu = |f: &Finding| f.marks.iter().any(|m| matches!(m, Mark::Pcpu(_)) && wait.marks.contains(m));
         let explains = |f: &Finding| {
             WAIT_CAUSES.contains(&f.rule)
@@ -129,9 +129,18 @@ fn waits(findings: &mut Vec<Finding>) {
                 && (f.domain == wait.domain && (f.rule == "quota-throttled" || f.rule == "isolated-pile-up")
                     || shares_cpu(f))
         };
-        match others.iter().position(explains) {
-            Some(at) if !others[at].folded.contains(&"vcpu-wait") => take_in(&mut others[at], wait),
-            Some(at) => join(&mut others[at].evidence, wait.evidence),
+        let cause = others.iter().position(explains);
+        if let Some(at) = cause
+            && others[at].domain != wait.domain
+            && let Some(name) = &wait.domain
+        {
+            if let Some(figure) = wait.evidence.first_mut() {
+                *figure = format!("{name}: {figure}");
+            }
+            join(&mut others[at].also, vec![name.clone()]);
+        }
+        match cause {
+            Some(at) => take_in(&mut others[at], wait),
             None => kept.push(wait),
         }
     }

@@ -100,7 +100,11 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
     }
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(clashes.iter().map(|c| Mark::Vcpu(c.mine)));
+    if let Some(o) = other {
+        marks.extend(clashes.iter().filter_map(|c| Some(Mark::Thread(o.domain.vcpu(c.other)?.tid))));
+    }
     answers.find(Finding {
+        also: other.map(|o| o.name().to_owned()).into_iter().collect(),
         severity,
         confidence: if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium },
         target: Target::Pcpu(worst.cpu),

@@ -252,7 +252,7 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         let Some(share) = waiting(&cpu) else { continue };
         let Some(severity) = t.wait.of(share) else { continue };
         lost += cpu.wait.unwrap_or(0.0);
-        marks.extend(thread.index.map(Mark::Vcpu));
+        marks.push(Mark::Thread(thread.tid));
         marks.extend(thread.pinned_cpu().map(Mark::Pcpu));
         if worst.is_none_or(|(s, ..)| share > s) {
             worst = Some((share, severity, thread));

@@ -264,6 +264,9 @@ pub struct Finding {
     pub confidence: Confidence,
     /// The guest; `null` for the host.
     pub domain: Option<String>,
+    /// Other guests that it is about as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// What of it.
     pub target: Target,
     /// One line.

@@ -285,6 +285,7 @@ pub(crate) fn finding(f: &lint::Finding) -> Finding {
         severity: f.severity,
         confidence: f.confidence,
         domain: f.domain.clone(),
+        also: f.also.clone(),
         target: f.target,
         title: f.title.clone(),
         evidence: f.evidence.clone(),

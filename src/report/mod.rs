@@ -35,7 +35,9 @@ impl<'a> View<'a> {
     /// The findings on the host and on the guests asked for, worst first.
     pub fn told(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
         let view = *self;
-        self.findings.findings.iter().filter(move |f| view.concerns(f.domain.as_deref()))
+        self.findings.findings.iter().filter(move |f| {
+            view.concerns(f.domain.as_deref()) || f.also.iter().any(|guest| view.concerns(Some(guest)))
+        })
     }
 
     /// The rules that could not be judged for the host and the guests asked for.

@@ -187,8 +187,10 @@ fn what_is_not_known_is_null() {
 #[test]
 fn only_what_is_asked_for_is_shown() {
     let model = Fixture::busy_host().model();
+    let shared = Finding { also: vec!["win10-2".into()], ..finding(Severity::Warning, Some("db-prod")) };
     let findings = told(vec![
         finding(Severity::Critical, Some("win10-2")),
+        shared,
         finding(Severity::Info, Some("db-prod")),
         finding(Severity::Info, None),
     ]);
@@ -197,7 +199,8 @@ fn only_what_is_asked_for_is_shown() {
     let document = json::document(&view);
     assert_eq!(document.domains.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["win10-2"]);
     let of: Vec<_> = document.findings.iter().map(|f| f.domain.as_deref()).collect();
-    assert_eq!(of, [Some("win10-2"), None], "findings on the host and on the guest asked for");
+    let told = [Some("win10-2"), Some("db-prod"), None];
+    assert_eq!(of, told, "findings on the host and on the guest asked for, be it together with another");
     assert_eq!(document.cannot_tell, []);
     let said = document.sources.last().unwrap();
     assert_eq!((said.name.as_str(), said.state), ("domain", "missing"));

@@ -106,7 +106,7 @@ pub(super) fn findings(r: &RowView<'_>) -> Cell {
     if r.thread.is_some() {
         return Cell::blank();
     }
-    let of_guest = || r.state.findings.iter().filter(|f| f.domain.as_deref() == Some(r.domain.name()));
+    let of_guest = || r.state.findings.iter().filter(|f| f.concerns(r.domain.name()));
     match of_guest().map(|f| f.severity).max() {
         Some(s) => Cell::text(of_guest().count().min(9).to_string()).role(severity_role(s)),
         None => Cell::blank(),

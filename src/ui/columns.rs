@@ -121,7 +121,7 @@ pub static COLUMNS: [Column; 17] = [
         spec: Spec::right(1, 0, 12),
         sort: Some(|d, f| {
             let worst = rows::severity(f, d.name()).map_or(0, |s| 1 + s as i64);
-            SortValue::Number(worst * 1000 + f.iter().filter(|f| f.domain.as_deref() == Some(d.name())).count() as i64)
+            SortValue::Number(worst * 1000 + f.iter().filter(|f| f.concerns(d.name())).count() as i64)
         }),
         cell: cells::findings,
     },

@@ -12,6 +12,7 @@
 use super::state::{AppState, Panel};
 use crate::sample::SourceState;
 use ratatui::layout::Rect;
+use std::collections::BTreeSet;
 
 /// Below this the screen says what to enlarge.
 pub const SMALLEST: (u16, u16) = (40, 10);
@@ -19,8 +20,10 @@ pub const SMALLEST: (u16, u16) = (40, 10);
 const SIDE_BY_SIDE: u16 = 120;
 /// From here on (columns, rows) they stand beside the table.
 const BESIDE: (u16, u16) = (180, 30);
-/// From here on (rows beneath the table) the pCPUs stand beneath those two.
-const TALL: u16 = 22;
+/// Rows that exits and accesses keep where the pCPUs stand beneath them.
+const LEAST_EXITS: u16 = 9;
+/// Rows that the pCPUs of a large host ask for at least.
+const LEAST_CPUS: u16 = 12;
 /// Below this many rows there is room for the table or a panel, not for both.
 const ROOMY: u16 = 16;
 
@@ -118,9 +121,9 @@ pub fn plan(state: &AppState) -> Plan {
         return plan;
     }
     let pair = matches!(under, Panel::Exits | Panel::Accesses) && width >= SIDE_BY_SIDE;
-    if pair && cut.area.height >= TALL {
-        let rows = cut.area.height * 11 / 20;
-        plan.panels.push((Panel::Cpus, cut.bottom(rows)));
+    let cpus = cpu_rows(state).min(cut.area.height * 11 / 20);
+    if pair && cpus >= cpu_rows(state).min(LEAST_CPUS) && cut.area.height - cpus >= LEAST_EXITS {
+        plan.panels.push((Panel::Cpus, cut.bottom(cpus)));
     }
     if pair && (state.panels.accesses_seen || under == Panel::Accesses) {
         let accesses = cut.right(width * 9 / 20);
@@ -129,6 +132,13 @@ pub fn plan(state: &AppState) -> Plan {
         plan.panels.push((under, cut.area));
     }
     plan
+}
+
+/// Rows in which the panel of pCPUs can say all: title, four lines a node, heads, CPUs.
+fn cpu_rows(state: &AppState) -> u16 {
+    let Some(model) = &state.model else { return 0 };
+    let nodes: BTreeSet<_> = model.host.facts.topology.cpus.iter().map(|c| c.node).collect();
+    (2 + 4 * nodes.len().max(1) + model.host.cpus.len()).try_into().unwrap_or(u16::MAX)
 }
 
 /// An area that pieces are cut off from.
@@ -164,7 +174,8 @@ impl Cutter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::fixture::Fixture;
+    use crate::sample::Direction;
+    use crate::sample::fixture::{Fixture, Guest, Host};
     use crate::ui::state::{Session, Tick};
 
     fn state(width: u16, height: u16) -> AppState {
@@ -202,6 +213,12 @@ mod tests {
         assert_eq!(panels(120, 30), [Panel::Exits, Panel::Accesses]);
         assert_eq!(panels(120, 40), [Panel::Cpus, Panel::Exits, Panel::Accesses]);
         assert_eq!(panels(200, 50), [Panel::Exits, Panel::Accesses, Panel::Cpus]);
+        // Two pCPUs need no tall screen.
+        let mut small = state(120, 30);
+        let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(1).pio(0x608, Direction::Read, 10.0, 9.0));
+        small.absorb(Tick { model: Fixture::new(Host::numa(1, 2, 1)).guest(guest).model(), ..Tick::default() });
+        let panels: Vec<Panel> = plan(&small).panels.iter().map(|(p, _)| *p).collect();
+        assert_eq!(panels, [Panel::Cpus, Panel::Exits, Panel::Accesses]);
     }
 
     #[test]

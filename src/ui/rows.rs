@@ -24,7 +24,7 @@ pub fn key(d: &DomainModel) -> Key {
 
 /// The worst finding about a guest.
 pub fn severity(findings: &[Finding], name: &str) -> Option<Severity> {
-    findings.iter().filter(|f| f.domain.as_deref() == Some(name)).map(|f| f.severity).max()
+    findings.iter().filter(|f| f.concerns(name)).map(|f| f.severity).max()
 }
 
 /// Rebuilds the rows for a new interval or another order.

@@ -34,6 +34,8 @@ fn two_guests_on_one_cpu() {
     fires(&report, "pin-overlap", Severity::Critical);
     let f = get(&report, "pin-overlap");
     assert!(f.title.contains("a and b") && f.covers("vcpu-wait"), "{f:#?}");
+    assert!(f.concerns("a") && f.concerns("b") && !f.concerns("c"), "{f:#?}");
+    assert!(f.evidence.iter().any(|e| e.starts_with("b: vcpu 0 waits")), "whose wait it is: {f:#?}");
     fires(&told(&at(40.0, 1.0)), "pin-overlap", Severity::Warning);
     fires(&told(&at(1.0, 0.0)), "pin-overlap", Severity::Info);
     let apart = Fixture::new(host()).guest(pinned("a", 10, &[3], 90.0, 0.0)).guest(pinned("b", 20, &[4], 90.0, 0.0));

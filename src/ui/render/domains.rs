@@ -1,7 +1,7 @@
 //! The table of guests; a guest unfolds to its threads.
 
 use super::say;
-use crate::lint::{Mark, Severity};
+use crate::lint::{Finding, Mark, Severity};
 use crate::ui::cells::{RowView, severity_role};
 use crate::ui::columns::{COLUMNS, Column};
 use crate::ui::format::clean;
@@ -104,13 +104,16 @@ pub fn severity_glyph(s: Severity, theme: &Theme) -> char {
 /// The worst finding about this row: about the guest, or with a mark on this very thread.
 fn severity(r: &RowView<'_>) -> Option<Severity> {
     let Some(t) = r.thread else { return rows::severity(&r.state.findings, r.domain.name()) };
-    let here = |m: &Mark| match m {
+    let name = r.domain.name();
+    let here = |f: &Finding, m: &Mark| match m {
         Mark::Thread(tid) => *tid == t.tid,
-        Mark::Vcpu(v) => t.role == crate::kvm::thread_name::Role::Vcpu && t.index == Some(*v),
+        Mark::Vcpu(v) => {
+            f.domain.as_deref() == Some(name) && t.role == crate::kvm::thread_name::Role::Vcpu && t.index == Some(*v)
+        }
         Mark::Exit(_) | Mark::Access(..) | Mark::Pcpu(_) => false,
     };
-    let of_guest = r.state.findings.iter().filter(|f| f.domain.as_deref() == Some(r.domain.name()));
-    of_guest.filter(|f| f.marks.iter().any(here)).map(|f| f.severity).max()
+    let of_guest = r.state.findings.iter().filter(|f| f.concerns(name));
+    of_guest.filter(|f| f.marks.iter().any(|m| here(f, m))).map(|f| f.severity).max()
 }
 
 /// Where in a table longer than its room the view is.

@@ -43,6 +43,7 @@ pub fn findings() -> Vec<Finding> {
             severity: Severity::Critical,
             confidence: Confidence::High,
             domain: Some("db-prod".into()),
+            also: Vec::new(),
             target: Target::Pcpu(12),
             title: "vCPU 3 and vCPU 4 are pinned to the same CPU 12".into(),
             evidence: vec!["each waits 27 % of its time".into(), "CPU 12: guest 94 %, sys 6 %".into()],
@@ -59,6 +60,7 @@ pub fn findings() -> Vec<Finding> {
             severity: Severity::Warning,
             confidence: Confidence::High,
             domain: Some("win10-2".into()),
+            also: Vec::new(),
             target: Target::Domain,
             title: "The guest keeps time by reading the ACPI PM timer".into(),
             evidence: vec![
