@@ -39,7 +39,7 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.batch.batch || args.batch.json {
         say("this is a recording of real guests on another host, not this one");
     }
-    show(session, Source::Demo, "real guests, recorded".into(), None, &args.batch, settings)
+    show(session, Source::Demo, "of real guests".into(), None, &args.batch, settings)
 }
 
 /// A session, or a perf.data file cut into samples.

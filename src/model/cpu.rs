@@ -16,16 +16,19 @@ pub struct CpuShare {
     pub guest: f64,
     /// Runnable but not running; `None` where no source tells.
     pub wait: Option<f64>,
+    /// On a CPU, by the scheduler's own clock; `None` where no source tells. The three kinds above come in hundredths of a second.
+    pub ran: Option<f64>,
 }
 
 impl CpuShare {
     /// Time on a CPU.
     pub fn busy(&self) -> f64 {
-        self.usr + self.sys + self.guest
+        self.ran.unwrap_or(self.usr + self.sys + self.guest)
     }
 
     /// Adds another thread's.
     pub fn add(&mut self, other: &Self) {
+        self.ran = self.ran.or(other.ran).map(|_| self.busy() + other.busy());
         self.usr += other.usr;
         self.sys += other.sys;
         self.guest += other.guest;
@@ -44,6 +47,7 @@ impl CpuShare {
             sys: percent(now.system_ns, before.system_ns)?,
             guest,
             wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)),
+            ran: now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b)),
         })
     }
 }
@@ -101,7 +105,7 @@ impl ThreadModel {
 
     /// Moves per second.
     pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, window: &Window) -> Self {
-        let born = ThreadTimes { wait_ns: Some(0), ..ThreadTimes::default() };
+        let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
         let older = match before {
             Some(b) => b.cpu,
             None => window.born_within(now.start_ticks).then_some(born),
@@ -163,4 +167,25 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> V
         .collect();
     grown.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
     grown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schedulers_clock_goes_before_hundredths() {
+        let coarse = CpuShare { sys: 1.0, ..CpuShare::default() };
+        let fine = CpuShare { sys: 1.0, ran: Some(0.4), ..CpuShare::default() };
+        let sum = |parts: &[CpuShare]| {
+            let mut all = CpuShare::default();
+            parts.iter().for_each(|p| all.add(p));
+            all
+        };
+        assert_eq!((coarse.busy(), fine.busy()), (1.0, 0.4));
+        assert_eq!(sum(&[coarse, coarse]).ran, None);
+        for both in [[fine, coarse], [coarse, fine]] {
+            assert_eq!((sum(&both).busy(), sum(&both).sys), (1.4, 2.0));
+        }
+    }
 }
