@@ -6,6 +6,7 @@ use super::text::figure;
 use super::view::{Exit, Guest, World};
 use super::{Confidence, Finding, Mark, Severity, Target, fix, propose};
 use crate::model::{CpuShare, ThreadModel};
+use crate::sample::OtherTask;
 
 const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 const SCHEDSTAT_DOC: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
@@ -271,7 +272,7 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
             .preempted_by
             .iter()
             .take(3)
-            .map(|o| format!("{} ({} ms)", o.comm, figure(o.ns as f64 / 1e6)))
+            .map(|o| format!("{} ({} ms)", who(world, o), figure(o.ns as f64 / 1e6)))
             .collect();
         evidence.push(format!("meanwhile its CPU ran {}", who.join(", ")));
     }
@@ -301,6 +302,15 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         marks,
         ..Finding::default()
     });
+}
+
+/// A task by what it is to a guest, else by its name.
+fn who(world: &World<'_>, task: &OtherTask) -> String {
+    let of = |g: &Guest<'_>| {
+        let thread = g.domain.threads.iter().find(|t| t.tid == task.tid)?;
+        Some(format!("{} of {}", thread.label(), g.name()))
+    };
+    world.guests.iter().find_map(of).unwrap_or_else(|| task.comm.clone())
 }
 
 /// P-12: from woken to running, on a CPU that is free.

@@ -79,6 +79,20 @@ fn waiting() {
     silent(&told(&at(97.0, 0.5).model()), "vcpu-wait");
     silent(&told(&at(3.0, 1.0).model()), "vcpu-wait");
     silent(&told(&at(70.0, 28.0).first()), "vcpu-wait");
+
+    // Who ran meanwhile is named by what it is to its guest.
+    let mut model = at(70.0, 28.0).model();
+    let threads = &mut model.domains[0].threads;
+    let task = |tid, comm: &str, ns| crate::sample::OtherTask { tid, comm: comm.into(), count: 9, ns };
+    let other = threads.iter().find(|t| t.index == Some(1)).unwrap().tid;
+    threads.iter_mut().filter(|t| t.index == Some(0)).for_each(|t| {
+        t.preempted_by = vec![task(other, "CPU 1/KVM", 200_000_000), task(99, "kworker/0:1", 60_000_000)];
+        t.cpu.as_mut().unwrap().wait = Some(29.0);
+    });
+    let report = told(&model);
+    let name = model.domains[0].name();
+    let ran = format!("meanwhile its CPU ran vcpu 1 of {name} (200 ms), kworker/0:1 (60 ms)");
+    assert!(get(&report, "vcpu-wait").evidence.contains(&ran), "{ran}: {:#?}", get(&report, "vcpu-wait"));
 }
 
 #[test]
