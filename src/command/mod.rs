@@ -8,6 +8,7 @@ mod files;
 mod live;
 mod narrow;
 mod player;
+mod progress;
 mod record;
 mod replay;
 mod screen;

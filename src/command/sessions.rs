@@ -1,9 +1,11 @@
 //! Recorded sessions as inputs: found among files, played, summed up into one interval.
 
+use super::progress::Progress;
 use super::replay::resolve;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::values::At;
+use crate::kvm::sanitize;
 use crate::lint;
 use crate::model::{Base, Model};
 use crate::sample::{DomainSample, Sample};
@@ -75,7 +77,11 @@ pub fn read(
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut tape = Tape { cursor: session.cursor(), beside };
     let mut memory = lint::Memory::default();
-    let Some(at) = at else { return whole(&mut tape, &mut memory, settings) };
+    let Some(at) = at else {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let progress = Progress::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
+        return whole(&mut tape, &mut memory, settings, progress);
+    };
     let index = tape.cursor.index_at(resolve(&at, range, &TimeZone::system())?);
     // The rules need what came before to know how long something holds.
     let first = index.saturating_sub(LOOK_BACK);
@@ -112,12 +118,19 @@ const LOOK_BACK: usize = 120;
 
 /// First to last sample as one interval. Guests that ended on the way are in it with all they did, and findings that held for a
 /// while only as well, each as it was when it weighed most.
-fn whole(tape: &mut Tape<'_>, memory: &mut lint::Memory, settings: &Settings) -> anyhow::Result<(Model, lint::Report)> {
+fn whole(
+    tape: &mut Tape<'_>,
+    memory: &mut lint::Memory,
+    settings: &Settings,
+    mut progress: Progress,
+) -> anyhow::Result<(Model, lint::Report)> {
     let first = tape.at(0)?;
     let mut before = first.clone();
     let mut ended: Vec<DomainSample> = Vec::new();
     let mut report = lint::Report::default();
-    for i in 1..tape.cursor.len() {
+    let all = tape.cursor.len();
+    for i in 1..all {
+        progress.at(i, all);
         let sample = tape.at(i)?;
         let same = |a: &DomainSample, b: &DomainSample| {
             (a.facts.pid, a.facts.start_ticks, &a.facts.name.value)
@@ -134,7 +147,7 @@ fn whole(tape: &mut Tape<'_>, memory: &mut lint::Memory, settings: &Settings) ->
     report.findings.sort_by(lint::order);
     let mut last = (*before).clone();
     last.domains.extend(ended);
-    let base = if tape.cursor.len() > 1 { Base::Previous(&first) } else { Base::Start };
+    let base = if all > 1 { Base::Previous(&first) } else { Base::Start };
     Ok((Model::new(&last, base), report))
 }
 
