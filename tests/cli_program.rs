@@ -197,6 +197,8 @@ fn check_answers_by_its_status() {
     assert!((0.9..10.0).contains(&said["interval_s"].as_f64().expect("seconds")));
     assert_eq!(run(&["check", "--config", "/no/such/file"]).status.code(), Some(3), "it could not look");
     assert_eq!(run(&["check", "--duration", "0"]).status.code(), Some(2), "wrong usage");
+    let nobody = ["check", "--duration", "0.5", "--engine", "none", "--domain", "no such guest"];
+    assert_eq!(run(&nobody).status.code(), Some(3), "a guest that is not there is not well");
     let only_info = ["check", "--duration", "0.5", "-d", "0.1", "--engine", "none", "--allow", "all"];
     let out = run(&only_info);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));

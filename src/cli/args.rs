@@ -33,8 +33,9 @@ What percentages stand on:
   exits, count%               all exits of the guest
   exits, time%                the time in all of them, from kvm_exit to kvm_entry, sleep too
   exits, work%                the same without exits in which the guest sleeps (HLT, WFx)
-  accesses, time%             the time in all exits of the guest: an access is charged the
-                              whole exit that served it
+  accesses, time%             the time in all exits of the guest (of a file of perf's or a
+                              trace: of that table): an access is charged the whole exit
+                              that served it
   host CPUs                   that CPU's own time
 A batch interval of up to 4 guests, or of those named by --domain, shows exits and accesses.
 

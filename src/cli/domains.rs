@@ -32,7 +32,9 @@ impl Pattern {
 
     /// Whether it means this domain.
     pub fn matches(&self, facts: &DomainFacts) -> bool {
-        let uuid = facts.uuid.as_ref().is_some_and(|u| u.value.eq_ignore_ascii_case(&self.text));
+        // With dashes or without.
+        let digits = |text: &str| text.replace('-', "").to_ascii_lowercase();
+        let uuid = facts.uuid.as_ref().is_some_and(|u| digits(&u.value) == digits(&self.text));
         let pid = facts.pid.is_some_and(|p| self.text.parse() == Ok(p));
         // The name itself always means itself, brackets and all.
         uuid || pid || facts.name.value == self.text || self.glob.is_match(&facts.name.value)
@@ -98,6 +100,9 @@ mod tests {
     fn a_pattern_is_a_glob_a_uuid_or_a_pid() {
         let d = facts("web-1", "3d2c0ab7-5ac8-4f55-9d4f-1f1b9c4a6a10", 6455);
         for text in ["web-1", "web-*", "w?b-[0-9]", "{db,web}-1", "3D2C0AB7-5AC8-4F55-9D4F-1F1B9C4A6A10", "6455", "*"] {
+            assert!(
+                Pattern::new(&text.replace("3D2C0AB7-5AC8-4F55-9D4F-", "3D2C0AB75AC84F559D4F")).unwrap().matches(&d)
+            );
             assert!(Pattern::new(text).unwrap().matches(&d), "{text}");
         }
         for text in ["web", "web-1x", "64", "3d2c0ab7"] {

@@ -99,8 +99,13 @@ impl At {
             Self::Clock(time) => {
                 let day = Timestamp::from_millisecond(range_ms.0).ok()?.to_zoned(zone.clone()).date();
                 let today = local(day.to_datetime(*time))?;
-                // A clock time names a whole second of the recording's first day.
-                if today + 999 >= range_ms.0 { Some(today) } else { local(day.tomorrow().ok()?.to_datetime(*time)) }
+                // A clock time names a whole minute or second of the recording's first day.
+                let last = if time.second() == 0 { 59_999 } else { 999 };
+                if today + last >= range_ms.0 {
+                    Some(today.max(range_ms.0))
+                } else {
+                    local(day.tomorrow().ok()?.to_datetime(*time))
+                }
             }
         }
     }

@@ -71,6 +71,10 @@ fn told(view: &View<'_>) -> String {
 }
 
 fn status(view: &View<'_>) -> u8 {
+    // A guest that is not there is not well.
+    if !view.domains.patterns.is_empty() && view.shown().next().is_none() {
+        return COULD_NOT_LOOK;
+    }
     // Without a look at the processes "no guest" is no answer.
     let blind = view.model.sources.iter().any(|s| s.name == "procfs" && s.state != SourceState::Ok);
     if blind && view.model.domains.is_empty() {

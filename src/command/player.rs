@@ -4,7 +4,7 @@ use crate::cli::DomainFilter;
 use crate::lint;
 use crate::model::{Base, Model};
 use crate::report;
-use crate::sample::Sample;
+use crate::sample::{Sample, SourceState, SourceStatus};
 use crate::session::Cursor;
 use crate::ui::Player;
 use std::collections::HashSet;
@@ -80,7 +80,13 @@ impl Player for Recording {
             self.looked = Instant::now();
             self.cursor.refresh();
         }
-        self.cursor.at(index)
+        let mut sample = self.cursor.at(index)?;
+        if let Some(damage) = self.cursor.session().damage() {
+            let state = SourceState::Degraded;
+            let told = SourceStatus { name: "recording".into(), state, cause: Some(damage), fix: None };
+            Arc::make_mut(&mut sample).sources.push(told);
+        }
+        Ok(sample)
     }
 
     fn stands_alone(&mut self, index: usize) -> Option<Option<f64>> {

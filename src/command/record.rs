@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// Runs it on the live host, until the duration ends or a signal comes.
 pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
+    // What is to last shorter than an interval is one interval.
+    let interval = args.duration.map_or(settings.interval, |duration| settings.interval.min(duration));
+    let settings = &Settings { interval, ..settings.clone() };
     let limits = Limits { size: args.max_size.or(settings.limits.size), age: args.max_age.or(settings.limits.age) };
     let mut recorder = Recorder::create(&args.file, limits)?;
     if let Some(note) = recorder.note() {

@@ -168,6 +168,10 @@ mod tests {
     fn times_of_a_recording() {
         let at = |t: &str| resolve(&values::at(t).unwrap(), RANGE, &TimeZone::UTC).map(|ms| (ms - RANGE.0) / 1000);
         assert_eq!(at("22:00").unwrap(), 0);
+        let late = (RANGE.0 + 40_000, RANGE.1);
+        let begun = resolve(&values::at("22:00").unwrap(), late, &TimeZone::UTC).unwrap();
+        assert_eq!(begun, late.0, "the minute in which the recording begins");
+        assert!(resolve(&values::at("22:00:10").unwrap(), late, &TimeZone::UTC).is_err());
         assert_eq!(at("22:30:01").unwrap(), 1800);
         assert_eq!(at("01:00:01").unwrap(), 3 * 3600);
         assert_eq!(at("+10m").unwrap(), 600);

@@ -8,6 +8,7 @@ use crate::cli::values::At;
 use crate::kvm::sanitize;
 use crate::lint;
 use crate::model::{Base, Model};
+use crate::report::text;
 use crate::sample::{DomainSample, Sample};
 use crate::session::{self, Cursor, Session};
 use crate::source::import::Beside;
@@ -82,7 +83,9 @@ pub fn read(
         let progress = Progress::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
         return whole(&mut tape, &mut memory, settings, progress);
     };
-    let index = tape.cursor.index_at(resolve(&at, range, &TimeZone::system())?);
+    // The first sample ends no interval.
+    let last = tape.cursor.len() - 1;
+    let index = tape.cursor.index_at(resolve(&at, range, &TimeZone::system())?).max(last.min(1));
     // The rules need what came before to know how long something holds.
     let first = index.saturating_sub(LOOK_BACK);
     let mut before: Option<Arc<Sample>> = None;
@@ -117,38 +120,79 @@ impl Tape<'_> {
 const LOOK_BACK: usize = 120;
 
 /// First to last sample as one interval. Guests that ended on the way are in it with all they did, and findings that held for a
-/// while only as well, each as it was when it weighed most.
+/// while only as well, each as it was when it weighed most. Of several runs of the recorder, between which nothing was counted,
+/// the longest is told.
 fn whole(
     tape: &mut Tape<'_>,
     memory: &mut lint::Memory,
     settings: &Settings,
     mut progress: Progress,
 ) -> anyhow::Result<(Model, lint::Report)> {
-    let first = tape.at(0)?;
-    let mut before = first.clone();
-    let mut ended: Vec<DomainSample> = Vec::new();
+    let mut run = Run::new(tape.at(0)?);
+    let mut longest: Option<Run> = None;
+    let mut runs = 1;
     let mut report = lint::Report::default();
     let all = tape.cursor.len();
     for i in 1..all {
         progress.at(i, all);
         let sample = tape.at(i)?;
+        if tape.cursor.begins_run(i) {
+            runs += 1;
+            let ended = std::mem::replace(&mut run, Run::new(sample));
+            longest = Some(ended.longer(longest));
+            memory.clear();
+            continue;
+        }
+        let model = Model::new(&sample, Base::Previous(&run.last));
+        let now = lint::run(&model, memory, &settings.findings);
+        now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
+        report.cannot_tell = now.cannot_tell;
+        run.goes_on(sample);
+    }
+    drop(progress);
+    report.findings.sort_by(lint::order);
+    let run = run.longer(longest);
+    if runs > 1 {
+        let count = text::count(run.samples, "sample");
+        say(&format!(
+            "the recording was begun {runs} times, and nothing was counted in between: the figures are of its longest part ({count} of {all}), the findings of all; --at TIME tells of any interval"
+        ));
+    }
+    let mut last = (*run.last).clone();
+    last.domains.extend(run.ended);
+    let base = if run.samples > 1 { Base::Previous(&run.first) } else { Base::Start };
+    Ok((Model::new(&last, base), report))
+}
+
+/// What a run of the recorder left.
+struct Run {
+    first: Arc<Sample>,
+    last: Arc<Sample>,
+    /// Guests that ended on the way, as they were last seen.
+    ended: Vec<DomainSample>,
+    samples: usize,
+}
+
+impl Run {
+    fn new(first: Arc<Sample>) -> Self {
+        Self { last: first.clone(), first, ended: Vec::new(), samples: 1 }
+    }
+
+    fn goes_on(&mut self, sample: Arc<Sample>) {
         let same = |a: &DomainSample, b: &DomainSample| {
             (a.facts.pid, a.facts.start_ticks, &a.facts.name.value)
                 == (b.facts.pid, b.facts.start_ticks, &b.facts.name.value)
         };
-        let gone = before.domains.iter().filter(|d| !sample.domains.iter().any(|n| same(n, d)));
-        ended.extend(gone.take(ENDED.saturating_sub(ended.len())).cloned());
-        let model = Model::new(&sample, Base::Previous(&before));
-        let now = lint::run(&model, memory, &settings.findings);
-        now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
-        report.cannot_tell = now.cannot_tell;
-        before = sample;
+        let gone = self.last.domains.iter().filter(|d| !sample.domains.iter().any(|n| same(n, d)));
+        self.ended.extend(gone.take(ENDED.saturating_sub(self.ended.len())).cloned());
+        self.last = sample;
+        self.samples += 1;
     }
-    report.findings.sort_by(lint::order);
-    let mut last = (*before).clone();
-    last.domains.extend(ended);
-    let base = if all > 1 { Base::Previous(&first) } else { Base::Start };
-    Ok((Model::new(&last, base), report))
+
+    /// The longer of the two; this one if they are equally long.
+    fn longer(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.samples > self.samples).unwrap_or(self)
+    }
 }
 
 /// Takes in what was found in one interval of many: a cause is told once, by the finding that covers the other, else as it was when
@@ -168,7 +212,32 @@ fn keep(kept: &mut Vec<lint::Finding>, new: lint::Finding) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::ChoiceArgs;
+    use crate::cli::config::Config;
     use crate::lint::{Finding, Severity, Target};
+    use crate::sample::fixture::Fixture;
+    use crate::session::{Limits, Recorder};
+
+    #[test]
+    fn of_several_runs_the_longest_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.kvmtop");
+        let fixture = Fixture::busy_host();
+        for seconds in [10..14, 20..26] {
+            let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+            seconds.for_each(|s| recorder.append(&fixture.sample(f64::from(s))).unwrap());
+            recorder.close().unwrap();
+        }
+        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+        let read = |at: Option<&str>| {
+            let at = at.map(|at| crate::cli::values::at(at).unwrap());
+            read(&path, at, &mut Beside::default(), &settings).unwrap().0
+        };
+        let (longest, rate) = (read(None), |m: &Model| m.domains[0].exit_rate.0.unwrap().round() as u64);
+        assert_eq!(longest.interval_s, Some(5.0));
+        assert_eq!(rate(&longest), rate(&fixture.model()), "no time in which nothing was counted");
+        assert_eq!(read(Some("+0s")).interval_s, Some(1.0), "the first sample ends no interval");
+    }
 
     #[test]
     fn a_cause_is_told_once() {

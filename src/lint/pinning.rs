@@ -165,6 +165,12 @@ fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
 }
 
 fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads: &[u32], tid: Option<i32>) -> Vec<Fix> {
+    if propose::topology(world.model).cpus.is_empty() {
+        let single = &guest.seats.single;
+        return vec![fix::advice(format!(
+            "Pin emulator and IOThreads to CPUs outside of {single} (<emulatorpin>, <iothreadpin>); which ones the host has is not known here"
+        ))];
+    }
     let Some(room) = room_for_helpers(world, guest) else {
         return vec![fix::advice(
             "No CPU of this host is free of pinned vCPUs: take one vCPU away, so that emulator and IOThreads have a CPU",
@@ -311,7 +317,8 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     let mut to_pin = iothreads.clone();
     to_pin.extend(&loose);
     answers.find(Finding {
-        severity: Severity::Info,
+        // A vCPU of real-time priority does not let them run at all while it works.
+        severity: if pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
         confidence: if emulator || !iothreads.is_empty() { Confidence::High } else { Confidence::Medium },
         title: "Emulator or IOThreads may run on CPUs of pinned vCPUs".into(),
         evidence,

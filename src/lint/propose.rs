@@ -54,7 +54,10 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
     if want.threads <= 1 && pairs > 1 && want.vcpus.is_multiple_of(pairs) {
         shapes.push((pairs, Some(pairs)));
     }
-    for ((threads, show_threads), pool) in shapes.iter().flat_map(|s| pools.iter().map(move |p| (*s, p))) {
+    // One node, be it on pairs of hardware threads, before several.
+    let tries = shapes.iter().flat_map(|s| pools.iter().map(move |p| (*s, p)));
+    let tries = tries.clone().map(|t| (t, true)).chain(tries.map(|t| (t, false)));
+    for (((threads, show_threads), pool), one_node) in tries {
         let nodes: Vec<u32> = host.nodes().iter().collect();
         let mut single: Vec<CpuSet> = nodes.iter().map(|n| pool.intersection(&host.cpus_of_node(*n))).collect();
         // Nodes in order of what speaks for them: the guest's memory, then its present CPUs, then most room.
@@ -63,7 +66,8 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
             let bound = node.is_some_and(|n| want.nodes.contains(n));
             std::cmp::Reverse((bound, cpus.intersection(&want.current).len(), cpus.len()))
         });
-        for cpus in single.iter().chain([pool]) {
+        let wide = [pool.clone()];
+        for cpus in if one_node { single.as_slice() } else { &wide } {
             if let Some(vcpus) = place(host, cpus, want.vcpus as usize, threads as usize) {
                 let nodes = vcpus.iter().filter_map(|c| host.node_of(*c)).collect();
                 let left = housekeeping.difference(&want.taken);
@@ -233,12 +237,13 @@ pub(super) fn topology(model: &Model) -> &HostTopology {
 }
 
 /// The least that parts a guest's pins from each other and from other guests': vCPUs whose CPU is theirs alone stay, the others
-/// get a free one on the same node. Each with its new CPU; `None` when there is no room, or when the guest's own threads
-/// would be torn apart.
+/// get a free one on the same node and not one of `away`. Each with its new CPU; `None` when there is no room, or when the guest's
+/// own threads would be torn apart.
 pub(super) fn moves(
     host: &HostTopology,
     pins: &[(u32, CpuSet)],
     taken: &CpuSet,
+    away: &CpuSet,
     threads: u32,
 ) -> Option<Vec<(u32, u32)>> {
     let isolated = host.isolated.clone().unwrap_or_default();
@@ -261,7 +266,7 @@ pub(super) fn moves(
     } else {
         housekeeping(host, &CpuSet::new()).union(&isolated)
     };
-    let free = host.all().difference(&stay).difference(taken).difference(&keep_out);
+    let free = host.all().difference(&stay).difference(taken).difference(&keep_out).difference(away);
     let mut moved = Vec::new();
     for (v, cpu) in go {
         let left = free.difference(&used);
@@ -280,8 +285,17 @@ pub(super) fn moves(
 /// As [`fixes`], moving no more vCPUs than have to move.
 pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
     let host = topology(world.model);
-    let taken = taken(world, guest);
-    let Some(moved) = moves(host, &guest.seats.all, &taken, guest.config.threads_per_core()) else {
+    let threads = guest.config.threads_per_core();
+    let theirs = taken(world, guest);
+    // Best away from the other guests' pools as well, and from where the guest's own emulator and IOThreads are to be.
+    let pins = &guest.config.pins;
+    let helpers = (1..=pins.iothread_count).filter_map(|id| pins.iothread(id)).chain(pins.emulator());
+    let others = world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain)).map(|g| &g.seats.reach);
+    let pools = others.filter(|reach| **reach != host.all()).fold(theirs.clone(), |a, b| a.union(b));
+    let away = helpers.fold(CpuSet::new(), |a, b| a.union(b));
+    let Some(moved) = moves(host, &guest.seats.all, &pools, &away, threads)
+        .or_else(|| moves(host, &guest.seats.all, &theirs, &away, threads))
+    else {
         return fixes(world, guest);
     };
     if guest.config.libvirt == Some(false) {
@@ -384,6 +398,10 @@ mod tests {
         let want = Want { current, emulator: CpuSet::parse("1").ok(), ..want };
         let p = propose(&h, &want).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[1, 9, 2, 10, 3, 11, 4, 12][..], "0,8"));
+        // One node on hardware threads before two on whole cores.
+        let want = Want { vcpus: 4, threads: 1, current: CpuSet::parse("2-5").unwrap(), ..Want::default() };
+        let p = propose(&host(2, 4, 2, ""), &want).unwrap();
+        assert_eq!((p.nodes.len(), p.show_threads), (1, Some(2)), "{p:?}");
         // A guest that has a node's room does not stay on two.
         let want = Want { vcpus: 2, threads: 1, current: CpuSet::parse("1,5").unwrap(), ..Want::default() };
         assert_eq!(propose(&host(2, 4, 1, ""), &want).unwrap().vcpus, [1, 2]);
@@ -424,11 +442,13 @@ mod tests {
         };
         let none = CpuSet::new();
         let h = host(2, 4, 1, "");
-        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, 1), Some(vec![(2, 3)]));
-        assert_eq!(moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), 1), Some(vec![(1, 7)]));
-        assert_eq!(moves(&h, &pins(&[1, 2]), &none, 1), None, "nothing clashes");
-        assert_eq!(moves(&h, &pins(&[1, 1]), &none, 2), None, "threads of a core move together");
-        assert_eq!(moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, 1), None, "no room");
+        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, &none, 1), Some(vec![(2, 3)]));
+        assert_eq!(moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), &none, 1), Some(vec![(1, 7)]));
+        let three = CpuSet::from_iter([3]);
+        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, &three, 1), Some(vec![(2, 5)]), "not to its own emulator");
+        assert_eq!(moves(&h, &pins(&[1, 2]), &none, &none, 1), None, "nothing clashes");
+        assert_eq!(moves(&h, &pins(&[1, 1]), &none, &none, 2), None, "threads of a core move together");
+        assert_eq!(moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, &none, 1), None, "no room");
     }
 
     #[test]

@@ -259,21 +259,24 @@ impl<'a> Guest<'a> {
             per_vcpu,
             vcpu: most.map(|m| m.0),
             cost: ns.zip(self.seconds).map(|(ns, s)| ns as f64 / (s * 1e7)),
-            exit_share: (self.domain.exits.count > 0)
-                .then(|| (100.0 * count as f64 / self.domain.exits.count as f64).min(100.0)),
+            // More accesses than exits: the two tables are not of the same time.
+            exit_share: (self.domain.exits.count > 0 && count <= self.domain.exits.count)
+                .then(|| 100.0 * count as f64 / self.domain.exits.count as f64),
             mean_us: ns.filter(|_| count > 0).map(|ns| ns as f64 / count as f64 / 1e3),
             marks,
         }
     }
 
-    /// How many vCPUs were busy, told from CPU times, else from how long they slept in exits; at least one.
+    /// How many vCPUs were busy, told from CPU times, else from how long they slept in exits; at least one. All of them where
+    /// nothing tells, so that what is a share of them is never said too large.
     pub fn busy_vcpus(&self) -> Option<f64> {
         let vcpus = self.vcpus()?;
         let measured: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu).map(|c| c.busy()).collect();
         let busy = if measured.is_empty() {
-            let (all, work) = (self.domain.exits.total_ns?, self.domain.exits.work_ns?);
-            let asleep = all.saturating_sub(work) as f64 / 1e9 / self.seconds?;
-            vcpus - asleep
+            match (self.domain.exits.total_ns, self.domain.exits.work_ns) {
+                (Some(all), Some(work)) => vcpus - all.saturating_sub(work) as f64 / 1e9 / self.seconds?,
+                _ => vcpus,
+            }
         } else {
             measured.iter().sum::<f64>() / 100.0
         };

@@ -41,13 +41,17 @@ impl CpuShare {
     fn between(now: &ThreadTimes, before: &ThreadTimes, window: &Window) -> Option<Self> {
         let percent = |n: u64, b: u64| window.percent(n.saturating_sub(b));
         let guest = percent(now.guest_ns, before.guest_ns)?;
+        let ran = now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b));
+        // The kernel charges a wait when it ends (kernel/sched/stats.h, sched_info_arrive): what belongs to earlier intervals is
+        // no part of this one.
+        let room = (100.0 - ran.unwrap_or(0.0)).max(0.0);
         Some(Self {
             // The kernel rounds the two down on their own: a tick of guest time may show before its tick of user time.
             usr: (percent(now.user_ns, before.user_ns)? - guest).max(0.0),
             sys: percent(now.system_ns, before.system_ns)?,
             guest,
-            wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)),
-            ran: now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b)),
+            wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)).map(|wait| wait.min(room)),
+            ran,
         })
     }
 }
@@ -172,6 +176,7 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::fixture::{Fixture, Guest, Host};
 
     #[test]
     fn the_schedulers_clock_goes_before_hundredths() {
@@ -183,6 +188,10 @@ mod tests {
             all
         };
         assert_eq!((coarse.busy(), fine.busy()), (1.0, 0.4));
+        // A wait of several intervals, charged when it ended.
+        let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).cpu(40.0, 0.0, 0.0, 390.0));
+        let model = Fixture::new(Host::numa(1, 1, 1)).guest(guest).model();
+        assert_eq!(model.domains[0].longest_wait().map(f64::round), Some(60.0));
         assert_eq!(sum(&[coarse, coarse]).ran, None);
         for both in [[fine, coarse], [coarse, fine]] {
             assert_eq!((sum(&both).busy(), sum(&both).sys), (1.4, 2.0));

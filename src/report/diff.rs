@@ -77,14 +77,20 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     }
 }
 
-/// A finding of before and one of after are the same if rule and target are, and their domains were lined up.
+/// A finding of before and one of after are the same if they speak for one rule, whichever of theirs leads, and their domains were
+/// lined up.
 fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
     let paired = |a: Option<&str>, b: Option<&str>| {
         a == b
             || domains.iter().any(|d| a.is_some() && b.is_some() && d.before.as_deref() == a && d.after.as_deref() == b)
     };
     let same = |a: &lint::Finding, b: &lint::Finding| {
-        a.rule == b.rule && a.target == b.target && paired(a.domain.as_deref(), b.domain.as_deref())
+        let rule = if a.folded.is_empty() && b.folded.is_empty() {
+            a.rule == b.rule && a.target == b.target
+        } else {
+            a.covers(b.rule) || b.covers(a.rule)
+        };
+        rule && paired(a.domain.as_deref(), b.domain.as_deref())
     };
     let (old, new): (Vec<_>, Vec<_>) = (before.told().collect(), after.told().collect());
     let mut diff = FindingsDiff::default();

@@ -5,8 +5,8 @@ use crate::cli::DomainFilter;
 use crate::cli::domains::Pattern;
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
 use crate::model::{Base, Model};
-use crate::sample::SourceStatus;
 use crate::sample::fixture::{Fixture, Guest, Host};
+use crate::sample::{Direction, SourceStatus};
 use serde_json::Value;
 
 fn assert_same(what: &str, got: &str) {
@@ -336,6 +336,15 @@ fn what_cannot_be_compared_is_said() {
     let none = Report::default();
     let (guest, empty) = (over(&guest(1.0, 1.0, 1.0), 10.0), Fixture::empty_host().model());
     assert_eq!(compare(&guest, &empty, &none, &none).summary, "After holds no guest.");
+    let ports = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).pio(0x608, Direction::Read, 100.0, 5.0));
+    let ports = Fixture::new(Host::numa(1, 1, 1)).guest(ports).model();
+    assert_eq!(compare(&ports, &ports, &none, &none).domains[0].work.before, None, "exits that were not measured");
+
+    // The same cause, though another of its rules leads.
+    let led =
+        |rule, folded| told(vec![Finding { rule, folded: vec![folded], ..finding(Severity::Warning, Some("g")) }]);
+    let d = compare(&ports, &ports, &led("rtc-tick", "acpi-pm-timer"), &led("acpi-pm-timer", "rtc-tick")).findings;
+    assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
     assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither side holds a guest.");
     let d = compare(&guest, &empty, &none, &none);
     assert_eq!(d.cause, diff::Cause::NotComparable);

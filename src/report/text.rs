@@ -126,7 +126,10 @@ fn headline(view: &View<'_>) -> String {
         parts.push(format!("Linux {} {}", cut(&facts.kernel, 32), cut(flavour, 16)));
     }
     match m.engine.kind {
-        EngineKind::File => parts.push(view.source.to_string()),
+        EngineKind::File => {
+            parts.push(view.source.to_string());
+            parts.extend((m.lost > 0).then(|| format!("lost {}", m.lost)));
+        }
         kind => {
             parts.push(format!("engine {}", kind.as_str()));
             parts.push(format!("lost {}", m.lost));

@@ -120,7 +120,12 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
     DomainDiff {
         before: b.map(|d| d.name().to_string()),
         after: a.map(|d| d.name().to_string()),
-        work: stats::rates(work(b), seconds.0, work(a), seconds.1),
+        // Where neither side has exits they were not measured.
+        work: if [b, a].iter().flatten().any(|d| d.exits.count > 0) {
+            stats::rates(work(b), seconds.0, work(a), seconds.1)
+        } else {
+            Compared::default()
+        },
         cpu_percent: Compared::new(cpu(b), cpu(a), Verdict::Unknown),
         exits: exits(b, a, seconds),
         accesses: accesses(b, a, seconds, (traced(b, before), traced(a, after))),

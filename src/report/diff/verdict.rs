@@ -86,7 +86,7 @@ fn not_comparable(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -
         (0, _) => "Before holds no guest".into(),
         (_, 0) => "After holds no guest".into(),
         _ if !domains.iter().any(DomainDiff::on_both) => "No guest is on both sides".into(),
-        _ => "One side counted no exits, so there is nothing to compare".into(),
+        _ => "At least one side counted no exits, so there is nothing to compare".into(),
     }
 }
 

@@ -206,7 +206,7 @@ impl Discovery {
 pub(super) fn vcpus(places: &Places, now: Instant) -> usize {
     let found = Discovery::new(places.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
     let of = |pid: &i32| match KvmFiles::read(places, *pid) {
-        Ok(files) => files.vcpus.len(),
+        Ok(files) => files.vcpu_count(),
         Err(_) => std::fs::read_dir(places.process(*pid, "task")).map_or(0, Iterator::count),
     };
     found.guests.iter().map(of).sum()

@@ -2,7 +2,7 @@
 
 use super::file::{self, Failure};
 use super::places::Places;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
 /// More open files than this are not looked at.
@@ -45,6 +45,11 @@ impl KvmFiles {
             }
         }
         Ok(found)
+    }
+
+    /// How many vCPUs there are: a VMM may hold several descriptors of one.
+    pub(crate) fn vcpu_count(&self) -> usize {
+        self.vcpus.values().collect::<BTreeSet<_>>().len()
     }
 
     fn note(&mut self, fd: i32, target: &[u8]) {
@@ -99,16 +104,17 @@ mod tests {
             (9, "anon_inode:[eventfd]"),
             (10, "anon_inode:kvm-vcpu:x"),
             (11, "socket:[1234]"),
+            (13, "anon_inode:kvm-vcpu:11"),
         ] {
             symlink(target, dir.join(fd.to_string())).unwrap();
         }
         symlink("x".repeat(300), dir.join("12")).unwrap();
         let files = KvmFiles::read(&Places::under(root.path()), 7).unwrap();
         let expected = KvmFiles {
-            open: 11,
+            open: 12,
             vm: true,
             dev_kvm: true,
-            vcpus: [(5, 0), (6, 11)].into(),
+            vcpus: [(5, 0), (6, 11), (13, 11)].into(),
             vcpu_stats: [(7, 11)].into(),
             vm_stats: Some(8),
         };

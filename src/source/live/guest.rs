@@ -62,7 +62,7 @@ impl Guest {
         let comm = threads.living.get(&pid).map(|t| t.comm.clone()).unwrap_or_default();
         let files = KvmFiles::read(places, pid).unwrap_or_default();
         let mut origins = Origins::read(places, pid, threads.start_ticks(), &comm, boot_time_ms);
-        origins.vcpu_files = files.vcpus.len() as u32;
+        origins.vcpu_files = files.vcpu_count() as u32;
         Ok(Self {
             facts: Arc::new(origins.facts(None, &[])),
             origins,
@@ -140,7 +140,7 @@ impl Guest {
             self.files_pause_ns = FILES_NS.min(2 * self.files_pause_ns);
             match KvmFiles::read(places, self.origins.pid) {
                 Ok(files) => {
-                    self.origins.vcpu_files = files.vcpus.len() as u32;
+                    self.origins.vcpu_files = files.vcpu_count() as u32;
                     self.files = files;
                 }
                 Err(Failure::Denied) => self.accounts.deny(),
@@ -195,7 +195,7 @@ impl Guest {
 
     /// How many vCPUs it has open, as far as can be seen.
     pub(crate) fn vcpus(&self) -> usize {
-        self.files.vcpus.len()
+        self.files.vcpu_count()
     }
 
     /// The engine's counters began again: what was kept of them goes.
