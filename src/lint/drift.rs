@@ -2,14 +2,14 @@
 
 use super::answers::Answers;
 use super::view::{Guest, World};
-use super::{Confidence, Finding, Mark, Severity, fix};
+use super::{Confidence, Finding, Mark, Severity, fix, propose};
 use crate::kvm::CpuSet;
 
 const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 
 /// P-13: affinity against configuration.
 pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
+    let mut online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
     if guest.config.libvirt != Some(true) || guest.config.pins.vcpus.is_empty() && guest.config.pins.emulator.is_none()
     {
         return;
@@ -17,6 +17,10 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     let mut threads = guest.vcpu_threads().peekable();
     if threads.peek().is_some() && (online.is_empty() || threads.all(|t| t.place.affinity.is_none())) {
         return answers.cannot("where the guest's threads may run is not known, so it cannot be held against its pins");
+    }
+    if online.is_empty() {
+        // Files alone: the host that they describe.
+        online = propose::topology(world.model).all();
     }
     if online.is_empty() {
         return;
@@ -27,7 +31,7 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     for (v, want) in &guest.config.pins.vcpus {
         let reachable = want.intersection(&online);
         if reachable.is_empty() {
-            lines.push(format!("vCPU {v} is to run on CPU {want}, which is offline"));
+            lines.push(format!("vCPU {v} is to run on CPU {want}, which is offline or not there"));
             marks.push(Mark::Vcpu(*v));
             continue;
         }
@@ -53,6 +57,17 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     }
     lines.truncate(8);
     lines.push(format!("check: {}; taskset -pc TID", fix::virsh(guest, "vcpupin", "")));
+    let (title, why) = if commands.is_empty() {
+        (
+            "vCPUs are pinned to CPUs that the host does not have online",
+            "No vCPU can be put on a CPU that is not there: the guest does not start so, or runs where the kernel puts it",
+        )
+    } else {
+        (
+            "A thread's CPU affinity is not what the configuration asks for",
+            "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went offline and came back",
+        )
+    };
     let fixes = if commands.is_empty() {
         vec![
             fix::command(fix::virsh(guest, "vcpupin", "VCPU CPU --live --config")).needing("with a CPU that is online"),
@@ -63,9 +78,9 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     answers.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
-        title: "A thread's CPU affinity is not what the configuration asks for".into(),
+        title: title.into(),
         evidence: lines,
-        why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went offline and came back".into(),
+        why: why.into(),
         fix: fixes,
         see: vec![CPUTUNE_DOC.into()],
         marks,

@@ -204,6 +204,7 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     if single.is_empty() {
         return;
     }
+    neighbours(world, guest, &single, answers);
     let helpers: Vec<&ThreadModel> = guest
         .domain
         .threads
@@ -265,6 +266,33 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         see: vec![CPUTUNE_DOC.into(), "https://libvirt.org/kbase/kvm-realtime.html".into()],
         cost: Some(busy).filter(|b| *b > 0.0),
         marks,
+        ..Finding::default()
+    });
+}
+
+/// Emulators of other guests that are pinned where this guest's vCPUs are.
+fn neighbours(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, answers: &mut Answers) {
+    let others = world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain) && g.running());
+    let shared: Vec<(&Guest<'_>, CpuSet)> = others
+        .filter_map(|g| Some((g, g.config.pins.emulator.as_ref()?.intersection(single))))
+        .filter(|(_, cpus)| !cpus.is_empty())
+        .take(8)
+        .collect();
+    let Some(first) = shared.first().and_then(|(_, cpus)| cpus.first()) else { return };
+    let told = |(other, cpus): &(&Guest<'_>, CpuSet)| {
+        [format!("the emulator of {} is pinned to CPUs {cpus} of its vCPUs", other.name()), fix::check_pins(other)]
+    };
+    answers.find(Finding {
+        also: shared.iter().map(|(other, _)| other.name().to_owned()).collect(),
+        severity: if guest.config.pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
+        confidence: Confidence::High,
+        target: Target::Pcpu(first),
+        title: "Another guest's emulator is pinned to CPUs of its vCPUs".into(),
+        evidence: shared.iter().flat_map(told).collect(),
+        why: "While it runs there the vCPU does not, and the vCPU cannot move away".into(),
+        fix: shared.iter().flat_map(|(other, _)| helper_fixes(world, other, true, &[], None)).collect(),
+        see: vec![CPUTUNE_DOC.into()],
+        marks: shared.iter().flat_map(|(_, cpus)| cpus.iter()).map(Mark::Pcpu).collect(),
         ..Finding::default()
     });
 }

@@ -313,6 +313,24 @@ fn drift() {
     }
     cannot(&told(&unknown), "affinity-drift");
     silent(&configured(host(), vec![described("a", xml, 1)]), "affinity-drift");
+    let nowhere = "<cputune><vcpupin vcpu='0' cpuset='99'/></cputune>";
+    fires(&configured(host(), vec![described("a", nowhere, 1)]), "affinity-drift", Severity::Warning);
+}
+
+#[test]
+fn another_guests_emulator_on_a_vcpus_cpu() {
+    let pins = |vcpu: u32, emulator: &str| {
+        format!("<cputune><vcpupin vcpu='0' cpuset='{vcpu}'/><emulatorpin cpuset='{emulator}'/></cputune>")
+    };
+    let both = |emulator: &str| {
+        configured(host(), vec![described("a", &pins(2, "0"), 1), described("b", &pins(4, emulator), 1)])
+    };
+    let report = both("2");
+    fires(&report, "emulator-on-vcpu", Severity::Info);
+    let found = get(&report, "emulator-on-vcpu");
+    assert!(found.concerns("a") && found.concerns("b"), "{found:#?}");
+    assert!(found.fix[0].text.starts_with("virsh emulatorpin b "), "{found:#?}");
+    silent(&both("0"), "emulator-on-vcpu");
 }
 
 #[test]

@@ -63,6 +63,10 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
             };
             merge::timing(cells.entry((table.kind, row.key.clone())).or_default(), &time);
         }
+        if table.rows.is_empty() && table.total.is_none() {
+            let why = "it is cut off, or its numbers are not written as perf writes them (12.5, not 12,5)";
+            folded.notes.push(format!("a table without any row that can be read: {why}"));
+        }
         let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
         if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
             folded

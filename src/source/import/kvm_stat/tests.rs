@@ -402,3 +402,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_table_without_a_readable_row_is_said() {
+    let head = REPORT.lines().find(|line| line.contains("Samples%")).unwrap();
+    let row = "HLT 10132 81,22% 99,80% 1,40us 1001203,11us 7890,22us ( +- 1,24% )";
+    let folded = fold(&scan(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
+    assert!(folded.notes[0].contains("without any row that can be read"), "{:?}", folded.notes);
+}
