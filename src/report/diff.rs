@@ -77,32 +77,37 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     }
 }
 
-/// A finding of before and one of after are the same if they speak for one rule, whichever of theirs leads, and their domains were
-/// lined up.
+/// A finding of before and one of after are the same if rule and target are, and their domains were lined up. A rule that another
+/// finding of the other side tells is there as well.
 fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
     let paired = |a: Option<&str>, b: Option<&str>| {
         a == b
             || domains.iter().any(|d| a.is_some() && b.is_some() && d.before.as_deref() == a && d.after.as_deref() == b)
     };
-    let same = |a: &lint::Finding, b: &lint::Finding| {
-        let rule = if a.folded.is_empty() && b.folded.is_empty() {
-            a.rule == b.rule && a.target == b.target
-        } else {
-            a.covers(b.rule) || b.covers(a.rule)
-        };
-        rule && paired(a.domain.as_deref(), b.domain.as_deref())
-    };
+    let of_one = |old: &lint::Finding, new: &lint::Finding| paired(old.domain.as_deref(), new.domain.as_deref());
     let (old, new): (Vec<_>, Vec<_>) = (before.told().collect(), after.told().collect());
     let mut diff = FindingsDiff::default();
+    let mut lined_up = vec![false; new.len()];
     for f in &old {
-        match new.iter().find(|n| same(f, n)) {
-            None => diff.gone.push(json::finding(f)),
-            Some(n) if n.severity != f.severity => {
-                diff.changed.push(ChangedFinding { before: json::finding(f), after: json::finding(n) });
-            }
-            Some(n) => diff.same.push(json::finding(n)),
+        let twin = |n: &&lint::Finding| f.rule == n.rule && f.target == n.target && of_one(f, n);
+        let told = |n: &&lint::Finding| n.folded.contains(&f.rule) && of_one(f, n);
+        let Some(at) = new.iter().position(twin).or_else(|| new.iter().position(told)) else {
+            diff.gone.push(json::finding(f));
+            continue;
+        };
+        if std::mem::replace(&mut lined_up[at], true) {
+            continue;
+        }
+        let n = new[at];
+        if n.severity == f.severity {
+            diff.same.push(json::finding(n));
+        } else {
+            diff.changed.push(ChangedFinding { before: json::finding(f), after: json::finding(n) });
         }
     }
-    diff.new = new.iter().filter(|n| !old.iter().any(|f| same(f, n))).map(|n| json::finding(n)).collect();
+    for (n, _) in new.iter().zip(lined_up).filter(|(_, lined_up)| !lined_up) {
+        let told = old.iter().any(|f| f.folded.contains(&n.rule) && of_one(f, n));
+        if told { &mut diff.same } else { &mut diff.new }.push(json::finding(n));
+    }
     diff
 }

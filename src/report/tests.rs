@@ -345,6 +345,11 @@ fn what_cannot_be_compared_is_said() {
         |rule, folded| told(vec![Finding { rule, folded: vec![folded], ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led("rtc-tick", "acpi-pm-timer"), &led("acpi-pm-timer", "rtc-tick")).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
+    // A part of a cause stays: it is not new, and the rest is gone.
+    let alone = told(vec![Finding { rule: "vcpu-wait", ..finding(Severity::Warning, Some("g")) }]);
+    let d = compare(&ports, &ports, &led("pin-overlap", "vcpu-wait"), &alone).findings;
+    assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));
+    assert_eq!((d.same[0].rule, d.gone[0].rule), ("vcpu-wait", "pin-overlap"));
     assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither side holds a guest.");
     let d = compare(&guest, &empty, &none, &none);
     assert_eq!(d.cause, diff::Cause::NotComparable);
