@@ -166,9 +166,9 @@ fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
 
 fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads: &[u32], tid: Option<i32>) -> Vec<Fix> {
     if propose::topology(world.model).cpus.is_empty() {
-        let single = &guest.seats.single;
+        let pinned = propose::taken(world, guest).union(&guest.seats.single);
         return vec![fix::advice(format!(
-            "Pin emulator and IOThreads to CPUs outside of {single} (<emulatorpin>, <iothreadpin>); which ones the host has is not known here"
+            "Pin emulator and IOThreads to CPUs outside of {pinned} (<emulatorpin>, <iothreadpin>); which ones the host has is not known here"
         ))];
     }
     let Some(room) = room_for_helpers(world, guest) else {

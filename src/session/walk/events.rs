@@ -213,7 +213,7 @@ fn others<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, tasks: &mut Vec<Oth
         |k, names| OtherTask { tid: k[0] as i32, comm: names.text(k[1]), count: 0, ns: 0 },
         |c, id, t| {
             // One task may both wake a thread and take its CPU, and is a row of its own in each role.
-            let id = if c.schema() == 1 { id } else { mix(id, kind, &[1]) };
+            let id = if c.schema() < 3 { id } else { mix(id, kind, &[1]) };
             let mut row = c.row(kind, id);
             row.counter(&mut t.count);
             if row.schema == 1 { row.counter(&mut t.ns) } else { row.on_grid(CPU_GRID_NS, &mut t.ns) }
