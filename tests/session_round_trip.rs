@@ -53,18 +53,24 @@ fn schema_2_stays_readable() {
     golden("schema-2.kvmtop", "session_schema_2");
 }
 
-/// The same for schema 3; a new schema version adds a file. `KVMTOP_WRITE_GOLDEN=1` writes it while the version is being made.
+/// The same for schema 3, which told times more finely.
 #[test]
 fn schema_3_stays_readable() {
+    golden("schema-3.kvmtop", "session_schema_3");
+}
+
+/// The same for schema 4; a new schema version adds a file. `KVMTOP_WRITE_GOLDEN=1` writes it while the version is being made.
+#[test]
+fn schema_4_stays_readable() {
     if std::env::var_os("KVMTOP_WRITE_GOLDEN").is_some() {
         let mut world = World::new(11, 2, 2, mixed);
         // A recorder would go on with it.
-        let _ = std::fs::remove_file(fixture("schema-3.kvmtop"));
-        let mut r = Recorder::create(&fixture("schema-3.kvmtop"), Limits::default()).unwrap();
+        let _ = std::fs::remove_file(fixture("schema-4.kvmtop"));
+        let mut r = Recorder::create(&fixture("schema-4.kvmtop"), Limits::default()).unwrap();
         (0..45).for_each(|_| r.append(&world.tick()).unwrap());
         r.close().unwrap();
     }
-    golden("schema-3.kvmtop", "session_schema_3");
+    golden("schema-4.kvmtop", "session_schema_4");
 }
 
 fn fixture(name: &str) -> std::path::PathBuf {

@@ -90,7 +90,6 @@ pub enum Command {
     /// Say what this host lets kvmtop see, and what mends the rest
     Doctor(DoctorArgs),
     /// Show a recording of real guests that ships with kvmtop
-    #[command(hide = true)]
     Demo(DemoArgs),
 }
 

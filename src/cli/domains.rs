@@ -71,7 +71,7 @@ impl DomainFilter {
                 let more = names.len().saturating_sub(8);
                 names.truncate(8);
                 let fix = match (names.is_empty(), more) {
-                    (true, _) => "no guest is there; kvmtop keeps watching for one".to_string(),
+                    (true, _) => "no guest runs here now".to_string(),
                     (false, 0) => format!("guests here: {}", names.join(", ")),
                     (false, more) => format!("guests here: {} and {more} more", names.join(", ")),
                 };
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(said[0].cause.as_deref(), Some("--domain nope* matches no guest"));
         assert_eq!(said[0].fix.as_deref(), Some("guests here: a, b"));
         let empty = filter.unmatched([].iter());
-        assert_eq!(empty[0].fix.as_deref(), Some("no guest is there; kvmtop keeps watching for one"));
+        assert_eq!(empty[0].fix.as_deref(), Some("no guest runs here now"));
         assert!(filter.matches(&all[1]) && !filter.matches(&all[0]));
         assert!(DomainFilter::default().matches(&all[0]));
     }

@@ -218,9 +218,9 @@ fn stream(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if guest.domain.accesses.iter().any(|r| of_port(r) && r.burst.is_some()) {
         return;
     }
-    let seen = match guest.ports(of_port) {
-        seen if seen.count > 0 => seen,
-        _ => guest.accesses(of_port),
+    let (seen, event) = match guest.ports(of_port) {
+        seen if seen.count > 0 => (seen, "ioport"),
+        _ => (guest.accesses(of_port), "mmio"),
     };
     if seen.count < world.options.thresholds.devices.burst_accesses {
         return;
@@ -229,7 +229,7 @@ fn stream(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         Some(rate) if rate >= STREAM => answers.find(Finding {
             severity: by_cost(world, guest, &seen).unwrap_or_default(),
             title: "Output on the serial port holds a vCPU".into(),
-            evidence: vec![told(guest, &seen, "accesses to the serial port"), guest.perf("ioport")],
+            evidence: vec![told(guest, &seen, "accesses to the serial port"), guest.perf(event)],
             cost: seen.cost,
             marks: seen.marks,
             ..serial_finding()

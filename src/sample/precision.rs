@@ -6,24 +6,35 @@
 //!
 //! | figure | rounded to | error at most |
 //! |---|---|---|
-//! | growth of a sum of durations within an interval | [`TOTAL_BITS`] significant bits | 0.4 % |
-//! | shortest and longest of an interval | [`EXTREME_BITS`] significant bits | 3.1 % |
+//! | growth of a sum of durations within an interval | [`total_bits`] significant bits | 6.3 % of fewer than 4, 3.1 % of fewer than 64, 1.6 % of fewer than 1024, else 0.8 % |
+//! | shortest and longest of an interval | [`EXTREME_BITS`] significant bits | 6.3 %; of few, as the mean is that lies between them |
 //! | growth of the sum of squares | so that its part about the mean is as below | |
 //! | growth of the squares about the mean | [`SPREAD_BITS`] significant bits | 6.3 %, a deviation 3.1 % |
 //! | the part of an exit's time in the VMM or halted | 1/[`PARTS`] of the exit's time | 0.2 % of that time |
-//! | a thread's time on a CPU and waiting for one, and who held its CPU | [`CPU_GRID_NS`] | 0.01 % of a CPU at 1 s |
+//! | a thread's time on a CPU and waiting for one | [`CPU_GRID_NS`] | 0.05 % of a CPU at 1 s |
 //! | other times | [`GRID_NS`] | 0.001 % of a CPU at 1 s |
+//! | who held a thread's CPU | told each time it did so for another [`HELD_NS`] | 0.5 % of a CPU at 1 s |
+//! | who woke a thread | told each time it did so [`WAKES`] times more | |
 //!
 //! What nobody asks for is left out: the shortest and the distribution of accesses, the sum of wake-up latencies, runs of fewer
 //! than eight accesses. Files made by other programs are read to their last digit.
 //!
-//! Growths are rounded, not sums: a sum of growths that are each right to 0.4 % is right to 0.4 % as well, over any stretch of
-//! time.
+//! Growths are rounded, not sums, and what one interval was told too high the next is told lower: over a stretch of time a sum
+//! is right to far less than that, a few durations of each second as well as many. The mean of a few is told more coarsely
+//! than that of many because it says less: that of n durations strays by their deviation over the root of n.
 
-/// Significant bits of the growth of a sum of durations.
-pub const TOTAL_BITS: u32 = 8;
+/// Significant bits of the growth of a sum of so many durations.
+pub fn total_bits(count: u64) -> u32 {
+    match count {
+        0..4 => 5,
+        4..64 => 6,
+        64..1024 => 7,
+        _ => 8,
+    }
+}
+
 /// Significant bits of the shortest and longest duration.
-pub const EXTREME_BITS: u32 = 5;
+pub const EXTREME_BITS: u32 = 4;
 /// Significant bits of the growth of the squares about the mean.
 pub const SPREAD_BITS: u32 = 4;
 /// Significant bits of the growth of a sum of squares as a whole.
@@ -31,9 +42,14 @@ pub const SQUARE_BITS: u32 = 16;
 /// A part of a time is told in this many steps.
 pub const PARTS: u64 = 256;
 /// Grid of a thread's CPU and waiting time, nanoseconds.
-pub const CPU_GRID_NS: u64 = 100_000;
+pub const CPU_GRID_NS: u64 = 500_000;
 /// Grid of times that lie beside others, nanoseconds.
 pub const GRID_NS: u64 = 10_000;
+
+/// A task that held a thread's CPU is told of each time it did so for so long, nanoseconds.
+pub const HELD_NS: u64 = 5_000_000;
+/// A task that woke a thread is told of each time it did so this often.
+pub const WAKES: u64 = 16;
 
 /// The nearest number of so many significant bits.
 pub fn significant(n: u128, bits: u32) -> u128 {
@@ -47,6 +63,13 @@ pub fn significant(n: u128, bits: u32) -> u128 {
 /// The same for 64 bits.
 pub fn significant_ns(ns: u64, bits: u32) -> u64 {
     u64::try_from(significant(ns.into(), bits)).unwrap_or(u64::MAX)
+}
+
+/// The least number of so many significant bits that is no less; the greatest of 64 bits where there is none.
+pub fn no_less(ns: u64, bits: u32) -> u64 {
+    let drop = (64 - ns.leading_zeros()).saturating_sub(bits);
+    let below = ns >> drop << drop;
+    if below == ns { ns } else { below.saturating_add(1 << drop) }
 }
 
 /// How many [`PARTS`] of a whole come nearest to a part of it.
@@ -74,7 +97,7 @@ mod tests {
         #[test]
         fn errors_are_as_documented(n in any::<u64>(), shift in 0u32..64, whole in 1u64..1 << 60) {
             let n = u128::from(n >> shift);
-            for bits in [TOTAL_BITS, EXTREME_BITS, SPREAD_BITS] {
+            for bits in [total_bits(1), EXTREME_BITS, SPREAD_BITS] {
                 let r = significant(n, bits);
                 prop_assert!(r.abs_diff(n) << bits <= n, "{n} became {r}");
                 prop_assert_eq!(significant(r, bits), r);
@@ -91,7 +114,9 @@ mod tests {
         assert_eq!(significant(255, 8), 255);
         assert_eq!(significant(257, 8), 258);
         assert_eq!(significant_ns(u64::MAX, 8), u64::MAX);
+        assert_eq!(no_less(1025, 4), 1152);
+        assert_eq!((no_less(1024, 4), no_less(u64::MAX, 4)), (1024, u64::MAX));
         assert_eq!((parts_of(5, 0), of_parts(PARTS, u64::MAX)), (PARTS, u64::MAX));
-        assert_eq!(on_grid(1_999_999, CPU_GRID_NS), 1_900_000);
+        assert_eq!(on_grid(1_999_999, CPU_GRID_NS), 1_500_000);
     }
 }

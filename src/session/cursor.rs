@@ -315,10 +315,18 @@ impl Cursor {
 }
 
 fn facts_at<T: DeserializeOwned>(p: &super::part::Part, at: u64, wanted: FrameKind) -> Result<T> {
+    let payload = read_facts(p, at, wanted)?;
+    if wanted == FrameKind::HostFacts || p.schema < 4 {
+        return facts::unpack(&payload);
+    }
+    facts::parse(&facts::json_like(&payload, &|at| read_facts(p, at, wanted))?)
+}
+
+fn read_facts(p: &super::part::Part, at: u64, wanted: FrameKind) -> Result<Vec<u8>> {
     let (kind, payload) = read_frame(&p.file, p.end, at)
         .with_context(|| format!("the facts at byte {at} of the recording are damaged"))?;
     if kind != wanted {
         anyhow::bail!("the facts at byte {at} of the recording are of another kind");
     }
-    facts::unpack(&payload)
+    Ok(payload)
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 /// What every session file begins with. The first byte is no text in any encoding, the last shows a file copied as text.
 pub const MAGIC: [u8; 8] = *b"\x89KVMTOP\n";
 /// The version of everything behind the magic.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 /// Bytes before the first frame.
 pub const PROLOGUE: usize = 16;
 /// Bytes of a frame before its payload.

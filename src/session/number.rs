@@ -51,6 +51,15 @@ impl Default for Column {
 /// The context of the question whether a number has more significant bits than is usual.
 const WHOLE: usize = 14;
 
+/// How a number was rounded, as a rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Digits {
+    /// Its significant bits.
+    pub bits: u32,
+    /// Whether one that has more is told against what was foreseen as well.
+    pub near: bool,
+}
+
 /// How many numbers of so many significant bits are smaller than this one, which is cut off to such a number.
 fn rank(n: u128, bits: u32) -> u64 {
     let drop = (128 - n.leading_zeros()).saturating_sub(bits);
@@ -76,10 +85,16 @@ fn symbol<W: Way>(way: &mut W, tree: &mut [Prob; CLASSES], value: usize) -> usiz
     node & (CLASSES - 1)
 }
 
-/// A number of any size, without what is known of others: a sum of rounded numbers, as a rule, which ends in zeros.
-fn in_full<W: Way>(way: &mut W, column: &mut Column, value: u128) -> u128 {
+/// A number of any size: a sum of rounded numbers, as a rule, which ends in zeros.
+fn in_full<W: Way>(way: &mut W, column: &mut Column, near: Option<u128>, value: u128) -> u128 {
     let zeros = symbol(way, &mut column.zeros, value.trailing_zeros().min(CLASSES as u32 - 1) as usize);
     let odd = value >> zeros;
+    if let Some(near) = near {
+        // Sums are right to fewer digits than their parts: the usual size of an error says nothing of theirs.
+        let near = near >> zeros;
+        let error = Track::default().error(way, column, odd.wrapping_sub(near) as i128);
+        return near.wrapping_add(error as u128).wrapping_shl(zeros as u32);
+    }
     let bits = symbol(way, &mut column.fresh, (128 - odd.leading_zeros()).min(CLASSES as u32 - 1) as usize) as u32;
     let bits = if bits + 1 < CLASSES as u32 { bits } else { way.raw(8, (128 - odd.leading_zeros()).into()) as u32 };
     let odd = match bits.min(128) {
@@ -87,6 +102,11 @@ fn in_full<W: Way>(way: &mut W, column: &mut Column, value: u128) -> u128 {
         n => 1u128 << (n - 1) | way.raw(n - 1, odd & ((1u128 << (n - 1)) - 1)),
     };
     odd << zeros
+}
+
+/// One of 64 that follow no past of their own row.
+pub fn choice<W: Way>(way: &mut W, column: &mut Column, value: usize) -> usize {
+    symbol(way, &mut column.class, value)
 }
 
 impl Track {
@@ -229,14 +249,14 @@ impl Track {
         &mut self,
         way: &mut W,
         column: &mut Column,
-        bits: u32,
+        Digits { bits, near }: Digits,
         foreseen: u128,
         value: u128,
     ) -> u128 {
         let rank = rank(value, bits);
         let whole = way.bit(&mut column.hit[WHOLE], unrank(rank, bits) != value);
         let value = if whole {
-            in_full(way, column, value)
+            in_full(way, column, near.then_some(foreseen), value)
         } else {
             let near = i128::from(self::rank(foreseen, bits));
             unrank((near + self.error(way, column, i128::from(rank) - near)) as u64, bits)
@@ -250,14 +270,14 @@ impl Track {
         &mut self,
         way: &mut W,
         column: &mut Column,
-        bits: u32,
+        digits: Digits,
         estimate: f64,
         value: u128,
     ) -> u128 {
         const ONE: f64 = 4_294_967_296.0;
         let ratio = if self.mean == 0 { 1.0 } else { self.mean as f64 / ONE };
         let age = self.age;
-        let value = self.rounded(way, column, bits, ((estimate * ratio) as u128).min(1 << 120), value);
+        let value = self.rounded(way, column, digits, ((estimate * ratio) as u128).min(1 << 120), value);
         if estimate > 0.0 && value > 0 {
             let seen = (value as f64 / estimate * ONE).clamp(1.0, 1e18) as i64;
             self.mean = if self.mean == 0 { seen } else { self.mean + (seen - self.mean) / i64::from(age.clamp(1, 8)) };
@@ -270,17 +290,23 @@ impl Track {
         &mut self,
         way: &mut W,
         column: &mut Column,
-        bits: u32,
+        digits: Digits,
         bounds: (u64, u64),
         value: u64,
     ) -> u64 {
+        let bits = digits.bits;
         let (low, high) = (rank(bounds.0.into(), bits), rank(bounds.1.into(), bits));
         let mean = ((self.mean + 8) >> 4) as u64;
         let age = self.age;
-        let value = self.rounded(way, column, bits, unrank(mean.min(high).max(low), bits), value.into()) as u64;
+        let value = self.rounded(way, column, digits, unrank(mean.min(high).max(low), bits), value.into()) as u64;
         let seen = 16 * rank(value.into(), bits) as i64;
         self.mean += (seen - self.mean) / i64::from(age.saturating_add(1).min(8));
         value
+    }
+
+    /// Whether it was not as foreseen the last three times.
+    pub fn missed(&self) -> bool {
+        self.hits & 7 == 7
     }
 
     /// What was learnt of the size of errors is that of another track.
@@ -307,6 +333,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn digits(bits: u32) -> Digits {
+        Digits { bits, near: true }
+    }
+
     fn play<W: Way>(way: &mut W, values: &[(u8, u64, u64)]) -> Vec<u128> {
         let mut tracks = [Track::default(); 7];
         let mut columns: Vec<Column> = vec![Column::default(); 7];
@@ -318,9 +348,9 @@ mod tests {
                     0 => u128::from(track.counter(way, column, 1 + hint as u32 % 9, value)),
                     1 => u128::from(track.gauge(way, column, (hint, u64::MAX), value)),
                     2 => u128::from(track.foreseen(way, column, hint, value)),
-                    4 => track.rounded(way, column, 8, hint.into(), value.into()),
-                    5 => track.rounded_estimate(way, column, 4, hint as f64, value.into()),
-                    6 => u128::from(track.rounded_gauge(way, column, 5, (hint, u64::MAX), value)),
+                    4 => track.rounded(way, column, digits(8), hint.into(), value.into()),
+                    5 => track.rounded_estimate(way, column, digits(4), hint as f64, value.into()),
+                    6 => u128::from(track.rounded_gauge(way, column, digits(5), (hint, u64::MAX), value)),
                     _ => track.estimated(
                         way,
                         column,

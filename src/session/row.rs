@@ -1,8 +1,9 @@
 //! The numbers of one row on their way into or out of a frame.
 
 use super::memory::{CpuSets, Names};
-use super::number::{Column, Track};
+use super::number::{self, Column, Digits, Track};
 use super::range::{Prob, Way};
+use super::walk::Grain;
 use crate::kvm::CpuSet;
 use crate::sample::precision::{PARTS, of_parts, parts_of};
 use std::sync::Arc;
@@ -40,6 +41,11 @@ pub struct RowCoder<'a, W> {
 }
 
 impl<W: Way> RowCoder<'_, W> {
+    /// How coarse the figures of the file are.
+    pub fn grain(&self) -> Grain {
+        Grain::of(self.schema)
+    }
+
     /// Goes on at this column.
     pub fn at(mut self, column: usize) -> Self {
         self.column = column;
@@ -111,20 +117,23 @@ impl<W: Way> RowCoder<'_, W> {
 
     /// See [`Track::rounded`].
     pub fn rounded(&mut self, bits: u32, foreseen: u128, value: u128) -> u128 {
+        let digits = Digits { bits, near: self.schema > 3 };
         let (way, track, column) = self.next();
-        track.rounded(way, column, bits, foreseen, value)
+        track.rounded(way, column, digits, foreseen, value)
     }
 
     /// See [`Track::rounded_estimate`].
     pub fn rounded_estimate(&mut self, bits: u32, estimate: f64, value: u128) -> u128 {
+        let digits = Digits { bits, near: self.schema > 3 };
         let (way, track, column) = self.next();
-        track.rounded_estimate(way, column, bits, estimate, value)
+        track.rounded_estimate(way, column, digits, estimate, value)
     }
 
     /// See [`Track::rounded_gauge`].
     pub fn rounded_gauge(&mut self, bits: u32, bounds: (u64, u64), value: &mut u64) {
+        let digits = Digits { bits, near: self.schema > 3 };
         let (way, track, column) = self.next();
-        *value = track.rounded_gauge(way, column, bits, bounds, *value);
+        *value = track.rounded_gauge(way, column, digits, bounds, *value);
     }
 
     /// See [`Track::wide`].
@@ -184,6 +193,40 @@ impl<W: Way> RowCoder<'_, W> {
     pub fn number(&mut self, value: &mut u64) {
         let (way, track, column) = self.next();
         *value = track.foreseen(way, column, track.last, *value);
+    }
+
+    /// A counter that may well grow as another one of `grown` does, the same as last time; the one it is like is not given up
+    /// before it is like another. Which one is remembered `off` columns further on. Adds its own growth to them.
+    pub fn alike(&mut self, off: usize, grown: &mut Vec<u64>, value: &mut u64) {
+        let at = self.column;
+        let (before, like) = (self.last(at), self.last(at + off) as usize);
+        let foreseen = like.checked_sub(1).and_then(|i| grown.get(i)).copied();
+        match foreseen {
+            Some(growth) => self.go(at + off + 1).foreseen(before.wrapping_add(growth), value),
+            None => self.counter(value),
+        }
+        let growth = value.wrapping_sub(before);
+        if foreseen.is_some() {
+            self.set_last(at, *value);
+            self.tracks[at].grew(growth / u64::from(self.steps.max(1)));
+            if self.tracks[at + off + 1].missed() {
+                self.set_last(at + off, 0);
+            }
+        }
+        if growth > 1
+            && foreseen != Some(growth)
+            && let Some(i) = grown.iter().position(|g| *g == growth)
+        {
+            self.set_last(at + off, i as u64 + 1);
+        }
+        grown.push(growth);
+        self.column = at + 1;
+    }
+
+    /// One of 64, by how often each was told of any row.
+    pub fn one_of(&mut self, value: &mut usize) {
+        let (way, _, column) = self.next();
+        *value = number::choice(way, column, *value);
     }
 
     /// A number that something else foresees.

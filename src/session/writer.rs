@@ -43,6 +43,8 @@ struct State {
     cost: u64,
     host: Option<(Arc<HostFacts>, u64)>,
     domains: HashMap<(Option<i32>, u64), (Arc<DomainFacts>, u64)>,
+    /// What further guests' facts are told against.
+    alike: Option<facts::Base>,
 }
 
 impl Writer {
@@ -172,7 +174,10 @@ impl Writer {
             let known = known.filter(|(f, _)| Arc::ptr_eq(f, &d.facts) || *f == d.facts).map(|(_, at)| *at);
             let at = match known {
                 Some(at) => at,
-                None => self.put(&facts::pack(FrameKind::DomainFacts, &*d.facts)?)?,
+                None => {
+                    let frame = facts::pack_like(FrameKind::DomainFacts, &*d.facts, self.end, &mut self.state.alike)?;
+                    self.put(&frame)?
+                }
             };
             kept.insert(key, (d.facts.clone(), at));
             refs.push(at);

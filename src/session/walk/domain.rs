@@ -4,10 +4,10 @@ use super::super::coder::Coder;
 use super::super::memory::{Kind, Names, mix};
 use super::super::range::Way;
 use super::super::row::{GRID_COLUMNS, MOST_COLUMNS};
-use super::events::Grown;
+use super::events::{Before, Grown};
 use super::{RowCoder, events};
 use crate::kvm::thread_name::Role;
-use crate::sample::precision::{CPU_GRID_NS, GRID_NS};
+use crate::sample::precision::GRID_NS;
 use crate::sample::{
     DiskSample, DomainSample, DomainState, NicSample, Placement, ThreadSample, ThreadTimes, Throttling,
 };
@@ -52,7 +52,7 @@ fn domain<W: Way>(c: &mut Coder<'_, W>, id: u64, d: &mut DomainSample) {
         |k, _| ThreadSample { tid: k[0] as i32, start_ticks: k[1], ..ThreadSample::default() },
         thread,
     );
-    events::events(c, mix(id, Kind::Events, &[0]), unattributed);
+    events::events(c, mix(id, Kind::Events, &[0]), Before::default(), unattributed);
     map(c, Kind::DomainCounter, id, counters, Grown::default());
     map(c, Kind::KvmEvent, id, kvm_events, Grown::default());
     c.list(Kind::Disk, id, disks, |d, n| [n.number(&d.name)], blank_disk, disk);
@@ -159,26 +159,49 @@ fn thread<W: Way>(c: &mut Coder<'_, W>, id: u64, t: &mut ThreadSample) {
     row.string(comm);
     row.choice(role, &ROLES);
     row.maybe_u32(index);
-    placement(&mut row, place);
-    times(&mut row, cpu);
-    let grown = events::events(c, id, events);
+    let before = row.last(PLACE).checked_sub(1).map(|cpu| cpu as u32);
+    if row.schema < 4 {
+        placement(&mut row, true, place);
+    }
+    let slept = times(row.go(TIMES), cpu);
+    let (grown, moved) = events::events(c, id, Before { slept, cpu: before }, events);
+    let mut row = c.row(Kind::Thread, id).at(PLACE);
+    if row.schema > 3 {
+        placement(&mut row, moved, place);
+    }
     map(c, Kind::ThreadCounter, id, counters, grown);
 }
 
-fn placement<W: Way>(row: &mut RowCoder<'_, W>, p: &mut Placement) {
+/// Where a thread's place and times begin.
+const PLACE: usize = 5;
+const TIMES: usize = 13;
+/// The CPU of a thread that did not move.
+const STILL: usize = 60;
+
+fn placement<W: Way>(row: &mut RowCoder<'_, W>, moved: bool, p: &mut Placement) {
     let Placement { cpu, affinity, policy, rt_priority } = p;
-    row.maybe_u32(cpu);
+    if row.schema < 4 {
+        row.maybe_u32(cpu);
+    } else {
+        let last = row.last(PLACE);
+        let mut now = cpu.map_or(0, |cpu| u64::from(cpu) + 1);
+        row.go(if moved { PLACE } else { STILL }).foreseen(last, &mut now);
+        row.go(PLACE).set_last(PLACE, now);
+        *cpu = now.checked_sub(1).map(|cpu| cpu as u32);
+        row.go(PLACE + 2);
+    }
     row.cpus(affinity);
     row.maybe_u32(policy);
     row.maybe_u32(rt_priority);
 }
 
-fn times<W: Way>(row: &mut RowCoder<'_, W>, times: &mut Option<ThreadTimes>) {
+/// Goes over a thread's times; answers how often it went to sleep.
+fn times<W: Way>(row: &mut RowCoder<'_, W>, times: &mut Option<ThreadTimes>) -> u64 {
     let mut some = times.is_some();
     row.flag(&mut some);
     if !some {
         *times = None;
-        return;
+        return 0;
     }
     let t = times.get_or_insert_default();
     let ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } = t;
@@ -186,16 +209,20 @@ fn times<W: Way>(row: &mut RowCoder<'_, W>, times: &mut Option<ThreadTimes>) {
         row.maybe(run_ns, RowCoder::counter);
         row.maybe(wait_ns, RowCoder::counter);
     } else {
+        let grid = row.grain().cpu_ns;
         for time in [run_ns, wait_ns] {
             row.some(time);
             match time {
-                Some(ns) => row.on_grid(CPU_GRID_NS, ns),
+                Some(ns) => row.on_grid(grid, ns),
                 None => row.skip_grid(),
             }
         }
     }
+    let before = row.last(row.column + 1);
     row.maybe(voluntary, RowCoder::counter);
+    let slept = voluntary.map_or(0, |n| n.wrapping_sub(before));
     row.maybe(involuntary, RowCoder::counter);
     row.ticks(system_ns);
     row.ticks_within(guest_ns, user_ns, &mut 0);
+    slept
 }

@@ -6,7 +6,7 @@ use super::super::range::Way;
 use super::growth::Growth;
 use super::{RowCoder, timing, timing_1};
 use crate::kvm::{Isa, Space};
-use crate::sample::precision::{CPU_GRID_NS, EXTREME_BITS, GRID_NS};
+use crate::sample::precision::GRID_NS;
 use crate::sample::{
     AccessCell, Burst, Direction, ExitCell, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
@@ -14,9 +14,19 @@ use crate::sample::{
 /// Growths that KVM's own counters may share: of all exits, of wake-ups, of the first few reasons.
 pub(super) type Grown = [u64; 8];
 
-/// Goes over a thread's events; answers with what grew.
-pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents) -> Grown {
+/// What is known of a thread before its events.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Before {
+    /// How often it went to sleep since the sample before.
+    pub slept: u64,
+    /// The CPU it was on at the sample before.
+    pub cpu: Option<u32>,
+}
+
+/// Goes over a thread's events; answers with what grew, and whether it moved.
+pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, before: Before, e: &mut ThreadEvents) -> (Grown, bool) {
     let mut grown = Grown::default();
+    let mut counts = vec![before.slept];
     let ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by } = e;
     let mut row = c.row(Kind::Events, mix(id, Kind::Events, &[1]));
     // Most threads have none of the lists and never will.
@@ -26,12 +36,12 @@ pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents
         && woken_by.is_empty()
         && preempted_by.is_empty());
     row.flag(&mut any);
-    moves(&mut row, migrations);
+    let moved = moves(&mut row, before.cpu, migrations);
     let mut some = wakeups.is_some();
-    row.flag(&mut some);
+    row.go(MOVES + 7).flag(&mut some);
     if some {
         let mut row = c.row(Kind::Wakeup, mix(id, Kind::Wakeup, &[]));
-        grown[1] = durations(&mut row, wakeups.get_or_insert_default(), None).count;
+        grown[1] = durations(&mut row, wakeups.get_or_insert_default(), None, &mut counts).count;
     } else {
         *wakeups = None;
     }
@@ -41,16 +51,16 @@ pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents
         userspace.clear();
         woken_by.clear();
         preempted_by.clear();
-        return grown;
+        return (grown, moved);
     }
     let mut sums = Sums::default();
     c.list(Kind::Access, id, accesses, access_key, blank_access, |c, id, a| {
-        let growth = access(c, id, a);
+        let growth = access(c, id, a, &mut counts);
         sums.add(a, &growth);
     });
     let mut next = 2;
     c.list(Kind::Exit, id, exits, exit_key, blank_exit, |c, id, e| {
-        let count = exit(c, id, &sums, e);
+        let count = exit(c, id, &sums, e, &mut counts);
         grown[0] = grown[0].wrapping_add(count);
         if let Some(g) = grown.get_mut(next) {
             *g = count;
@@ -67,16 +77,42 @@ pub(super) fn events<W: Way>(c: &mut Coder<'_, W>, id: u64, e: &mut ThreadEvents
     );
     others(c, Kind::Waker, id, woken_by);
     others(c, Kind::Preemptor, id, preempted_by);
-    grown
+    (grown, moved)
 }
 
-fn moves<W: Way>(row: &mut RowCoder<'_, W>, m: &mut Migrations) {
+/// Columns of migrations: those of schema 3, then those of a thread that did not move, then what each crossing is like.
+const MOVES: usize = 1;
+const STILL: usize = 12;
+const CROSSINGS: usize = 16;
+
+/// Goes over the migrations; answers whether there were any.
+fn moves<W: Way>(row: &mut RowCoder<'_, W>, cpu: Option<u32>, m: &mut Migrations) -> bool {
     let Migrations { total, cross_core, cross_llc, cross_node, from } = m;
+    let before = row.go(MOVES).last(MOVES + 1);
     row.maybe(total, RowCoder::counter);
-    row.counter(cross_core);
-    row.counter(cross_llc);
-    row.counter(cross_node);
-    row.maybe_u32(from);
+    if row.schema < 4 {
+        row.counter(cross_core);
+        row.counter(cross_llc);
+        row.counter(cross_node);
+        row.maybe_u32(from);
+        return true;
+    }
+    let moved = total.map_or(0, |n| n.wrapping_sub(before));
+    let mut moves = vec![moved];
+    for (i, crossed) in [cross_core, cross_llc, cross_node].into_iter().enumerate() {
+        row.go(MOVES + 2 + i).alike(CROSSINGS + 3 * i, &mut moves, crossed);
+    }
+    let at = MOVES + 5;
+    let last = row.last(at);
+    let mut now = from.map_or(0, |cpu| u64::from(cpu) + 1);
+    match (moved, cpu) {
+        (0, _) => row.go(STILL).foreseen(last, &mut now),
+        (1, Some(cpu)) => row.go(STILL + 1).foreseen(u64::from(cpu) + 1, &mut now),
+        _ => row.go(STILL + 2).foreseen(last, &mut now),
+    }
+    row.set_last(at, now);
+    *from = now.checked_sub(1).map(|cpu| cpu as u32);
+    moved > 0
 }
 
 fn exit_key(e: &ExitCell, names: &mut Names) -> [u64; 3] {
@@ -141,18 +177,23 @@ impl Sums {
 /// Columns that a timing takes, of either schema.
 const TIMING: usize = if timing::COLUMNS > timing_1::COLUMNS { timing::COLUMNS } else { timing_1::COLUMNS };
 
-fn durations<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing, hint: Option<&Growth>) -> Growth {
-    if row.schema == 1 { timing_1::timing(row, t, hint) } else { timing::timing(row, t, hint) }
+fn durations<W: Way>(
+    row: &mut RowCoder<'_, W>,
+    t: &mut Timing,
+    hint: Option<&Growth>,
+    counts: &mut Vec<u64>,
+) -> Growth {
+    if row.schema == 1 { timing_1::timing(row, t, hint) } else { timing::timing(row, t, hint, counts) }
 }
 
-fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell) -> u64 {
+fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell, counts: &mut Vec<u64>) -> u64 {
     let ExitCell { isa: _, code: _, name: _, time, userspace_ns, halted_ns, preempted_ns } = e;
     let mut row = c.row(Kind::Exit, id);
     // Exits that hold accesses are the sum of these, but for what happened between two readings.
     let mut like = sums.nearest(time.count.wrapping_sub(row.last(0)), row.last(TIMING));
     row.go(TIMING).number(&mut like);
     let hint = like.checked_sub(1).and_then(|i| sums.0.get(i as usize));
-    let growth = durations(&mut row, time, hint);
+    let growth = durations(&mut row, time, hint, counts);
     let total = growth.total;
     let mut row = c.row(Kind::Exit, mix(id, Kind::List, &[])).at(TIMING + 1);
     if row.schema == 1 {
@@ -186,17 +227,18 @@ fn blank_access(k: &[u64; 2], _: &Names) -> AccessCell {
     }
 }
 
-fn access<W: Way>(c: &mut Coder<'_, W>, id: u64, a: &mut AccessCell) -> Growth {
+fn access<W: Way>(c: &mut Coder<'_, W>, id: u64, a: &mut AccessCell, counts: &mut Vec<u64>) -> Growth {
     let AccessCell { space: _, address: _, direction: _, time, faults, burst } = a;
     let mut row = c.row(Kind::Access, id);
-    let growth = durations(&mut row, time, None);
+    let growth = durations(&mut row, time, None, counts);
     row = row.at(TIMING + 1);
     row.counter(faults);
     row.some(burst);
     if let Some(Burst { count, ns }) = burst {
         row.gauge(count);
         if row.schema > 1 {
-            row.rounded_gauge(EXTREME_BITS, (0, u64::MAX), ns);
+            let bits = row.grain().extreme_bits;
+            row.rounded_gauge(bits, (0, u64::MAX), ns);
             return growth;
         }
         *ns = row.estimated(0, *count as f64, u128::from(*ns)) as u64;
@@ -216,7 +258,8 @@ fn others<W: Way>(c: &mut Coder<'_, W>, kind: Kind, id: u64, tasks: &mut Vec<Oth
             let id = if c.schema() < 3 { id } else { mix(id, kind, &[1]) };
             let mut row = c.row(kind, id);
             row.counter(&mut t.count);
-            if row.schema == 1 { row.counter(&mut t.ns) } else { row.on_grid(CPU_GRID_NS, &mut t.ns) }
+            let grid = row.grain().cpu_ns;
+            if row.schema == 1 { row.counter(&mut t.ns) } else { row.on_grid(grid, &mut t.ns) }
         },
     );
 }

@@ -21,11 +21,26 @@ impl Growth {
         self.count = self.count.wrapping_add(other.count);
         self.total = self.total.wrapping_add(other.total);
         self.sum_sq = self.sum_sq.wrapping_add(other.sum_sq);
-        self.min = [self.min, other.min].into_iter().flatten().min();
+        self.min = [self.min, other.shortest()].into_iter().flatten().min();
         self.max = self.max.max(other.max);
         for (a, b) in self.buckets.iter_mut().zip(other.buckets) {
             *a = a.wrapping_add(b);
         }
+    }
+
+    /// The shortest as far as it is known: one or two durations are their sum and the longest.
+    fn shortest(&self) -> Option<u64> {
+        match (self.count, self.max) {
+            (1, _) => Some(self.total),
+            (2, Some(max)) => Some(self.total.saturating_sub(max)),
+            _ => self.min,
+        }
+    }
+
+    /// The sum of squares about the mean.
+    pub fn squares_about_mean(&self) -> u128 {
+        let mean = u128::from(self.total) * u128::from(self.total) / u128::from(self.count.max(1));
+        self.sum_sq.saturating_sub(mean)
     }
 
     /// The sum of a weight of each duration as the histogram has them. Plain arithmetic only: it is the same on every machine.

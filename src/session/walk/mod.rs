@@ -5,10 +5,13 @@
 
 mod domain;
 mod events;
+mod grain;
 mod growth;
 mod host;
 mod timing;
 mod timing_1;
+
+pub use grain::Grain;
 
 use super::coder::Coder;
 use super::memory::{Kind, mix};

@@ -5,7 +5,7 @@
 use super::super::range::Way;
 use super::super::row::RowCoder;
 use super::growth::Growth;
-use crate::sample::precision::{EXTREME_BITS, SPREAD_BITS, SQUARE_BITS, TOTAL_BITS, significant};
+use crate::sample::precision::{SPREAD_BITS, SQUARE_BITS, significant};
 use crate::sample::{BUCKETS, Histogram, SPREAD_CLIP_NS, Timing};
 
 const COUNT: usize = 0;
@@ -25,18 +25,36 @@ const MAX_OF_FEW: usize = 12;
 const BUCKETS_KNOWN: usize = 13;
 const BUCKET_COUNT: usize = 14;
 const FIRST_BUCKET: usize = 15;
+/// What else the count grows like, and the error of that.
+const COUNT_LIKE: usize = FIRST_BUCKET + BUCKETS + 1;
+const FIRST_OF_FEW: usize = COUNT_LIKE + 2;
+const NEXT_OF_FEW: usize = FIRST_OF_FEW + 1;
+const MIN_HINTED: usize = FIRST_OF_FEW + 2;
+const SPREAD_HINTED: usize = FIRST_OF_FEW + 3;
 /// Columns that a timing takes of its row.
-pub(super) const COLUMNS: usize = FIRST_BUCKET + BUCKETS + 1;
+pub(super) const COLUMNS: usize = SPREAD_HINTED + 1;
 
 /// So many durations are told by their sum and extremes.
 const FEW: u64 = 3;
+/// The buckets of so many durations are told one by one.
+const ONE_BY_ONE: u64 = 8;
 
-/// Goes over a timing and answers with its growth. `hint` is the growth that something else makes likely.
-pub(super) fn timing<W: Way>(row: &mut RowCoder<'_, W>, t: &mut Timing, hint: Option<&Growth>) -> Growth {
+/// Goes over a timing and answers with its growth. `hint` is the growth that something else makes likely, `counts` are those of
+/// others that its count may share.
+pub(super) fn timing<W: Way>(
+    row: &mut RowCoder<'_, W>,
+    t: &mut Timing,
+    hint: Option<&Growth>,
+    counts: &mut Vec<u64>,
+) -> Growth {
     let count_before = row.last(COUNT);
     match hint {
-        Some(h) => row.go(COUNT).foreseen(count_before.wrapping_add(h.count), &mut t.count),
-        None => row.go(COUNT).counter(&mut t.count),
+        Some(h) => {
+            row.go(COUNT).foreseen(count_before.wrapping_add(h.count), &mut t.count);
+            counts.push(t.count.wrapping_sub(count_before));
+        }
+        None if row.schema < 4 => row.go(COUNT).counter(&mut t.count),
+        None => row.go(COUNT).alike(COUNT_LIKE - COUNT, counts, &mut t.count),
     }
     let mut g = Growth { count: t.count.wrapping_sub(count_before), ..Growth::default() };
     if g.count == 0 {
@@ -133,11 +151,12 @@ fn last_sum<W: Way>(row: &RowCoder<'_, W>) -> u128 {
 fn total<W: Way>(row: &mut RowCoder<'_, W>, g: &mut Growth, hint: Option<&Growth>, total_ns: Option<&mut u64>) {
     let Some(total) = total_ns else { return };
     let before = row.last(TOTAL);
+    let bits = (row.grain().total_bits)(g.count);
     let growth = u128::from(total.wrapping_sub(before));
     g.total = match (hint, g.estimate(|ns| ns)) {
-        (Some(h), _) => row.go(TOTAL).rounded(TOTAL_BITS, h.total.into(), growth),
-        (None, Some(estimate)) if g.count > FEW => row.go(TOTAL).rounded_estimate(TOTAL_BITS, estimate, growth),
-        _ => row.go(TOTAL_OF_FEW).rounded_estimate(TOTAL_BITS, g.count as f64, growth),
+        (Some(h), _) => row.go(TOTAL).rounded(bits, h.total.into(), growth),
+        (None, Some(estimate)) if g.count > FEW => row.go(TOTAL).rounded_estimate(bits, estimate, growth),
+        _ => row.go(TOTAL_OF_FEW).rounded_estimate(bits, g.count as f64, growth),
     } as u64;
     *total = before.wrapping_add(g.total);
     row.set_last(TOTAL, *total);
@@ -150,13 +169,18 @@ fn extremes<W: Way>(
     min_ns: &mut Option<u64>,
     max_ns: &mut Option<u64>,
 ) {
+    let bits = row.grain().extreme_bits;
     if let Some(min) = min_ns {
-        match g.count {
-            1 if timed => row.go(MIN_OF_FEW).foreseen(g.total, min),
-            n @ 2..=FEW if timed => {
-                row.go(MIN).rounded_gauge(EXTREME_BITS, (0, g.total / n), min);
+        let likely = hint.and_then(|h| h.min).filter(|_| row.schema > 3);
+        match (g.count, likely) {
+            (1, _) if timed => row.go(MIN_OF_FEW).foreseen(g.total, min),
+            (_, Some(likely)) => {
+                *min = row.go(MIN_HINTED).rounded(bits, likely.into(), (*min).into()) as u64;
             }
-            _ => row.go(MIN).rounded_gauge(EXTREME_BITS, g.least(), min),
+            (n @ 2..=FEW, _) if timed => {
+                row.go(MIN).rounded_gauge(bits, (0, g.total / n), min);
+            }
+            _ => row.go(MIN).rounded_gauge(bits, g.least(), min),
         }
     }
     if let Some(max) = max_ns {
@@ -164,14 +188,14 @@ fn extremes<W: Way>(
             (1, ..) if timed => row.go(MAX_OF_FEW).foreseen(g.total, max),
             (2, Some(min), _) if timed => row.go(MAX_OF_FEW).foreseen(g.total.saturating_sub(min), max),
             (_, _, Some(hint)) => {
-                *max = row.go(MAX).rounded(EXTREME_BITS, hint.into(), (*max).into()) as u64;
+                *max = row.go(MAX).rounded(bits, hint.into(), (*max).into()) as u64;
             }
             (n @ 2..=FEW, min, _) if timed => {
                 // At least the mean of what is not the shortest.
                 let rest = g.total.saturating_sub(min.unwrap_or(0));
-                row.go(MAX).rounded_gauge(EXTREME_BITS, (rest / (n - 1), rest), max);
+                row.go(MAX).rounded_gauge(bits, (rest / (n - 1), rest), max);
             }
-            _ => row.go(MAX).rounded_gauge(EXTREME_BITS, g.greatest(), max),
+            _ => row.go(MAX).rounded_gauge(bits, g.greatest(), max),
         }
     }
     (g.min, g.max) = (*min_ns, *max_ns);
@@ -219,6 +243,9 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
     // A source may keep more buckets than the engine does, but no frame may ask for more than a few.
     let n = n.min(4096) as usize;
     h.0.resize(n, 0);
+    if row.schema > 3 && g.count <= ONE_BY_ONE && n <= BUCKETS {
+        return one_by_one(row, h, g);
+    }
     let mut left = g.count;
     let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).sum();
     for (b, value) in h.0.iter_mut().enumerate() {
@@ -237,6 +264,41 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
         row.go(FIRST_BUCKET + b).growth(before.wrapping_add(share), value);
         g.buckets[b] = value.wrapping_sub(before);
         left = left.saturating_sub(g.buckets[b]);
+    }
+}
+
+/// The buckets of a few durations, the least first.
+fn one_by_one<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth) {
+    let before = |row: &RowCoder<'_, W>, b: usize| row.last(FIRST_BUCKET + b);
+    for (b, n) in h.0.iter().enumerate() {
+        g.buckets[b] = if W::WRITING { n.wrapping_sub(before(row, b)) } else { 0 };
+    }
+    let mut whole = g.buckets.iter().try_fold(0u64, |sum, n| sum.checked_add(*n)) == Some(g.count);
+    row.go(BUCKETS_KNOWN).foreseen_flag(true, &mut whole);
+    if !whole {
+        for (b, n) in h.0.iter_mut().enumerate() {
+            let last = before(row, b);
+            row.go(FIRST_BUCKET + b).growth(last, n);
+            g.buckets[b] = n.wrapping_sub(last);
+        }
+        return;
+    }
+    let mut given = g.buckets;
+    g.buckets = [0; BUCKETS];
+    let mut at = 0;
+    for i in 0..g.count {
+        let next = given.iter().position(|n| *n > 0).unwrap_or(0);
+        let mut hop = next.saturating_sub(at);
+        row.go(if i == 0 { FIRST_OF_FEW } else { NEXT_OF_FEW }).one_of(&mut hop);
+        at = (at + hop).min(BUCKETS - 1);
+        g.buckets[at] += 1;
+        given[at] = given[at].saturating_sub(1);
+    }
+    for (b, n) in h.0.iter_mut().enumerate() {
+        *n = before(row, b).wrapping_add(g.buckets[b]);
+        if g.buckets[b] > 0 {
+            row.set_growth(FIRST_BUCKET + b, *n);
+        }
     }
 }
 
@@ -263,13 +325,18 @@ fn squares<W: Way>(row: &mut RowCoder<'_, W>, g: &Growth, hint: Option<&Growth>,
         (Some(one), Some(two)) if one > 0.0 && g.count > FEW => (total / one) * (total / one) * two - total * total / n,
         _ => (max as f64 - total / n).powi(2) * n / 4.0,
     };
+    let likely = hint.filter(|h| row.schema > 3 && h.count > 1).map(Growth::squares_about_mean);
     let spread = significant(growth.saturating_sub(mean), SPREAD_BITS);
     let mut about_mean = rounded(mean.saturating_add(spread)) == growth;
     row.go(SUM_ABOUT_MEAN).foreseen_flag(true, &mut about_mean);
     if about_mean {
-        let spread = row.go(SPREAD).rounded_estimate(SPREAD_BITS, estimate.max(1.0), spread);
+        let spread = match likely {
+            Some(likely) => row.go(SPREAD_HINTED).rounded(SPREAD_BITS, likely, spread),
+            None => row.go(SPREAD).rounded_estimate(SPREAD_BITS, estimate.max(1.0), spread),
+        };
         rounded(mean.saturating_add(spread))
     } else {
-        row.go(SUM).rounded(TOTAL_BITS, mean, growth)
+        let bits = (row.grain().total_bits)(g.count);
+        row.go(SUM).rounded(bits, mean, growth)
     }
 }

@@ -218,9 +218,10 @@ impl Guest {
         threads.extend(self.last_of_threads(reading));
         threads.sort_unstable_by_key(|t| t.tid);
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
+        let stopped = self.state == DomainState::Running && self.threads.is_stopped();
         let sample = DomainSample {
             facts: self.facts.clone(),
-            state: self.state,
+            state: if stopped { DomainState::Paused } else { self.state },
             threads,
             unattributed: self.retired.clone(),
             kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),

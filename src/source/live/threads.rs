@@ -324,6 +324,11 @@ impl Threads {
         }
     }
 
+    /// Whether a signal or a debugger stopped the process (fs/proc/array.c, `task_state_array`).
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.living.get(&self.pid).is_some_and(|leader| matches!(leader.state, b'T' | b't'))
+    }
+
     /// Begins the count of moves anew with the next reading of each thread.
     pub(crate) fn restart_migrations(&mut self) {
         self.living.values_mut().for_each(|t| t.first_migrations = None);

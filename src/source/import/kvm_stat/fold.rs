@@ -139,7 +139,7 @@ fn covered(scan: &Scan, tables: &[&Table], notes: &mut Vec<String>) -> Option<f6
     }
     if frames == 1 && live && scan.frame_s.is_none() && scan.recorded_s.is_none() {
         notes.push(
-            "taken for one second, which a frame of 'perf kvm stat live' covers if nothing else was asked for".into(),
+            "'perf kvm stat live' prints a frame a second unless asked otherwise: without --duration it is taken for one".into(),
         );
         return Some(1.0);
     }

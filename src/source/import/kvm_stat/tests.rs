@@ -335,7 +335,7 @@ fn tables_of_two_recordings_cover_the_time_of_both() {
 fn a_lone_frame_of_live_covers_a_second() {
     let folded = fold(&scan(&format!("11:12:07.687968\n\n{REPORT}"))).remove(&None).unwrap();
     assert_eq!(folded.seconds, Some(1.0));
-    assert!(folded.notes[0].contains("one second"), "{:?}", folded.notes);
+    assert!(folded.notes[0].contains("frame a second"), "{:?}", folded.notes);
 }
 
 #[test]

@@ -146,6 +146,17 @@ fn events_meet_their_threads() {
 }
 
 #[test]
+fn a_stopped_process_is_a_paused_guest() {
+    let Bench { fake, mut collector, commands: _commands, .. } = Bench::new();
+    let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm").state('T');
+    process.thread(11, "CPU 0/KVM");
+    assert_eq!(collector.tick().domains[0].state, DomainState::Paused);
+    // A signal is work for the thread that takes it.
+    process.state('S').schedstat(1_000, 0, 1);
+    assert_eq!(collector.tick().domains[0].state, RUNNING);
+}
+
+#[test]
 fn a_thread_that_ended_is_there_once_more_and_counts_nothing_twice() {
     let mut b = Bench::new();
     b.guest(10, "hyper", "CPU 0/KVM");
