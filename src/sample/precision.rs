@@ -9,9 +9,9 @@
 //! | growth of a sum of durations within an interval | [`total_bits`] significant bits | 6.3 % of fewer than 4, 3.1 % of fewer than 64, 1.6 % of fewer than 1024, else 0.8 % |
 //! | shortest and longest of an interval | [`EXTREME_BITS`] significant bits | 6.3 %; of few, as the mean is that lies between them |
 //! | growth of the sum of squares | so that its part about the mean is as below | |
-//! | growth of the squares about the mean | [`SPREAD_BITS`] significant bits | 6.3 %, a deviation 3.1 % |
+//! | growth of the squares about the mean | [`spread_bits`] significant bits | a deviation 13 % of fewer than 64, 6.3 % of fewer than 1024, else 3.1 % |
 //! | the part of an exit's time in the VMM or halted | 1/[`PARTS`] of the exit's time | 0.2 % of that time |
-//! | a thread's time on a CPU and waiting for one | [`CPU_GRID_NS`] | 0.05 % of a CPU at 1 s |
+//! | a thread's time on a CPU, waiting for one, and in an exit meanwhile | [`CPU_GRID_NS`] | 0.05 % of a CPU at 1 s |
 //! | other times | [`GRID_NS`] | 0.001 % of a CPU at 1 s |
 //! | who held a thread's CPU | told each time it did so for another [`HELD_NS`] | 0.5 % of a CPU at 1 s |
 //! | who woke a thread | told each time it did so [`WAKES`] times more | |
@@ -35,13 +35,20 @@ pub fn total_bits(count: u64) -> u32 {
 
 /// Significant bits of the shortest and longest duration.
 pub const EXTREME_BITS: u32 = 4;
-/// Significant bits of the growth of the squares about the mean.
-pub const SPREAD_BITS: u32 = 4;
+/// Significant bits of the growth of the squares about the mean of so many durations.
+pub fn spread_bits(count: u64) -> u32 {
+    match count {
+        0..64 => 2,
+        64..1024 => 3,
+        _ => 4,
+    }
+}
+
 /// Significant bits of the growth of a sum of squares as a whole.
 pub const SQUARE_BITS: u32 = 16;
 /// A part of a time is told in this many steps.
 pub const PARTS: u64 = 256;
-/// Grid of a thread's CPU and waiting time, nanoseconds.
+/// Grid of a thread's time on a CPU and waiting for one, nanoseconds.
 pub const CPU_GRID_NS: u64 = 500_000;
 /// Grid of times that lie beside others, nanoseconds.
 pub const GRID_NS: u64 = 10_000;
@@ -97,7 +104,7 @@ mod tests {
         #[test]
         fn errors_are_as_documented(n in any::<u64>(), shift in 0u32..64, whole in 1u64..1 << 60) {
             let n = u128::from(n >> shift);
-            for bits in [total_bits(1), EXTREME_BITS, SPREAD_BITS] {
+            for bits in [total_bits(1), EXTREME_BITS, spread_bits(1)] {
                 let r = significant(n, bits);
                 prop_assert!(r.abs_diff(n) << bits <= n, "{n} became {r}");
                 prop_assert_eq!(significant(r, bits), r);

@@ -1,8 +1,8 @@
 //! Rounds what the host gave before anyone sees it: see [`super::precision`].
 
 use super::precision::{
-    CPU_GRID_NS, EXTREME_BITS, GRID_NS, HELD_NS, SPREAD_BITS, SQUARE_BITS, WAKES, no_less, of_parts, on_grid, parts_of,
-    significant, significant_ns, total_bits,
+    CPU_GRID_NS, EXTREME_BITS, GRID_NS, HELD_NS, SQUARE_BITS, WAKES, no_less, of_parts, on_grid, parts_of, significant,
+    significant_ns, spread_bits, total_bits,
 };
 use super::{
     AccessCell, Burst, Direction, ExitCell, Histogram, OtherTask, SPREAD_CLIP_NS, Sample, ThreadEvents, Timing,
@@ -147,7 +147,7 @@ impl Cell {
         };
         part(&mut self.userspace, &mut exit.userspace_ns);
         part(&mut self.halted, &mut exit.halted_ns);
-        exit.preempted_ns = exit.preempted_ns.map(|ns| on_grid(ns, GRID_NS));
+        exit.preempted_ns = exit.preempted_ns.map(|ns| on_grid(ns, CPU_GRID_NS));
     }
 
     fn access(&mut self, access: &mut AccessCell) {
@@ -218,7 +218,7 @@ impl Squares {
 fn about_mean(count: u64, whole: u64, told: u64, squares: u128) -> u128 {
     let mean = |total: u64| u128::from(total) * u128::from(total) / u128::from(count);
     match squares.checked_sub(mean(whole)) {
-        Some(spread) => mean(told).saturating_add(significant(spread, SPREAD_BITS)),
+        Some(spread) => mean(told).saturating_add(significant(spread, spread_bits(count))),
         // Durations beyond the clip of the squares.
         None => significant(squares, total_bits(count)),
     }

@@ -206,7 +206,8 @@ fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell, co
     row.share_of(total, halted_ns);
     row.some(preempted_ns);
     if let Some(ns) = preempted_ns {
-        row.on_grid(GRID_NS, ns);
+        let grid = if row.schema < 4 { GRID_NS } else { row.grain().cpu_ns };
+        row.on_grid(grid, ns);
     }
     growth.count
 }

@@ -7,6 +7,8 @@ use crate::sample::precision;
 pub struct Grain {
     /// Significant bits of the growth of a sum of so many durations.
     pub total_bits: fn(u64) -> u32,
+    /// Significant bits of the growth of the squares about their mean.
+    pub spread_bits: fn(u64) -> u32,
     /// Significant bits of the shortest and longest duration.
     pub extreme_bits: u32,
     /// Grid of a thread's CPU and waiting time, nanoseconds.
@@ -17,10 +19,11 @@ impl Grain {
     /// Of a schema version from 2 on.
     pub fn of(schema: u32) -> Self {
         if schema < 4 {
-            return Self { total_bits: |_| 8, extreme_bits: 5, cpu_ns: 100_000 };
+            return Self { total_bits: |_| 8, spread_bits: |_| 4, extreme_bits: 5, cpu_ns: 100_000 };
         }
         Self {
             total_bits: precision::total_bits,
+            spread_bits: precision::spread_bits,
             extreme_bits: precision::EXTREME_BITS,
             cpu_ns: precision::CPU_GRID_NS,
         }

@@ -5,7 +5,7 @@
 use super::super::range::Way;
 use super::super::row::RowCoder;
 use super::growth::Growth;
-use crate::sample::precision::{SPREAD_BITS, SQUARE_BITS, significant};
+use crate::sample::precision::{SQUARE_BITS, significant};
 use crate::sample::{BUCKETS, Histogram, SPREAD_CLIP_NS, Timing};
 
 const COUNT: usize = 0;
@@ -28,16 +28,17 @@ const FIRST_BUCKET: usize = 15;
 /// What else the count grows like, and the error of that.
 const COUNT_LIKE: usize = FIRST_BUCKET + BUCKETS + 1;
 const FIRST_OF_FEW: usize = COUNT_LIKE + 2;
-const NEXT_OF_FEW: usize = FIRST_OF_FEW + 1;
-const MIN_HINTED: usize = FIRST_OF_FEW + 2;
-const SPREAD_HINTED: usize = FIRST_OF_FEW + 3;
+const MIN_HINTED: usize = FIRST_OF_FEW + 1;
+const SPREAD_HINTED: usize = FIRST_OF_FEW + 2;
+/// By the bucket of the one before.
+const NEXT_OF_FEW: usize = FIRST_OF_FEW + 3;
 /// Columns that a timing takes of its row.
-pub(super) const COLUMNS: usize = SPREAD_HINTED + 1;
+pub(super) const COLUMNS: usize = NEXT_OF_FEW + BUCKETS;
 
 /// So many durations are told by their sum and extremes.
 const FEW: u64 = 3;
 /// The buckets of so many durations are told one by one.
-const ONE_BY_ONE: u64 = 8;
+const ONE_BY_ONE: u64 = 12;
 
 /// Goes over a timing and answers with its growth. `hint` is the growth that something else makes likely, `counts` are those of
 /// others that its count may share.
@@ -289,7 +290,7 @@ fn one_by_one<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Grow
     for i in 0..g.count {
         let next = given.iter().position(|n| *n > 0).unwrap_or(0);
         let mut hop = next.saturating_sub(at);
-        row.go(if i == 0 { FIRST_OF_FEW } else { NEXT_OF_FEW }).one_of(&mut hop);
+        row.go(if i == 0 { FIRST_OF_FEW } else { NEXT_OF_FEW + at }).one_of(&mut hop);
         at = (at + hop).min(BUCKETS - 1);
         g.buckets[at] += 1;
         given[at] = given[at].saturating_sub(1);
@@ -326,13 +327,14 @@ fn squares<W: Way>(row: &mut RowCoder<'_, W>, g: &Growth, hint: Option<&Growth>,
         _ => (max as f64 - total / n).powi(2) * n / 4.0,
     };
     let likely = hint.filter(|h| row.schema > 3 && h.count > 1).map(Growth::squares_about_mean);
-    let spread = significant(growth.saturating_sub(mean), SPREAD_BITS);
+    let bits = (row.grain().spread_bits)(g.count);
+    let spread = significant(growth.saturating_sub(mean), bits);
     let mut about_mean = rounded(mean.saturating_add(spread)) == growth;
     row.go(SUM_ABOUT_MEAN).foreseen_flag(true, &mut about_mean);
     if about_mean {
         let spread = match likely {
-            Some(likely) => row.go(SPREAD_HINTED).rounded(SPREAD_BITS, likely, spread),
-            None => row.go(SPREAD).rounded_estimate(SPREAD_BITS, estimate.max(1.0), spread),
+            Some(likely) => row.go(SPREAD_HINTED).rounded(bits, likely, spread),
+            None => row.go(SPREAD).rounded_estimate(bits, estimate.max(1.0), spread),
         };
         rounded(mean.saturating_add(spread))
     } else {
