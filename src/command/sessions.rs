@@ -7,7 +7,7 @@ use crate::cli::Settings;
 use crate::cli::values::At;
 use crate::kvm::sanitize;
 use crate::lint;
-use crate::model::{Base, Model};
+use crate::model::{Base, Extremes, Model};
 use crate::report::text;
 use crate::sample::{DomainSample, Sample};
 use crate::session::{self, Cursor, Session};
@@ -143,7 +143,8 @@ fn whole(
             memory.clear();
             continue;
         }
-        let model = Model::new(&sample, Base::Previous(&run.last));
+        let mut model = Model::new(&sample, Base::Previous(&run.last));
+        run.extremes.take(&mut model);
         let now = lint::run(&model, memory, &settings.findings);
         now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
         report.cannot_tell = now.cannot_tell;
@@ -151,7 +152,7 @@ fn whole(
     }
     drop(progress);
     report.findings.sort_by(lint::order);
-    let run = run.longer(longest);
+    let mut run = run.longer(longest);
     if runs > 1 {
         let count = text::count(run.samples, "sample");
         say(&format!(
@@ -161,7 +162,9 @@ fn whole(
     let mut last = (*run.last).clone();
     last.domains.extend(run.ended);
     let base = if run.samples > 1 { Base::Previous(&run.first) } else { Base::Start };
-    Ok((Model::new(&last, base), report))
+    let mut model = Model::new(&last, base);
+    run.extremes.put(&mut model);
+    Ok((model, report))
 }
 
 /// What a run of the recorder left.
@@ -170,12 +173,13 @@ struct Run {
     last: Arc<Sample>,
     /// Guests that ended on the way, as they were last seen.
     ended: Vec<DomainSample>,
+    extremes: Extremes,
     samples: usize,
 }
 
 impl Run {
     fn new(first: Arc<Sample>) -> Self {
-        Self { last: first.clone(), first, ended: Vec::new(), samples: 1 }
+        Self { last: first.clone(), first, ended: Vec::new(), extremes: Extremes::default(), samples: 1 }
     }
 
     fn goes_on(&mut self, sample: Arc<Sample>) {
@@ -215,6 +219,7 @@ mod tests {
     use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
     use crate::lint::{Finding, Severity, Target};
+    use crate::sample::Burst;
     use crate::sample::fixture::Fixture;
     use crate::session::{Limits, Recorder};
 
@@ -237,6 +242,36 @@ mod tests {
         assert_eq!(longest.interval_s, Some(5.0));
         assert_eq!(rate(&longest), rate(&fixture.model()), "no time in which nothing was counted");
         assert_eq!(read(Some("+0s")).interval_s, Some(1.0), "the first sample ends no interval");
+    }
+
+    #[test]
+    fn shortest_and_longest_are_those_of_all_intervals() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.kvmtop");
+        let fixture = Fixture::busy_host();
+        let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+        for second in 10..15u64 {
+            let mut sample = fixture.sample(second as f64);
+            for events in sample.domains.iter_mut().flat_map(|d| &mut d.threads).map(|t| &mut t.events) {
+                for e in &mut events.exits {
+                    // The longest one in the middle, the shortest one second; none is known before the first interval.
+                    (e.time.min_ns, e.time.max_ns) =
+                        (Some(64 * second.abs_diff(11) + 64), Some(1 << (34 - second.abs_diff(12))));
+                }
+                for a in &mut events.accesses {
+                    a.time.max_ns = Some(1 << (34 - second.abs_diff(12)));
+                    a.burst = Some(Burst { count: 100 - second.abs_diff(13), ns: 8192 });
+                }
+            }
+            recorder.append(&sample).unwrap();
+        }
+        recorder.close().unwrap();
+        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+        let (model, _) = read(&path, None, &mut Beside::default(), &settings).unwrap();
+        let (exits, accesses) = (&model.domains[0].exits.rows[0].span, &model.domains[0].accesses[0]);
+        assert_eq!((exits.min_ns, exits.max_ns), (Some(64), Some(1 << 34)));
+        assert_eq!((accesses.span.max_ns, accesses.burst.map(|b| b.count)), (Some(1 << 34), Some(100)));
+        assert_eq!(model.domains[0].vcpu_exits[0].1.rows[0].span.max_ns, Some(1 << 34));
     }
 
     #[test]

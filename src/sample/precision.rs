@@ -7,20 +7,21 @@
 //! | figure | rounded to | error at most |
 //! |---|---|---|
 //! | growth of a sum of durations within an interval | [`total_bits`] significant bits | 6.3 % of fewer than 4, 3.1 % of fewer than 64, 1.6 % of fewer than 1024, else 0.8 % |
-//! | shortest and longest of an interval | [`EXTREME_BITS`] significant bits | 6.3 %; of few, as the mean is that lies between them |
+//! | shortest and longest of an interval | [`EXTREME_BITS`] significant bits | 6.3 % |
 //! | growth of the sum of squares | so that its part about the mean is as below | |
 //! | growth of the squares about the mean | [`spread_bits`] significant bits | a deviation 13 % of fewer than 64, 6.3 % of fewer than 1024, else 3.1 % |
 //! | the part of an exit's time in the VMM or halted | 1/[`PARTS`] of the exit's time | 0.2 % of that time |
 //! | a thread's time on a CPU, waiting for one, and in an exit meanwhile | [`CPU_GRID_NS`] | 0.05 % of a CPU at 1 s |
 //! | other times | [`GRID_NS`] | 0.001 % of a CPU at 1 s |
 //! | who held a thread's CPU | told each time it did so for another [`HELD_NS`] | 0.5 % of a CPU at 1 s |
-//! | who woke a thread | told each time it did so [`WAKES`] times more | |
+//! | who woke a thread | told each time it did so [`WAKES`] times more | 3 times |
 //!
 //! What nobody asks for is left out: the shortest and the distribution of accesses, the sum of wake-up latencies, runs of fewer
 //! than eight accesses. Files made by other programs are read to their last digit.
 //!
-//! Growths are rounded, not sums, and what one interval was told too high the next is told lower: over a stretch of time a sum
-//! is right to far less than that, a few durations of each second as well as many. The mean of a few is told more coarsely
+//! Growths are rounded, not sums, and what one interval was told too high the next is told lower, as far as durations of that
+//! size can make up for it: over a stretch of time a sum is right to far less than that, a few durations of each second as well
+//! as many. The mean of a few is told more coarsely
 //! than that of many because it says less: that of n durations strays by their deviation over the root of n.
 
 /// Significant bits of the growth of a sum of so many durations.
@@ -44,7 +45,8 @@ pub fn spread_bits(count: u64) -> u32 {
     }
 }
 
-/// Significant bits of the growth of a sum of squares as a whole.
+/// Significant bits of the growth of a sum of squares as a whole. Recordings from schema 2 on rest on this, [`PARTS`] and
+/// [`GRID_NS`].
 pub const SQUARE_BITS: u32 = 16;
 /// A part of a time is told in this many steps.
 pub const PARTS: u64 = 256;
@@ -56,7 +58,7 @@ pub const GRID_NS: u64 = 10_000;
 /// A task that held a thread's CPU is told of each time it did so for so long, nanoseconds.
 pub const HELD_NS: u64 = 5_000_000;
 /// A task that woke a thread is told of each time it did so this often.
-pub const WAKES: u64 = 16;
+pub const WAKES: u64 = 4;
 
 /// The nearest number of so many significant bits.
 pub fn significant(n: u128, bits: u32) -> u128 {

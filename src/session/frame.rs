@@ -26,7 +26,8 @@ pub enum FrameKind {
     Header = 1,
     /// JSON of `HostFacts`, zstd.
     HostFacts = 2,
-    /// JSON of `DomainFacts`, zstd.
+    /// JSON of `DomainFacts`, zstd. From schema 4 on the place of the frame stands before it whose JSON is the dictionary, 8 bytes; 0
+    /// for none.
     DomainFacts = 3,
     /// A sample that stands alone.
     Key = 4,

@@ -259,7 +259,7 @@ impl Track {
             in_full(way, column, near.then_some(foreseen), value)
         } else {
             let near = i128::from(self::rank(foreseen, bits));
-            unrank((near + self.error(way, column, i128::from(rank) - near)) as u64, bits)
+            unrank(near.wrapping_add(self.error(way, column, i128::from(rank) - near)) as u64, bits)
         };
         self.aged(self.last);
         value
@@ -323,7 +323,7 @@ impl Track {
     /// Moves the mean of a growth that was coded by [`Track::foreseen`].
     pub fn learn_growth(&mut self, growth: u64) {
         let scaled = (growth.min(1 << 58) as i64) * 16;
-        self.mean += (scaled - self.mean) / i64::from(self.age.clamp(1, 8));
+        self.mean += scaled.saturating_sub(self.mean) / i64::from(self.age.clamp(1, 8));
     }
 }
 

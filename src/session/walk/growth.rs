@@ -10,6 +10,8 @@ pub struct Growth {
     pub sum_sq: u128,
     pub min: Option<u64>,
     pub max: Option<u64>,
+    /// Of a sum of others: the shortest of them, as far as it can be told.
+    pub shortest: Option<u64>,
     pub buckets: [u64; BUCKETS],
     /// Whether `buckets` is known.
     pub known: bool,
@@ -21,7 +23,8 @@ impl Growth {
         self.count = self.count.wrapping_add(other.count);
         self.total = self.total.wrapping_add(other.total);
         self.sum_sq = self.sum_sq.wrapping_add(other.sum_sq);
-        self.min = [self.min, other.shortest()].into_iter().flatten().min();
+        self.min = [self.min, other.min].into_iter().flatten().min();
+        self.shortest = [self.shortest, other.known_shortest()].into_iter().flatten().min();
         self.max = self.max.max(other.max);
         for (a, b) in self.buckets.iter_mut().zip(other.buckets) {
             *a = a.wrapping_add(b);
@@ -29,7 +32,7 @@ impl Growth {
     }
 
     /// The shortest as far as it is known: one or two durations are their sum and the longest.
-    fn shortest(&self) -> Option<u64> {
+    fn known_shortest(&self) -> Option<u64> {
         match (self.count, self.max) {
             (1, _) => Some(self.total),
             (2, Some(max)) => Some(self.total.saturating_sub(max)),

@@ -172,7 +172,7 @@ fn extremes<W: Way>(
 ) {
     let bits = row.grain().extreme_bits;
     if let Some(min) = min_ns {
-        let likely = hint.and_then(|h| h.min).filter(|_| row.schema > 3);
+        let likely = hint.and_then(|h| h.shortest).filter(|_| row.schema > 3);
         match (g.count, likely) {
             (1, _) if timed => row.go(MIN_OF_FEW).foreseen(g.total, min),
             (_, Some(likely)) => {
@@ -248,7 +248,7 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
         return one_by_one(row, h, g);
     }
     let mut left = g.count;
-    let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).sum();
+    let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).fold(0, i64::saturating_add);
     for (b, value) in h.0.iter_mut().enumerate() {
         if b >= BUCKETS {
             row.go(FIRST_BUCKET + BUCKETS - 1).foreseen(0, value);
@@ -261,7 +261,7 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
             w if w <= 0 => 0,
             w => ((u128::from(left) * usual as u128 + w as u128 / 2) / w as u128) as u64,
         };
-        weight -= usual;
+        weight = weight.saturating_sub(usual);
         row.go(FIRST_BUCKET + b).growth(before.wrapping_add(share), value);
         g.buckets[b] = value.wrapping_sub(before);
         left = left.saturating_sub(g.buckets[b]);

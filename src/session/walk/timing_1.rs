@@ -130,7 +130,7 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
     let n = n.min(4096) as usize;
     h.0.resize(n, 0);
     let mut left = g.count;
-    let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).sum();
+    let mut weight: i64 = (0..n.min(BUCKETS)).map(|b| row.mean(FIRST_BUCKET + b).max(0)).fold(0, i64::saturating_add);
     g.known = true;
     for (b, value) in h.0.iter_mut().enumerate() {
         if b >= BUCKETS {
@@ -145,7 +145,7 @@ fn buckets<W: Way>(row: &mut RowCoder<'_, W>, h: &mut Histogram, g: &mut Growth,
             (None, 0) => 0,
             (None, w) => ((u128::from(left) * usual as u128 + w as u128 / 2) / w as u128) as u64,
         };
-        weight -= usual;
+        weight = weight.saturating_sub(usual);
         row.go(FIRST_BUCKET + b).growth(before.wrapping_add(share), value);
         g.buckets[b] = value.wrapping_sub(before);
         left = left.saturating_sub(g.buckets[b]);
