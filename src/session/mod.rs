@@ -37,7 +37,7 @@ pub use recorder::{Limits, Recorder};
 /// Samples in a chunk at most.
 pub const CHUNK: u32 = 120;
 /// A chunk ends when it took so long to decode, as far as its frames' sizes tell, nanoseconds.
-const CHUNK_COST: u64 = 24_000_000;
+const CHUNK_COST: u64 = 20_000_000;
 /// A branch frame is told against the state after so many samples of its segment, by schema version: by then the coder has
 /// learnt how each number moves.
 const fn warm(schema: u32) -> u32 {
