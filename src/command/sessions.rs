@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 /// Guests that ended within a session and are still reported, at most.
 const ENDED: usize = 4096;
@@ -118,6 +119,8 @@ impl Tape<'_> {
 
 /// Samples that the rules look back on.
 const LOOK_BACK: usize = 120;
+/// Samples that are read before they are judged.
+const READ_AHEAD: usize = 16;
 
 /// First to last sample as one interval. Guests that ended on the way are in it with all they did, and findings that held for a
 /// while only as well, each as it was when it weighed most. Of several runs of the recorder, between which nothing was counted,
@@ -133,23 +136,36 @@ fn whole(
     let mut runs = 1;
     let mut report = lint::Report::default();
     let all = tape.cursor.len();
-    for i in 1..all {
-        progress.at(i, all);
-        let sample = tape.at(i)?;
-        if tape.cursor.begins_run(i) {
-            runs += 1;
-            let ended = std::mem::replace(&mut run, Run::new(sample));
-            longest = Some(ended.longer(longest));
-            memory.clear();
-            continue;
+    // Reading takes as long as judging: each has a thread.
+    std::thread::scope(|scope| -> anyhow::Result<()> {
+        let (send, samples) = sync_channel(READ_AHEAD);
+        scope.spawn(move || {
+            for i in 1..all {
+                let sample = tape.at(i).map(|sample| (sample, tape.cursor.begins_run(i)));
+                if send.send(sample).is_err() {
+                    break;
+                }
+            }
+        });
+        for (i, sample) in samples.into_iter().enumerate() {
+            progress.at(i + 1, all);
+            let (sample, begins) = sample?;
+            if begins {
+                runs += 1;
+                let ended = std::mem::replace(&mut run, Run::new(sample));
+                longest = Some(ended.longer(longest.take()));
+                memory.clear();
+                continue;
+            }
+            let mut model = Model::new(&sample, Base::Previous(&run.last));
+            run.extremes.take(&mut model);
+            let now = lint::run(&model, memory, &settings.findings);
+            now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
+            report.cannot_tell = now.cannot_tell;
+            run.goes_on(sample);
         }
-        let mut model = Model::new(&sample, Base::Previous(&run.last));
-        run.extremes.take(&mut model);
-        let now = lint::run(&model, memory, &settings.findings);
-        now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
-        report.cannot_tell = now.cannot_tell;
-        run.goes_on(sample);
-    }
+        Ok(())
+    })?;
     drop(progress);
     report.findings.sort_by(lint::order);
     let mut run = run.longer(longest);

@@ -79,6 +79,9 @@ impl Sum {
             *self = Self::default();
         }
         let ns = *value - self.given;
+        if ns == 0 {
+            return self.tell(value, |_| 0);
+        }
         // What a long duration was told too low must not make the many short ones behind it longer: up to half a step is made up
         // for, and the rest forgiven.
         let half = (1i64 << (64 - ns.leading_zeros()).saturating_sub(bits).min(62)) / 2;
@@ -344,6 +347,9 @@ mod tests {
             let mut events = exit(&given, 0);
             rounding.events([(7, &mut events)].into_iter());
             told.push(events.exits[0].time.total_ns.unwrap());
+            // Nor is it forgotten while nothing happens.
+            let mut events = exit(&given, 0);
+            rounding.events([(7, &mut events)].into_iter());
         }
         assert_eq!(told[..3], [10_240, 19_968, 30_208], "steps of 512 ns");
         assert!(told[99].abs_diff(1_010_000) <= 512, "{}", told[99]);
