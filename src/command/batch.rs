@@ -6,7 +6,7 @@ use crate::cli::args::BatchArgs;
 use crate::lint;
 use crate::model::{Base, Model};
 use crate::report::{View, json, text};
-use crate::sample::Sample;
+use crate::sample::{Sample, SourceStatus};
 use crate::source::Feed;
 use std::io;
 
@@ -17,13 +17,15 @@ pub struct Batch<'a> {
     source: &'a str,
     memory: lint::Memory,
     previous: Option<Sample>,
+    /// The sources, as the interval before told of them.
+    said: Vec<SourceStatus>,
     printed: u64,
 }
 
 impl<'a> Batch<'a> {
     /// Nothing is printed yet. `source` is the JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
-        Self { settings, args, source, memory: lint::Memory::default(), previous: None, printed: 0 }
+        Self { settings, args, source, memory: lint::Memory::default(), previous: None, said: Vec::new(), printed: 0 }
     }
 
     /// Prints intervals until the feed ends or enough are printed. The first sample is only what the second is compared with.
@@ -61,7 +63,9 @@ impl<'a> Batch<'a> {
         } else {
             // An empty line between two intervals.
             let gap = if self.printed == 0 { "" } else { "\n" };
-            format!("{gap}{}", text::interval(&view))
+            let text = text::interval(&view, &self.said);
+            self.said = view.sources();
+            format!("{gap}{text}")
         };
         self.printed += 1;
         print(&out)

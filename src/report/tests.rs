@@ -227,16 +227,28 @@ fn text_of_an_interval() {
     let all = DomainFilter::default();
     assert_same(
         "interval",
-        &without_clock(&text::interval(&View { model: &model, findings: &findings, source: "live", domains: &all })),
+        &without_clock(&text::interval(
+            &View { model: &model, findings: &findings, source: "live", domains: &all },
+            &[],
+        )),
     );
     let one = DomainFilter { patterns: vec![Pattern::new("win10-2").unwrap()] };
     assert_same(
         "interval_of_one",
-        &without_clock(&text::interval(&View { model: &model, findings: &findings, source: "live", domains: &one })),
+        &without_clock(&text::interval(
+            &View { model: &model, findings: &findings, source: "live", domains: &one },
+            &[],
+        )),
     );
+    let view = View { model: &model, findings: &findings, source: "live", domains: &one };
+    let quiet = SourceStatus::missing("kvm", "gone", "look");
+    let model = Model { sources: vec![quiet.clone()], ..model.clone() };
+    let view = View { model: &model, ..view };
+    assert!(text::interval(&view, &[]).contains("kvm missing: gone; look"));
+    assert!(!text::interval(&view, &[quiet]).contains("kvm missing"), "said once");
     let empty = Fixture::empty_host().model();
     let none = Report::default();
-    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all });
+    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[]);
     assert!(said.ends_with("no guest is running\n"), "{said}");
 }
 
@@ -259,7 +271,7 @@ fn hostile_names_stay_harmless() {
     let findings = Report { findings: vec![bad], cannot_tell: Vec::new() };
     let all = DomainFilter::default();
     let view = View { model: &model, findings: &findings, source: "live", domains: &all };
-    for text in [text::interval(&view), text::report(&view)] {
+    for text in [text::interval(&view, &[]), text::report(&view)] {
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert!(!text.contains('\u{202e}'));
     }

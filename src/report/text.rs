@@ -17,10 +17,13 @@ const BRIEF: usize = 6;
 /// Rows of each table in a report.
 const FULL: usize = 40;
 
-/// One interval of `--batch`: a headline, a row a guest, each one's exits and accesses if they are few, findings by title.
-pub fn interval(view: &View<'_>) -> String {
+/// One interval of `--batch`: a headline, a row a guest, each one's exits and accesses if they are few, findings by title. What
+/// the interval before said of a source is not said again.
+pub fn interval(view: &View<'_>, said: &[SourceStatus]) -> String {
     let mut out = headline(view);
-    out.push_str(&complaints(&view.sources()));
+    let sources = view.sources();
+    let news: Vec<_> = sources.into_iter().filter(|s| !said.contains(s)).collect();
+    out.push_str(&complaints(&news));
     let guests: Vec<_> = view.shown().collect();
     if guests.is_empty() {
         out.push_str(if view.model.domains.is_empty() {
