@@ -216,9 +216,11 @@ fn times_are_found_without_reading_samples() {
         assert_eq!(c.time_ms(i), Some(samples[i].time_ms), "sample {i}");
         assert_eq!(c.index_at(samples[i].time_ms), i);
         assert_eq!(c.index_at(samples[i].time_ms + 500), i);
+        assert_eq!(c.index_from(samples[i].time_ms), i);
+        assert_eq!(c.index_from(samples[i].time_ms - 500), i, "the interval that a time is in");
     }
     assert_eq!(c.index_at(0), 0);
-    assert_eq!(c.index_at(i64::MAX), 99);
+    assert_eq!((c.index_at(i64::MAX), c.index_from(i64::MAX), c.index_from(0)), (99, 99, 0));
     assert_eq!(c.time_ms(100), None);
     assert!(c.at(100).is_err());
 }

@@ -28,9 +28,7 @@ static noinline u64 find_access(struct slot *s, u64 key)
 	}
 	if (found >= ACCESSES) {
 		s->overflow++;
-		/* One `other` cell for all; its key is never found. */
-		s->accesses[ACCESSES].key = key & 7;
-		return ACCESSES;
+		return ACCESSES + (key & (RESTS - 1));
 	}
 	c = &s->accesses[found & (ACCESSES - 1)];
 	__builtin_memset(c, 0, sizeof(*c));
@@ -88,8 +86,12 @@ static always_inline void access(u64 address, u64 space, u64 write, u64 fault)
 	i = probe(key) & (ACCESSES - 1);
 	if (s->accesses[i].key != key)
 		i = find_access(s, key);
-	if (i > ACCESSES)
+	if (i >= ACCESSES) {
+		s->others[i & (RESTS - 1)].count++;
+		if (level > 1 && s->exit_at)
+			touch(s, i);
 		return;
+	}
 	c = &s->accesses[i];
 	c->time.count++;
 	c->faults += fault;

@@ -120,8 +120,10 @@ static always_inline void charge(struct slot *s, u64 touch, u64 ns, u64 times)
 {
 	u64 i = s->touches[touch];
 
-	if (i > ACCESSES)
+	if (i >= ACCESSES) {
+		s->others[i & (RESTS - 1)].total += ns * times;
 		return;
+	}
 	s->accesses[i].timed = 1;
 	add_time(&s->accesses[i].time, ns, times);
 }

@@ -5,8 +5,9 @@
 
 #define BUCKETS 32    /* of a histogram: sample::BUCKETS */
 #define EXITS 23      /* exit cells a thread; the last is `other` */
-#define ACCESSES 64   /* access cells a thread, a power of two; one more is `other` */
-#define PROBES 8      /* access cells tried before `other` */
+#define ACCESSES 64   /* access cells a thread, a power of two */
+#define PROBES 8      /* access cells tried before `others` */
+#define RESTS 8       /* one for each kind of access: an index of three bits */
 #define TOUCHES 4     /* different accesses of one exit that share its time */
 #define USERSPACE 48  /* KVM_EXIT_* 0..45, then a signal (-4), then any other error */
 #define OTHERS 8      /* wakers, and holders of the pCPU, kept a thread */
@@ -37,6 +38,11 @@ struct access_cell {
 	u32 run, best, epoch;
 	u16 timed; /* a whole exit was charged to it */
 	u16 skip;  /* accesses for which the clock need not be read */
+};
+
+/* Accesses of one kind that found no cell. */
+struct rest {
+	u64 count, total;
 };
 
 struct other_task {
@@ -77,9 +83,10 @@ struct slot {
 	u64 userspace[USERSPACE];
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	struct exit_cell exits[EXITS];
-	struct access_cell accesses[ACCESSES + 1];
+	struct access_cell accesses[ACCESSES];
+	struct rest others[RESTS]; /* accesses that found no cell, by space << 1 | write */
 	volatile u64 scratch; /* a value that the verifier is to forget: it follows every value a variable can have */
-	u64 pad[4];
+	u64 pad[1];
 };
 
 _Static_assert(sizeof(struct exit_cell) == 344, "exit_cell");

@@ -7,7 +7,7 @@ use crate::cli::Settings;
 use crate::cli::values::At;
 use crate::kvm::sanitize;
 use crate::lint;
-use crate::model::{Base, Extremes, Model};
+use crate::model::{Base, Model, Overall};
 use crate::report::text;
 use crate::sample::{DomainSample, Sample};
 use crate::session::{self, Cursor, Session};
@@ -86,7 +86,7 @@ pub fn read(
     };
     // The first sample ends no interval.
     let last = tape.cursor.len() - 1;
-    let index = tape.cursor.index_at(resolve(&at, range, &TimeZone::system())?).max(last.min(1));
+    let index = tape.cursor.index_from(resolve(&at, range, &TimeZone::system())?).max(last.min(1));
     // The rules need what came before to know how long something holds.
     let first = index.saturating_sub(LOOK_BACK);
     let mut before: Option<Arc<Sample>> = None;
@@ -157,8 +157,8 @@ fn whole(
                 memory.clear();
                 continue;
             }
-            let mut model = Model::new(&sample, Base::Previous(&run.last));
-            run.extremes.take(&mut model);
+            let model = Model::new(&sample, Base::Previous(&run.last));
+            run.overall.take(&model);
             let now = lint::run(&model, memory, &settings.findings);
             now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
             report.cannot_tell = now.cannot_tell;
@@ -168,7 +168,7 @@ fn whole(
     })?;
     drop(progress);
     report.findings.sort_by(lint::order);
-    let mut run = run.longer(longest);
+    let run = run.longer(longest);
     if runs > 1 {
         let count = text::count(run.samples, "sample");
         say(&format!(
@@ -179,7 +179,7 @@ fn whole(
     last.domains.extend(run.ended);
     let base = if run.samples > 1 { Base::Previous(&run.first) } else { Base::Start };
     let mut model = Model::new(&last, base);
-    run.extremes.put(&mut model);
+    run.overall.put(&mut model);
     Ok((model, report))
 }
 
@@ -189,13 +189,13 @@ struct Run {
     last: Arc<Sample>,
     /// Guests that ended on the way, as they were last seen.
     ended: Vec<DomainSample>,
-    extremes: Extremes,
+    overall: Overall,
     samples: usize,
 }
 
 impl Run {
     fn new(first: Arc<Sample>) -> Self {
-        Self { last: first.clone(), first, ended: Vec::new(), extremes: Extremes::default(), samples: 1 }
+        Self { last: first.clone(), first, ended: Vec::new(), overall: Overall::default(), samples: 1 }
     }
 
     fn goes_on(&mut self, sample: Arc<Sample>) {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn shortest_and_longest_are_those_of_all_intervals() {
+    fn what_only_the_intervals_tell_is_told_of_the_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.kvmtop");
         let fixture = Fixture::busy_host();
@@ -278,6 +278,8 @@ mod tests {
                     a.time.max_ns = Some(1 << (34 - second.abs_diff(12)));
                     a.burst = Some(Burst { count: 100 - second.abs_diff(13), ns: 8192 });
                 }
+                // In the end other addresses have their cells.
+                events.accesses.retain(|_| second < 14);
             }
             recorder.append(&sample).unwrap();
         }
@@ -288,6 +290,13 @@ mod tests {
         assert_eq!((exits.min_ns, exits.max_ns), (Some(64), Some(1 << 34)));
         assert_eq!((accesses.span.max_ns, accesses.burst.map(|b| b.count)), (Some(1 << 34), Some(100)));
         assert_eq!(model.domains[0].vcpu_exits[0].1.rows[0].span.max_ns, Some(1 << 34));
+        let second = &fixture.model().domains[0].accesses;
+        let rate = second.iter().find(|a| a.address == accesses.address).and_then(|a| a.rate);
+        assert_eq!(
+            accesses.rate.zip(rate).map(|(all, one)| (all * 4.0 / one).round()),
+            Some(3.0),
+            "three of four seconds"
+        );
     }
 
     #[test]

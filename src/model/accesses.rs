@@ -122,17 +122,6 @@ pub(crate) fn rows(
         r.device = r.address.and_then(|a| owners.name(r.space, a));
         r
     };
-    let order = |rows: &mut Vec<AccessRow>| {
-        rows.sort_by(|a, b| {
-            (b.span.total_ns, b.span.count, a.space, a.address, a.direction).cmp(&(
-                a.span.total_ns,
-                a.span.count,
-                b.space,
-                b.address,
-                b.direction,
-            ))
-        });
-    };
     let mut sum: Vec<_> = sum.into_values().map(finish).collect();
     order(&mut sum);
     let mut by_vcpu: Vec<_> = by_vcpu.into_values().map(finish).collect();
@@ -140,11 +129,25 @@ pub(crate) fn rows(
     (sum, by_vcpu)
 }
 
-fn empty(like: &AccessRow) -> AccessRow {
+/// The most costly first.
+pub(super) fn order(rows: &mut [AccessRow]) {
+    rows.sort_by(|a, b| {
+        (b.span.total_ns, b.span.count, a.space, a.address, a.direction, a.vcpu).cmp(&(
+            a.span.total_ns,
+            a.span.count,
+            b.space,
+            b.address,
+            b.direction,
+            b.vcpu,
+        ))
+    });
+}
+
+pub(super) fn empty(like: &AccessRow) -> AccessRow {
     AccessRow { space: like.space, address: like.address, direction: like.direction, ..AccessRow::default() }
 }
 
-fn merge(sum: &mut AccessRow, row: &AccessRow) {
+pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow) {
     sum.span.merge(&row.span);
     sum.faults += row.faults;
     sum.burst = match (sum.burst, row.burst) {

@@ -6,10 +6,10 @@ mod cpu;
 mod devices;
 mod domain;
 mod exits;
-mod extremes;
 mod guest;
 mod history;
 mod host;
+mod overall;
 mod timing;
 
 pub use accesses::{AccessRow, DeviceName};
@@ -18,13 +18,13 @@ pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
-pub use extremes::Extremes;
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{History, Key, Point};
 pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
+pub use overall::Overall;
 pub use timing::Span;
 
-use crate::sample::{DomainFacts, EngineStatus, Sample, SourceStatus};
+use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +95,9 @@ impl Model {
             lost: since(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
             overflow: since(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),
             sources: sample.sources.clone(),
-            own_cpu: previous.and_then(|p| window.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
+            own_cpu: previous
+                .filter(|p| p.own != OwnCost::default())
+                .and_then(|p| window.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
             own_rss: sample.own.rss_bytes,
             host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &window),
             domains,

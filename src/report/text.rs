@@ -125,8 +125,11 @@ fn headline(view: &View<'_>) -> String {
         parts.push(format!("{} CPUs", m.host.cpus.len()));
     }
     if !facts.kernel.is_empty() {
-        let flavour = facts.kvm_flavour.as_deref().unwrap_or("no kvm module");
-        parts.push(format!("Linux {} {}", cut(&facts.kernel, 32), cut(flavour, 16)));
+        // A file does not tell which module it was.
+        let live = m.engine.kind != EngineKind::File;
+        let flavour = facts.kvm_flavour.as_deref().or(live.then_some("no kvm module"));
+        let flavour = flavour.map_or_else(String::new, |flavour| format!(" {}", cut(flavour, 16)));
+        parts.push(format!("Linux {}{flavour}", cut(&facts.kernel, 32)));
     }
     match m.engine.kind {
         EngineKind::File => {
@@ -152,7 +155,7 @@ fn headline(view: &View<'_>) -> String {
     }
     // A live host's sources say it themselves.
     if m.no_kvm_exit() && m.engine.kind == EngineKind::File {
-        out.push_str("this kernel fires no kvm_exit: accesses and exits to the VMM are all there is, without times\n");
+        out.push_str("there is no kvm_exit in it: accesses and exits to the VMM are all there is, without times\n");
     }
     out
 }

@@ -146,6 +146,13 @@ impl Cursor {
         first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0)
     }
 
+    /// The first sample at or after a time, whose interval the time is in; the last when all are earlier.
+    pub fn index_from(&mut self, time_ms: i64) -> usize {
+        let at = self.index_at(time_ms);
+        let before = self.time_ms(at).is_some_and(|ms| ms < time_ms);
+        if before { (at + 1).min(self.len().saturating_sub(1)) } else { at }
+    }
+
     /// Whether a sample is the first after a gap: of a run of the recorder, or of a part.
     pub fn begins_run(&self, index: usize) -> bool {
         let Some((part, number)) = self.session.place(index) else { return false };

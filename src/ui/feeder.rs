@@ -85,7 +85,7 @@ pub fn replay(
     end(
         || {
             let mut r = Replayer { player, judge, events, at: None, playing: true, speed: 1.0 };
-            let first = start_ms.map_or(0, |ms| r.player.index_at(ms));
+            let first = start_ms.map_or(0, |ms| r.player.index_from(ms));
             r.playing = start_ms.is_none();
             r.go(first);
             r.run(commands);
@@ -176,7 +176,7 @@ impl Replayer<'_> {
                 // Samples further apart than the jump: at least one on.
                 if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
             }
-            Replay::Seek(ms) => self.player.index_at(ms),
+            Replay::Seek(ms) => self.player.index_from(ms),
             Replay::End { last } => {
                 if last {
                     self.last()

@@ -1,7 +1,7 @@
 //! From the memory of a slot to a [`TracedThread`].
 
 use super::super::TracedThread;
-use super::layout::{ACCESSES, ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
+use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::kvm::{Space, sanitize};
@@ -111,11 +111,20 @@ impl Decoder<'_> {
 
     fn accesses(&self, slot: &Slot) -> Vec<AccessCell> {
         let used = get(&slot.accesses_used);
-        let own = slot.accesses.iter().take(ACCESSES).enumerate().filter(|(i, _)| used >> i & 1 != 0);
+        let own = slot.accesses.iter().enumerate().filter(|(i, _)| used >> i & 1 != 0);
         let mut cells: Vec<AccessCell> = own.filter_map(|(_, c)| self.access(c)).collect();
-        let overflowed = slot.overflow.load(Relaxed) != 0;
-        let other = slot.accesses.last().filter(|_| overflowed).and_then(|c| self.access(c));
-        cells.extend(other.map(|c| AccessCell { address: None, ..c }));
+        let rests = slot.others.iter().enumerate().filter(|(_, rest)| get(&rest.count) > 0);
+        cells.extend(rests.map(|(kind, rest)| AccessCell {
+            space: space(kind as u64),
+            address: None,
+            direction: direction(kind as u64),
+            time: Timing {
+                count: get(&rest.count),
+                total_ns: Some(get(&rest.total)).filter(|ns| self.parts.timed && *ns > 0),
+                ..Timing::default()
+            },
+            ..AccessCell::default()
+        }));
         cells
     }
 
@@ -158,13 +167,9 @@ impl Decoder<'_> {
             }
         };
         Some(AccessCell {
-            space: match key >> 1 & 3 {
-                1 => Space::Pio,
-                2 => Space::Mmio,
-                _ => Space::Msr,
-            },
+            space: space(key),
             address: Some(key >> 3),
-            direction: if key & 1 == 0 { Direction::Read } else { Direction::Write },
+            direction: direction(key),
             time: self.timing(&cell.time, epoch, cell.timed.load(Relaxed) != 0),
             faults: get(&cell.faults),
             burst: self.parts.timed.then(best),
@@ -183,6 +188,19 @@ impl Decoder<'_> {
             from: slot.from.load(Relaxed).checked_sub(1),
         }
     }
+}
+
+/// Of an access cell's key.
+fn space(key: u64) -> Space {
+    match key >> 1 & 3 {
+        1 => Space::Pio,
+        2 => Space::Mmio,
+        _ => Space::Msr,
+    }
+}
+
+fn direction(key: u64) -> Direction {
+    if key & 1 == 0 { Direction::Read } else { Direction::Write }
 }
 
 fn userspace(slot: &Slot) -> Vec<UserspaceCell> {

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 pub const EXITS: usize = 23;
 /// Access cells of a thread; one more is `other`.
 pub const ACCESSES: usize = 64;
+/// `RESTS`: kinds of accesses.
+pub const RESTS: usize = 8;
 /// `KVM_EXIT_*` 0 to 45, then a signal, then any other error.
 pub const USERSPACE: usize = 48;
 /// Wakers, and holders of the pCPU, of a thread.
@@ -62,6 +64,13 @@ pub struct RawAccess {
     pub skip: AtomicU16,
 }
 
+/// `struct rest`.
+#[repr(C)]
+pub struct RawRest {
+    pub count: AtomicU64,
+    pub total: AtomicU64,
+}
+
 /// `struct other_task`.
 #[repr(C)]
 pub struct RawOther {
@@ -113,9 +122,10 @@ pub struct Slot {
     pub userspace: [AtomicU64; USERSPACE],
     pub exit_index: [AtomicU8; 256],
     pub exits: [RawExit; EXITS],
-    pub accesses: [RawAccess; ACCESSES + 1],
+    pub accesses: [RawAccess; ACCESSES],
+    pub others: [RawRest; RESTS],
     pub scratch: AtomicU64,
-    pub pad: [AtomicU64; 4],
+    pub pad: [AtomicU64; 1],
 }
 
 /// Size of a slot.

@@ -213,8 +213,8 @@ fn reasons_are_named_by_the_running_kernel_where_the_table_does_not_know_them() 
     }
     s.overflow.store(1, Relaxed);
     s.exits[22].time.count.store(5, Relaxed);
-    s.accesses[64].time.count.store(6, Relaxed);
-    s.accesses[64].key.store(1 << 1, Relaxed);
+    s.others[2].count.store(6, Relaxed);
+    s.others[5].count.store(7, Relaxed);
     let mut names = ReasonNames::new();
     names.insert(Isa::Vmx, 9999, "NEW_REASON".into());
     let events = Decoder { parts: ALL, names: &names, epoch: 1 }.thread(&s).events;
@@ -222,5 +222,6 @@ fn reasons_are_named_by_the_running_kernel_where_the_table_does_not_know_them() 
     let want =
         [(Isa::Vmx, Some("NEW_REASON")), (Isa::Arm64, None), (Isa::Other(77), None), (Isa::Other(0), Some("other"))];
     assert_eq!(seen, want);
-    assert_eq!((events.accesses[0].address, events.accesses[0].time.count), (None, 6));
+    let rest: Vec<_> = events.accesses.iter().map(|a| (a.space, a.direction, a.address, a.time.count)).collect();
+    assert_eq!(rest, [(Space::Pio, Direction::Read, None, 6), (Space::Mmio, Direction::Write, None, 7)]);
 }
