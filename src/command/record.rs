@@ -36,7 +36,11 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
                     .join("; "));
             }
         }
-        recorder.lend(&mut sample)?;
+        recorder.lend(&mut sample).map_err(|e| {
+            anyhow::anyhow!(
+                "{e:#}; the recording has ended: make room, and the same command goes on behind what is there"
+            )
+        })?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);
         passed = Duration::from_nanos(sample.mono_ns.saturating_sub(begin));

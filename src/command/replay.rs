@@ -6,6 +6,7 @@ use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
 use crate::cli::values::At;
+use crate::sample::EngineKind;
 use crate::session::{self, Cursor, Recorder, Session};
 use crate::source::Feed;
 use crate::source::import::PerfDataFeed;
@@ -113,9 +114,10 @@ fn show(
     Ok(0)
 }
 
-fn print_all(cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
+fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let of_perf = cursor.at(from)?.engine.kind == EngineKind::File;
     let mut feed = SessionFeed::new(cursor, from);
-    let mut batch = Batch::new(settings, args, "session");
+    let mut batch = Batch::new(settings, args, if of_perf { "perf.data" } else { "session" });
     while !feed.is_done() && !batch.enough() {
         batch.gap();
         batch.run(&mut Run { feed: &mut feed, begun: false })?;

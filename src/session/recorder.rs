@@ -112,11 +112,12 @@ impl Recorder {
             self.next_part()?;
         }
         self.put(sample).with_context(|| {
-            format!(
-                "cannot write to {}; the {} samples before are safe in it, and nothing more is recorded until there is room",
-                self.path.display(),
-                self.writer.samples()
-            )
+            let path = self.path.display();
+            match self.writer.samples() {
+                0 => format!("cannot write to {path}"),
+                1 => format!("cannot write to {path}; the sample before is safe in it"),
+                n => format!("cannot write to {path}; the {n} samples before are safe in it"),
+            }
         })
     }
 

@@ -93,7 +93,7 @@ impl<F> Taped<F> {
     }
 
     fn status(&self) -> Option<SourceStatus> {
-        let fix = "make room or choose another folder; r ends the recording";
+        let fix = "nothing more is recorded until there is room; r ends the recording";
         match (&self.recorder, &self.failed) {
             (Some(_), Some(why)) => Some(SourceStatus::degraded(RECORDING, why, fix)),
             (Some(_), None) => Some(SourceStatus::ok(RECORDING)),

@@ -5,6 +5,7 @@ use super::columns::ColumnId;
 use super::rows::{self, Row};
 use crate::lint::{CannotTell, Finding, Target};
 use crate::model::{DomainModel, History, Key, Model, ThreadModel};
+use crate::sample::SourceState;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 use tui_input::Input;
@@ -298,6 +299,16 @@ impl AppState {
         self.message_age = self.message_age.saturating_add(1);
         if self.message_age > MESSAGE_LASTS {
             self.message = None;
+        }
+        // A recording that failed is said where it was said to begin.
+        let trouble = |m: &Model| {
+            let failed = m.sources.iter().find(|s| s.name == "recording" && s.state != SourceState::Ok)?;
+            Some([failed.cause.as_deref(), failed.fix.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; "))
+        };
+        if let Some(now) = trouble(&tick.model).filter(|_| tick.playback.is_none())
+            && self.model.as_ref().and_then(trouble).as_ref() != Some(&now)
+        {
+            self.say(now);
         }
         self.findings = tick.findings;
         self.cannot_tell = tick.cannot_tell;

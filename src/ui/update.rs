@@ -310,7 +310,11 @@ fn accept(state: &mut AppState) -> Vec<Effect> {
     let Some(Popup::Goto(input)) = state.popup.take() else { return Vec::new() };
     let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
     if let Some(ms) = goto::time(input.value(), range, &state.session.zone) {
-        return vec![Effect::Replay(Replay::Seek(ms))];
+        // To the second, as a user types it.
+        if ms > range.1 || ms + 999 < range.0 {
+            state.say(format!("'{}' is outside of the recording", super::format::clean(input.value())));
+        }
+        return vec![Effect::Replay(Replay::Seek(ms.clamp(range.0, range.1.max(range.0))))];
     }
     state.message =
         Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));

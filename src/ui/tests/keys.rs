@@ -6,6 +6,7 @@ use crate::ui::action::{Effect, Replay};
 use crate::ui::columns::ColumnId;
 use crate::ui::keymap::KEYMAP;
 use crate::ui::render::popup_len;
+use crate::ui::state::Tick;
 use crate::ui::state::{Panel, Popup};
 
 fn names(state: &AppState) -> Vec<&str> {
@@ -247,6 +248,15 @@ fn keys_of_a_live_host() {
     s.model.as_mut().unwrap().sources.push(crate::sample::SourceStatus::ok("recording"));
     assert_eq!(press(&mut s, "r"), [Effect::StopRecord]);
     assert!(press(&mut s, "gnN[]").is_empty(), "keys of a replay do nothing live");
+    let mut failed = s.model.clone().unwrap();
+    failed.sources.pop();
+    failed.sources.push(crate::sample::SourceStatus::missing("recording", "cannot record: read-only", "go elsewhere"));
+    s.say("recording into x");
+    s.absorb(Tick { model: failed.clone(), ..Tick::default() });
+    assert_eq!(s.message.as_deref(), Some("cannot record: read-only; go elsewhere"));
+    s.say("something else");
+    s.absorb(Tick { model: failed, ..Tick::default() });
+    assert_eq!(s.message.as_deref(), Some("something else"), "said once");
 }
 
 #[test]
