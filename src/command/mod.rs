@@ -121,6 +121,6 @@ fn reader_is_gone(e: &anyhow::Error) -> bool {
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    done.map_err(|e| io::Error::new(e.kind(), format!("cannot write to the standard output: {e}")))
 }

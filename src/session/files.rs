@@ -127,6 +127,9 @@ fn locked(path: &Path) -> Result<File> {
 
 fn cannot_open(path: &Path) -> String {
     let name = path.display();
+    if path.is_dir() {
+        return format!("cannot record into {name}; give the name of a file in this folder");
+    }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     format!("cannot record into {name}; does the folder {} exist, and may you write there?", folder.display())
 }

@@ -69,9 +69,11 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
         }
         let held = table.rows.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
         if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
-            folded
-                .notes
-                .push(format!("the table's rows hold {held} of the {stated} samples that it states: rows are missing"));
+            folded.notes.push(if held < stated {
+                format!("the table's rows hold {held} of the {stated} samples that it states: rows are missing")
+            } else {
+                format!("the table's rows hold {held} samples, and it states {stated}: a row or the total is wrong")
+            });
         }
     }
     folded.notes.dedup();

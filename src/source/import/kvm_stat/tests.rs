@@ -203,6 +203,8 @@ fn missing_rows_are_said() {
     let text = REPORT.lines().filter(|l| !l.contains("MSR_WRITE")).collect::<Vec<_>>().join("\n");
     let folded = fold(&scan(&text)).remove(&None).unwrap();
     assert_eq!(folded.notes, ["the table's rows hold 800 of the 2000 samples that it states: rows are missing"]);
+    let folded = fold(&scan(&REPORT.replace("Total Samples:2000", "Total Samples:1999"))).remove(&None).unwrap();
+    assert_eq!(folded.notes, ["the table's rows hold 2000 samples, and it states 1999: a row or the total is wrong"]);
 }
 
 #[test]
