@@ -105,7 +105,7 @@ fn say(message: &str) {
 /// Says on stderr which pattern of `--domain` matches nothing, beside the source that says so in JSON.
 fn say_unmatched(view: &crate::report::View<'_>) {
     for s in view.domains.unmatched(view.model.domains.iter().map(|d| &*d.facts)) {
-        say(&[s.cause, s.fix].into_iter().flatten().collect::<Vec<_>>().join("; "));
+        say(&s.sentence());
     }
 }
 

@@ -74,6 +74,10 @@ impl Player for Recording {
         self.cursor.index_at(time_ms)
     }
 
+    fn index_from(&mut self, time_ms: i64) -> usize {
+        self.cursor.index_from(time_ms)
+    }
+
     fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
         // At the end of a file that is still being written there may be more by now.
         if index + 1 >= self.cursor.len() && self.looked.elapsed() > LOOK_AGAIN {

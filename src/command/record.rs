@@ -29,11 +29,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
         let mut sample = narrow(&sample, &settings.domains).unwrap_or(sample);
         if samples == 0 {
             for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
-                say(&[source.cause.as_deref(), source.fix.as_deref()]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join("; "));
+                say(&source.sentence());
             }
         }
         recorder.lend(&mut sample).map_err(|e| {

@@ -21,8 +21,8 @@
 //!
 //! Growths are rounded, not sums, and what one interval was told too high the next is told lower, as far as durations of that
 //! size can make up for it: over a stretch of time a sum is right to far less than that, a few durations of each second as well
-//! as many. The mean of a few is told more coarsely
-//! than that of many because it says less: that of n durations strays by their deviation over the root of n.
+//! as many. The mean of a few is told more coarsely than that of many because it says less: that of n durations strays by their
+//! deviation over the root of n.
 
 /// Significant bits of the growth of a sum of so many durations.
 pub fn total_bits(count: u64) -> u32 {
@@ -36,6 +36,7 @@ pub fn total_bits(count: u64) -> u32 {
 
 /// Significant bits of the shortest and longest duration.
 pub const EXTREME_BITS: u32 = 4;
+
 /// Significant bits of the growth of the squares about the mean of so many durations.
 pub fn spread_bits(count: u64) -> u32 {
     match count {

@@ -61,12 +61,17 @@ struct Squares {
 }
 
 impl Sum {
-    /// Puts a growth made of the one given in the place of it. Answers with the growth given and the one told.
-    fn tell(&mut self, value: &mut u64, round: impl Fn(u64) -> u64) -> (u64, u64) {
-        if *value < self.given {
+    /// What was given since the last time; a sum that fell began again.
+    fn growth(&mut self, value: u64) -> u64 {
+        if value < self.given {
             *self = Self::default();
         }
-        let given = *value - self.given;
+        value - self.given
+    }
+
+    /// Puts a growth made of the one given in the place of it. Answers with the growth given and the one told.
+    fn tell(&mut self, value: &mut u64, round: impl Fn(u64) -> u64) -> (u64, u64) {
+        let given = self.growth(*value);
         let told = round(given);
         *self = Self { given: *value, told: self.told.saturating_add(told), ..*self };
         *value = self.told;
@@ -75,10 +80,7 @@ impl Sum {
 
     /// The same rounded to so many significant bits, with what is owed from before.
     fn carry(&mut self, value: &mut u64, bits: u32, lone: bool) -> (u64, u64) {
-        if *value < self.given {
-            *self = Self::default();
-        }
-        let ns = *value - self.given;
+        let ns = self.growth(*value);
         if ns == 0 {
             return self.tell(value, |_| 0);
         }

@@ -120,6 +120,11 @@ impl SourceStatus {
         Self { name: name.into(), state: SourceState::Missing, cause: Some(cause.into()), fix: Some(fix.into()) }
     }
 
+    /// Cause and fix, as far as there are any: `why; what to do`.
+    pub fn sentence(&self) -> String {
+        [self.cause.as_deref(), self.fix.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+
     /// A source that gives less than it could.
     pub fn degraded(name: &str, cause: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { state: SourceState::Degraded, ..Self::missing(name, cause, fix) }

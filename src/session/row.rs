@@ -115,23 +115,27 @@ impl<W: Way> RowCoder<'_, W> {
         track.estimated(way, column, known, estimate, value)
     }
 
+    fn digits(&self, bits: u32) -> Digits {
+        Digits { bits, near: self.schema > 3 }
+    }
+
     /// See [`Track::rounded`].
     pub fn rounded(&mut self, bits: u32, foreseen: u128, value: u128) -> u128 {
-        let digits = Digits { bits, near: self.schema > 3 };
+        let digits = self.digits(bits);
         let (way, track, column) = self.next();
         track.rounded(way, column, digits, foreseen, value)
     }
 
     /// See [`Track::rounded_estimate`].
     pub fn rounded_estimate(&mut self, bits: u32, estimate: f64, value: u128) -> u128 {
-        let digits = Digits { bits, near: self.schema > 3 };
+        let digits = self.digits(bits);
         let (way, track, column) = self.next();
         track.rounded_estimate(way, column, digits, estimate, value)
     }
 
     /// See [`Track::rounded_gauge`].
     pub fn rounded_gauge(&mut self, bits: u32, bounds: (u64, u64), value: &mut u64) {
-        let digits = Digits { bits, near: self.schema > 3 };
+        let digits = self.digits(bits);
         let (way, track, column) = self.next();
         *value = track.rounded_gauge(way, column, digits, bounds, *value);
     }

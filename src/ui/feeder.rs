@@ -288,6 +288,9 @@ mod tests {
             let first = self.0.sample(0.0).time_ms;
             (((time_ms - first).max(0) / 1000) as usize).min(self.1 - 1)
         }
+        fn index_from(&mut self, time_ms: i64) -> usize {
+            self.index_at(time_ms + 999)
+        }
         fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
             anyhow::ensure!(index != 50, "damaged");
             Ok(Arc::new(self.0.sample(index as f64)))

@@ -20,11 +20,7 @@ pub trait Player: Send {
     fn index_at(&mut self, time_ms: i64) -> usize;
 
     /// The first sample at or after a time, whose interval the time is in; the last when all are earlier.
-    fn index_from(&mut self, time_ms: i64) -> usize {
-        let at = self.index_at(time_ms);
-        let before = self.time_ms(at).is_some_and(|ms| ms < time_ms);
-        if before { (at + 1).min(self.len().saturating_sub(1)) } else { at }
-    }
+    fn index_from(&mut self, time_ms: i64) -> usize;
 
     /// A sample.
     ///

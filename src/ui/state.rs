@@ -303,7 +303,7 @@ impl AppState {
         // A recording that failed is said where it was said to begin.
         let trouble = |m: &Model| {
             let failed = m.sources.iter().find(|s| s.name == "recording" && s.state != SourceState::Ok)?;
-            Some([failed.cause.as_deref(), failed.fix.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; "))
+            Some(failed.sentence())
         };
         if let Some(now) = trouble(&tick.model).filter(|_| tick.playback.is_none())
             && self.model.as_ref().and_then(trouble).as_ref() != Some(&now)

@@ -6,7 +6,6 @@ use super::super::range::Way;
 use super::growth::Growth;
 use super::{RowCoder, timing, timing_1};
 use crate::kvm::{Isa, Space};
-use crate::sample::precision::GRID_NS;
 use crate::sample::{
     AccessCell, Burst, Direction, ExitCell, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
@@ -206,7 +205,7 @@ fn exit<W: Way>(c: &mut Coder<'_, W>, id: u64, sums: &Sums, e: &mut ExitCell, co
     row.share_of(total, halted_ns);
     row.some(preempted_ns);
     if let Some(ns) = preempted_ns {
-        let grid = if row.schema < 4 { GRID_NS } else { row.grain().cpu_ns };
+        let grid = row.grain().preempted_ns;
         row.on_grid(grid, ns);
     }
     growth.count

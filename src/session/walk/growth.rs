@@ -40,10 +40,14 @@ impl Growth {
         }
     }
 
+    /// The sum of squares that durations all as long as the mean would have.
+    pub fn squares_of_mean(&self) -> u128 {
+        u128::from(self.total) * u128::from(self.total) / u128::from(self.count.max(1))
+    }
+
     /// The sum of squares about the mean.
     pub fn squares_about_mean(&self) -> u128 {
-        let mean = u128::from(self.total) * u128::from(self.total) / u128::from(self.count.max(1));
-        self.sum_sq.saturating_sub(mean)
+        self.sum_sq.saturating_sub(self.squares_of_mean())
     }
 
     /// The sum of a weight of each duration as the histogram has them. Plain arithmetic only: it is the same on every machine.

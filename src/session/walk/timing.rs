@@ -320,7 +320,7 @@ fn squares<W: Way>(row: &mut RowCoder<'_, W>, g: &Growth, hint: Option<&Growth>,
     if known {
         return foreseen;
     }
-    let mean = u128::from(g.total) * u128::from(g.total) / u128::from(g.count.max(1));
+    let mean = g.squares_of_mean();
     let (total, n) = (g.total as f64, g.count.max(1) as f64);
     let estimate = match (g.estimate(|ns| ns), g.estimate(|ns| ns * ns)) {
         (Some(one), Some(two)) if one > 0.0 && g.count > FEW => (total / one) * (total / one) * two - total * total / n,
