@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the programs and kvmtop share. src/source/live/events/bpf/layout.rs says the same in Rust; both check the offsets. */
+/* What the programs and kvmtop share. src/source/engine/bpf/layout.rs says the same in Rust; both check the offsets. */
 #pragma once
 #include "bpf.h"
 

@@ -1,5 +1,7 @@
 //! All input. Everything here yields [`Sample`]s and keeps its opinions to itself.
 
+pub mod engine;
+pub mod events;
 pub mod import;
 pub mod live;
 pub mod pairing;

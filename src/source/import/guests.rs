@@ -4,7 +4,7 @@ use super::join::{Guest, UNNAMED};
 use crate::kvm::sanitize;
 use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{ThreadSample, Vmm};
-use crate::source::live::events::TracedThread;
+use crate::source::events::TracedThread;
 use std::collections::{BTreeMap, HashMap};
 
 /// Different event names, and threads with counts, that are kept.

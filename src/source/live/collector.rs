@@ -3,7 +3,6 @@
 use super::accounts::Allowance;
 use super::discovery::{Discovery, Found};
 use super::ended;
-use super::events::{Engine, EngineError, Reading};
 use super::file::Failure;
 use super::guest::Guest;
 use super::host::Host;
@@ -19,6 +18,7 @@ use crate::sample::{
     self, DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Rounding, Sample, SourceStatus,
 };
 use crate::source::Feed;
+use crate::source::events::{Engine, EngineError, Reading};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Guests that were never seen alive: what their events tell of them.
 
-use super::events::{Reading, TracedThread};
 use super::retired;
 use crate::kvm::sanitize;
 use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{DomainFacts, DomainSample, DomainState, Known, Origin, ThreadSample, Vmm};
+use crate::source::events::{Reading, TracedThread};
 use std::sync::Arc;
 
 /// A guest of which only its threads' events are left; `None` when they are not those of a guest. Takes them out of the reading.

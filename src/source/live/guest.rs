@@ -14,7 +14,7 @@ use super::status_xml::{Status, StatusFiles};
 use super::threads::{Life, Reader, Thread, Threads};
 use crate::kvm::Space;
 use crate::sample::{AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample};
-use crate::source::live::events::Reading;
+use crate::source::events::Reading;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 
 use super::counters::Lack;
 use super::discovery::Found;
-use super::events::{Engine, EngineError, Reading};
 use super::file::Failure;
 use super::places::Places;
 use crate::sample::{EngineLevel, HostFacts, SourceStatus};
+use crate::source::events::{Engine, EngineError, Reading};
 
 /// /proc.
 pub(crate) fn procfs(found: &Found, failure: Option<Failure>) -> SourceStatus {

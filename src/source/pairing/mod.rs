@@ -28,7 +28,7 @@ pub use event::{Access, Event, Kind, Task};
 
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::topology::HostTopology;
-use crate::source::live::events::TracedThread;
+use crate::source::events::TracedThread;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use thread::Thread;

@@ -7,7 +7,7 @@ use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::isa::Isa;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Migrations, ThreadEvents, Timing};
-use crate::source::live::events::TracedThread;
+use crate::source::events::TracedThread;
 
 /// Accesses of one exit that share its time; an emulated string instruction can make many. Further ones count without time.
 const MAX_SHARING: usize = 64;

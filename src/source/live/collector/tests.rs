@@ -1,9 +1,9 @@
-use super::super::events::TracedThread;
 use super::super::fake::FakeProc;
 use super::*;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::sample::{AccessCell, DomainState, EngineKind, SourceState, ThreadEvents, Timing};
+use crate::source::events::TracedThread;
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,10 @@
 //! Which programs there are, and how they get to work.
 
-use super::super::EngineError;
 use super::decode::Parts;
 use super::explain::{Refusal, Rights, Stage};
 use super::object::Object;
 use super::sys;
+use crate::source::events::EngineError;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A program, the tracepoint it hangs on, and what it is good for.

@@ -1,8 +1,8 @@
 //! The thread that empties the rings.
 
-use super::super::{EngineError, Reading};
 use super::merge::Merge;
 use super::rings::{self, Ring, Wanted};
+use crate::source::events::{EngineError, Reading};
 use crate::source::pairing::{Decoder, Pairing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;

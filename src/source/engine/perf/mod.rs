@@ -12,10 +12,10 @@ mod watcher;
 mod tests;
 
 use super::tracefs::Tracefs;
-use super::{Engine, EngineError, Reading};
 use crate::kvm::format;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
+use crate::source::events::{Engine, EngineError, Reading};
 use crate::source::pairing::{Decoder, Pairing};
 use counts::Counts;
 use rings::Wanted;

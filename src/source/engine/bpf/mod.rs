@@ -22,9 +22,9 @@ mod running;
 mod sys;
 mod tables;
 
-use super::{Engine, EngineError, Reading};
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
+use crate::source::events::{Engine, EngineError, Reading};
 use explain::Rights;
 use kvm_events::KvmEvents;
 use running::Running;

@@ -1,8 +1,8 @@
 //! The rings: one a CPU, which all tracepoints of that CPU write to.
 
-use super::super::EngineError;
 use super::merge::Merge;
 use crate::kvm::CpuSet;
+use crate::source::events::EngineError;
 use crate::source::pairing::{Decoder, RawSample};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};

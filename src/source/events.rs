@@ -4,10 +4,6 @@
 //! the next entry of the same thread, never by CPU and never across a gap of lost events; the whole exit is charged to the
 //! port, address or MSR seen inside it.
 
-pub mod bpf;
-pub mod perf;
-pub mod tracefs;
-
 use crate::sample::{EngineKind, EngineLevel, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
 

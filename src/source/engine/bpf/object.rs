@@ -14,10 +14,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub(super) struct Aligned<T: ?Sized>(pub T);
 
 /// The object of `assets/bpf/kvmtop.bpf.c`.
-static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../../assets/bpf/kvmtop.bpf.o"));
+static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/kvmtop.bpf.o"));
 
 /// The object of `assets/bpf/events.bpf.c`.
-static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../../assets/bpf/events.bpf.o"));
+static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/events.bpf.o"));
 
 /// What of an object is decided before it is loaded.
 #[derive(Debug, Default)]

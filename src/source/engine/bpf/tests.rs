@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// 6.18: `requests` is last.
-const EXIT_6_18: &str = include_str!("../../../../../tests/fixtures/kvm/kvm_exit.format");
+const EXIT_6_18: &str = include_str!("../../../../tests/fixtures/kvm/kvm_exit.format");
 
 /// A `format` file with these fields, each `name:offset:size`.
 fn made(fields: &[&str]) -> EventFormat {
@@ -96,7 +96,7 @@ fn the_verifier_takes_every_program() {
 fn the_objects_are_what_the_source_gives() {
     const NAME: &str = "bpf: the objects are what the source gives";
     let first_line = |text: &str| text.lines().next().unwrap_or_default().to_string();
-    let wanted = first_line(include_str!("../../../../../assets/bpf/clang-version"));
+    let wanted = first_line(include_str!("../../../../assets/bpf/clang-version"));
     let have = match Command::new("clang").arg("--version").output() {
         Ok(out) => first_line(&String::from_utf8_lossy(&out.stdout)),
         Err(e) => return note(&format!("SKIPPED {NAME}: no clang: {e}")),

@@ -1,7 +1,6 @@
 //! One start of the programs: from the right to load them to the end of their links.
 
 use super::super::tracefs::Tracefs;
-use super::super::{EngineError, Reading, TracedThread};
 use super::cost::Cost;
 use super::decode::{self, Decoder, Parts};
 use super::explain::{Refusal, Rights, Stage};
@@ -13,6 +12,7 @@ use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::format::{self, EventFormat};
 use crate::kvm::topology::HostTopology;
 use crate::sample::EngineLevel;
+use crate::source::events::{EngineError, Reading, TracedThread};
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -3,9 +3,9 @@
 //! A counting event belongs to one task, so this takes one open file for each event and thread: it is bounded, and for a host with
 //! few guests. Work that KVM does outside of a guest's process (a kernel worker, another guest's interrupt) is not in it.
 
-use super::super::EngineError;
 use super::super::tracefs::Tracefs;
 use super::rings::allow_files;
+use crate::source::events::EngineError;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,11 +1,11 @@
 //! On demand: every `kvm:*` tracepoint counted by process, with nothing copied.
 
-use super::super::EngineError;
 use super::super::tracefs::Tracefs;
 use super::explain::{Refusal, Rights, Stage};
 use super::object::{self, Choices, Object};
 use super::sys;
 use crate::kvm::sanitize;
+use crate::source::events::EngineError;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

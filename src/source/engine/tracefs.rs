@@ -2,7 +2,7 @@
 //!
 //! Both tracing engines start here, so this is also where a host that cannot be traced is told why, and what to do about it.
 
-use super::EngineError;
+use crate::source::events::EngineError;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

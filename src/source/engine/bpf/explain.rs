@@ -1,6 +1,6 @@
 //! Why the kernel refused, in a sentence, and what to do about it.
 
-use super::super::EngineError;
+use crate::source::events::EngineError;
 use std::fmt::Display;
 use std::io;
 

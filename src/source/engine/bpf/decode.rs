@@ -1,6 +1,5 @@
 //! From the memory of a slot to a [`TracedThread`].
 
-use super::super::TracedThread;
 use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
@@ -8,6 +7,7 @@ use crate::kvm::{Space, sanitize};
 use crate::sample::{
     AccessCell, Burst, Direction, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
+use crate::source::events::TracedThread;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// `-EINTR`, the reason of an exit on a signal.
