@@ -27,7 +27,7 @@ impl Span {
         let older = |bucket: usize| {
             before.and_then(|b| b.histogram.as_ref()).and_then(|h| h.0.get(bucket)).copied().unwrap_or(0)
         };
-        let mut span = Self {
+        Self {
             count,
             total_ns: now.total_ns.map(|t| t.saturating_sub(before.and_then(|b| b.total_ns).unwrap_or(0))),
             sum_sq: now.sum_sq.map(|t| t.saturating_sub(before.and_then(|b| b.sum_sq).unwrap_or(0)) as f64),
@@ -37,19 +37,7 @@ impl Span {
                 .histogram
                 .as_ref()
                 .map(|h| h.0.iter().enumerate().map(|(i, n)| n.saturating_sub(older(i))).collect()),
-        };
-        if before.is_some() {
-            span.hold_mean();
         }
-        span
-    }
-
-    /// The mean lies between the extremes: of durations that are close together each is rounded for itself
-    /// ([`crate::sample::precision`]).
-    fn hold_mean(&mut self) {
-        let Some(total) = self.total_ns.filter(|_| self.count > 0) else { return };
-        self.min_ns = self.min_ns.map(|ns| ns.min(total / self.count));
-        self.max_ns = self.max_ns.map(|ns| ns.max(total.div_ceil(self.count)));
     }
 
     /// Adds another span of the same kind (another vCPU's).

@@ -197,9 +197,9 @@ pub struct ThreadTimes {
     pub system_ns: u64,
     /// Time in the guest.
     pub guest_ns: u64,
-    /// Time on a CPU (`schedstat`, first figure), to 0.1 ms; the three above come in ticks.
+    /// Time on a CPU (`schedstat`, first figure); the three above come in ticks.
     pub run_ns: Option<u64>,
-    /// Time runnable but not running (`schedstat`, second figure), to 0.1 ms: what the guest sees as steal.
+    /// Time runnable but not running (`schedstat`, second figure): what the guest sees as steal.
     pub wait_ns: Option<u64>,
     /// Voluntary and involuntary context switches.
     pub voluntary: Option<u64>,

@@ -34,8 +34,7 @@ impl Histogram {
     }
 }
 
-/// Durations of one kind: count, sum, spread, extremes, distribution. Counts are exact; of a live sample the rest is rounded as
-/// [`super::precision`] says.
+/// Durations of one kind: count, sum, spread, extremes, distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// How many.
@@ -90,7 +89,7 @@ pub struct ThreadEvents {
     pub userspace: Vec<UserspaceCell>,
     /// Moves from one pCPU to another.
     pub migrations: Migrations,
-    /// From woken to running: of a live sample count, longest and distribution.
+    /// From woken to running.
     pub wakeups: Option<Timing>,
     /// Who woke it, the most eager few, in no order that means something.
     pub woken_by: Vec<OtherTask>,
@@ -153,13 +152,11 @@ pub struct AccessCell {
     pub address: Option<u64>,
     /// Read or write.
     pub direction: Direction,
-    /// The whole exit that held the access, exit to entry; count only where the kernel fires no `kvm_exit`. A live sample has
-    /// neither the shortest nor the distribution of it.
+    /// The whole exit that held the access, exit to entry; count only where the kernel fires no `kvm_exit`.
     pub time: Timing,
     /// How many of them raised a fault in the guest (MSRs).
     pub faults: u64,
-    /// The longest run of the interval with gaps below 1 ms; `None` where not watched. A live sample tells runs of fewer than
-    /// eight accesses as none.
+    /// The longest run of the interval with gaps below 1 ms; `None` where not watched.
     pub burst: Option<Burst>,
 }
 

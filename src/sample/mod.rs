@@ -2,7 +2,7 @@
 //!
 //! Everything here is a raw reading. Counters are cumulative, so that a rate is the difference of two samples, whatever
 //! lies between them; nothing is computed and nothing is judged. What a source could not give is `None`, never 0.
-//! Counts are exact; times of the running host are rounded as [`precision`] says, before anyone sees them.
+//! Counts and times are as the kernel gave them, to the last nanosecond.
 //! `record` writes these values, so a change of shape is a new schema version of the session format.
 
 mod domain;
@@ -10,14 +10,11 @@ mod events;
 #[cfg(test)]
 pub mod fixture;
 mod host;
-pub mod precision;
-mod rounding;
 mod status;
 
 pub use domain::*;
 pub use events::*;
 pub use host::*;
-pub use rounding::{Rounding, times};
 pub use status::*;
 
 use serde::{Deserialize, Serialize};

@@ -19,6 +19,7 @@ mod memory;
 mod meter;
 mod number;
 mod part;
+pub mod precision;
 mod range;
 mod reader;
 mod recorder;

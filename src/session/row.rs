@@ -5,7 +5,7 @@ use super::number::{self, Column, Digits, Track};
 use super::range::{Prob, Way};
 use super::walk::Grain;
 use crate::kvm::CpuSet;
-use crate::sample::precision::{PARTS, of_parts, parts_of};
+use crate::session::precision::{PARTS, of_parts, parts_of};
 use std::sync::Arc;
 
 /// Time that /proc gives in hundredths of a second.

@@ -104,9 +104,6 @@ pub struct World {
     pub sample: Sample,
     habits: Vec<Vec<Habit>>,
     carry: f64,
-    rounding: Rounding,
-    /// Whether figures are as the kernel gave them, which no live sample shows: a format must hold them all the same.
-    pub unrounded: bool,
 }
 
 fn add(t: &mut Timing, durations: &[u64]) {
@@ -252,7 +249,7 @@ impl World {
             sample.domains.push(d);
             habits.push(of_guest);
         }
-        Self { random, sample, habits, carry: 0.0, rounding: Rounding::default(), unrounded: false }
+        Self { random, sample, habits, carry: 0.0 }
     }
 
     /// A second later.
@@ -317,13 +314,7 @@ impl World {
             }
         }
         s.engine.events += 100_000 + r.next() % 1000;
-        let mut told = s.clone();
-        if !self.unrounded {
-            let threads = told.domains.iter_mut().flat_map(|d| &mut d.threads);
-            self.rounding.events(threads.map(|t| (t.tid, &mut t.events)));
-            kvmtop::sample::times(&mut told);
-        }
-        told
+        s.clone()
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::row::{GRID_COLUMNS, MOST_COLUMNS};
 use super::events::{Before, Grown};
 use super::{RowCoder, events};
 use crate::kvm::thread_name::Role;
-use crate::sample::precision::GRID_NS;
+use crate::session::precision::GRID_NS;
 use crate::sample::{
     DiskSample, DomainSample, DomainState, NicSample, Placement, ThreadSample, ThreadTimes, Throttling,
 };

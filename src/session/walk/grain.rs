@@ -1,6 +1,6 @@
 //! How coarse the figures of a file are, by its schema version.
 
-use crate::sample::precision;
+use crate::session::precision;
 
 /// What [`precision`] said when a version was written. Figures that are finer are told in full.
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,11 @@
-//! Counts with durations, rounded as [`crate::sample::precision`] says. Each figure is foreseen from those before it: one, two or
+//! Counts with durations, rounded as [`crate::session::precision`] says. Each figure is foreseen from those before it: one, two or
 //! three durations are their sum, the shortest and the longest, and nothing else has to be told; of more, the histogram tells
 //! the sum and the squares up to factors that hardly change.
 
 use super::super::range::Way;
 use super::super::row::RowCoder;
 use super::growth::Growth;
-use crate::sample::precision::{SQUARE_BITS, significant};
+use crate::session::precision::{SQUARE_BITS, significant};
 use crate::sample::{BUCKETS, Histogram, SPREAD_CLIP_NS, Timing};
 
 const COUNT: usize = 0;

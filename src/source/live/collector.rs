@@ -15,7 +15,7 @@ use super::status_xml::StatusFiles;
 use super::tasks::Tasks;
 use super::threads::{Life, Reader, take_where};
 use crate::sample::{
-    self, DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Rounding, Sample, SourceStatus,
+    DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
 };
 use crate::source::Feed;
 use crate::source::events::{Engine, EngineError, Reading};
@@ -90,7 +90,6 @@ pub struct Collector {
     tasks: Tasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
-    rounding: Rounding,
     generation: u32,
     refused: Option<EngineError>,
     next_ns: Option<u64>,
@@ -109,7 +108,6 @@ impl Collector {
             tasks: Tasks::new(places.clone()),
             status_files: StatusFiles::new(places.run.clone()),
             kernel_log: KernelLog::open(places),
-            rounding: Rounding::default(),
             generation: 0,
             refused: None,
             next_ns: None,
@@ -160,12 +158,11 @@ impl Collector {
         self.drain();
         // The engine comes after /proc: whoever was gone by then has all of its events in this reading.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
-        self.rounding.events(reading.threads.iter_mut().map(|(tid, t)| (*tid, &mut t.events)));
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
-        let mut sample = Sample {
+        let sample = Sample {
             time_ms: now.time_ms,
             mono_ns: now.mono_ns,
             boot_ns: now.boot_ns,
@@ -175,7 +172,6 @@ impl Collector {
             sources: self.sources(&found, proc_failure, &reading),
             own: own::cost(&self.options.places),
         };
-        sample::times(&mut sample);
         self.make_room();
         sample
     }
@@ -194,7 +190,6 @@ impl Collector {
     /// The engine's counters began again.
     fn restarted(&mut self) {
         self.generation += 1;
-        self.rounding = Rounding::default();
         self.guests.values_mut().for_each(Guest::restart_events);
     }
 
