@@ -7,10 +7,10 @@ use super::super::row::{GRID_COLUMNS, MOST_COLUMNS};
 use super::events::{Before, Grown};
 use super::{RowCoder, events};
 use crate::kvm::thread_name::Role;
-use crate::session::precision::GRID_NS;
 use crate::sample::{
     DiskSample, DomainSample, DomainState, NicSample, Placement, ThreadSample, ThreadTimes, Throttling,
 };
+use crate::session::precision::GRID_NS;
 use std::collections::BTreeMap;
 
 pub(super) fn domains<W: Way>(c: &mut Coder<'_, W>, id: u64, domains: &mut Vec<DomainSample>) {

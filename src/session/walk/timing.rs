@@ -5,8 +5,8 @@
 use super::super::range::Way;
 use super::super::row::RowCoder;
 use super::growth::Growth;
-use crate::session::precision::{SQUARE_BITS, significant};
 use crate::sample::{BUCKETS, Histogram, SPREAD_CLIP_NS, Timing};
+use crate::session::precision::{SQUARE_BITS, significant};
 
 const COUNT: usize = 0;
 const IDLE: usize = 1;
