@@ -22,7 +22,7 @@ guest_process!();
 
 fn line(now: &Sample, before: &Sample) -> String {
     let model = Model::new(now, Base::Previous(before));
-    let findings = lint::run(&model, &mut lint::Memory::default(), &lint::Options::default());
+    let findings = lint::run(&model, &mut lint::RuleMemory::default(), &lint::Options::default());
     json::line(&View { model: &model, findings: &findings, source: "live", domains: &DomainFilter::default() }).unwrap()
 }
 

@@ -15,7 +15,7 @@ pub struct Batch<'a> {
     settings: &'a Settings,
     args: &'a BatchArgs,
     source: &'a str,
-    memory: lint::Memory,
+    memory: lint::RuleMemory,
     previous: Option<Sample>,
     /// The sources, as the interval before told of them.
     said: Vec<SourceStatus>,
@@ -25,7 +25,15 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Nothing is printed yet. `source` is the JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
-        Self { settings, args, source, memory: lint::Memory::default(), previous: None, said: Vec::new(), printed: 0 }
+        Self {
+            settings,
+            args,
+            source,
+            memory: lint::RuleMemory::default(),
+            previous: None,
+            said: Vec::new(),
+            printed: 0,
+        }
     }
 
     /// Prints intervals until the feed ends or enough are printed. The first sample is only what the second is compared with.

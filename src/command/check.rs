@@ -46,7 +46,7 @@ fn watch(
     settings: &Settings,
 ) -> anyhow::Result<Option<(Model, lint::Report)>> {
     let Some(first) = feed.next()? else { return Ok(None) };
-    let mut memory = lint::Memory::default();
+    let mut memory = lint::RuleMemory::default();
     let mut previous: Option<Sample> = None;
     let mut findings = lint::Report::default();
     while let Some(sample) = feed.next()? {

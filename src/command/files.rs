@@ -75,8 +75,8 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
     }
     anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
     let model = Model::new(&sample, Base::Whole(base));
-    let options = lint::Options { source: lint::Source::File, ..settings.findings.clone() };
-    let findings = lint::run(&model, &mut lint::Memory::default(), &options);
+    let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
+    let findings = lint::run(&model, &mut lint::RuleMemory::default(), &options);
     Ok(Read { model, findings, source, damaged: !errors.is_empty() })
 }
 

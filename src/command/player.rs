@@ -134,7 +134,7 @@ struct Scan {
 
 impl Scan {
     fn run(mut self, stop: &AtomicBool) {
-        let mut memory = lint::Memory::default();
+        let mut memory = lint::RuleMemory::default();
         let mut before: Option<Arc<Sample>> = None;
         let mut told: HashSet<String> = HashSet::new();
         let mut usual: Option<f64> = None;

@@ -78,7 +78,7 @@ pub fn read(
     }
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut tape = Tape { cursor: session.cursor(), beside };
-    let mut memory = lint::Memory::default();
+    let mut memory = lint::RuleMemory::default();
     let Some(at) = at else {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = Progress::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
@@ -127,7 +127,7 @@ const READ_AHEAD: usize = 16;
 /// the longest is told.
 fn whole(
     tape: &mut Tape<'_>,
-    memory: &mut lint::Memory,
+    memory: &mut lint::RuleMemory,
     settings: &Settings,
     mut progress: Progress,
 ) -> anyhow::Result<(Model, lint::Report)> {

@@ -1,8 +1,12 @@
 //! Which check stands behind which rule, and how long its pattern has to hold.
 
-use super::answers::Ask::{self, Behaviour, Host, Setup};
-use super::memory::Hold;
-use super::{apic, capacity, devices, drift, errors, machine, numa, pinning, scheduling, tenants, timers, windows};
+use super::contention::{self as tenants, capacity};
+use super::engine::memory::Hold;
+use super::engine::verdicts::Ask::{self, Behaviour, Host, Setup};
+use super::machine::{self, abnormal as errors};
+use super::pinning::{self, affinity_drift as drift};
+use super::timers::{self, windows};
+use super::{apic, devices, numa, scheduling};
 
 pub(super) struct Check {
     pub rule: &'static str,

@@ -1,46 +1,36 @@
-//! Findings: what is wrong, how one knows, what to paste. Pure: over the model only, no I/O, no clock.
+//! Findings: what is wrong, the figures that show it, and a fix to paste. Pure: over the model only, no I/O, no clock.
 //!
-//! A rule looks at one interval and answers nothing, a [`Finding`], or that it cannot tell and why. [`run`] asks all rules,
-//! keeps only what lasts (on a running host), folds findings of one cause into one, and sorts them.
+//! A rule looks at one interval and reports nothing, a [`Finding`], or why it cannot tell. [`run`] asks all rules, keeps
+//! only patterns that last (on a running host), groups findings that have one cause, and sorts them.
 
-mod answers;
 mod apic;
-mod capacity;
 mod checks;
+mod contention;
+mod context;
 mod devices;
-mod drift;
-mod errors;
-mod figures;
-mod finding;
-mod fix;
-mod fold;
+mod engine;
+mod fixes;
 mod machine;
-mod memory;
 mod numa;
-mod options;
 mod pinning;
-mod propose;
 mod rules;
 mod scheduling;
-mod seats;
-mod tenants;
-mod text;
-mod thresholds;
 mod timers;
-mod view;
-mod windows;
 
-pub use finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, order};
-pub use memory::Memory;
-pub use options::{Options, Source};
+pub use engine::finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, order};
+pub use engine::memory::RuleMemory;
+pub use engine::options::{InputKind, Options};
+pub use engine::thresholds::{Steps, Thresholds};
 pub use rules::{RULES, RuleInfo, rank, rule};
-pub use thresholds::{Steps, Thresholds};
 
 use crate::model::Model;
 use crate::sample::DomainState;
-use answers::{Answers, Ask};
+use context::guest::{Context, GuestContext};
+use context::{placement as propose, totals as figures};
+use engine::verdicts::{Ask, Verdicts};
+use engine::{grouping as fold, memory, text};
+use fixes as fix;
 use serde::Serialize;
-use view::{Guest, World};
 
 /// A rule that could not be judged, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,39 +65,39 @@ impl Report {
 }
 
 /// Judges one interval.
-pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
+pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report {
     let log_judged_s = memory.log_judged_s();
     memory.watch(model);
-    let guests = model.domains.iter().map(|d| Guest::new(model, d)).collect();
-    let mut world = World { model, guests, options, log_judged_s };
+    let guests = model.domains.iter().map(|d| GuestContext::new(model, d)).collect();
+    let mut world = Context { model, guests, options, log_judged_s };
     for guest in &mut world.guests {
         guest.guarded = guarded(guest, memory, options, model);
     }
-    let mut answers = Answers::default();
+    let mut verdicts = Verdicts::default();
     for check in checks::CHECKS.iter().filter(|c| options.tells(c.rule)) {
         if let Ask::Host(ask) = check.ask {
-            answers.turn(check.rule, None);
-            ask(&world, &mut answers);
+            verdicts.turn(check.rule, None);
+            ask(&world, &mut verdicts);
             continue;
         }
         for (i, guest) in world.guests.iter().enumerate().filter(|(_, g)| g.domain.state != DomainState::Ended) {
-            answers.turn(check.rule, Some((i, guest)));
+            verdicts.turn(check.rule, Some((i, guest)));
             match check.ask {
-                Ask::Behaviour(ask) if guest.guarded.is_none() => ask(&world, guest, &mut answers),
-                Ask::Setup(ask) => ask(&world, guest, &mut answers),
+                Ask::Behaviour(ask) if guest.guarded.is_none() => ask(&world, guest, &mut verdicts),
+                Ask::Setup(ask) => ask(&world, guest, &mut verdicts),
                 Ask::Behaviour(_) | Ask::Host(_) => {}
             }
         }
     }
     for guest in &world.guests {
         if let Some(because) = guest.guarded.clone() {
-            answers.cannot.push(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because });
+            verdicts.cannot.push(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because });
         }
     }
-    let Answers { found, cannot, unread, .. } = answers;
-    let mut findings: Vec<Finding> = match options.source {
-        Source::File => found.into_iter().map(|f| f.1).collect(),
-        Source::Live => {
+    let Verdicts { found, cannot, unread, .. } = verdicts;
+    let mut findings: Vec<Finding> = match options.input {
+        InputKind::File => found.into_iter().map(|f| f.1).collect(),
+        InputKind::Live => {
             let who = |guest: Option<usize>| guest.map(|i| memory::who(world.guests[i].domain));
             let found = found.into_iter().map(|(guest, f)| (who(guest), checks::hold(f.rule), f)).collect();
             let unread = unread.into_iter().map(|(rule, guest)| (rule, who(guest))).collect();
@@ -131,8 +121,8 @@ pub fn run(model: &Model, memory: &mut Memory, options: &Options) -> Report {
 pub const EVERY_RULE: &str = "*";
 
 /// Why a guest's behaviour is not judged now, if it is not.
-fn guarded(guest: &Guest<'_>, memory: &Memory, options: &Options, model: &Model) -> Option<String> {
-    if options.source == Source::File {
+fn guarded(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, model: &Model) -> Option<String> {
+    if options.input == InputKind::File {
         return None;
     }
     if guest.domain.state == DomainState::Paused {

@@ -9,7 +9,7 @@ use crate::report;
 /// The rules with their memory. They judge over all guests; what is not asked for is left out behind them.
 #[derive(Default)]
 pub struct Judge {
-    memory: lint::Memory,
+    memory: lint::RuleMemory,
     options: lint::Options,
     domains: DomainFilter,
 }
@@ -17,7 +17,7 @@ pub struct Judge {
 impl Judge {
     /// Knows nothing yet.
     pub fn new(options: &UiOptions) -> Self {
-        Self { memory: lint::Memory::default(), options: options.lint.clone(), domains: options.domains.clone() }
+        Self { memory: lint::RuleMemory::default(), options: options.lint.clone(), domains: options.domains.clone() }
     }
 
     /// Judges the next interval, and leaves of it what is shown.

@@ -18,7 +18,7 @@ fn one_second_is_no_finding() {
 
 #[test]
 fn a_finding_is_withdrawn_when_its_cause_ends() {
-    let (mut model, mut memory, options) = (storm().model(), Memory::default(), Options::default());
+    let (mut model, mut memory, options) = (storm().model(), RuleMemory::default(), Options::default());
     for _ in 0..10 {
         run(&model, &mut memory, &options);
         model.time_ms += 1000;
@@ -39,7 +39,7 @@ fn a_finding_is_withdrawn_when_its_cause_ends() {
 
 #[test]
 fn a_seek_forgets() {
-    let (model, mut memory) = (storm().model(), Memory::default());
+    let (model, mut memory) = (storm().model(), RuleMemory::default());
     for _ in 0..10 {
         run(&model, &mut memory, &Options::default());
     }
@@ -64,7 +64,7 @@ fn a_guest_that_starts_is_not_judged_by_what_it_does() {
 
 #[test]
 fn a_paused_guest_is_not_judged_nor_for_a_while_after() {
-    let (mut model, mut memory, options) = (storm().model(), Memory::default(), Options::default());
+    let (mut model, mut memory, options) = (storm().model(), RuleMemory::default(), Options::default());
     model.domains[0].state = DomainState::Paused;
     assert!(run(&model, &mut memory, &options).cannot_tell.iter().any(|c| c.because.contains("paused")));
     model.domains[0].state = DomainState::Running;

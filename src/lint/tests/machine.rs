@@ -88,7 +88,7 @@ fn a_line_of_the_hosts_log_is_told_when_it_comes() {
     let text = "[  90.5] x86/split lock detection: #AC: CPU 0/KVM/5 took a split_lock trap at address: 0x1\n";
     let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
     model.host.kernel_log = crate::kvm::kernel_log::parse(text);
-    let (mut memory, options) = (Memory::default(), Options::default());
+    let (mut memory, options) = (RuleMemory::default(), Options::default());
     let mut seconds = (0..60).map(|_| {
         model.time_ms += 1000;
         !run(&model, &mut memory, &options).findings.is_empty()

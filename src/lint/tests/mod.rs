@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What is told once a host did the same for so many seconds.
 fn after(model: &Model, seconds: i64, options: &Options) -> Report {
-    let mut memory = Memory::default();
+    let mut memory = RuleMemory::default();
     let mut model = model.clone();
     let mut report = Report::default();
     for _ in 0..seconds {
@@ -43,7 +43,7 @@ fn from_file(fixture: &Fixture, seconds: Option<f64>) -> Report {
         }
     }
     sample.host.cpus.clear();
-    run(&Model::new(&sample, Base::Whole(seconds)), &mut Memory::default(), &Options::for_file())
+    run(&Model::new(&sample, Base::Whole(seconds)), &mut RuleMemory::default(), &Options::for_file())
 }
 
 fn rules(report: &Report) -> Vec<&'static str> {

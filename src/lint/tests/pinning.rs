@@ -242,7 +242,7 @@ fn a_tick_on_a_cpu_that_should_have_none() {
 #[test]
 fn interrupts_of_a_large_host_are_counted_now_and_then() {
     let f = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
-    let mut memory = Memory::default();
+    let mut memory = RuleMemory::default();
     let mut second = |second: i64, rate: Option<f64>| {
         let mut model = f.model();
         model.time_ms += 1000 * second;

@@ -1,47 +1,47 @@
 //! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes.
 
-use super::text::quoted;
-use super::view::{Guest, World};
-use super::{Fix, FixKind};
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::engine::text::quoted;
+use crate::lint::{Fix, FixKind};
 use std::fmt::Write as _;
 
 /// What a changed CPU or machine needs.
-pub(super) const POWER_CYCLE: &str =
+pub(crate) const POWER_CYCLE: &str =
     "the guest has to be shut down and started again; a reboot from inside is not enough";
 /// What a kernel option needs.
-pub(super) const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
+pub(crate) const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
 /// What a command inside the guest needs.
-pub(super) const IN_GUEST: &str = "runs inside the guest";
+pub(crate) const IN_GUEST: &str = "runs inside the guest";
 
-pub(super) fn xml(text: impl Into<String>) -> Fix {
+pub(crate) fn xml(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()) }
 }
 
-pub(super) fn command(text: impl Into<String>) -> Fix {
+pub(crate) fn command(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::Command, text: text.into(), needs: None }
 }
 
-pub(super) fn qemu(text: impl Into<String>) -> Fix {
+pub(crate) fn qemu(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some("QEMU has to be started anew with it".into()) }
 }
 
-pub(super) fn kernel(text: impl Into<String>) -> Fix {
+pub(crate) fn kernel(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::KernelOption, text: text.into(), needs: Some(HOST_REBOOT.into()) }
 }
 
-pub(super) fn advice(text: impl Into<String>) -> Fix {
+pub(crate) fn advice(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::Advice, text: text.into(), needs: None }
 }
 
 impl Fix {
     /// The same fix with another need.
-    pub(super) fn needing(self, needs: &str) -> Self {
+    pub(crate) fn needing(self, needs: &str) -> Self {
         Self { needs: Some(needs.to_owned()), ..self }
     }
 }
 
 /// The same change for libvirt and for QEMU by hand; only the one that fits, where it is known which does.
-pub(super) fn either(guest: &Guest<'_>, libvirt: Fix, by_hand: Fix) -> Vec<Fix> {
+pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Vec<Fix> {
     match guest.config.libvirt {
         Some(true) => vec![libvirt],
         Some(false) => vec![by_hand],
@@ -50,12 +50,12 @@ pub(super) fn either(guest: &Guest<'_>, libvirt: Fix, by_hand: Fix) -> Vec<Fix> 
 }
 
 /// A `virsh` command about this guest.
-pub(super) fn virsh(guest: &Guest<'_>, verb: &str, rest: &str) -> String {
+pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
     format!("virsh {verb} {} {rest}", quoted(guest.name())).trim_end().to_owned()
 }
 
 /// How to see the guest's configuration without kvmtop.
-pub(super) fn check_setup(guest: &Guest<'_>) -> String {
+pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
     if guest.config.libvirt == Some(false) {
         let pid = guest.domain.facts.pid.map_or_else(|| "PID".to_owned(), |p| p.to_string());
         return format!("check: tr '\\0' '\\n' < /proc/{pid}/cmdline | grep -A1 -e '^-cpu' -e '^-machine' -e '^-rtc'");
@@ -64,7 +64,7 @@ pub(super) fn check_setup(guest: &Guest<'_>) -> String {
 }
 
 /// How to see where the guest's threads may run without kvmtop.
-pub(super) fn check_pins(guest: &Guest<'_>) -> String {
+pub(crate) fn check_pins(guest: &GuestContext<'_>) -> String {
     match (guest.config.libvirt, guest.domain.facts.pid) {
         (Some(false), Some(pid)) => format!("check: taskset -apc {pid}"),
         _ => format!("check: {}; {}", virsh(guest, "vcpupin", ""), virsh(guest, "emulatorpin", "")),
@@ -72,7 +72,7 @@ pub(super) fn check_pins(guest: &Guest<'_>) -> String {
 }
 
 /// One `<timer>` of the guest's `<clock>`.
-pub(super) fn timer(guest: &Guest<'_>, timer: &str) -> String {
+pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
     let offset = guest.config.timers.offset.as_deref().filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));
     let open = match offset {
         Some("absolute" | "timezone" | "variable") => "<clock>".to_owned(),
@@ -84,7 +84,7 @@ pub(super) fn timer(guest: &Guest<'_>, timer: &str) -> String {
 }
 
 /// A feature of the guest's CPU. libvirt takes features only with a model, so a guest that names none gets the host's.
-pub(super) fn cpu_feature(guest: &Guest<'_>, name: &str) -> Fix {
+pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str) -> Fix {
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
     xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))
 }
@@ -100,12 +100,12 @@ fn flag(name: &str) -> String {
 }
 
 /// The enlightenments of a list that the guest lacks.
-pub(super) fn missing<'n>(guest: &Guest<'_>, wanted: &[&'n str]) -> Vec<&'n str> {
+pub(crate) fn missing<'n>(guest: &GuestContext<'_>, wanted: &[&'n str]) -> Vec<&'n str> {
     wanted.iter().copied().filter(|name| !guest.config.hyperv.has(name)).collect()
 }
 
 /// Switches enlightenments on; asks only for what is missing.
-pub(super) fn enlighten(guest: &Guest<'_>, wanted: &[&str]) -> Vec<Fix> {
+pub(crate) fn enlighten(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     let names = missing(guest, wanted);
     if names.is_empty() {
         return Vec::new();
@@ -138,6 +138,6 @@ pub(super) fn enlighten(guest: &Guest<'_>, wanted: &[&str]) -> Vec<Fix> {
 }
 
 /// The kvm-intel or kvm-amd parameter that switches APIC virtualisation on, and whether it is on.
-pub(super) fn apic_virtualisation(world: &World<'_>) -> Option<bool> {
+pub(crate) fn apic_virtualisation(world: &Context<'_>) -> Option<bool> {
     world.param_on("kvm_intel.enable_apicv").or_else(|| world.param_on("kvm_amd.avic"))
 }

@@ -1,20 +1,22 @@
 //! Timers and clocks of PCs: which of them the guest uses, and what it should use instead.
 
-use super::answers::{Answers, NO_VCPUS};
-use super::figures::{by_cost, raise, told, worst};
-use super::text::{figure, maybe};
-use super::view::{Exit, Guest, Seen, World, region};
-use super::{Confidence, Finding, Fix, Severity, fix, windows};
+pub(super) mod windows;
+
 use crate::kvm::Space;
+use crate::lint::context::guest::{Context, EventTotals, ExitKind, GuestContext, region};
+use crate::lint::context::totals::{by_cost, raise, told, worst};
+use crate::lint::engine::text::{figure, maybe};
+use crate::lint::engine::verdicts::{NO_VCPUS, Verdicts};
+use crate::lint::{Confidence, Finding, Fix, Severity, fix};
 use crate::model::Sureness;
 use crate::sample::Direction;
 
-pub(super) const HYPERV_DOC: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
-pub(super) const CLOCK_DOC: &str = "https://libvirt.org/formatdomain.html#time-keeping";
+pub(crate) const HYPERV_DOC: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
+pub(crate) const CLOCK_DOC: &str = "https://libvirt.org/formatdomain.html#time-keeping";
 const KVM_CLOCK_DOC: &str = "https://docs.kernel.org/virt/kvm/x86/timekeeping.html";
 
 /// What to do about a clock or timer that lives in QEMU, for this guest's system.
-fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+fn cure(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     if guest.kind.windows(Sureness::Low) {
         return windows::cure(world, guest);
     }
@@ -44,9 +46,9 @@ fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
 }
 
 fn timer_finding(
-    world: &World<'_>,
-    guest: &Guest<'_>,
-    seen: Seen,
+    world: &Context<'_>,
+    guest: &GuestContext<'_>,
+    seen: EventTotals,
     severity: Severity,
     title: &str,
     evidence: Vec<String>,
@@ -89,16 +91,16 @@ const TELLING: u64 = 10_000;
 /// What can be said of a clock or timer when nothing tells over what time it was used: that it makes up much of what the guest
 /// leaves for.
 fn without_rate(
-    world: &World<'_>,
-    guest: &Guest<'_>,
-    seen: Seen,
+    world: &Context<'_>,
+    guest: &GuestContext<'_>,
+    seen: EventTotals,
     (what, title, why): (&str, &str, &str),
     event: &str,
-    answers: &mut Answers,
+    verdicts: &mut Verdicts,
 ) {
     let share = seen.exit_share.filter(|s| *s >= world.options.thresholds.timers.acpi_pm_exit_share);
     let Some(share) = share.filter(|_| seen.count >= TELLING && !guest.timed()) else {
-        return answers.cannot(guest.no_rate());
+        return verdicts.cannot(guest.no_rate());
     };
     let evidence = vec![
         format!("{} {what}, {} % of the guest's exits", figure(seen.count as f64), figure(share)),
@@ -107,17 +109,17 @@ fn without_rate(
     ];
     let mut finding = timer_finding(world, guest, seen, Severity::Info, title, evidence, why);
     finding.confidence = Confidence::Low;
-    answers.find(finding);
+    verdicts.find(finding);
 }
 
 /// T-01: reads of the ACPI PM timer.
-pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn acpi_pm(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.timers;
     let seen = guest.devices(Space::Pio, |name| name == "acpi-tmr");
     if seen.count == 0 {
-        let io = guest.exits(&[Exit::Io]);
+        let io = guest.exits(&[ExitKind::Io]);
         if !guest.knows(Space::Pio) && io.rate.is_some_and(|r| r >= t.acpi_pm_per_vcpu.warning) {
-            answers.cannot(format!(
+            verdicts.cannot(format!(
                 "{} port exits/s, but the figures do not say which ports (the ioport table does)",
                 figure(io.rate_or_zero())
             ));
@@ -126,10 +128,10 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     }
     let Some(rate) = seen.rate else {
         let said = ("reads of the ACPI PM timer (acpi-tmr)", PM_TITLE, PM_WHY);
-        return without_rate(world, guest, seen, said, "ioport", answers);
+        return without_rate(world, guest, seen, said, "ioport", verdicts);
     };
     if seen.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
-        answers.cannot(NO_VCPUS);
+        verdicts.cannot(NO_VCPUS);
     }
     let by_rate = seen.per_vcpu.and_then(|r| t.acpi_pm_per_vcpu.of(r)).map(|s| {
         // Where the kernel fires no kvm_exit there is no share to test.
@@ -149,7 +151,7 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     }
     let ports = guest.accesses(|r| r.space == Space::Pio);
     let port = seen.marks.first().map_or_else(String::new, |m| match m {
-        super::Mark::Access(_, Some(a), _) => format!("port {a:#x} "),
+        crate::lint::Mark::Access(_, Some(a), _) => format!("port {a:#x} "),
         _ => String::new(),
     });
     let mut evidence = vec![told(guest, &seen, &format!("reads of {port}(acpi-tmr, the ACPI PM timer)"))];
@@ -160,15 +162,15 @@ pub(super) fn acpi_pm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         evidence.push("32 or more vCPUs: before QEMU 10.2 such reads queue up behind QEMU's big lock".into());
     }
     evidence.push(guest.perf("ioport"));
-    answers.find(timer_finding(world, guest, seen, severity, PM_TITLE, evidence, PM_WHY));
+    verdicts.find(timer_finding(world, guest, seen, severity, PM_TITLE, evidence, PM_WHY));
 }
 
-pub(super) fn is_rtc(name: &str) -> bool {
+pub(crate) fn is_rtc(name: &str) -> bool {
     matches!(name, "rtc" | "rtc-index")
 }
 
 /// T-02: the RTC's periodic interrupt as tick: register C is read after each.
-pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn rtc(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let seen = guest.devices(Space::Pio, is_rtc);
     if seen.count == 0 {
         return;
@@ -180,7 +182,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     }
     let Some(rate) = seen.rate else {
         let said = ("accesses to ports 0x70 and 0x71 (RTC)", RTC_TITLE, RTC_WHY);
-        return without_rate(world, guest, seen, said, "ioport", answers);
+        return without_rate(world, guest, seen, said, "ioport", verdicts);
     };
     let steps = &world.options.thresholds.timers.rtc;
     let Some(mut severity) = steps.of(rate) else { return };
@@ -190,12 +192,12 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         "{}/s of them read its data port, as acknowledging a tick does",
         maybe(guest.seconds.map(|s| reads as f64 / s))
     ));
-    let eoi = guest.exits(&[Exit::EoiInduced]);
+    let eoi = guest.exits(&[ExitKind::EoiInduced]);
     if eoi.count > 0 {
         evidence.push(format!("{} EOI_INDUCED exits/s, one an RTC interrupt", maybe(eoi.rate)));
     }
     evidence.push(guest.perf("ioport"));
-    answers.find(timer_finding(world, guest, seen, severity, RTC_TITLE, evidence, RTC_WHY));
+    verdicts.find(timer_finding(world, guest, seen, severity, RTC_TITLE, evidence, RTC_WHY));
 }
 
 /// An access to emulated memory that QEMU serves takes at least this long on the hosts that were measured, microseconds; a virtio
@@ -203,7 +205,7 @@ pub(super) fn rtc(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
 const TO_VMM_US: f64 = 5.0;
 
 /// T-03: the HPET as clock or timer.
-pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn hpet(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.timers;
     let mut seen = guest.devices(Space::Mmio, |name| name == "hpet");
     let direct = seen.count > 0;
@@ -212,20 +214,20 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         if guest.knows(Space::Mmio) {
             return;
         }
-        let misconfig = guest.exits(&[Exit::EptMisconfig]);
+        let misconfig = guest.exits(&[ExitKind::EptMisconfig]);
         if misconfig.rate.is_none_or(|r| r < t.hpet.warning) || misconfig.mean_us.is_none_or(|m| m < TO_VMM_US) {
             return;
         }
         match guest.config.hpet() {
             Some(true) => seen = misconfig,
             Some(false) => return,
-            None => return answers.cannot(
+            None => return verdicts.cannot(
                 "EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known",
             ),
         }
     }
     let Some(rate) = seen.rate else {
-        return without_rate(world, guest, seen, ("accesses to the HPET", HPET_TITLE, HPET_WHY), "mmio", answers);
+        return without_rate(world, guest, seen, ("accesses to the HPET", HPET_TITLE, HPET_WHY), "mmio", verdicts);
     };
     let by_vcpu = seen.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
     let Some(mut severity) = worst([t.hpet.of(rate), by_vcpu, by_vcpu.and(by_cost(world, guest, &seen))]) else {
@@ -261,16 +263,16 @@ pub(super) fn hpet(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
         finding.fix.extend(fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")));
     }
-    answers.find(finding);
+    verdicts.find(finding);
 }
 
 /// T-04: `HV_X64_MSR_TIME_REF_COUNT`, the slow way to read the Hyper-V clock.
-pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn tsc_page(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let seen = guest.msrs(Direction::Read, |msr| msr == 0x4000_0020);
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+    let Some(rate) = seen.rate else { return verdicts.cannot(guest.no_rate()) };
     let Some(severity) = world.options.thresholds.timers.time_ref_count.of(rate) else { return };
     let evidence = vec![
         told(guest, &seen, "reads of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"),
@@ -289,7 +291,7 @@ pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     fixes.push(fix::advice(
         "After a live migration or a restore from a file, a restart of the guest gives it the page back",
     ));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         title: "The guest reads the Hyper-V clock through an MSR: the TSC page does not serve".into(),
@@ -306,12 +308,12 @@ pub(super) fn tsc_page(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
 }
 
 /// T-06: the PIT.
-pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn pit(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let seen = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+    let Some(rate) = seen.rate else { return verdicts.cannot(guest.no_rate()) };
     if rate < world.options.thresholds.timers.pit {
         return;
     }
@@ -326,14 +328,14 @@ pub(super) fn pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
              nolapic or clocksource= on its kernel command line",
         )];
     }
-    answers.find(finding);
+    verdicts.find(finding);
 }
 
 /// Tick rates that kernels are built with.
 const RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
 
 /// T-09: timer reprogramming near a tick rate on every vCPU of an idle guest.
-pub(super) fn tick_storm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn tick_storm(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.timers;
     let is_timer = |r: &crate::model::AccessRow| {
         r.direction == Direction::Write
@@ -348,7 +350,7 @@ pub(super) fn tick_storm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
     if guest.kind.windows(Sureness::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
         return;
     }
-    let Some(cpu) = guest.guest_cpu() else { return answers.cannot("whether the guest is idle is not known") };
+    let Some(cpu) = guest.guest_cpu() else { return verdicts.cannot("whether the guest is idle is not known") };
     if cpu >= t.idle_guest_cpu / 2.0 {
         return;
     }
@@ -373,7 +375,7 @@ pub(super) fn tick_storm(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
     if told_apart && slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm {
         severity = Severity::Warning;
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: if told_apart { Confidence::Medium } else { Confidence::Low },
         title: "The guest is idle, yet every vCPU ticks at its full rate".into(),

@@ -1,12 +1,12 @@
 //! Emulated and paravirtual devices.
 
-use super::answers::Answers;
-use super::figures::{by_cost, told};
-use super::text::{figure, maybe};
-use super::view::{Guest, World, region};
-use super::{Confidence, Finding, Mark, Severity, fix};
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
+use crate::lint::context::guest::{Context, GuestContext, region};
+use crate::lint::context::totals::{by_cost, told};
+use crate::lint::engine::text::{figure, maybe};
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Mark, Severity, fix};
 use crate::model::{AccessRow, ThreadModel};
 use crate::sample::Direction;
 
@@ -25,7 +25,7 @@ fn legacy(row: &AccessRow, offset: u64) -> bool {
 }
 
 /// I-01: a virtio driver that asks which device interrupted.
-pub(super) fn intx(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn intx(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isr = |r: &AccessRow| {
         legacy(r, LEGACY_ISR) && r.direction == Direction::Read
             || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
@@ -34,11 +34,11 @@ pub(super) fn intx(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+    let Some(rate) = seen.rate else { return verdicts.cannot(guest.no_rate()) };
     if rate < world.options.thresholds.devices.intx_reads {
         return;
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: "A virtio device interrupts through INTx instead of MSI-X".into(),
@@ -58,7 +58,7 @@ pub(super) fn intx(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
 }
 
 /// I-02: doorbells that reach the VMM.
-pub(super) fn kicks(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn kicks(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let doorbell = |r: &AccessRow| {
         r.direction == Direction::Write
             && (legacy(r, LEGACY_NOTIFY) || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-notify")))
@@ -67,7 +67,7 @@ pub(super) fn kicks(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     if seen.count == 0 {
         return;
     }
-    let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+    let Some(rate) = seen.rate else { return verdicts.cannot(guest.no_rate()) };
     if rate < world.options.thresholds.devices.kicks {
         return;
     }
@@ -80,7 +80,7 @@ pub(super) fn kicks(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         .map(|u| u.2)
         .sum();
     if guest.domain.userspace.is_empty() {
-        return answers.cannot("exits to the VMM were not counted, so it is not known who serves the notifications");
+        return verdicts.cannot("exits to the VMM were not counted, so it is not known who serves the notifications");
     }
     let others = guest
         .accesses(|r| r.space != Space::Msr && !doorbell(r) && r.device.as_ref().is_none_or(|d| !d.in_kernel))
@@ -88,7 +88,7 @@ pub(super) fn kicks(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     if to_vmm.saturating_sub(others) * 2 < seen.count {
         return;
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Info,
         confidence: Confidence::Medium,
         title: "virtio notifications are served by the VMM instead of an ioeventfd".into(),
@@ -127,7 +127,7 @@ const EMULATED: &[(&str, &str)] = &[
 ];
 
 /// I-03: a real load on an emulated device.
-pub(super) fn emulated(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn emulated(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for (kind, name, element) in [
         ("nic", "network card", "<interface>'s <model type='virtio'/>"),
         ("disk", "disk controller", "<disk>'s <target dev='vda' bus='virtio'/>"),
@@ -137,12 +137,12 @@ pub(super) fn emulated(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         if seen.count == 0 {
             continue;
         }
-        let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+        let Some(rate) = seen.rate else { return verdicts.cannot(guest.no_rate()) };
         if rate < world.options.thresholds.devices.emulated {
             continue;
         }
         let region = guest.domain.accesses.iter().filter_map(AccessRow::device_name).find(|n| of(n)).unwrap_or(name);
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: Severity::Info,
             confidence: Confidence::High,
             title: format!("An emulated {name} does real work"),
@@ -172,7 +172,7 @@ fn is_serial(name: &str) -> bool {
 }
 
 /// I-04: a run of characters on the serial port.
-pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn serial(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.devices;
     let longest = guest
         .domain
@@ -183,7 +183,7 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         .filter_map(|r| Some((r.burst?, r)))
         .filter(|(b, _)| b.count >= t.burst_accesses)
         .max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
-    let Some((burst, row)) = longest else { return stream(world, guest, answers) };
+    let Some((burst, row)) = longest else { return stream(world, guest, verdicts) };
     let ms = burst.ns as f64 / 1e6;
     let Some(mut severity) = t.burst_ms.of(ms) else { return };
     let late = row
@@ -208,12 +208,12 @@ pub(super) fn serial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
     evidence.push("check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio; averages hide it, look at the gaps".into());
     let mut marks = vec![Mark::Access(row.space, row.address, row.direction)];
     marks.extend(row.vcpu.map(Mark::Vcpu));
-    answers.find(Finding { severity, evidence, marks, ..serial_finding() });
+    verdicts.find(Finding { severity, evidence, marks, ..serial_finding() });
 }
 
 /// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however they are
 /// spread; fewer may be.
-fn stream(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+fn stream(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let of_port = |r: &AccessRow| region(r).is_some_and(is_serial);
     if guest.domain.accesses.iter().any(|r| of_port(r) && r.burst.is_some()) {
         return;
@@ -226,7 +226,7 @@ fn stream(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
         return;
     }
     match seen.rate {
-        Some(rate) if rate >= STREAM => answers.find(Finding {
+        Some(rate) if rate >= STREAM => verdicts.find(Finding {
             severity: by_cost(world, guest, &seen).unwrap_or_default(),
             title: "Output on the serial port holds a vCPU".into(),
             evidence: vec![told(guest, &seen, "accesses to the serial port"), guest.perf(event)],
@@ -235,7 +235,7 @@ fn stream(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
             ..serial_finding()
         }),
         Some(rate) if rate < SPARSE => {}
-        _ => answers.cannot(format!(
+        _ => verdicts.cannot(format!(
             "{} accesses to the serial port, but not when each came; averages hide bursts",
             figure(seen.count as f64)
         )),
@@ -283,13 +283,13 @@ const POLLED: &[(&[&str], &str, &str)] = &[
 ];
 
 /// I-05: polling of old ports.
-pub(super) fn polling(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn polling(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for (names, words, help) in POLLED {
         let seen = guest.accesses(|r| region(r).is_some_and(|n| names.iter().any(|p| n.starts_with(p))));
         if seen.count == 0 {
             continue;
         }
-        let Some(rate) = seen.rate else { return answers.cannot(guest.no_rate()) };
+        let Some(rate) = seen.rate else { return verdicts.cannot(guest.no_rate()) };
         if rate < world.options.thresholds.devices.polling {
             continue;
         }
@@ -304,7 +304,7 @@ pub(super) fn polling(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         if fixes.is_empty() {
             fixes.push(fix::advice(*help));
         }
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: Severity::Info,
             confidence: Confidence::High,
             title: format!("The guest polls {words}"),
@@ -328,13 +328,13 @@ fn kworker_cpu(comm: &str) -> Option<u32> {
 }
 
 /// I-06: interrupts that arrive by way of a workqueue.
-pub(super) fn kworker(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn kworker(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let host = &world.model.host.facts.topology;
     let mut vcpus = guest.vcpu_threads().peekable();
     if vcpus.peek().is_some() && vcpus.all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
-        if guest.seats.reach.iter().any(|c| host.is_isolated(c)) {
-            answers.cannot("who wakes the vCPUs on isolated CPUs is not seen without tracing");
+        if guest.vcpu_cpus.reach.iter().any(|c| host.is_isolated(c)) {
+            verdicts.cannot("who wakes the vCPUs on isolated CPUs is not seen without tracing");
         }
         return;
     }
@@ -351,10 +351,10 @@ pub(super) fn kworker(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         return;
     }
     let polling = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: if rate >= warn { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Medium,
-        target: super::Target::Vcpu(thread.index.unwrap_or_default()),
+        target: crate::lint::Target::Vcpu(thread.index.unwrap_or_default()),
         title: "Interrupts reach the guest through a kworker".into(),
         evidence: vec![
             format!("{}/s wake-ups of {} by kworkers {}", maybe(Some(rate)), thread.label(), guest.window()),

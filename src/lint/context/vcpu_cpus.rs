@@ -6,7 +6,7 @@ use crate::model::{DomainModel, GuestConfig};
 
 /// The CPUs of a guest's vCPUs: as they are, else as configured.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seats {
+pub(crate) struct VcpuCpus {
     /// vCPUs whose CPUs are restricted, with the CPUs they may use.
     pub masks: Vec<(u32, CpuSet)>,
     /// The same with vCPUs that may use the only CPUs there are.
@@ -17,7 +17,7 @@ pub(super) struct Seats {
     pub reach: CpuSet,
 }
 
-impl Seats {
+impl VcpuCpus {
     pub fn new(domain: &DomainModel, config: &GuestConfig, host: &HostTopology) -> Self {
         let cpus = host.all();
         let restricts = |set: &CpuSet| !set.is_empty() && (cpus.is_empty() || !cpus.is_subset(set));

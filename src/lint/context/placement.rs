@@ -1,15 +1,15 @@
 //! A proposal where a guest's vCPUs, emulator and IOThreads should run on this very host.
 
-use super::view::{Guest, World};
-use super::{Fix, fix};
 use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::{Fix, fix};
 use crate::model::Model;
 use std::fmt::Write as _;
 
 /// What a guest needs.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Want {
+pub(crate) struct PlacementRequest {
     pub vcpus: u32,
     /// Hardware threads of a core, as the guest sees them.
     pub threads: u32,
@@ -26,7 +26,7 @@ pub(super) struct Want {
 
 /// Where everything should run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Proposal {
+pub(crate) struct PlacementPlan {
     /// The CPU of each vCPU, in order.
     pub vcpus: Vec<u32>,
     /// Where the emulator and the IOThreads should run.
@@ -40,7 +40,7 @@ pub(super) struct Proposal {
 
 /// Finds places: whole cores, one node if it has room, isolated CPUs where there are any, and never the first core of a node,
 /// which stays with the host. `None` when there is no room for one vCPU a CPU.
-pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
+pub(crate) fn propose(host: &HostTopology, want: &PlacementRequest) -> Option<PlacementPlan> {
     if want.vcpus == 0 || host.cpus.is_empty() {
         return None;
     }
@@ -79,7 +79,7 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
                 if let Some(now) = want.emulator.as_ref().filter(|e| !e.is_empty() && !disturbs(e)) {
                     helpers.clone_from(now);
                 }
-                return Some(Proposal { vcpus, helpers, nodes, iothreads: want.iothreads, show_threads });
+                return Some(PlacementPlan { vcpus, helpers, nodes, iothreads: want.iothreads, show_threads });
             }
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn propose(host: &HostTopology, want: &Want) -> Option<Proposal> {
 
 /// The CPUs that the guest has, where nothing speaks against them but their order: free, on one node if one has room for it, and
 /// isolated where any are.
-fn own(host: &HostTopology, want: &Want, free: &CpuSet, isolated: &CpuSet) -> CpuSet {
+fn own(host: &HostTopology, want: &PlacementRequest, free: &CpuSet, isolated: &CpuSet) -> CpuSet {
     let own = want.current.intersection(free);
     let nodes: CpuSet = own.iter().filter_map(|c| host.node_of(c)).collect();
     let fits = host.nodes().iter().any(|n| host.cpus_of_node(n).intersection(free).len() >= want.vcpus as usize);
@@ -147,7 +147,7 @@ fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Op
     Some(cpus)
 }
 
-impl Proposal {
+impl PlacementPlan {
     /// `<cputune>` with all pins, and `<numatune>` where the host has several nodes.
     pub fn xml(&self, host: &HostTopology) -> String {
         let mut text = String::from("<cputune>\n");
@@ -173,7 +173,7 @@ impl Proposal {
     }
 
     /// The same as live commands.
-    pub fn commands(&self, guest: &Guest<'_>) -> String {
+    pub fn commands(&self, guest: &GuestContext<'_>) -> String {
         let mut lines: Vec<String> = self
             .vcpus
             .iter()
@@ -191,7 +191,7 @@ impl Proposal {
     }
 
     /// For a guest that libvirt does not run: one `taskset` a vCPU thread.
-    pub fn tasksets(&self, guest: &Guest<'_>) -> Option<String> {
+    pub fn tasksets(&self, guest: &GuestContext<'_>) -> Option<String> {
         let lines: Vec<String> = guest
             .vcpu_threads()
             .filter_map(|t| Some(format!("taskset -pc {} {}", self.vcpus.get(t.index? as usize)?, t.tid)))
@@ -201,22 +201,22 @@ impl Proposal {
 }
 
 /// The CPUs that single vCPUs of the other guests are pinned to.
-pub(super) fn taken(world: &World<'_>, but: &Guest<'_>) -> CpuSet {
+pub(crate) fn taken(world: &Context<'_>, but: &GuestContext<'_>) -> CpuSet {
     let mut cpus = CpuSet::new();
     for g in world.guests.iter().filter(|g| !std::ptr::eq(g.domain, but.domain)) {
-        cpus = cpus.union(&g.seats.single);
+        cpus = cpus.union(&g.vcpu_cpus.single);
     }
     cpus
 }
 
 /// Proposes pins for a guest on this host.
-pub(super) fn for_guest(world: &World<'_>, guest: &Guest<'_>) -> Option<Proposal> {
-    let want = Want {
+pub(crate) fn for_guest(world: &Context<'_>, guest: &GuestContext<'_>) -> Option<PlacementPlan> {
+    let want = PlacementRequest {
         vcpus: guest.vcpus()? as u32,
         threads: guest.config.threads_per_core(),
         iothreads: guest.config.pins.iothread_count,
         taken: taken(world, guest),
-        current: guest.seats.single.clone(),
+        current: guest.vcpu_cpus.single.clone(),
         emulator: guest.config.pins.emulator.clone(),
         nodes: nodes(guest),
     };
@@ -224,7 +224,7 @@ pub(super) fn for_guest(world: &World<'_>, guest: &Guest<'_>) -> Option<Proposal
 }
 
 /// The nodes that speak for themselves: bound in the configuration, else those that hold most of the memory.
-fn nodes(guest: &Guest<'_>) -> CpuSet {
+fn nodes(guest: &GuestContext<'_>) -> CpuSet {
     if let Some(bound) = &guest.config.numa.nodes {
         return bound.clone();
     }
@@ -232,14 +232,14 @@ fn nodes(guest: &Guest<'_>) -> CpuSet {
     guest.domain.node_memory.iter().filter(|(_, b)| **b * 2 > all).map(|(n, _)| *n).collect()
 }
 
-pub(super) fn topology(model: &Model) -> &HostTopology {
+pub(crate) fn topology(model: &Model) -> &HostTopology {
     &model.host.facts.topology
 }
 
 /// The least that parts a guest's pins from each other and from other guests': vCPUs whose CPU is theirs alone stay, the others
 /// get a free one on the same node and not one of `away`. Each with its new CPU; `None` when there is no room, or when the guest's
 /// own threads would be torn apart.
-pub(super) fn moves(
+pub(crate) fn moves(
     host: &HostTopology,
     pins: &[(u32, CpuSet)],
     taken: &CpuSet,
@@ -283,18 +283,18 @@ pub(super) fn moves(
 }
 
 /// As [`fixes`], moving no more vCPUs than have to move.
-pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+pub(crate) fn least(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let host = topology(world.model);
     let threads = guest.config.threads_per_core();
     let theirs = taken(world, guest);
     // Best away from the other guests' pools as well, and from where the guest's own emulator and IOThreads are to be.
     let pins = &guest.config.pins;
     let helpers = (1..=pins.iothread_count).filter_map(|id| pins.iothread(id)).chain(pins.emulator());
-    let others = world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain)).map(|g| &g.seats.reach);
+    let others = world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain)).map(|g| &g.vcpu_cpus.reach);
     let pools = others.filter(|reach| **reach != host.all()).fold(theirs.clone(), |a, b| a.union(b));
     let away = helpers.fold(CpuSet::new(), |a, b| a.union(b));
-    let Some(moved) = moves(host, &guest.seats.all, &pools, &away, threads)
-        .or_else(|| moves(host, &guest.seats.all, &theirs, &away, threads))
+    let Some(moved) = moves(host, &guest.vcpu_cpus.all, &pools, &away, threads)
+        .or_else(|| moves(host, &guest.vcpu_cpus.all, &theirs, &away, threads))
     else {
         return fixes(world, guest);
     };
@@ -314,7 +314,7 @@ pub(super) fn least(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
 }
 
 /// The proposal as fixes: XML to keep, commands to try at once. Empty where this host has no room or is not known.
-pub(super) fn fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+pub(crate) fn fixes(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let Some(p) = for_guest(world, guest) else { return Vec::new() };
     if guest.config.libvirt == Some(false) {
         let needs = "holds until the guest ends";
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn siblings_stay_together_and_the_first_core_stays_with_the_host() {
-        let want = Want { vcpus: 4, threads: 2, iothreads: 1, ..Want::default() };
+        let want = PlacementRequest { vcpus: 4, threads: 2, iothreads: 1, ..PlacementRequest::default() };
         let h = host(1, 18, 2, "");
         let p = propose(&h, &want).unwrap();
         assert_eq!(p.vcpus, [1, 19, 2, 20]);
@@ -375,7 +375,8 @@ mod tests {
         for c in &mut h.cpus {
             c.llc = Some(c.cpu % 12 / 3);
         }
-        let vcpus = |n| propose(&h, &Want { vcpus: n, threads: 2, ..Want::default() }).map(|p| p.vcpus);
+        let vcpus =
+            |n| propose(&h, &PlacementRequest { vcpus: n, threads: 2, ..PlacementRequest::default() }).map(|p| p.vcpus);
         assert_eq!(vcpus(12).unwrap(), [3, 15, 4, 16, 5, 17, 6, 18, 7, 19, 8, 20], "two whole caches");
         assert_eq!(vcpus(4).unwrap(), [1, 13, 2, 14], "what is left of the host's own");
         assert_eq!(vcpus(22).map(|v| v.len()), Some(22));
@@ -387,7 +388,7 @@ mod tests {
         let h = host(1, 8, 2, "");
         let current = CpuSet::parse("2-5,10-13").unwrap();
         let emulator = CpuSet::parse("0-1,8-9").ok();
-        let want = Want { vcpus: 8, threads: 2, current, emulator, ..Want::default() };
+        let want = PlacementRequest { vcpus: 8, threads: 2, current, emulator, ..PlacementRequest::default() };
         let p = propose(&h, &want).unwrap();
         assert_eq!(
             (p.vcpus.as_slice(), p.helpers.to_string().as_str()),
@@ -395,27 +396,37 @@ mod tests {
         );
         // Half cores are of no use, and an emulator among the vCPUs is none either.
         let current = CpuSet::parse("8-15").unwrap();
-        let want = Want { current, emulator: CpuSet::parse("1").ok(), ..want };
+        let want = PlacementRequest { current, emulator: CpuSet::parse("1").ok(), ..want };
         let p = propose(&h, &want).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[1, 9, 2, 10, 3, 11, 4, 12][..], "0,8"));
         // One node on hardware threads before two on whole cores.
-        let want = Want { vcpus: 4, threads: 1, current: CpuSet::parse("2-5").unwrap(), ..Want::default() };
+        let want = PlacementRequest {
+            vcpus: 4,
+            threads: 1,
+            current: CpuSet::parse("2-5").unwrap(),
+            ..PlacementRequest::default()
+        };
         let p = propose(&host(2, 4, 2, ""), &want).unwrap();
         assert_eq!((p.nodes.len(), p.show_threads), (1, Some(2)), "{p:?}");
         // A guest that has a node's room does not stay on two.
-        let want = Want { vcpus: 2, threads: 1, current: CpuSet::parse("1,5").unwrap(), ..Want::default() };
+        let want = PlacementRequest {
+            vcpus: 2,
+            threads: 1,
+            current: CpuSet::parse("1,5").unwrap(),
+            ..PlacementRequest::default()
+        };
         assert_eq!(propose(&host(2, 4, 1, ""), &want).unwrap().vcpus, [1, 2]);
     }
 
     #[test]
     fn one_node_is_kept_and_other_guests_are_left_alone() {
         let h = host(2, 8, 1, "");
-        let want = Want {
+        let want = PlacementRequest {
             vcpus: 4,
             threads: 1,
             nodes: CpuSet::parse("1").unwrap(),
             taken: CpuSet::parse("9-10").unwrap(),
-            ..Want::default()
+            ..PlacementRequest::default()
         };
         let p = propose(&h, &want).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.nodes.to_string().as_str()), (&[11, 12, 13, 14][..], "1"));
@@ -425,14 +436,23 @@ mod tests {
     #[test]
     fn isolated_cpus_are_for_guests() {
         let h = host(1, 8, 1, "4-7");
-        let p = propose(&h, &Want { vcpus: 2, threads: 1, ..Want::default() }).unwrap();
+        let p = propose(&h, &PlacementRequest { vcpus: 2, threads: 1, ..PlacementRequest::default() }).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[4, 5][..], "0-3"));
     }
 
     #[test]
     fn no_room_is_no_proposal() {
-        assert_eq!(propose(&host(1, 2, 1, ""), &Want { vcpus: 4, threads: 1, ..Want::default() }), None);
-        assert_eq!(propose(&HostTopology::default(), &Want { vcpus: 1, threads: 1, ..Want::default() }), None);
+        assert_eq!(
+            propose(&host(1, 2, 1, ""), &PlacementRequest { vcpus: 4, threads: 1, ..PlacementRequest::default() }),
+            None
+        );
+        assert_eq!(
+            propose(
+                &HostTopology::default(),
+                &PlacementRequest { vcpus: 1, threads: 1, ..PlacementRequest::default() }
+            ),
+            None
+        );
     }
 
     #[test]
@@ -454,9 +474,9 @@ mod tests {
     #[test]
     fn a_guest_that_needs_sibling_threads_is_shown_them() {
         let h = host(1, 4, 2, "");
-        let p = propose(&h, &Want { vcpus: 3, threads: 1, ..Want::default() }).unwrap();
+        let p = propose(&h, &PlacementRequest { vcpus: 3, threads: 1, ..PlacementRequest::default() }).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.show_threads), (&[1, 2, 3][..], None));
-        let p = propose(&h, &Want { vcpus: 4, threads: 1, ..Want::default() }).unwrap();
+        let p = propose(&h, &PlacementRequest { vcpus: 4, threads: 1, ..PlacementRequest::default() }).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.show_threads), (&[1, 5, 2, 6][..], Some(2)));
         assert!(p.xml(&h).contains("<topology sockets='1' dies='1' cores='2' threads='2'/>"));
     }

@@ -1,10 +1,10 @@
 //! Siblings and NUMA nodes: what the guest sees against where its vCPUs and its memory are.
 
-use super::answers::Answers;
-use super::text::{bytes, figure};
-use super::view::{Guest, World};
-use super::{Confidence, Finding, Mark, Severity, fix, propose};
 use crate::kvm::CpuSet;
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::engine::text::{bytes, figure};
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Mark, Severity, fix, propose};
 
 const CPU_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-model-and-topology";
 const NUMA_DOC: &str = "https://libvirt.org/formatdomain.html#numa-node-tuning";
@@ -24,9 +24,9 @@ fn pinned_pairs(pins: &[(u32, CpuSet)], threads: u32) -> Vec<(u32, u32, u32, u32
 }
 
 /// P-05: guest threads against host siblings.
-pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn smt(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
-    let pins = &guest.seats.masks;
+    let pins = &guest.vcpu_cpus.masks;
     if host.cpus.is_empty() || !host.has_smt() || pins.is_empty() || !guest.config.known {
         return;
     }
@@ -41,7 +41,7 @@ pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
                 "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'",
             ));
         }
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: Severity::Warning,
             confidence: Confidence::High,
             title: "vCPUs that the guest takes for threads of one core are pinned to different cores".into(),
@@ -90,7 +90,7 @@ pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if fixes.is_empty() {
         fixes.push(fix::advice("Show the guest the threads it gets (<topology … threads='2'/>), with the vCPUs of a core pinned to one core, or pin each vCPU to a core of its own"));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Info,
         confidence: Confidence::High,
         title: "vCPUs share a core and the guest does not know".into(),
@@ -107,12 +107,12 @@ pub(super) fn smt(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
 }
 
 /// P-06: vCPUs or memory over several nodes.
-pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn split(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
     if host.nodes().len() < 2 {
         return;
     }
-    let pins = &guest.seats.masks;
+    let pins = &guest.vcpu_cpus.masks;
     let cpus = pins.iter().fold(CpuSet::new(), |a, p| a.union(&p.1));
     let nodes: CpuSet = cpus.iter().filter_map(|c| host.node_of(c)).collect();
     let fully_pinned = guest.vcpus().is_some_and(|n| pins.len() as f64 >= n);
@@ -134,7 +134,7 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
                 format!("its memory is bound to node {bound}, away from the vCPUs on node {}", nodes.difference(bound)),
             );
         }
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: if must_span { Severity::Info } else { Severity::Warning },
             confidence: Confidence::High,
             title: "The guest's vCPUs are spread over NUMA nodes that it does not see".into(),
@@ -162,7 +162,7 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
         }
         let places: Vec<String> =
             guest.domain.node_memory.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect();
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: if local < critical { Severity::Critical } else { Severity::Warning },
             confidence: Confidence::High,
             title: "The guest's memory is on another NUMA node than its vCPUs".into(),
@@ -177,7 +177,7 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
             ..Finding::default()
         });
     } else if let Some(bound) = guest.config.numa.nodes.as_ref().filter(|b| !b.intersects(&nodes) && !b.is_empty()) {
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: Severity::Warning,
             confidence: Confidence::High,
             title: "The guest's memory is bound to another NUMA node than its vCPUs".into(),
@@ -194,7 +194,7 @@ pub(super) fn split(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     }
 }
 
-fn memory_fixes(guest: &Guest<'_>, nodes: &CpuSet) -> Vec<super::Fix> {
+fn memory_fixes(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<crate::lint::Fix> {
     let mut fixes = Vec::new();
     if guest.config.libvirt != Some(false) {
         fixes.push(fix::xml(format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>")));

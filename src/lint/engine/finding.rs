@@ -1,4 +1,4 @@
-//! What a rule answers: a finding with its evidence and a fix to paste.
+//! What a rule verdicts: a finding with its evidence and a fix to paste.
 
 use crate::kvm::Space;
 use crate::sample::Direction;

@@ -1,11 +1,11 @@
 //! How findings are looked for.
 
-use super::thresholds::Thresholds;
+use crate::lint::engine::thresholds::Thresholds;
 use std::collections::BTreeSet;
 
 /// Where the model comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum InputKind {
     /// A running host, now or as recorded: what holds for a moment only is not told, and a guest that starts is left alone.
     #[default]
     Live,
@@ -27,7 +27,7 @@ pub struct Options {
     /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
     pub resume_guard_s: f64,
     /// Where the model comes from.
-    pub source: Source,
+    pub input: InputKind,
 }
 
 impl Default for Options {
@@ -38,7 +38,7 @@ impl Default for Options {
             allow: BTreeSet::new(),
             startup_guard_s: 120.0,
             resume_guard_s: 30.0,
-            source: Source::Live,
+            input: InputKind::Live,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Default for Options {
 impl Options {
     /// The options for a file.
     pub fn for_file() -> Self {
-        Self { source: Source::File, ..Self::default() }
+        Self { input: InputKind::File, ..Self::default() }
     }
 
     /// Whether findings of a rule are told at all.
@@ -56,7 +56,7 @@ impl Options {
 
     /// Names in `warn` and `allow` that are no rules, for a clear error.
     pub fn unknown_rules(&self) -> Vec<&str> {
-        let known = |name: &&str| super::rule(name).is_none() && *name != "all";
+        let known = |name: &&str| crate::lint::rule(name).is_none() && *name != "all";
         self.warn.iter().chain(&self.allow).map(String::as_str).filter(known).collect()
     }
 }

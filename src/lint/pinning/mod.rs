@@ -1,11 +1,13 @@
 //! Who may run where: pins against pins, helpers against vCPUs, sets of isolated CPUs.
 
-use super::answers::Answers;
-use super::text::figure;
-use super::view::{Guest, World};
-use super::{Confidence, Finding, Fix, Mark, Severity, Target, fix, propose};
+pub(super) mod affinity_drift;
+
 use crate::kvm::CpuSet;
 use crate::kvm::thread_name::Role;
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::engine::text::figure;
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Fix, Mark, Severity, Target, fix, propose};
 use crate::model::ThreadModel;
 
 const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
@@ -13,12 +15,12 @@ const ISOLATION_DOC: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.h
 const PARAMETERS_DOC: &str = "https://docs.kernel.org/admin-guide/kernel-parameters.html";
 
 /// What a vCPU wants of a CPU, percent; `None` without figures.
-fn demand(guest: &Guest<'_>, vcpu: u32) -> Option<f64> {
+fn demand(guest: &GuestContext<'_>, vcpu: u32) -> Option<f64> {
     guest.domain.vcpu(vcpu)?.cpu.map(|c| c.busy() + c.wait.unwrap_or(0.0))
 }
 
 /// A clash of two vCPUs on a CPU.
-struct Clash {
+struct PinConflict {
     cpu: u32,
     mine: u32,
     other: u32,
@@ -26,8 +28,8 @@ struct Clash {
     wanted: Option<(f64, f64)>,
 }
 
-fn clashes(a: &Guest<'_>, b: &Guest<'_>, same: bool) -> Vec<Clash> {
-    let (mine, theirs) = (&a.seats, &b.seats);
+fn clashes(a: &GuestContext<'_>, b: &GuestContext<'_>, same: bool) -> Vec<PinConflict> {
+    let (mine, theirs) = (&a.vcpu_cpus, &b.vcpu_cpus);
     let mut found = Vec::new();
     if !mine.single.intersects(&theirs.reach) && !theirs.single.intersects(&mine.reach) {
         return found;
@@ -43,31 +45,37 @@ fn clashes(a: &Guest<'_>, b: &Guest<'_>, same: bool) -> Vec<Clash> {
                 (_, Some(cpu)) if set.contains(cpu) => cpu,
                 _ => continue,
             };
-            found.push(Clash { cpu, mine: *v, other: *w, wanted: demand(a, *v).zip(demand(b, *w)) });
+            found.push(PinConflict { cpu, mine: *v, other: *w, wanted: demand(a, *v).zip(demand(b, *w)) });
         }
     }
     found
 }
 
 /// P-03: pins that meet.
-pub(super) fn overlap(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn overlap(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.running() {
         return;
     }
     let me = world.guests.iter().position(|g| std::ptr::eq(g.domain, guest.domain)).unwrap_or(0);
     for other in world.guests.iter().skip(me + 1).filter(|g| g.running()) {
-        report(world, guest, Some(other), &clashes(guest, other, false), answers);
+        report(world, guest, Some(other), &clashes(guest, other, false), verdicts);
     }
-    report(world, guest, None, &clashes(guest, guest, true), answers);
-    partial(world, guest, answers);
+    report(world, guest, None, &clashes(guest, guest, true), verdicts);
+    partial(world, guest, verdicts);
 }
 
-fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clashes: &[Clash], answers: &mut Answers) {
+fn report(
+    world: &Context<'_>,
+    guest: &GuestContext<'_>,
+    other: Option<&GuestContext<'_>>,
+    clashes: &[PinConflict],
+    verdicts: &mut Verdicts,
+) {
     if clashes.is_empty() {
         return;
     }
     let busy = world.options.thresholds.pinning.overlap_busy;
-    let judge = |c: &Clash| match c.wanted {
+    let judge = |c: &PinConflict| match c.wanted {
         None => Severity::Warning,
         Some((a, b)) if a + b > 100.0 && a.min(b) >= busy => Severity::Critical,
         Some((a, b)) if a.min(b) >= busy => Severity::Warning,
@@ -103,7 +111,7 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
     if let Some(o) = other {
         marks.extend(clashes.iter().filter_map(|c| Some(Mark::Thread(o.domain.vcpu(c.other)?.tid))));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         also: other.map(|o| o.name().to_owned()).into_iter().collect(),
         severity,
         confidence: if worst.wanted.is_some() { Confidence::High } else { Confidence::Medium },
@@ -120,9 +128,9 @@ fn report(world: &World<'_>, guest: &Guest<'_>, other: Option<&Guest<'_>>, clash
 }
 
 /// Some vCPUs pinned, the rest free to run on the pinned ones' CPUs.
-fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let masks = &guest.seats.masks;
-    let single = &guest.seats.single;
+fn partial(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let masks = &guest.vcpu_cpus.masks;
+    let single = &guest.vcpu_cpus.single;
     let Some(n) = guest.vcpus() else { return };
     let free = n as usize - masks.len().min(n as usize);
     if single.is_empty() || free == 0 || masks.iter().any(|m| m.1.single().is_none()) {
@@ -134,7 +142,7 @@ fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
     if fixes.is_empty() {
         fixes.push(fix::advice("Pin all vCPUs or none"));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Info,
         confidence: Confidence::High,
         title: "Some vCPUs are pinned and the others may run on their CPUs".into(),
@@ -151,22 +159,28 @@ fn partial(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
 }
 
 /// CPUs for emulator and IOThreads: neither pinned by a vCPU nor isolated, near the guest's vCPUs.
-fn room_for_helpers(world: &World<'_>, guest: &Guest<'_>) -> Option<CpuSet> {
+fn room_for_helpers(world: &Context<'_>, guest: &GuestContext<'_>) -> Option<CpuSet> {
     let host = propose::topology(world.model);
     let isolated = host.isolated.clone().unwrap_or_default();
     let free = host
         .all()
         .difference(&propose::taken(world, guest))
-        .difference(&guest.seats.single.clone())
+        .difference(&guest.vcpu_cpus.single.clone())
         .difference(&isolated);
-    let nodes: CpuSet = guest.seats.single.clone().iter().filter_map(|c| host.node_of(c)).collect();
+    let nodes: CpuSet = guest.vcpu_cpus.single.clone().iter().filter_map(|c| host.node_of(c)).collect();
     let near: CpuSet = free.iter().filter(|c| host.node_of(*c).is_some_and(|n| nodes.contains(n))).collect();
     [near, free].into_iter().find(|s| !s.is_empty())
 }
 
-fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads: &[u32], tid: Option<i32>) -> Vec<Fix> {
+fn helper_fixes(
+    world: &Context<'_>,
+    guest: &GuestContext<'_>,
+    emulator: bool,
+    iothreads: &[u32],
+    tid: Option<i32>,
+) -> Vec<Fix> {
     if propose::topology(world.model).cpus.is_empty() {
-        let pinned = propose::taken(world, guest).union(&guest.seats.single);
+        let pinned = propose::taken(world, guest).union(&guest.vcpu_cpus.single);
         return vec![fix::advice(format!(
             "Pin emulator and IOThreads to CPUs outside of {pinned} (<emulatorpin>, <iothreadpin>); which ones the host has is not known here"
         ))];
@@ -199,12 +213,12 @@ fn helper_fixes(world: &World<'_>, guest: &Guest<'_>, emulator: bool, iothreads:
 }
 
 /// P-04: emulator, IOThreads or vhost on a pinned vCPU's CPU.
-pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let single = guest.seats.single.clone();
+pub(crate) fn emulator(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let single = guest.vcpu_cpus.single.clone();
     if single.is_empty() {
         return;
     }
-    neighbours(world, guest, &single, answers);
+    neighbours(world, guest, &single, verdicts);
     let helpers: Vec<&ThreadModel> = guest
         .domain
         .threads
@@ -212,7 +226,7 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         .filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost))
         .collect();
     if helpers.is_empty() {
-        return configured_helpers(world, guest, &single, answers);
+        return configured_helpers(world, guest, &single, verdicts);
     }
     let t = &world.options.thresholds.pinning.emulator;
     let mut worst: Option<(Severity, f64, &ThreadModel, CpuSet)> = None;
@@ -245,7 +259,7 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
         if thread.role == Role::Iothread { thread.index.into_iter().collect() } else { Vec::new() };
     let mut marks = vec![Mark::Thread(thread.tid)];
     marks.extend(shared.iter().map(Mark::Pcpu));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Thread(thread.tid),
@@ -271,18 +285,18 @@ pub(super) fn emulator(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
 }
 
 /// Emulators of other guests that are pinned where this guest's vCPUs are.
-fn neighbours(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, answers: &mut Answers) {
+fn neighbours(world: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet, verdicts: &mut Verdicts) {
     let others = world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain) && g.running());
-    let shared: Vec<(&Guest<'_>, CpuSet)> = others
+    let shared: Vec<(&GuestContext<'_>, CpuSet)> = others
         .filter_map(|g| Some((g, g.config.pins.emulator.as_ref()?.intersection(single))))
         .filter(|(_, cpus)| !cpus.is_empty())
         .take(8)
         .collect();
     let Some(first) = shared.first().and_then(|(_, cpus)| cpus.first()) else { return };
-    let told = |(other, cpus): &(&Guest<'_>, CpuSet)| {
+    let told = |(other, cpus): &(&GuestContext<'_>, CpuSet)| {
         [format!("the emulator of {} is pinned to CPUs {cpus} of its vCPUs", other.name()), fix::check_pins(other)]
     };
-    answers.find(Finding {
+    verdicts.find(Finding {
         also: shared.iter().map(|(other, _)| other.name().to_owned()).collect(),
         severity: if guest.config.pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
         confidence: Confidence::High,
@@ -306,7 +320,7 @@ fn name_of(thread: &ThreadModel) -> &'static str {
 }
 
 /// The same from the configuration alone.
-fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, answers: &mut Answers) {
+fn configured_helpers(world: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet, verdicts: &mut Verdicts) {
     let pins = &guest.config.pins;
     let meets = |set: Option<&CpuSet>| set.is_some_and(|s| s.intersects(single));
     let emulator = meets(pins.emulator());
@@ -316,7 +330,7 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     let may_roam = guest.domain.exits.count == 0
         && !host.cpus.is_empty()
         && !single.iter().all(|c| host.is_isolated(c))
-        && guest.vcpus().is_some_and(|n| guest.seats.masks.len() as f64 >= n);
+        && guest.vcpus().is_some_and(|n| guest.vcpu_cpus.masks.len() as f64 >= n);
     let roams = may_roam && pins.emulator().is_none();
     let loose: Vec<u32> = (1..=pins.iothread_count).filter(|id| may_roam && pins.iothread(*id).is_none()).collect();
     if !emulator && iothreads.is_empty() && !roams && loose.is_empty() {
@@ -344,7 +358,7 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
     evidence.push(fix::check_pins(guest));
     let mut to_pin = iothreads.clone();
     to_pin.extend(&loose);
-    answers.find(Finding {
+    verdicts.find(Finding {
         // A vCPU of real-time priority does not let them run at all while it works.
         severity: if pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
         confidence: if emulator || !iothreads.is_empty() { Confidence::High } else { Confidence::Medium },
@@ -359,16 +373,16 @@ fn configured_helpers(world: &World<'_>, guest: &Guest<'_>, single: &CpuSet, ans
 }
 
 /// P-07: sets of isolated CPUs, where nothing spreads the load.
-pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn pile_up(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
     let Some(isolated) = host.isolated.as_ref().filter(|s| !s.is_empty()) else { return };
-    let loose = |g: &Guest<'_>| -> Vec<(u32, CpuSet)> {
-        g.seats.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect()
+    let loose = |g: &GuestContext<'_>| -> Vec<(u32, CpuSet)> {
+        g.vcpu_cpus.masks.iter().filter(|(_, s)| s.len() > 1 && s.is_subset(isolated)).cloned().collect()
     };
     let piles = loose(guest);
     let busy = world.options.thresholds.pinning.busy;
     let mut per_cpu: std::collections::BTreeMap<u32, Vec<String>> = std::collections::BTreeMap::new();
-    let mut sit = |g: &Guest<'_>, vcpus: &[(u32, CpuSet)], own: bool| {
+    let mut sit = |g: &GuestContext<'_>, vcpus: &[(u32, CpuSet)], own: bool| {
         for (v, _) in vcpus {
             if let Some(cpu) = g.domain.vcpu(*v).and_then(|t| t.place.cpu)
                 && demand(g, *v).is_some_and(|d| d >= busy)
@@ -400,7 +414,7 @@ pub(super) fn pile_up(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
     if fixes.is_empty() {
         fixes.push(fix::advice("Pin each vCPU to one isolated CPU, or use a cpuset partition instead of isolcpus, in which load is balanced"));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: if pile.is_some() { Severity::Critical } else { Severity::Warning },
         confidence: if pile.is_some() { Confidence::High } else { Confidence::Medium },
         target: pile.map_or(Target::Domain, |p| Target::Pcpu(*p.0)),

@@ -1,14 +1,14 @@
 //! Where threads may run against where the configuration wants them.
 
-use super::answers::Answers;
-use super::view::{Guest, World};
-use super::{Confidence, Finding, Mark, Severity, fix, propose};
 use crate::kvm::CpuSet;
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Mark, Severity, fix, propose};
 
 const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 
 /// P-13: affinity against configuration.
-pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn drift(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let mut online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
     if guest.config.libvirt != Some(true) || guest.config.pins.vcpus.is_empty() && guest.config.pins.emulator.is_none()
     {
@@ -16,7 +16,8 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     }
     let mut threads = guest.vcpu_threads().peekable();
     if threads.peek().is_some() && (online.is_empty() || threads.all(|t| t.place.affinity.is_none())) {
-        return answers.cannot("where the guest's threads may run is not known, so it cannot be held against its pins");
+        return verdicts
+            .cannot("where the guest's threads may run is not known, so it cannot be held against its pins");
     }
     if online.is_empty() {
         // Files alone: the host that they describe.
@@ -75,7 +76,7 @@ pub(super) fn drift(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     } else {
         vec![fix::command(commands.join("\n")).needing("effective at once")]
     };
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: title.into(),

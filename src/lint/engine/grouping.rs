@@ -1,6 +1,6 @@
 //! Findings of one cause become one.
 
-use super::{Finding, Mark, Severity, rank};
+use crate::lint::{Finding, Mark, Severity, rank};
 
 /// Timers of a Windows guest that lacks the enlightenments: one problem with one cure.
 const WINDOWS_TIMERS: &[&str] =
@@ -9,7 +9,7 @@ const WINDOWS_TIMERS: &[&str] =
 const WAIT_CAUSES: &[&str] = &["quota-throttled", "isolated-pile-up", "pin-overlap", "pinned-not-isolated"];
 
 /// Folds what belongs together.
-pub(super) fn fold(mut findings: Vec<Finding>) -> Vec<Finding> {
+pub(crate) fn fold(mut findings: Vec<Finding>) -> Vec<Finding> {
     windows_timers(&mut findings);
     same_cure(&mut findings);
     absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);

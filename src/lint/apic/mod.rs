@@ -1,11 +1,11 @@
 //! The interrupt controller: is its hardware acceleration at work, and how much does the guest use it.
 
-use super::answers::{Answers, NO_VCPUS};
-use super::figures::{by_cost, told};
-use super::text::{figure, maybe};
-use super::view::{Exit, Guest, World};
-use super::{Confidence, Finding, Severity, fix};
 use crate::kvm::{Isa, Space};
+use crate::lint::context::guest::{Context, ExitKind, GuestContext};
+use crate::lint::context::totals::{by_cost, told};
+use crate::lint::engine::text::{figure, maybe};
+use crate::lint::engine::verdicts::{NO_VCPUS, Verdicts};
+use crate::lint::{Confidence, Finding, Severity, fix};
 use crate::model::Sureness;
 use crate::sample::Direction;
 
@@ -19,7 +19,7 @@ const TRAFFIC: f64 = 1000.0;
 /// From this share of the work exits on, host interrupts are most likely kicks that deliver the guest's own.
 const KICKED: f64 = 0.25;
 
-fn isa(guest: &Guest<'_>) -> Option<Isa> {
+fn isa(guest: &GuestContext<'_>) -> Option<Isa> {
     guest
         .domain
         .exits
@@ -31,7 +31,7 @@ fn isa(guest: &Guest<'_>) -> Option<Isa> {
 }
 
 /// A-01: `SynIC` without avic: `AutoEOI` inhibits `APICv` (arch/x86/kvm/hyperv.c, `synic_update_vector`).
-pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn inhibited(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = isa(guest);
     if guest.config.enlightened("synic") != Some(true) || guest.config.hyperv.has("avic") || isa == Some(Isa::Arm64) {
         return;
@@ -43,29 +43,29 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     }
     // AVIC is off by default on most kernels, where its absence says nothing.
     if isa == Some(Isa::Svm) && available.is_none() {
-        return answers.cannot("whether the host's kvm_amd.avic is on is not known");
+        return verdicts.cannot("whether the host's kvm_amd.avic is on is not known");
     }
-    let active = guest.exits(&[Exit::ApicWrite, Exit::EoiInduced, Exit::Avic]);
-    let legacy = guest.exits(&[Exit::ApicAccess]);
+    let active = guest.exits(&[ExitKind::ApicWrite, ExitKind::EoiInduced, ExitKind::Avic]);
+    let legacy = guest.exits(&[ExitKind::ApicAccess]);
     if active.count > 0 || legacy.count > 0 || guest.domain.exits.count == 0 {
         return;
     }
-    let Some(seconds) = guest.seconds else { return answers.cannot(guest.no_rate()) };
+    let Some(seconds) = guest.seconds else { return verdicts.cannot(guest.no_rate()) };
     let work: u64 = guest.domain.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum();
     if (work as f64 / seconds) < TRAFFIC {
-        return answers.cannot("the guest does too little to tell whether its interrupts are accelerated");
+        return verdicts.cannot("the guest does too little to tell whether its interrupts are accelerated");
     }
-    let windows = guest.exits(&[Exit::Window, Exit::TprBelow]);
+    let windows = guest.exits(&[ExitKind::Window, ExitKind::TprBelow]);
     let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(|a| a & !0xfff == 0xfee0_0000));
     let registers = guest.msrs(Direction::Write, |m| (0x4000_0070..=0x4000_0072).contains(&m));
-    let faults = guest.exits(&[Exit::Fault]);
+    let faults = guest.exits(&[ExitKind::Fault]);
     let on_page = if page.count > 0 { &page } else { &faults };
     let sure = windows.count > 0 || page.count > 0;
     // Posted interrupts reach a running vCPU without an exit: many of these say that nothing is posted.
-    let kicks = guest.exits(&[Exit::HostInterrupt]);
+    let kicks = guest.exits(&[ExitKind::HostInterrupt]);
     let kicked = kicks.count as f64 >= KICKED * work as f64;
     if !sure && !kicked {
-        return answers.cannot(
+        return verdicts.cannot(
             "synic is on without avic and no exit of an accelerated APIC shows, which fits an APICv that is switched off, but nothing else does; \
              the kvm_apicv_inhibit_changed and kvm_page_fault tracepoints tell (address 0xfee00xxx)",
         );
@@ -118,7 +118,7 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     fixes.push(fix::advice(
         "avic needs libvirt 8.10, QEMU 6.2 and a host CPU with APICv or AVIC; on an older QEMU the choice is between accelerated interrupts and stimer",
     ));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: match (sure, available) {
             (true, Some(true)) => Confidence::High,
@@ -139,20 +139,20 @@ pub(super) fn inhibited(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 }
 
 /// A-02: the local APIC by MMIO exits.
-pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let exits = guest.exits(&[Exit::ApicAccess]);
+pub(crate) fn lapic(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::ApicAccess]);
     let page = guest
         .accesses(|r| r.space == Space::Mmio && r.address.is_some_and(|a| (0xfee0_0000..0xfef0_0000).contains(&a)));
     // An inhibited APICv shows the page as well; that is another rule's.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
     let seen = if exits.count >= page.count { exits } else { page };
-    if seen.count == 0 || (inhibited && seen.marks.iter().all(|m| matches!(m, super::Mark::Access(..)))) {
+    if seen.count == 0 || (inhibited && seen.marks.iter().all(|m| matches!(m, crate::lint::Mark::Access(..)))) {
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(guest.no_rate());
+        return verdicts.cannot(guest.no_rate());
     }
-    let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
+    let Some(per) = seen.per_vcpu else { return verdicts.cannot(NO_VCPUS) };
     if per < world.options.thresholds.apic.lapic_exits {
         return;
     }
@@ -176,7 +176,7 @@ pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
             "Take nox2apic off the guest's kernel command line: x2APIC registers are cheaper than APIC memory",
         ));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning.max(by_cost(world, guest, &seen).unwrap_or_default()),
         confidence: Confidence::High,
         title: "Every access of the guest to its local APIC leaves the guest".into(),
@@ -197,18 +197,18 @@ pub(super) fn lapic(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
 }
 
 /// A-03: PIT reinjection inhibits AVIC (arch/x86/kvm/i8254.c, `kvm_pit_set_reinject`).
-pub(super) fn avic_pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn avic_pit(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let policy = guest.config.timers.pit_policy.as_deref();
     if !guest.config.known || isa(guest) != Some(Isa::Svm) || world.param_on("kvm_amd.avic") != Some(true) {
         return;
     }
-    let window = guest.exits(&[Exit::Window]);
-    if policy.is_some_and(|p| p != "delay") || window.count == 0 || guest.exits(&[Exit::Avic]).count > 0 {
+    let window = guest.exits(&[ExitKind::Window]);
+    if policy.is_some_and(|p| p != "delay") || window.count == 0 || guest.exits(&[ExitKind::Avic]).count > 0 {
         return;
     }
     let policy_text = policy.map_or("not set, which means delay", |_| "delay");
     let discard = fix::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Info,
         title: "The PIT's tick policy keeps AVIC switched off".into(),
         evidence: vec![
@@ -228,7 +228,7 @@ pub(super) fn avic_pit(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
 }
 
 /// A-04: inter-processor interrupts.
-pub(super) fn ipis(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn ipis(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let icr = |r: &crate::model::AccessRow| {
         r.direction == Direction::Write
             && match r.space {
@@ -242,15 +242,15 @@ pub(super) fn ipis(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     let mut what = "writes to the interrupt command register";
     if seen.count == 0 && !guest.knows(Space::Msr) {
         // With APICv an IPI is an APIC_WRITE exit, but so are timer counts: take it for a hint.
-        seen = guest.exits(&[Exit::ApicWrite]);
+        seen = guest.exits(&[ExitKind::ApicWrite]);
         confidence = Confidence::Low;
         what = "APIC_WRITE exits (most likely interrupt commands; kvm_apic_ipi tells)";
     }
     if seen.count == 0 {
-        let msrs = guest.exits(&[Exit::MsrWrite]);
+        let msrs = guest.exits(&[ExitKind::MsrWrite]);
         let many = msrs.per_vcpu.is_some_and(|per| per >= world.options.thresholds.apic.ipis.info);
         if many && !guest.knows(Space::Msr) {
-            answers.cannot(format!(
+            verdicts.cannot(format!(
                 "{} MSR exits/s, but the figures do not say which MSRs (the msr table does)",
                 maybe(msrs.rate)
             ));
@@ -258,9 +258,9 @@ pub(super) fn ipis(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(guest.no_rate());
+        return verdicts.cannot(guest.no_rate());
     }
-    let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
+    let Some(per) = seen.per_vcpu else { return verdicts.cannot(NO_VCPUS) };
     let Some(mut severity) = world.options.thresholds.apic.ipis.of(per) else { return };
     if confidence == Confidence::Low {
         severity = Severity::Info;
@@ -272,7 +272,7 @@ pub(super) fn ipis(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     fixes.push(fix::advice(
         "Some loads do this by design (databases, build jobs, hackbench): fewer vCPUs, or pinning them to one last-level cache, makes each interrupt cheaper",
     ));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence,
         title: "The guest's vCPUs interrupt each other at a high rate".into(),

@@ -1,17 +1,17 @@
 //! How much CPU there is for the guests: quotas, and more vCPUs than CPUs.
 
-use super::answers::Answers;
-use super::text::{figure, quoted};
-use super::view::{Guest, World};
-use super::{Confidence, Finding, Fix, Mark, Severity, Target, fix, propose};
 use crate::kvm::CpuSet;
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::engine::text::{figure, quoted};
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Fix, Mark, Severity, Target, fix, propose};
 use std::collections::BTreeMap;
 
 const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 const BANDWIDTH_DOC: &str = "https://docs.kernel.org/scheduler/sched-bwc.html";
 
 /// P-09: a CFS quota that runs out.
-pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn quota(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let t = &world.options.thresholds.pinning;
     let mut worst: Option<(Severity, f64, f64, String)> = None;
@@ -40,7 +40,7 @@ pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     } else {
         format!("which cost its CPUs together {} % of one CPU's time", figure(time))
     };
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: vcpu.map_or(Target::Domain, Target::Vcpu),
@@ -61,7 +61,7 @@ pub(super) fn quota(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
 }
 
 /// What takes a group's quota away.
-fn lift(guest: &Guest<'_>, group: &str) -> Vec<Fix> {
+fn lift(guest: &GuestContext<'_>, group: &str) -> Vec<Fix> {
     let digits = |name: &str| group.strip_prefix(name).is_some_and(|n| n.parse::<u32>().is_ok());
     let which = match group {
         "domain" => "global_quota",
@@ -93,7 +93,7 @@ fn lift(guest: &Guest<'_>, group: &str) -> Vec<Fix> {
 }
 
 /// P-10: more vCPUs than CPUs, and they wait.
-pub(super) fn overcommit(world: &World<'_>, answers: &mut Answers) {
+pub(crate) fn overcommit(world: &Context<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.pinning;
     let host = propose::topology(world.model);
     let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
@@ -132,7 +132,7 @@ pub(super) fn overcommit(world: &World<'_>, answers: &mut Answers) {
         }
     }
     let Some((severity, ratio, n, set, share, wait)) = worst else { return };
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Host,

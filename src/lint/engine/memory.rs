@@ -3,7 +3,7 @@
 //! On a running host a single second says little: a finding is told once its pattern held for a few of the last seconds, and
 //! is withdrawn once it did not show for as long.
 
-use super::{Finding, Severity, Target};
+use crate::lint::{Finding, Severity, Target};
 use crate::model::{DomainModel, Model};
 use crate::sample::DomainState;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -15,7 +15,7 @@ const MOST: usize = 20_000;
 
 /// How long a pattern has to hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Hold {
+pub(crate) enum Hold {
     /// It is told at once and only while it holds: configuration, states.
     While,
     /// It is told at once and kept for so many seconds: single events that matter.
@@ -25,17 +25,17 @@ pub(super) enum Hold {
 }
 
 /// A guest through time: PID and start tell it from another of the same name.
-pub(super) type Guest = (Option<i32>, u64, String);
+pub(crate) type GuestKey = (Option<i32>, u64, String);
 /// Whom a finding is about; `None` is the host.
-pub(super) type Who = Option<Guest>;
+pub(crate) type Who = Option<GuestKey>;
 
 /// A guest's identity in the memory.
-pub(super) fn who(domain: &DomainModel) -> Guest {
+pub(crate) fn who(domain: &DomainModel) -> GuestKey {
     (domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone())
 }
 
 #[derive(Debug, Clone, Default)]
-struct Track {
+struct PatternTrack {
     /// Length of each recent interval, and whether and how loud the pattern showed in it.
     ring: VecDeque<(f64, Option<Severity>)>,
     /// Since how many seconds the figures were not read.
@@ -47,13 +47,13 @@ struct Track {
 
 /// Recent observations per rule, guest and target.
 #[derive(Debug, Clone, Default)]
-pub struct Memory {
-    tracks: BTreeMap<(&'static str, Who, Target), Track>,
-    paused: HashMap<Guest, i64>,
+pub struct RuleMemory {
+    tracks: BTreeMap<(&'static str, Who, Target), PatternTrack>,
+    paused: HashMap<GuestKey, i64>,
     log_judged_s: Option<f64>,
 }
 
-impl Memory {
+impl RuleMemory {
     /// Forgets everything, as after a seek.
     pub fn clear(&mut self) {
         self.tracks.clear();
@@ -62,13 +62,13 @@ impl Memory {
     }
 
     /// The newest line of the host's log that was seen so far, seconds after boot.
-    pub(super) fn log_judged_s(&self) -> Option<f64> {
+    pub(crate) fn log_judged_s(&self) -> Option<f64> {
         self.log_judged_s
     }
 
     /// Notes who is paused and how far the log goes, and forgets who is gone.
-    pub(super) fn watch(&mut self, model: &Model) {
-        let alive: HashSet<Guest> = model.domains.iter().map(who).collect();
+    pub(crate) fn watch(&mut self, model: &Model) {
+        let alive: HashSet<GuestKey> = model.domains.iter().map(who).collect();
         self.paused.retain(|w, _| alive.contains(w));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
             self.paused.insert(who(d), model.time_ms);
@@ -79,13 +79,13 @@ impl Memory {
     }
 
     /// Seconds since a guest was last seen paused.
-    pub(super) fn resumed_s(&self, domain: &DomainModel, now_ms: i64) -> Option<f64> {
+    pub(crate) fn resumed_s(&self, domain: &DomainModel, now_ms: i64) -> Option<f64> {
         self.paused.get(&who(domain)).map(|at| (now_ms - at) as f64 / 1e3)
     }
 
     /// Takes what rules found in this interval and answers what lasts. An interval in which a rule's figures were not read
     /// speaks neither for nor against its patterns.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         found: Vec<(Who, Hold, Finding)>,
         unread: &HashSet<(&'static str, Who)>,
@@ -135,7 +135,7 @@ impl Memory {
     }
 }
 
-impl Track {
+impl PatternTrack {
     /// Drops what lies further back than so many seconds.
     fn forget(&mut self, of: f64) {
         let mut all: f64 = self.ring.iter().map(|(s, _)| s).sum();
@@ -174,7 +174,7 @@ mod tests {
 
     /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical) and answers what was told, likewise.
     fn play(hold: Hold, seconds: &str) -> String {
-        let mut memory = Memory::default();
+        let mut memory = RuleMemory::default();
         let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
         seconds
             .chars()
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn nothing_is_remembered_of_what_is_gone() {
-        let mut memory = Memory::default();
+        let mut memory = RuleMemory::default();
         memory.settle(
             vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))],
             &HashSet::new(),
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_long_interval_is_its_own_window() {
-        let mut memory = Memory::default();
+        let mut memory = RuleMemory::default();
         let found = vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))];
         assert_eq!(memory.settle(found, &HashSet::new(), |_| Hold::For(3.0, 5.0), 10_000, 10.0).len(), 1);
     }

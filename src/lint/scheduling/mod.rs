@@ -1,10 +1,10 @@
 //! How the guest's vCPUs get their CPUs.
 
-use super::answers::{Answers, NO_VCPUS};
-use super::figures::told;
-use super::text::figure;
-use super::view::{Exit, Guest, World};
-use super::{Confidence, Finding, Mark, Severity, Target, fix, propose};
+use crate::lint::context::guest::{Context, ExitKind, GuestContext};
+use crate::lint::context::totals::told;
+use crate::lint::engine::text::figure;
+use crate::lint::engine::verdicts::{NO_VCPUS, Verdicts};
+use crate::lint::{Confidence, Finding, Mark, Severity, Target, fix, propose};
 use crate::model::{CpuShare, ThreadModel};
 use crate::sample::OtherTask;
 
@@ -12,7 +12,7 @@ const CPUTUNE_DOC: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 const SCHEDSTAT_DOC: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
 
 /// Wait as percent of the time that the thread ran or wanted to.
-pub(super) fn waiting(cpu: &CpuShare) -> Option<f64> {
+pub(crate) fn waiting(cpu: &CpuShare) -> Option<f64> {
     let wait = cpu.wait?;
     let wanted = wait + cpu.busy();
     Some(if wanted > 0.0 { 100.0 * wait / wanted } else { 0.0 })
@@ -24,15 +24,15 @@ fn wants(cpu: &CpuShare, busy: f64) -> bool {
 }
 
 /// S-01: pause-loop exits.
-pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let seen = guest.exits(&[Exit::Pause]);
+pub(crate) fn pauses(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let seen = guest.exits(&[ExitKind::Pause]);
     if seen.count == 0 {
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(guest.no_rate());
+        return verdicts.cannot(guest.no_rate());
     }
-    let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
+    let Some(per) = seen.per_vcpu else { return verdicts.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.scheduling;
     let Some(mut severity) = t.pause.of(per) else { return };
     let wait = guest.domain.vcpu_wait_percent();
@@ -61,7 +61,7 @@ pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
             ),
         })]
     };
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: if waiting { Confidence::High } else { Confidence::Medium },
         title: if waiting { "vCPUs spin on locks whose holder has no CPU".into() } else { "vCPUs spin on locks".into() },
@@ -78,19 +78,19 @@ pub(super) fn pauses(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
 }
 
 /// S-02: interrupts of the host while the guest runs.
-pub(super) fn interrupts(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let seen = guest.exits(&[Exit::HostInterrupt]);
+pub(crate) fn interrupts(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let seen = guest.exits(&[ExitKind::HostInterrupt]);
     if seen.count == 0 {
         return;
     }
     if seen.rate.is_none() {
-        return answers.cannot(guest.no_rate());
+        return verdicts.cannot(guest.no_rate());
     }
     // How many vCPUs were busy is only estimated where neither rows per vCPU nor CPU times tell: too little to blame the host.
     let measured = seen.vcpu.is_some() || guest.vcpu_threads().any(|t| t.cpu.is_some());
     let average = seen.rate.zip(guest.vcpus()).map(|(r, n)| r / n);
     let per = if measured { seen.per_vcpu } else { average };
-    let Some(per) = per else { return answers.cannot(NO_VCPUS) };
+    let Some(per) = per else { return verdicts.cannot(NO_VCPUS) };
     let t = &world.options.thresholds.scheduling;
     // Without the host's tick rate, the highest that kernels are built with.
     let tick = world.model.host.facts.tick_hz.map_or(1000.0, f64::from);
@@ -106,7 +106,7 @@ pub(super) fn interrupts(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
         None => "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into(),
     });
     evidence.push("check: trace-cmd record -e kvm:kvm_exit, whose intr_info names the vector on Intel (0xec tick, 0xfd reschedule, 0xfb call function); watch -d cat /proc/interrupts".into());
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::Medium,
         title: "Interrupts of the host stop the guest far more often than the host's tick".into(),
@@ -126,7 +126,7 @@ pub(super) fn interrupts(world: &World<'_>, guest: &Guest<'_>, answers: &mut Ans
 }
 
 /// S-03: halt polling that mostly fails.
-pub(super) fn halt_poll(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn halt_poll(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.scheduling;
     let mut worst: Option<(f64, f64, &ThreadModel)> = None;
     for thread in guest.vcpu_threads() {
@@ -145,7 +145,7 @@ pub(super) fn halt_poll(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         severity = Severity::Info;
     }
     let ns = world.param("kvm.halt_poll_ns").unwrap_or("200000");
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Vcpu(thread.index.unwrap_or_default()),
@@ -171,7 +171,7 @@ pub(super) fn halt_poll(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 
 /// The same where KVM's counters are sums over the vCPUs, as in debugfs: what each polls on average, told of the one that
 /// uses most system time.
-fn halt_poll_average<'a>(guest: &Guest<'a>, idle: f64) -> Option<(f64, f64, &'a ThreadModel)> {
+fn halt_poll_average<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<(f64, f64, &'a ThreadModel)> {
     let ns = |name: &str| guest.domain.counters.get(name).copied();
     let (fail, hit) = (ns("halt_poll_fail_ns")?, ns("halt_poll_success_ns")?);
     let vcpus: Vec<(&ThreadModel, CpuShare)> = guest.vcpu_threads().filter_map(|t| Some((t, t.cpu?))).collect();
@@ -184,7 +184,7 @@ fn halt_poll_average<'a>(guest: &Guest<'a>, idle: f64) -> Option<(f64, f64, &'a 
 }
 
 /// P-01: a busy vCPU that moves.
-pub(super) fn migrating(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn migrating(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let t = &world.options.thresholds.pinning;
     let host = propose::topology(world.model);
@@ -223,7 +223,7 @@ pub(super) fn migrating(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     if fixes.is_empty() {
         fixes.push(fix::advice("Pin each busy vCPU to a CPU of its own; on this host there is no room for that beside the other guests' pins, so move a guest away first"));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         title: "Busy vCPUs are moved from CPU to CPU".into(),
@@ -243,7 +243,7 @@ pub(super) fn migrating(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 }
 
 /// P-02: time on the run queue.
-pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn wait(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.pinning;
     let mut worst: Option<(f64, Severity, &ThreadModel)> = None;
     let mut lost = 0.0;
@@ -288,7 +288,7 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
     fixes.push(fix::advice(
         "Take load off the CPUs that this guest may use: other guests, tasks of the host, or vCPUs it does not need",
     ));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         title: "vCPUs are ready to run and wait for a CPU".into(),
@@ -305,8 +305,8 @@ pub(super) fn wait(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) 
 }
 
 /// A task by what it is to a guest, else by its name.
-fn who(world: &World<'_>, task: &OtherTask) -> String {
-    let of = |g: &Guest<'_>| {
+fn who(world: &Context<'_>, task: &OtherTask) -> String {
+    let of = |g: &GuestContext<'_>| {
         let thread = g.domain.threads.iter().find(|t| t.tid == task.tid)?;
         Some(format!("{} of {}", thread.label(), g.name()))
     };
@@ -314,7 +314,7 @@ fn who(world: &World<'_>, task: &OtherTask) -> String {
 }
 
 /// P-12: from woken to running, on a CPU that is free.
-pub(super) fn wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn wakeups(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (info_us, warning_us) = world.options.thresholds.pinning.wakeup_us;
     for thread in guest.vcpu_threads() {
         let (Some(cpu), Some(w)) = (thread.pinned_cpu(), &thread.wakeups) else { continue };
@@ -335,7 +335,7 @@ pub(super) fn wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answer
         } else {
             continue;
         };
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity,
             confidence: Confidence::Medium,
             target: Target::Vcpu(thread.index.unwrap_or_default()),

@@ -1,10 +1,10 @@
 //! Exits and messages that a healthy guest does not cause.
 
-use super::answers::Answers;
-use super::text::figure;
-use super::view::{Exit, Guest, World};
-use super::{Confidence, Finding, Fix, Mark, Severity, Target, fix};
 use crate::kvm::kernel_log::LogKind;
+use crate::lint::context::guest::{Context, ExitKind, GuestContext};
+use crate::lint::engine::text::figure;
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Fix, Mark, Severity, Target, fix};
 use crate::sample::{Direction, DomainState};
 use std::collections::BTreeMap;
 
@@ -26,14 +26,14 @@ const EMULATION: (&str, &str) = (
 
 /// What was seen of one guest.
 #[derive(Default)]
-struct Trouble {
+struct AbnormalEvents {
     severity: Severity,
     evidence: Vec<String>,
     fixes: Vec<Fix>,
     marks: Vec<Mark>,
 }
 
-impl Trouble {
+impl AbnormalEvents {
     fn add(&mut self, severity: Severity, what: String, cure: &str) {
         self.severity = self.severity.max(severity);
         self.evidence.push(what);
@@ -44,8 +44,8 @@ impl Trouble {
 }
 
 /// M-05: dangerous exits, crashes, and what the host's log says of them.
-pub(super) fn abnormal(world: &World<'_>, answers: &mut Answers) {
-    let mut all: BTreeMap<Option<usize>, Trouble> = BTreeMap::new();
+pub(crate) fn abnormal(world: &Context<'_>, verdicts: &mut Verdicts) {
+    let mut all: BTreeMap<Option<usize>, AbnormalEvents> = BTreeMap::new();
     for (i, guest) in world.guests.iter().enumerate() {
         if guest.guarded.is_none() && guest.domain.state != DomainState::Ended {
             seen(guest, all.entry(Some(i)).or_default());
@@ -66,28 +66,28 @@ pub(super) fn abnormal(world: &World<'_>, answers: &mut Answers) {
             ..Finding::default()
         };
         match owner.and_then(|i| Some((i, world.guests.get(i)?))) {
-            Some((i, guest)) => answers.find_for(i, guest, finding),
-            None => answers.find(Finding { target: Target::Host, ..finding }),
+            Some((i, guest)) => verdicts.find_for(i, guest, finding),
+            None => verdicts.find(Finding { target: Target::Host, ..finding }),
         }
     }
 }
 
-fn seen(guest: &Guest<'_>, trouble: &mut Trouble) {
+fn seen(guest: &GuestContext<'_>, trouble: &mut AbnormalEvents) {
     for (exit, (what, cure)) in [
-        (Exit::BusLock, BUS),
+        (ExitKind::BusLock, BUS),
         (
-            Exit::Notify,
+            ExitKind::Notify,
             ("exits because the guest blocked events for too long", "A stuck or hostile guest: look at its console"),
         ),
         (
-            Exit::InvalidState,
+            ExitKind::InvalidState,
             (
                 "entries with an invalid guest state",
                 "Usually a firmware or nested-virtualisation bug: update QEMU, the firmware and the host's kernel",
             ),
         ),
         (
-            Exit::TripleFault,
+            ExitKind::TripleFault,
             ("triple faults: the guest crashed or reset itself", "Look at the guest's console and crash dumps"),
         ),
     ] {
@@ -96,7 +96,7 @@ fn seen(guest: &Guest<'_>, trouble: &mut Trouble) {
             continue;
         }
         // A guest may reboot by a triple fault, once.
-        let reboot = exit == Exit::TripleFault && seen.count <= 2;
+        let reboot = exit == ExitKind::TripleFault && seen.count <= 2;
         let severity = if reboot { Severity::Info } else { Severity::Warning };
         trouble.add(severity, format!("{} {what} {}", figure(seen.count as f64), guest.window()), cure);
         trouble.marks.extend(seen.marks);
@@ -121,7 +121,7 @@ fn seen(guest: &Guest<'_>, trouble: &mut Trouble) {
 }
 
 /// Lines of the host's log, by guest.
-fn logged(world: &World<'_>, all: &mut BTreeMap<Option<usize>, Trouble>) {
+fn logged(world: &Context<'_>, all: &mut BTreeMap<Option<usize>, AbnormalEvents>) {
     let mut lines: BTreeMap<(Option<usize>, LogKind), (u64, &str)> = BTreeMap::new();
     for line in &world.model.host.kernel_log {
         if !matches!(line.kind, LogKind::SplitLock | LogKind::BusLock | LogKind::EmulationFailure) {

@@ -1,12 +1,14 @@
 //! Memory, registers, errors, QEMU itself, nesting.
 
-use super::answers::{Answers, NO_VCPUS};
-use super::figures::told;
-use super::text::{bytes, figure, maybe};
-use super::view::{Exit, Guest, World};
-use super::{Confidence, Finding, Mark, Severity, Target, fix};
+pub(super) mod abnormal;
+
 use crate::kvm::kernel_log::LogKind;
 use crate::kvm::{Isa, Space, msr};
+use crate::lint::context::guest::{Context, ExitKind, GuestContext};
+use crate::lint::context::totals::told;
+use crate::lint::engine::text::{bytes, figure, maybe};
+use crate::lint::engine::verdicts::{NO_VCPUS, Verdicts};
+use crate::lint::{Confidence, Finding, Mark, Severity, Target, fix};
 use crate::model::Sureness;
 use crate::sample::Direction;
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ const MOST_REGISTERS: usize = 24;
 
 /// What is known of unhandled registers of one guest.
 #[derive(Default)]
-struct Unhandled {
+struct UnhandledMsrs {
     /// Register: whether written, times.
     registers: BTreeMap<(u32, bool), u64>,
     marks: Vec<Mark>,
@@ -27,8 +29,8 @@ struct Unhandled {
 }
 
 /// M-01: registers that KVM does not have.
-pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
-    let mut all: BTreeMap<Option<usize>, Unhandled> = BTreeMap::new();
+pub(crate) fn msrs(world: &Context<'_>, verdicts: &mut Verdicts) {
+    let mut all: BTreeMap<Option<usize>, UnhandledMsrs> = BTreeMap::new();
     for (i, g) in world.guests.iter().enumerate() {
         for row in g.domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults > 0) {
             let Some(number) = row.address.and_then(|a| u32::try_from(a).ok()) else { continue };
@@ -80,7 +82,7 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
             why: if meters {
                 "These registers are sensors: power meters (RAPL), temperatures, frequencies. A monitoring tool in the guest polls them and gets a fault, which it handles: harmless, and not the cause of any load".into()
             } else {
-                "KVM answers such an access with a fault, which most systems expect and handle. It matters only if the guest misbehaves at that moment".into()
+                "KVM verdicts such an access with a fault, which most systems expect and handle. It matters only if the guest misbehaves at that moment".into()
             },
             fix: vec![
                 fix::advice(if meters {
@@ -96,15 +98,15 @@ pub(super) fn msrs(world: &World<'_>, answers: &mut Answers) {
             ..Finding::default()
         };
         match owner.and_then(|i| Some((i, world.guests.get(i)?))) {
-            Some((i, guest)) => answers.find_for(i, guest, finding),
-            None => answers.find(Finding { target: Target::Host, ..finding }),
+            Some((i, guest)) => verdicts.find_for(i, guest, finding),
+            None => verdicts.find(Finding { target: Target::Host, ..finding }),
         }
     }
 }
 
 /// M-02: memory faults served by the host.
-pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let mut seen = guest.exits(&[Exit::Fault]);
+pub(crate) fn faults(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let mut seen = guest.exits(&[ExitKind::Fault]);
     if seen.count == 0 || guest.migrating() {
         return;
     }
@@ -116,7 +118,7 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
             if seen.per_vcpu.is_some_and(|per| t.of(per).is_none()) {
                 return;
             }
-            return answers.cannot("this exit stands for memory faults and emulated memory alike, and no addresses are given to tell them apart");
+            return verdicts.cannot("this exit stands for memory faults and emulated memory alike, and no addresses are given to tell them apart");
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);
         let left = 1.0 - (mmio.count as f64 / seen.count as f64).min(1.0);
@@ -126,14 +128,14 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
         seen.cost = seen.cost.map(|c| c - mmio.cost.unwrap_or(0.0)).map(|c| c.max(0.0));
     }
     if seen.rate.is_none() {
-        return answers.cannot(guest.no_rate());
+        return verdicts.cannot(guest.no_rate());
     }
-    let Some(per) = seen.per_vcpu else { return answers.cannot(NO_VCPUS) };
+    let Some(per) = seen.per_vcpu else { return verdicts.cannot(NO_VCPUS) };
     let Some(mut severity) = t.of(per) else { return };
     if seen.cost.is_some_and(|c| c >= 10.0) {
         severity = severity.max(Severity::Warning);
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::Low,
         title: "Many memory faults of the guest are served by the host".into(),
@@ -156,11 +158,11 @@ pub(super) fn faults(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
 }
 
 /// M-03: swapping, KSM.
-pub(super) fn memory(world: &World<'_>, answers: &mut Answers) {
+pub(crate) fn memory(world: &Context<'_>, verdicts: &mut Verdicts) {
     let host = &world.model.host;
     for (i, g) in world.guests.iter().enumerate() {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
-        answers.find_for(i, g, Finding {
+        verdicts.find_for(i, g, Finding {
             severity: Severity::Warning,
             confidence: Confidence::High,
             title: "The host swaps the guest's memory out".into(),
@@ -180,7 +182,7 @@ pub(super) fn memory(world: &World<'_>, answers: &mut Answers) {
     }
     let ksm = host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd").map(|t| t.cpu_percent).fold(0.0, f64::max);
     if ksm >= world.options.thresholds.machine.ksmd {
-        answers.find(Finding {
+        verdicts.find(Finding {
             severity: Severity::Info,
             confidence: Confidence::High,
             target: Target::Host,
@@ -199,14 +201,14 @@ pub(super) fn memory(world: &World<'_>, answers: &mut Answers) {
 }
 
 /// M-04: the host is a guest that waits.
-pub(super) fn steal(world: &World<'_>, answers: &mut Answers) {
+pub(crate) fn steal(world: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(total) = world.model.host.total() else { return };
     let n = world.model.host.cpus.len() as f64;
     let stolen = total.steal * n;
     let worst =
         world.model.host.cpus.iter().filter_map(|c| Some((c.cpu, c.time?.steal))).max_by(|a, b| a.1.total_cmp(&b.1));
     let Some((cpu, share)) = worst.filter(|w| w.1 >= world.options.thresholds.machine.steal) else { return };
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
         target: Target::Host,
@@ -227,7 +229,7 @@ pub(super) fn steal(world: &World<'_>, answers: &mut Answers) {
 }
 
 /// M-06: QEMU's main thread.
-pub(super) fn main_loop(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn main_loop(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else { return };
     let Some(cpu) = thread.cpu else { return };
     if cpu.busy() < world.options.thresholds.machine.main_loop
@@ -254,7 +256,7 @@ pub(super) fn main_loop(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         fixes.push(fix::advice("Give disks an IOThread (<iothreads>1</iothreads>, <driver iothread='1'/>), so that their work leaves the main thread; use vhost for the network"));
     }
     fixes.push(fix::advice("Close remote screens (VNC, SPICE) and look for backup jobs and emulated devices; each is served by this one thread"));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::Medium,
         target: Target::Thread(thread.tid),
@@ -272,8 +274,8 @@ pub(super) fn main_loop(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 }
 
 /// M-07: a guest with guests.
-pub(super) fn nested(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
-    let seen = guest.exits(&[Exit::Nested]);
+pub(crate) fn nested(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let seen = guest.exits(&[ExitKind::Nested]);
     let events: u64 = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"]
         .iter()
         .filter_map(|e| guest.domain.kvm_events.get(*e))
@@ -338,7 +340,7 @@ pub(super) fn nested(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers
             "Run the inner guests on this host if you can; give them virtio devices and few exits otherwise",
         ));
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: if seen.count > 0 || events > 0 { Confidence::High } else { Confidence::Medium },
         title: "The guest runs guests of its own".into(),

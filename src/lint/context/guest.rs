@@ -1,10 +1,10 @@
 //! What rules ask of a model: sums over exits and accesses by cause, with rate and cost, and who the guest is.
 
-use super::answers::NO_TIME;
-use super::seats::Seats;
-use super::{Mark, Options, Source};
 use crate::kvm::thread_name::Role;
 use crate::kvm::{Isa, Space};
+use crate::lint::context::vcpu_cpus::VcpuCpus;
+use crate::lint::engine::verdicts::NO_TIME;
+use crate::lint::{InputKind, Mark, Options};
 use crate::model::{AccessRow, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, Model, ThreadModel};
 use crate::sample::{Direction, DomainState};
 
@@ -14,20 +14,20 @@ const SHORTEST_S: f64 = 0.05;
 const FEWEST: u64 = 16;
 
 /// Everything a rule may look at.
-pub(super) struct World<'a> {
+pub(crate) struct Context<'a> {
     pub model: &'a Model,
-    pub guests: Vec<Guest<'a>>,
+    pub guests: Vec<GuestContext<'a>>,
     pub options: &'a Options,
     /// Lines of the host's log up to here, seconds after boot, were judged before.
     pub log_judged_s: Option<f64>,
 }
 
 /// One guest, with its configuration read and its kind guessed.
-pub(super) struct Guest<'a> {
+pub(crate) struct GuestContext<'a> {
     pub domain: &'a DomainModel,
     pub config: GuestConfig,
     pub kind: GuestGuess,
-    pub seats: Seats,
+    pub vcpu_cpus: VcpuCpus,
     /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
     /// Whether the interval is known, if short.
@@ -38,7 +38,7 @@ pub(super) struct Guest<'a> {
 
 /// A kind of exit: the same event by its codes on each instruction set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(crate) enum ExitKind {
     HostInterrupt,
     Window,
     Io,
@@ -61,7 +61,7 @@ pub(super) enum Exit {
     Nested,
 }
 
-impl Exit {
+impl ExitKind {
     /// Codes: `uapi/asm/vmx.h`, `uapi/asm/svm.h`, and `kvm::exit_reason::arm64_code`.
     fn codes(self) -> &'static [(Isa, u32)] {
         use Isa::{Arm64, Svm, Vmx};
@@ -114,7 +114,7 @@ impl Exit {
 
 /// Events of one cause within the interval.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
+pub(crate) struct EventTotals {
     /// How many.
     pub count: u64,
     /// Per second, over the guest.
@@ -133,13 +133,13 @@ pub(super) struct Seen {
     pub marks: Vec<Mark>,
 }
 
-impl Seen {
+impl EventTotals {
     pub fn rate_or_zero(&self) -> f64 {
         self.rate.unwrap_or(0.0)
     }
 }
 
-impl<'a> Guest<'a> {
+impl<'a> GuestContext<'a> {
     pub fn new(model: &Model, domain: &'a DomainModel) -> Self {
         let mut config = GuestConfig::of(&domain.facts);
         for name in in_use(domain) {
@@ -147,8 +147,8 @@ impl<'a> Guest<'a> {
         }
         let kind = GuestGuess::of(domain, &config);
         let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
-        let seats = Seats::new(domain, &config, &model.host.facts.topology);
-        Self { domain, config, kind, seats, seconds, timed: model.interval_s.is_some(), guarded: None }
+        let vcpu_cpus = VcpuCpus::new(domain, &config, &model.host.facts.topology);
+        Self { domain, config, kind, vcpu_cpus, seconds, timed: model.interval_s.is_some(), guarded: None }
     }
 
     /// Whether anything tells over what time the figures are.
@@ -185,7 +185,7 @@ impl<'a> Guest<'a> {
     }
 
     /// The guest's exits of some kinds.
-    pub fn exits(&self, kinds: &[Exit]) -> Seen {
+    pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
         let fits = |r: &&ExitRow| kinds.iter().any(|k| k.is(r));
         let count_in = |t: &ExitTable| t.rows.iter().filter(fits).map(|r| r.span.count).sum::<u64>();
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
@@ -198,7 +198,7 @@ impl<'a> Guest<'a> {
     }
 
     /// The guest's accesses that a test picks.
-    pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> Seen {
+    pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
         let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
         let count = rows.iter().map(|r| r.span.count).sum();
         let ns = total(rows.iter().map(|r| r.span.total_ns));
@@ -215,11 +215,11 @@ impl<'a> Guest<'a> {
         self.seen(count, ns, most, marks)
     }
 
-    /// As [`Guest::accesses`], for one space; times that a perf table measured from the access on are stretched to whole exits,
+    /// As [`GuestContext::accesses`], for one space; times that a perf table measured from the access on are stretched to whole exits,
     /// which is what they cost (perf counts port times from `kvm_pio` to `kvm_entry`, not from `kvm_exit`).
-    pub fn ports(&self, pick: impl Fn(&AccessRow) -> bool) -> Seen {
+    pub fn ports(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
         let mut seen = self.accesses(|r| r.space == Space::Pio && pick(r));
-        let io = self.exits(&[Exit::Io]);
+        let io = self.exits(&[ExitKind::Io]);
         if let (Some(mean), Some(own), Some(cost)) = (io.mean_us, seen.mean_us, seen.cost)
             && mean > own
             && io.count >= seen.count
@@ -231,13 +231,13 @@ impl<'a> Guest<'a> {
     }
 
     /// Accesses to regions whose name a test picks.
-    pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> Seen {
+    pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> EventTotals {
         let of = |r: &AccessRow| r.space == space && region(r).is_some_and(&pick);
         if space == Space::Pio { self.ports(of) } else { self.accesses(of) }
     }
 
     /// Accesses to MSRs in one direction.
-    pub fn msrs(&self, direction: Direction, pick: impl Fn(u64) -> bool) -> Seen {
+    pub fn msrs(&self, direction: Direction, pick: impl Fn(u64) -> bool) -> EventTotals {
         self.accesses(|r| r.space == Space::Msr && r.direction == direction && r.address.is_some_and(&pick))
     }
 
@@ -246,14 +246,14 @@ impl<'a> Guest<'a> {
         self.domain.accesses.iter().any(|r| r.space == space)
     }
 
-    fn seen(&self, count: u64, ns: Option<u64>, most: Option<(u32, u64)>, marks: Vec<Mark>) -> Seen {
+    fn seen(&self, count: u64, ns: Option<u64>, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {
         let per = |n: u64| self.seconds.filter(|s| *s >= 0.5 || count >= FEWEST).map(|s| n as f64 / s);
         let rate = per(count);
         let per_vcpu = match most {
             Some((_, n)) => per(n),
             None => rate.zip(self.busy_vcpus()).map(|(r, n)| r / n),
         };
-        Seen {
+        EventTotals {
             count,
             rate,
             per_vcpu,
@@ -316,7 +316,7 @@ impl<'a> Guest<'a> {
         let thread = |t: &&ThreadModel| {
             t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd")
         };
-        self.exits(&[Exit::DirtyLog]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
+        self.exits(&[ExitKind::DirtyLog]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
     }
 
     /// The window of the figures, as evidence says it.
@@ -331,7 +331,7 @@ impl<'a> Guest<'a> {
     }
 }
 
-impl World<'_> {
+impl Context<'_> {
     /// The guest of a process or of one of its threads.
     pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
         let pid = pid?;
@@ -341,7 +341,7 @@ impl World<'_> {
     }
 
     pub fn is_file(&self) -> bool {
-        self.options.source == Source::File
+        self.options.input == InputKind::File
     }
 
     /// A KVM module parameter, as its file has it.
@@ -377,7 +377,7 @@ fn in_use(domain: &DomainModel) -> impl Iterator<Item = &'static str> + '_ {
 
 /// The region that owns an address: as the guest's own map names it, else by the addresses that no PC gives to anything else
 /// (a map may be a part of one).
-pub(super) fn region(row: &AccessRow) -> Option<&str> {
+pub(crate) fn region(row: &AccessRow) -> Option<&str> {
     row.device_name().or_else(|| match (row.space, row.address?) {
         (Space::Pio, 0x40..=0x43) => Some("kvm-pit"),
         (Space::Pio, 0x60 | 0x64) => Some("i8042"),

@@ -1,11 +1,11 @@
-//! Where rules put their answers.
+//! Where rules put their verdicts.
 
-use super::view::{Guest, World};
-use super::{CannotTell, Finding};
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::{CannotTell, Finding};
 
-/// The answers of all rules to one interval.
+/// The verdicts of all rules to one interval.
 #[derive(Default)]
-pub(super) struct Answers {
+pub(crate) struct Verdicts {
     /// What was found: the guest's index and the finding.
     pub found: Vec<(Option<usize>, Finding)>,
     pub cannot: Vec<CannotTell>,
@@ -15,9 +15,9 @@ pub(super) struct Answers {
     guest: Option<(usize, String)>,
 }
 
-impl Answers {
+impl Verdicts {
     /// Names who speaks next, and of whom.
-    pub fn turn(&mut self, rule: &'static str, guest: Option<(usize, &Guest<'_>)>) {
+    pub fn turn(&mut self, rule: &'static str, guest: Option<(usize, &GuestContext<'_>)>) {
         self.rule = rule;
         self.guest = guest.map(|(i, g)| (i, g.name().to_owned()));
     }
@@ -29,7 +29,7 @@ impl Answers {
     }
 
     /// A finding about one guest by a rule that looks at all.
-    pub fn find_for(&mut self, index: usize, guest: &Guest<'_>, finding: Finding) {
+    pub fn find_for(&mut self, index: usize, guest: &GuestContext<'_>, finding: Finding) {
         let domain = Some(guest.name().to_owned());
         self.found.push((Some(index), Finding { rule: self.rule, domain, ..finding }));
     }
@@ -48,15 +48,15 @@ impl Answers {
 
 /// How a rule is asked.
 #[derive(Clone, Copy)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// Once a guest, about what the guest does: not while it starts or is paused.
-    Behaviour(fn(&World<'_>, &Guest<'_>, &mut Answers)),
+    Behaviour(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
     /// Once a guest, about how it is set up.
-    Setup(fn(&World<'_>, &Guest<'_>, &mut Answers)),
+    Setup(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
     /// Once, about the host and all guests together.
-    Host(fn(&World<'_>, &mut Answers)),
+    Host(fn(&Context<'_>, &mut Verdicts)),
 }
 
-pub(super) const NO_TIME: &str =
+pub(crate) const NO_TIME: &str =
     "the time that the figures cover is not known (--duration says it), so there is no rate";
-pub(super) const NO_VCPUS: &str = "the number of vCPUs is not known (--vcpus says it), so there is no rate per vCPU";
+pub(crate) const NO_VCPUS: &str = "the number of vCPUs is not known (--vcpus says it), so there is no rate per vCPU";

@@ -1,7 +1,7 @@
 //! Figures and commands as evidence and fixes show them.
 
 /// A figure with as many digits as it deserves: `15 879`, `308`, `1.8`, `0.04`.
-pub(super) fn figure(x: f64) -> String {
+pub(crate) fn figure(x: f64) -> String {
     if !x.is_finite() {
         return "-".into();
     }
@@ -36,12 +36,12 @@ fn thousands(n: i64) -> String {
 }
 
 /// A figure that may be unknown.
-pub(super) fn maybe(x: Option<f64>) -> String {
+pub(crate) fn maybe(x: Option<f64>) -> String {
     x.map_or_else(|| "-".into(), figure)
 }
 
 /// Bytes in binary units.
-pub(super) fn bytes(n: u64) -> String {
+pub(crate) fn bytes(n: u64) -> String {
     let (unit, name) = match n {
         0..0x10_0000 => (1024.0, "KiB"),
         0x10_0000..0x4000_0000 => (1024.0 * 1024.0, "MiB"),
@@ -51,7 +51,7 @@ pub(super) fn bytes(n: u64) -> String {
 }
 
 /// A word that a shell takes as it is.
-pub(super) fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
         return word.to_owned();

@@ -1,6 +1,6 @@
 //! When a rule speaks, and how loud. All of it can be set in the config file; the defaults are meant to stay.
 
-use super::Severity;
+use crate::lint::Severity;
 use serde::{Deserialize, Serialize};
 
 /// The figures from which on a rule speaks. A missing step is never reached.
@@ -61,7 +61,7 @@ macro_rules! groups {
 
 groups! {
     /// What the exits of one cause may cost.
-    Cost {
+    CostThresholds {
         /// Percent of one CPU for the whole guest.
         of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0),
         /// Percent of a CPU, averaged over the guest's vCPUs.
@@ -69,7 +69,7 @@ groups! {
     }
 
     /// Timer rules, per second.
-    Timers {
+    TimerThresholds {
         /// Reads of the ACPI PM timer per busy vCPU.
         acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0),
         /// A PM timer warning by rate needs this share of the guest's exits, percent.
@@ -99,7 +99,7 @@ groups! {
     }
 
     /// Interrupt controller rules, per second and vCPU.
-    Apic {
+    ApicThresholds {
         /// Faults on the local APIC's page.
         page_faults: f64 = 500.0,
         /// Exits for local APIC accesses.
@@ -109,7 +109,7 @@ groups! {
     }
 
     /// Device rules, per second and guest.
-    Devices {
+    DeviceThresholds {
         /// Reads of virtio's interrupt status.
         intx_reads: f64 = 100.0,
         /// virtio notifications that reach the VMM.
@@ -127,7 +127,7 @@ groups! {
     }
 
     /// Scheduling rules.
-    Scheduling {
+    SchedulingThresholds {
         /// Pause-loop exits per second and vCPU.
         pause: Steps = Steps::new(1000.0, 5000.0, NEVER),
         /// Wait that makes pause loops a warning, percent.
@@ -143,7 +143,7 @@ groups! {
     }
 
     /// Pinning rules.
-    Pinning {
+    PinningThresholds {
         /// A vCPU is busy from this share of a CPU on, percent.
         busy: f64 = 50.0,
         /// Moves per second of a busy vCPU.
@@ -179,7 +179,7 @@ groups! {
     }
 
     /// Machine rules.
-    Machine {
+    MachineThresholds {
         /// Memory faults per second and vCPU.
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER),
         /// CPU of ksmd, percent.
@@ -198,19 +198,19 @@ groups! {
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
     /// Cost of exits.
-    pub cost: Cost,
+    pub cost: CostThresholds,
     /// Timers.
-    pub timers: Timers,
+    pub timers: TimerThresholds,
     /// Interrupt controller.
-    pub apic: Apic,
+    pub apic: ApicThresholds,
     /// Devices.
-    pub devices: Devices,
+    pub devices: DeviceThresholds,
     /// Scheduling.
-    pub scheduling: Scheduling,
+    pub scheduling: SchedulingThresholds,
     /// Pinning.
-    pub pinning: Pinning,
+    pub pinning: PinningThresholds,
     /// Machine.
-    pub machine: Machine,
+    pub machine: MachineThresholds,
 }
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
         let t: Thresholds = toml::from_str("[timers]\nrtc = { warning = 2000.0 }\n").unwrap();
         assert_eq!(t.timers.rtc.of(1500.0), None);
         assert_eq!(t.timers.rtc.of(2500.0), Some(Severity::Warning));
-        assert!((t.timers.pit - Timers::default().pit).abs() < 1e-9);
+        assert!((t.timers.pit - TimerThresholds::default().pit).abs() < 1e-9);
         assert!(toml::from_str::<Thresholds>("[timers]\nrct = 1\n").is_err());
     }
 

@@ -1,11 +1,13 @@
 //! Who else runs on the CPUs of pinned vCPUs.
 
-use super::answers::Answers;
-use super::text::figure;
-use super::view::{Guest, World};
-use super::{Confidence, Finding, Mark, Severity, Target, fix, propose};
+pub(super) mod capacity;
+
 use crate::kvm::CpuSet;
 use crate::kvm::thread_name::Role;
+use crate::lint::context::guest::{Context, GuestContext};
+use crate::lint::engine::text::figure;
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::{Confidence, Finding, Mark, Severity, Target, fix, propose};
 use crate::model::{HostTaskModel, ThreadModel};
 
 const ISOLATION_DOC: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.html";
@@ -20,25 +22,26 @@ fn names<'a>(tasks: impl IntoIterator<Item = &'a HostTaskModel>) -> String {
 }
 
 /// vCPUs pinned to one CPU, with that CPU.
-fn seats<'a>(guest: &Guest<'a>) -> Vec<(&'a ThreadModel, u32)> {
+fn vcpu_cpus<'a>(guest: &GuestContext<'a>) -> Vec<(&'a ThreadModel, u32)> {
     guest.vcpu_threads().filter_map(|t| Some((t, t.pinned_cpu()?))).collect()
 }
 
 /// P-08: what disturbs an isolated CPU.
-pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn noise(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
     let t = &world.options.thresholds.pinning;
     let mut worst: Option<(Severity, u32, Vec<String>)> = None;
-    let isolated: Vec<(&ThreadModel, u32)> = seats(guest).into_iter().filter(|(_, c)| host.is_isolated(*c)).collect();
+    let isolated: Vec<(&ThreadModel, u32)> =
+        vcpu_cpus(guest).into_iter().filter(|(_, c)| host.is_isolated(*c)).collect();
     if !isolated.is_empty() && !isolated.iter().any(|(_, c)| world.model.host.cpu(*c).is_some_and(|s| s.time.is_some()))
     {
-        return answers.cannot("what else the isolated CPUs do is not known");
+        return verdicts.cannot("what else the isolated CPUs do is not known");
     }
     for (thread, cpu) in isolated {
         let Some(seat) = world.model.host.cpu(cpu) else { continue };
         if seat.device_irq_rate.is_none() {
             // A large host's interrupts are counted now and then only.
-            answers.unread();
+            verdicts.unread();
         }
         let mut severity = None;
         let mut lines = Vec::new();
@@ -80,7 +83,7 @@ pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
     let Some((severity, cpu, mut evidence)) = worst else { return };
     evidence.push("check: watch -d cat /proc/interrupts; perf top -C CPU".into());
     let rest = host.all().difference(&host.isolated.clone().unwrap_or_default());
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Pcpu(cpu),
@@ -98,7 +101,7 @@ pub(super) fn noise(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers)
 }
 
 /// P-11: real-time vCPUs that share.
-pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn realtime(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
     let live = guest.vcpu_threads().next().is_some();
     // Which CPUs are isolated is not in every description of a host.
@@ -148,7 +151,7 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     } else {
         realtime_fixes(world, guest)
     };
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
         title: if bad.is_empty() {
@@ -167,7 +170,7 @@ pub(super) fn realtime(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answe
     });
 }
 
-fn realtime_fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<super::Fix> {
+fn realtime_fixes(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<crate::lint::Fix> {
     let host = propose::topology(world.model);
     let mut fixes = propose::fixes(world, guest);
     if let Some(p) = propose::for_guest(world, guest).filter(|p| p.vcpus.iter().any(|c| !host.is_isolated(*c))) {
@@ -181,7 +184,7 @@ fn realtime_fixes(world: &World<'_>, guest: &Guest<'_>) -> Vec<super::Fix> {
 }
 
 /// CPU time that other guests' threads had on a CPU, percent.
-fn of_other_guests(world: &World<'_>, guest: &Guest<'_>, cpu: u32) -> f64 {
+fn of_other_guests(world: &Context<'_>, guest: &GuestContext<'_>, cpu: u32) -> f64 {
     let tenants = world.model.host.cpu(cpu).map(|c| c.tenants.iter()).into_iter().flatten();
     let others =
         tenants.filter(|t| t.here && world.model.domains.get(t.domain).is_some_and(|d| !std::ptr::eq(d, guest.domain)));
@@ -189,12 +192,12 @@ fn of_other_guests(world: &World<'_>, guest: &Guest<'_>, cpu: u32) -> f64 {
 }
 
 /// P-14: tasks of the host on a pinned vCPU's CPU.
-pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn strangers(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
     let t = &world.options.thresholds.pinning;
     let mut worst: Option<(Severity, f64, u32, &ThreadModel, String)> = None;
     let mut cpus = CpuSet::new();
-    for (thread, cpu) in seats(guest).into_iter().filter(|(_, c)| !host.is_isolated(*c)) {
+    for (thread, cpu) in vcpu_cpus(guest).into_iter().filter(|(_, c)| !host.is_isolated(*c)) {
         let tasks: Vec<&HostTaskModel> = world.model.host.tasks.iter().filter(|k| k.last_cpu == cpu).collect();
         let used: f64 = tasks.iter().map(|k| k.cpu_percent).sum();
         let Some(mut severity) = t.strangers.of(used) else { continue };
@@ -202,7 +205,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
             .cpu
             .filter(|c| c.busy() + c.wait.unwrap_or(0.0) >= t.busy)
             .as_ref()
-            .and_then(super::scheduling::waiting);
+            .and_then(crate::lint::scheduling::waiting);
         // Wait behind another guest is not theirs.
         let theirs = used >= of_other_guests(world, guest, cpu);
         if theirs && wait.is_some_and(|w| w >= t.wait.warning) {
@@ -219,7 +222,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         }
     }
     let Some((severity, used, cpu, thread, who)) = worst else { return };
-    let apart = guest.seats.single.union(&host.isolated.clone().unwrap_or_default());
+    let apart = guest.vcpu_cpus.single.union(&host.isolated.clone().unwrap_or_default());
     let rest = host.all().difference(&apart);
     let mut fixes = Vec::new();
     if !rest.is_empty() {
@@ -233,7 +236,7 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     fixes.push(fix::kernel(format!("isolcpus={apart}")));
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(thread.index.map(Mark::Vcpu));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Pcpu(cpu),
@@ -252,16 +255,16 @@ pub(super) fn strangers(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
 }
 
 /// P-15: no CPU left for the host.
-pub(super) fn starved(world: &World<'_>, answers: &mut Answers) {
+pub(crate) fn starved(world: &Context<'_>, verdicts: &mut Verdicts) {
     let host = propose::topology(world.model);
     let online: CpuSet = world.model.host.cpus.iter().map(|c| c.cpu).collect();
     let online = if online.is_empty() { host.all() } else { online };
-    let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.seats.single));
+    let pinned = world.guests.iter().filter(|g| g.running()).fold(CpuSet::new(), |a, g| a.union(&g.vcpu_cpus.single));
     if pinned.is_empty() {
         return;
     }
     if online.is_empty() {
-        return answers.cannot("which CPUs the host has is not known (lscpu -p or virsh capabilities tells)");
+        return verdicts.cannot("which CPUs the host has is not known (lscpu -p or virsh capabilities tells)");
     }
     let nodes: Vec<CpuSet> = match host.nodes() {
         n if n.is_empty() => vec![online.clone()],
@@ -291,7 +294,7 @@ pub(super) fn starved(world: &World<'_>, answers: &mut Answers) {
         evidence.push(format!("an emulator thread waits {} % of the time for a CPU", figure(waiting)));
     }
     evidence.push("check: virsh vcpupin of each guest against lscpu -e".into());
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
         target: Target::Host,

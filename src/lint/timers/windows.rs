@@ -1,12 +1,12 @@
 //! Windows and its clocks: the Hyper-V enlightenments, the HPET, and what an idle guest costs without them.
 
-use super::answers::Answers;
-use super::figures::{by_cost, told, worst};
-use super::text::figure;
-use super::timers::{CLOCK_DOC, HYPERV_DOC, is_rtc};
-use super::view::{Exit, Guest, World};
-use super::{Confidence, Finding, Fix, Severity, fix};
 use crate::kvm::Space;
+use crate::lint::context::guest::{Context, ExitKind, GuestContext};
+use crate::lint::context::totals::{by_cost, told, worst};
+use crate::lint::engine::text::figure;
+use crate::lint::engine::verdicts::Verdicts;
+use crate::lint::timers::{CLOCK_DOC, HYPERV_DOC, is_rtc};
+use crate::lint::{Confidence, Finding, Fix, Severity, fix};
 use crate::model::Sureness;
 
 const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
@@ -14,7 +14,7 @@ const FEATURES_DOC: &str = "https://libvirt.org/formatdomain.html#hypervisor-fea
 const CORE: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
 
 /// The part of it that this guest's Windows knows: 7 and 2008 R2 only the clock, those before nothing.
-pub(super) fn core(guest: &Guest<'_>) -> &'static [&'static str] {
+pub(crate) fn core(guest: &GuestContext<'_>) -> &'static [&'static str] {
     if too_old(guest) {
         &[]
     } else if is_any(guest, &["/win/7", "win7", "2k8r2", "2008r2"]) {
@@ -25,7 +25,7 @@ pub(super) fn core(guest: &Guest<'_>) -> &'static [&'static str] {
 }
 
 /// The Hyper-V clock and timers; where QEMU is too old for them, the HPET.
-pub(super) fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
+pub(crate) fn cure(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let core = core(guest);
     if core.is_empty() {
         return vec![fix::advice(
@@ -72,7 +72,7 @@ pub(super) fn cure(world: &World<'_>, guest: &Guest<'_>) -> Vec<Fix> {
 }
 
 /// T-05: an idle guest that sleeps for less than a millisecond at a time.
-pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn idle_wakeups(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.timers;
     if !guest.kind.windows(Sureness::Low) {
         return;
@@ -86,7 +86,7 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
         guest.devices(Space::Pio, is_rtc).rate_or_zero() + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info {
         if !guest.config.known {
-            return answers
+            return verdicts
                 .cannot("an idle guest is woken often; neither its timers' accesses nor its configuration are known");
         }
         severity = Severity::Info;
@@ -105,7 +105,7 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
             ),
         );
     }
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         title: "The guest is idle, yet woken many times a second".into(),
         evidence: vec![
@@ -117,13 +117,13 @@ pub(super) fn idle_wakeups(world: &World<'_>, guest: &Guest<'_>, answers: &mut A
             .into(),
         fix: fixes,
         see: vec![HYPERV_DOC.into()],
-        marks: vec![super::Mark::Exit("HLT".into())],
+        marks: vec![crate::lint::Mark::Exit("HLT".into())],
         ..Finding::default()
     });
 }
 
 /// T-07: an HPET nobody uses still fires in QEMU.
-pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn hpet_idle(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &world.options.thresholds.timers;
     if guest.config.hpet() != Some(true)
         || !guest.config.is_x86()
@@ -141,7 +141,7 @@ pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
     }
     let Some(severity) = t.hpet_idle_main.of(main) else { return };
     let off = fix::timer(guest, "<timer name='hpet' present='no'/>");
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: Confidence::Low,
         title: "QEMU's main thread works for an idle guest; an unused HPET does that".into(),
@@ -155,19 +155,19 @@ pub(super) fn hpet_idle(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answ
         fix: fix::either(guest, fix::xml(off), fix::qemu("-machine hpet=off")),
         see: vec![CLOCK_DOC.into()],
         cost: Some(main),
-        marks: guest.domain.emulator().map(|e| super::Mark::Thread(e.tid)).into_iter().collect(),
+        marks: guest.domain.emulator().map(|e| crate::lint::Mark::Thread(e.tid)).into_iter().collect(),
         ..Finding::default()
     });
 }
 
 /// Whether the name of the guest's system, as metadata has it, holds one of these.
-fn is_any(guest: &Guest<'_>, words: &[&str]) -> bool {
+fn is_any(guest: &GuestContext<'_>, words: &[&str]) -> bool {
     let id = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase());
     id.is_some_and(|id| words.iter().any(|w| id.contains(w)))
 }
 
 /// Windows before 7 and 2008 R2 knows no Hyper-V timers.
-fn too_old(guest: &Guest<'_>) -> bool {
+fn too_old(guest: &GuestContext<'_>) -> bool {
     let Some(os) = &guest.domain.facts.guest_os else { return false };
     let id = os.value.to_ascii_lowercase();
     ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"]
@@ -182,7 +182,7 @@ fn too_old(guest: &Guest<'_>) -> bool {
 }
 
 /// T-08: a Windows guest without the clock or the timers that spare it QEMU's.
-pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut Answers) {
+pub(crate) fn enlightenments(world: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.kind.windows(Sureness::Medium) || !guest.config.known || !guest.config.is_x86() || too_old(guest) {
         return;
     }
@@ -204,7 +204,7 @@ pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut
     let mut cost = None;
     let mut marks = Vec::new();
     // Ports that no table names: with this configuration they are the timer's.
-    let io = guest.exits(&[Exit::Io]);
+    let io = guest.exits(&[ExitKind::Io]);
     if !guest.knows(Space::Pio)
         && io.rate.is_some_and(|r| r >= world.options.thresholds.timers.rtc.warning)
         && guest.running()
@@ -226,7 +226,7 @@ pub(super) fn enlightenments(world: &World<'_>, guest: &Guest<'_>, answers: &mut
         marks = io.marks;
     }
     evidence.push(fix::check_setup(guest));
-    answers.find(Finding {
+    verdicts.find(Finding {
         severity,
         confidence: if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium },
         title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them".into(),
