@@ -1,6 +1,6 @@
 //! `--domain`: which guests are meant.
 
-use crate::sample::{DomainFacts, SourceStatus};
+use crate::sample::{DomainFacts, SourceId, SourceStatus};
 use globset::{GlobBuilder, GlobMatcher};
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
@@ -76,7 +76,7 @@ impl DomainFilter {
                     (false, more) => format!("guests here: {} and {more} more", names.join(", ")),
                 };
                 let cause = format!("--domain {} matches no guest", crate::kvm::sanitize(p.as_str(), 80));
-                SourceStatus::missing("domain", cause, fix)
+                SourceStatus::missing(SourceId::Domain, cause, fix)
             })
             .collect()
     }

@@ -6,7 +6,7 @@ use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::lint::{self, Severity};
 use crate::model::{Base, Model};
 use crate::report::{View, json, table, text};
-use crate::sample::{EngineKind, Sample, SourceState};
+use crate::sample::{EngineKind, Sample, SourceId, SourceState};
 use crate::source::Feed;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn status(view: &View<'_>) -> u8 {
         return COULD_NOT_LOOK;
     }
     // Without a look at the processes "no guest" is no answer.
-    let blind = view.model.sources.iter().any(|s| s.name == "procfs" && s.state != SourceState::Ok);
+    let blind = view.model.sources.iter().any(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok);
     if blind && view.model.domains.is_empty() {
         return COULD_NOT_LOOK;
     }

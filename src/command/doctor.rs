@@ -58,7 +58,7 @@ fn text(sample: &Sample) -> String {
         count(sample.domains.len(), "guest")
     );
     for s in &sample.sources {
-        let _ = writeln!(out, "{:<9} {}", s.state.as_str(), cut(&s.name, 24));
+        let _ = writeln!(out, "{:<9} {}", s.state.as_str(), s.id.as_str());
         if s.state != SourceState::Ok {
             for text in s.cause.iter().chain(&s.fix) {
                 let _ = writeln!(out, "          {}", cut(text, 400));

@@ -5,11 +5,11 @@ use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::kvm::topology::HostTopology;
-use crate::sample::{DomainSample, EngineLevel, Sample, SourceState};
+use crate::sample::{DomainSample, EngineLevel, Sample, SourceId, SourceState};
 use crate::source::engine::{bpf::BpfEngine, perf::PerfEngine};
 use crate::source::events::{Engine, EngineError};
 use crate::source::live::devices::Devices;
-use crate::source::live::libvirt::{self, Libvirt, LibvirtOptions};
+use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -118,7 +118,7 @@ fn settle(feed: &mut Collector, engine: EngineChoice) {
 
 /// Whether libvirt answers and has told no counters of a guest that it may know.
 fn awaits_counters(sample: &Sample) -> bool {
-    let answers = sample.sources.iter().any(|s| s.name == libvirt::NAME && s.state == SourceState::Ok);
+    let answers = sample.sources.iter().any(|s| s.id == SourceId::Libvirt && s.state == SourceState::Ok);
     let lacks = |d: &DomainSample| d.facts.uuid.is_some() && d.threads.iter().all(|t| t.counters.is_empty());
     answers && sample.domains.iter().any(lacks)
 }

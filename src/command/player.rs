@@ -4,7 +4,7 @@ use crate::cli::DomainFilter;
 use crate::lint;
 use crate::model::{Base, Model};
 use crate::report;
-use crate::sample::{Sample, SourceState, SourceStatus};
+use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
 use crate::session::Cursor;
 use crate::ui::Player;
 use std::collections::HashSet;
@@ -87,7 +87,7 @@ impl Player for Recording {
         let mut sample = self.cursor.at(index)?;
         if let Some(damage) = self.cursor.session().damage() {
             let state = SourceState::Degraded;
-            let told = SourceStatus { name: "recording".into(), state, cause: Some(damage), fix: None };
+            let told = SourceStatus { id: SourceId::Session, state, cause: Some(damage), fix: None };
             Arc::make_mut(&mut sample).sources.push(told);
         }
         Ok(sample)
@@ -169,5 +169,46 @@ impl Scan {
             before = Some(sample);
         }
         lock(&self.marks).done = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::fixture::Fixture;
+    use crate::session::{Limits, Recorder, Session};
+    use crate::ui::{AppState, Palette, Theme, Tick, render};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    /// What the screen of a replay shows of a recording's first sample.
+    fn screen(path: &std::path::Path) -> String {
+        let session = Session::open(path).unwrap();
+        let mut recording = Recording::new(session.cursor(), DomainFilter::default(), &lint::Options::default());
+        let model = Model::new(&recording.sample(0).unwrap(), Base::Start);
+        let mut state = AppState::new(crate::ui::Session::default(), (120, 40));
+        state.absorb(Tick { model, ..Tick::default() });
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| render(frame, &state, &Theme::new(Palette::None, false))).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_damaged_recording_is_reported_and_not_shown_as_being_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.kvmtop");
+        let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+        for second in 0..50 {
+            recorder.append(&Fixture::busy_host().sample(f64::from(second))).unwrap();
+        }
+        recorder.close().unwrap();
+        assert!(!screen(&path).contains("session degraded"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x55;
+        std::fs::write(&path, bytes).unwrap();
+        let shown = screen(&path);
+        assert!(shown.contains("session degraded"), "{shown}");
+        assert!(!shown.contains("● rec"), "{shown}");
     }
 }

@@ -54,7 +54,7 @@ pub struct Own {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Source {
     /// Its name.
-    pub name: String,
+    pub name: &'static str,
     /// `ok`, `degraded`, `missing`.
     pub state: &'static str,
     /// What failed, on what, why.

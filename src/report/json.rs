@@ -56,7 +56,7 @@ pub fn figure(value: f64) -> f64 {
 
 /// A source's state.
 pub(crate) fn source(s: SourceStatus) -> Source {
-    Source { name: s.name, state: s.state.as_str(), cause: s.cause, fix: s.fix }
+    Source { name: s.id.as_str(), state: s.state.as_str(), cause: s.cause, fix: s.fix }
 }
 
 fn cpu(c: &CpuModel, host: &HostFacts) -> Cpu {

@@ -6,7 +6,7 @@ use crate::cli::domains::Pattern;
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
 use crate::model::{Base, Model};
 use crate::sample::fixture::{Fixture, Guest, Host};
-use crate::sample::{Direction, SourceStatus};
+use crate::sample::{Direction, SourceId, SourceStatus};
 use serde_json::Value;
 
 fn assert_same(what: &str, got: &str) {
@@ -90,7 +90,7 @@ const KEYS: &[(&str, &str)] = &[
 /// A model in which every part of the document has something.
 fn full() -> Model {
     let fixture = Fixture::busy_host().source(SourceStatus::missing(
-        "libvirt",
+        SourceId::Libvirt,
         "libvirtd does not run",
         "systemctl start libvirtd",
     ));
@@ -106,8 +106,8 @@ fn full() -> Model {
         ..Default::default()
     }];
     d.nics = vec![crate::model::NicRates { name: "vnet0".into(), ..Default::default() }];
-    model.sources.sort_by_key(|s| s.name != "tracepoints");
-    model.sources.retain(|s| s.name == "tracepoints" || s.name == "libvirt");
+    model.sources.sort_by_key(|s| s.id != SourceId::Tracepoints);
+    model.sources.retain(|s| s.id == SourceId::Tracepoints || s.id == SourceId::Libvirt);
     model
 }
 
@@ -203,7 +203,7 @@ fn only_what_is_asked_for_is_shown() {
     assert_eq!(of, told, "findings on the host and on the guest asked for, be it together with another");
     assert_eq!(document.cannot_tell, []);
     let said = document.sources.last().unwrap();
-    assert_eq!((said.name.as_str(), said.state), ("domain", "missing"));
+    assert_eq!((said.name, said.state), ("domain", "missing"));
 
     // The screen gets the same, and the host's CPUs know the guests that are left by their new numbers.
     let seats = |m: &Model| -> Vec<(String, i32)> {
@@ -241,7 +241,7 @@ fn text_of_an_interval() {
         )),
     );
     let view = View { model: &model, findings: &findings, source: "live", domains: &one };
-    let quiet = SourceStatus::missing("kvm", "gone", "look");
+    let quiet = SourceStatus::missing(SourceId::Kvm, "gone", "look");
     let model = Model { sources: vec![quiet.clone()], ..model.clone() };
     let view = View { model: &model, ..view };
     assert!(text::interval(&view, &[]).contains("kvm missing: gone; look"));

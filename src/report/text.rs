@@ -177,7 +177,7 @@ pub fn complaints(sources: &[SourceStatus]) -> String {
 
 /// `libvirt missing: cause; fix`.
 pub fn complaint(s: &SourceStatus) -> String {
-    let mut line = format!("{} {}", cut(&s.name, 24), s.state.as_str());
+    let mut line = format!("{} {}", s.id.as_str(), s.state.as_str());
     for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
         if let Some(text) = text {
             let _ = write!(line, "{mark}{}", cut(text, 400));

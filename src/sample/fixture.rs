@@ -43,7 +43,9 @@ impl Fixture {
     /// A host without guests, watched by a whole engine.
     pub fn new(host: Host) -> Self {
         let engine = EngineStatus { kind: EngineKind::Bpf, fires_kvm_exit: Some(true), ..EngineStatus::default() };
-        let sources = ["tracepoints", "libvirt", "monitor", "kvm-stats"].map(SourceStatus::ok).to_vec();
+        let sources = [SourceId::Tracepoints, SourceId::Libvirt, SourceId::Monitor, SourceId::KvmStats]
+            .map(SourceStatus::ok)
+            .to_vec();
         Self { host, guests: Vec::new(), engine, sources }
     }
 
@@ -57,7 +59,7 @@ impl Fixture {
     /// Replaces the source of that name, or adds it.
     #[must_use]
     pub fn source(mut self, status: SourceStatus) -> Self {
-        self.sources.retain(|s| s.name != status.name);
+        self.sources.retain(|s| s.id != status.id);
         self.sources.push(status);
         self
     }

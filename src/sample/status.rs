@@ -96,11 +96,80 @@ impl SourceState {
     }
 }
 
+/// Where data comes from. A recording stores the variant's position: new ones go to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceId {
+    /// `/proc`: processes, threads and CPUs of the live host.
+    Procfs,
+    /// `/dev/kvm`; reported only where it is missing.
+    Kvm,
+    /// The engine that counts exits and accesses.
+    Tracepoints,
+    /// KVM's own statistics.
+    KvmStats,
+    /// The kernel's log, live or a file of it.
+    KernelLog,
+    /// libvirt.
+    Libvirt,
+    /// libvirt's status files, read where libvirt itself does not answer.
+    StatusXml,
+    /// The QEMU monitor.
+    Monitor,
+    /// The recording that kvmtop is writing. Never part of a recorded sample.
+    Recording,
+    /// The recording that kvmtop is reading.
+    Session,
+    /// A `--domain` pattern; reported only where it matches no guest.
+    Domain,
+    /// A `perf.data` file.
+    #[serde(rename = "perf.data")]
+    PerfData,
+    /// Text lines of a trace.
+    Trace,
+    /// Text tables of `perf kvm stat`.
+    Text,
+    /// A libvirt domain XML in a file.
+    Xml,
+    /// A VMM's command line in a file.
+    Cmdline,
+    /// `info mtree` in a file.
+    Mtree,
+    /// A host's CPU topology in a file.
+    Topology,
+}
+
+impl SourceId {
+    /// The name on screen and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Procfs => "procfs",
+            Self::Kvm => "kvm",
+            Self::Tracepoints => "tracepoints",
+            Self::KvmStats => "kvm-stats",
+            Self::KernelLog => "kernel-log",
+            Self::Libvirt => "libvirt",
+            Self::StatusXml => "status-xml",
+            Self::Monitor => "monitor",
+            Self::Recording => "recording",
+            Self::Session => "session",
+            Self::Domain => "domain",
+            Self::PerfData => "perf.data",
+            Self::Trace => "trace",
+            Self::Text => "text",
+            Self::Xml => "xml",
+            Self::Cmdline => "cmdline",
+            Self::Mtree => "mtree",
+            Self::Topology => "topology",
+        }
+    }
+}
+
 /// One source of data and, where it is not whole, the cause and the cure in a sentence each.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceStatus {
-    /// A short fixed name: `tracepoints`, `libvirt`, `kvm-stats`, `monitor`, …
-    pub name: String,
+    /// Which source.
+    pub id: SourceId,
     /// The state.
     pub state: SourceState,
     /// What failed, on what, why.
@@ -111,13 +180,13 @@ pub struct SourceStatus {
 
 impl SourceStatus {
     /// A source at work.
-    pub fn ok(name: &str) -> Self {
-        Self { name: name.into(), ..Self::default() }
+    pub fn ok(id: SourceId) -> Self {
+        Self { id, state: SourceState::Ok, cause: None, fix: None }
     }
 
     /// A source that cannot be had.
-    pub fn missing(name: &str, cause: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name: name.into(), state: SourceState::Missing, cause: Some(cause.into()), fix: Some(fix.into()) }
+    pub fn missing(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { id, state: SourceState::Missing, cause: Some(cause.into()), fix: Some(fix.into()) }
     }
 
     /// Cause and fix, as far as there are any: `why; what to do`.
@@ -126,8 +195,8 @@ impl SourceStatus {
     }
 
     /// A source that gives less than it could.
-    pub fn degraded(name: &str, cause: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { state: SourceState::Degraded, ..Self::missing(name, cause, fix) }
+    pub fn degraded(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { state: SourceState::Degraded, ..Self::missing(id, cause, fix) }
     }
 }
 
@@ -138,4 +207,37 @@ pub struct OwnCost {
     pub cpu_ns: u64,
     /// Resident memory, bytes.
     pub rss_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_one_name_on_screen_in_json_and_in_serde() {
+        use SourceId::*;
+        let all = [
+            Procfs,
+            Kvm,
+            Tracepoints,
+            KvmStats,
+            KernelLog,
+            Libvirt,
+            StatusXml,
+            Monitor,
+            Recording,
+            Session,
+            Domain,
+            PerfData,
+            Trace,
+            Text,
+            Xml,
+            Cmdline,
+            Mtree,
+            Topology,
+        ];
+        for id in all {
+            assert_eq!(serde_json::to_value(id).unwrap(), id.as_str());
+        }
+    }
 }

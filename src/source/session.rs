@@ -1,7 +1,7 @@
 //! Recordings as feeds: one that plays a session, and one that records what passes through it.
 
 use super::Feed;
-use crate::sample::{Sample, SourceStatus};
+use crate::sample::{Sample, SourceId, SourceStatus};
 use crate::session::{Cursor, Limits, Recorder};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -65,9 +65,6 @@ pub struct Taped<F> {
     failed: Option<String>,
 }
 
-/// The name of the source that says how a recording goes.
-pub const RECORDING: &str = "recording";
-
 impl<F> Taped<F> {
     /// Passes samples on, and records from the first [`Tape::Start`].
     pub fn new(feed: F, asked: Receiver<Tape>, limits: Limits) -> Self {
@@ -95,10 +92,10 @@ impl<F> Taped<F> {
     fn status(&self) -> Option<SourceStatus> {
         let fix = "nothing more is recorded until there is room; r ends the recording";
         match (&self.recorder, &self.failed) {
-            (Some(_), Some(why)) => Some(SourceStatus::degraded(RECORDING, why, fix)),
-            (Some(_), None) => Some(SourceStatus::ok(RECORDING)),
+            (Some(_), Some(why)) => Some(SourceStatus::degraded(SourceId::Recording, why, fix)),
+            (Some(_), None) => Some(SourceStatus::ok(SourceId::Recording)),
             (None, Some(why)) => {
-                Some(SourceStatus::missing(RECORDING, why, "start kvmtop in a folder that you may write to"))
+                Some(SourceStatus::missing(SourceId::Recording, why, "start kvmtop in a folder that you may write to"))
             }
             (None, None) => None,
         }

@@ -5,7 +5,7 @@ use super::columns::ColumnId;
 use super::rows::{self, Row};
 use crate::lint::{CannotTell, Finding, Target};
 use crate::model::{DomainModel, History, Key, Model, ThreadModel};
-use crate::sample::SourceState;
+use crate::sample::{SourceId, SourceState};
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 use tui_input::Input;
@@ -302,7 +302,7 @@ impl AppState {
         }
         // A recording that failed is said where it was said to begin.
         let trouble = |m: &Model| {
-            let failed = m.sources.iter().find(|s| s.name == "recording" && s.state != SourceState::Ok)?;
+            let failed = m.sources.iter().find(|s| s.id == SourceId::Recording && s.state != SourceState::Ok)?;
             Some(failed.sentence())
         };
         if let Some(now) = trouble(&tick.model).filter(|_| tick.playback.is_none())

@@ -147,7 +147,9 @@ impl World {
             time_ms: 1_795_269_802_000,
             mono_ns: 172_800_000_000_000,
             boot_ns: 172_800_000_000_400,
-            sources: ["tracepoints", "libvirt", "monitor", "kvm-stats"].map(SourceStatus::ok).to_vec(),
+            sources: [SourceId::Tracepoints, SourceId::Libvirt, SourceId::Monitor, SourceId::KvmStats]
+                .map(SourceStatus::ok)
+                .to_vec(),
             ..Sample::default()
         };
         sample.host.facts = Arc::new(facts);

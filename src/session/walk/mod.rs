@@ -17,7 +17,7 @@ use super::coder::Coder;
 use super::memory::{Kind, mix};
 use super::range::Way;
 use super::row::{RowCoder, TICK_NS};
-use crate::sample::{EngineKind, EngineLevel, EngineStatus, OwnCost, Sample, SourceState, SourceStatus};
+use crate::sample::{EngineKind, EngineLevel, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus};
 
 /// Goes over a sample. Facts of host and guests are references: `coder.facts` holds that of the host, then one a domain.
 pub fn sample<W: Way>(c: &mut Coder<'_, W>, s: &mut Sample) {
@@ -33,11 +33,11 @@ pub fn sample<W: Way>(c: &mut Coder<'_, W>, s: &mut Sample) {
         id,
         sources,
         |s, names| {
-            let SourceStatus { name, state, cause, fix } = s;
-            [names.number(name), *state as u64, names.maybe(cause.as_deref()), names.maybe(fix.as_deref())]
+            let SourceStatus { id, state, cause, fix } = s;
+            [names.number(id.as_str()), *state as u64, names.maybe(cause.as_deref()), names.maybe(fix.as_deref())]
         },
         |k, names| SourceStatus {
-            name: names.text(k[0]),
+            id: source_id(&names.text(k[0])),
             state: STATES.get(k[1] as usize).copied().unwrap_or_default(),
             cause: sentence(&names.text_maybe(k[2])),
             fix: sentence(&names.text_maybe(k[3])),
@@ -46,6 +46,13 @@ pub fn sample<W: Way>(c: &mut Coder<'_, W>, s: &mut Sample) {
     );
     host::host(c, id, passed, host);
     domain::domains(c, id, domains);
+}
+
+/// The source of a name.
+fn source_id(name: &str) -> SourceId {
+    use serde::{Deserialize, de::IntoDeserializer, de::value::Error};
+    let known: Result<SourceId, Error> = SourceId::deserialize(name.into_deserializer());
+    known.unwrap_or(SourceId::Session)
 }
 
 /// The clocks stand first in every frame, so that times can be read without the rest. Answers with the time since the sample

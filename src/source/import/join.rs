@@ -8,8 +8,8 @@ use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::domain_xml::DomainXml;
 use crate::kvm::thread_name::Role;
 use crate::sample::{
-    DomainFacts, DomainSample, HostFacts, HostSample, Known, Origin, Sample, SourceStatus, ThreadEvents, ThreadSample,
-    Vmm,
+    DomainFacts, DomainSample, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus, ThreadEvents,
+    ThreadSample, Vmm,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,22 +127,22 @@ pub(super) fn join(mut gathered: Gathered, options: &ImportOptions) -> Imported 
     sample.domains = entries.into_iter().map(|e| domain(e, options)).collect();
     gathered.kinds.sort_unstable();
     gathered.kinds.dedup();
-    sample.sources = gathered.kinds.iter().map(|kind| SourceStatus::ok(word(*kind))).collect();
-    let source = gathered.kinds.first().map_or("file", |kind| word(*kind));
+    sample.sources = gathered.kinds.iter().map(|kind| SourceStatus::ok(source_id(*kind))).collect();
+    let source = gathered.kinds.first().map_or("file", |kind| source_id(*kind).as_str());
     Imported { sample, base, source, errors: gathered.errors, notes: gathered.notes }
 }
 
-/// The word for JSON's `source`.
-fn word(kind: Kind) -> &'static str {
+/// The source that a file of this type is.
+fn source_id(kind: Kind) -> SourceId {
     match kind {
-        Kind::PerfData => "perf.data",
-        Kind::Trace => "trace",
-        Kind::Tables => "text",
-        Kind::DomainXml => "xml",
-        Kind::CommandLine => "cmdline",
-        Kind::Mtree => "mtree",
-        Kind::KernelLog => "kernel-log",
-        Kind::Topology => "topology",
+        Kind::PerfData => SourceId::PerfData,
+        Kind::Trace => SourceId::Trace,
+        Kind::Tables => SourceId::Text,
+        Kind::DomainXml => SourceId::Xml,
+        Kind::CommandLine => SourceId::Cmdline,
+        Kind::Mtree => SourceId::Mtree,
+        Kind::KernelLog => SourceId::KernelLog,
+        Kind::Topology => SourceId::Topology,
     }
 }
 

@@ -7,15 +7,13 @@ use super::libvirt::{Libvirt, MonitorReply};
 use super::qmp;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::mtree;
-use crate::sample::{DomainFacts, Known, Origin, SourceStatus};
+use crate::sample::{DomainFacts, Known, Origin, SourceId, SourceStatus};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The name of this source.
-pub const NAME: &str = "monitor";
 /// The command, the same through libvirt and through QMP.
 const COMMAND: &str = "info mtree -f";
 /// First pause before a guest is asked again; it doubles each time.
@@ -95,7 +93,7 @@ impl Devices {
     pub fn status(&self) -> SourceStatus {
         if !self.allowed {
             return SourceStatus::missing(
-                NAME,
+                SourceId::Monitor,
                 "the QEMU monitor is not asked (--no-monitor): devices are named from built-in tables",
                 "leave --no-monitor out",
             );
@@ -104,11 +102,11 @@ impl Devices {
             self.guests.values().filter(|a| a.map.is_none()).filter_map(|a| a.failure.as_deref()).collect();
         match failures.first() {
             Some(first) => SourceStatus::degraded(
-                NAME,
+                SourceId::Monitor,
                 format!("{} of {} guests gave no memory map; one says: {first}", failures.len(), self.guests.len()),
                 "their devices are named from built-in tables; feed `info mtree -f` to kvmtop report to name them exactly",
             ),
-            None => SourceStatus::ok(NAME),
+            None => SourceStatus::ok(SourceId::Monitor),
         }
     }
 }

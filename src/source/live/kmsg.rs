@@ -2,7 +2,7 @@
 
 use super::places::Places;
 use crate::kvm::kernel_log::{self, LogLine};
-use crate::sample::SourceStatus;
+use crate::sample::{SourceId, SourceStatus};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -62,7 +62,11 @@ impl KernelLog {
     pub(crate) fn status(&self) -> Option<SourceStatus> {
         let e = self.file.as_ref().err()?;
         let cause = format!("/dev/kmsg: {}", std::io::Error::from(*e));
-        Some(SourceStatus::missing("kernel-log", cause, "run kvmtop as root, or: sysctl kernel.dmesg_restrict=0"))
+        Some(SourceStatus::missing(
+            SourceId::KernelLog,
+            cause,
+            "run kvmtop as root, or: sysctl kernel.dmesg_restrict=0",
+        ))
     }
 }
 
@@ -94,6 +98,6 @@ mod tests {
         let fake = super::super::fake::FakeProc::new();
         let mut log = KernelLog::open(&fake.places());
         assert!(log.read(0).is_empty());
-        assert_eq!(log.status().unwrap().name, "kernel-log");
+        assert_eq!(log.status().unwrap().id, SourceId::KernelLog);
     }
 }

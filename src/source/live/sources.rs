@@ -4,14 +4,14 @@ use super::counters::Lack;
 use super::discovery::Found;
 use super::file::Failure;
 use super::places::Places;
-use crate::sample::{EngineLevel, HostFacts, SourceStatus};
+use crate::sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
 use crate::source::events::{Engine, EngineError, Reading};
 
 /// /proc.
 pub(crate) fn procfs(found: &Found, failure: Option<Failure>) -> SourceStatus {
-    const NAME: &str = "procfs";
+    const ID: SourceId = SourceId::Procfs;
     if failure.is_some() {
-        return SourceStatus::missing(NAME, "/proc cannot be read", "mount -t proc proc /proc");
+        return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc");
     }
     if found.guessed + found.denied > 0 {
         let cause = format!(
@@ -20,9 +20,9 @@ pub(crate) fn procfs(found: &Found, failure: Option<Failure>) -> SourceStatus {
             found.guessed + found.denied,
             found.guessed
         );
-        return SourceStatus::degraded(NAME, cause, "run kvmtop as root, or give it CAP_SYS_PTRACE");
+        return SourceStatus::degraded(ID, cause, "run kvmtop as root, or give it CAP_SYS_PTRACE");
     }
-    SourceStatus::ok(NAME)
+    SourceStatus::ok(ID)
 }
 
 /// `/dev/kvm`, where it is missing: then no guest can start here.
@@ -30,7 +30,7 @@ pub(crate) fn no_kvm(places: &Places) -> Option<SourceStatus> {
     let there = places.dev.join("kvm").exists() || places.sys.join("module/kvm").is_dir();
     (!there).then(|| {
         SourceStatus::missing(
-            "kvm",
+            SourceId::Kvm,
             "this host has no /dev/kvm: no KVM guest can run on it",
             "modprobe kvm_intel or kvm_amd; where that fails, switch on VT-x or SVM in the firmware, or nested virtualisation below",
         )
@@ -47,10 +47,10 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
 
 /// KVM's own counters: of each guest, why it has none.
 pub(crate) fn kvm_stats(lacks: &[Option<Lack>], places: &Places) -> SourceStatus {
-    const NAME: &str = "kvm-stats";
+    const ID: SourceId = SourceId::KvmStats;
     let lacking = lacks.iter().flatten().count();
     if lacking == 0 {
-        return SourceStatus::ok(NAME);
+        return SourceStatus::ok(ID);
     }
     let denied = lacks.contains(&Some(Lack::Denied));
     let why = if denied {
@@ -67,11 +67,7 @@ pub(crate) fn kvm_stats(lacks: &[Option<Lack>], places: &Places) -> SourceStatus
     } else {
         "mount -t debugfs none /sys/kernel/debug"
     };
-    if lacking == lacks.len() {
-        SourceStatus::missing(NAME, cause, fix)
-    } else {
-        SourceStatus::degraded(NAME, cause, fix)
-    }
+    if lacking == lacks.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
 }
 
 /// The engine.
@@ -81,32 +77,24 @@ pub(crate) fn tracepoints(
     reading: &Reading,
     host: &HostFacts,
 ) -> SourceStatus {
-    const NAME: &str = "tracepoints";
+    const ID: SourceId = SourceId::Tracepoints;
     let Some(engine) = engine else {
         let why = no_engine(problems);
-        return SourceStatus::missing(NAME, why.cause, why.fix);
+        return SourceStatus::missing(ID, why.cause, why.fix);
     };
     let gaps = engine.gaps();
     if let Some(first) = gaps.iter().chain(problems).next() {
         let more = gaps.len() + problems.len() - 1;
         let cause = if more > 0 { format!("{} (and {more} more)", first.cause) } else { first.cause.clone() };
-        return SourceStatus::degraded(NAME, cause, first.fix.clone());
+        return SourceStatus::degraded(ID, cause, first.fix.clone());
     }
     if engine.level() == EngineLevel::None {
-        return SourceStatus::missing(
-            NAME,
-            "the engine is switched off",
-            "press e, or start kvmtop with --engine auto",
-        );
+        return SourceStatus::missing(ID, "the engine is switched off", "press e, or start kvmtop with --engine auto");
     }
     if reading.fires_kvm_exit == Some(false) {
         let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
         let cause = format!("{flavour} fires no kvm_exit, so there are no exit reasons and times");
-        return SourceStatus::degraded(
-            NAME,
-            cause,
-            "nothing to mend: accesses and exits to the VMM are counted instead",
-        );
+        return SourceStatus::degraded(ID, cause, "nothing to mend: accesses and exits to the VMM are counted instead");
     }
-    SourceStatus::ok(NAME)
+    SourceStatus::ok(ID)
 }

@@ -2,7 +2,7 @@
 
 use super::file;
 use crate::kvm::domain_xml::{self, DomainXml, MAX_TEXT};
-use crate::sample::{DomainState, SourceStatus};
+use crate::sample::{DomainState, SourceId, SourceStatus};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl StatusFiles {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
                 let cause = format!("{}: {e}", folder.display());
-                self.problem = Some(SourceStatus::degraded("status-xml", cause, "run kvmtop as root"));
+                self.problem = Some(SourceStatus::degraded(SourceId::StatusXml, cause, "run kvmtop as root"));
                 return;
             }
             Err(_) => return,

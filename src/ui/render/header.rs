@@ -201,7 +201,7 @@ fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     for s in m.sources.iter().filter(|s| s.state != SourceState::Ok) {
         let cause = s.cause.as_deref().map(|c| format!(": {}", clean(c))).unwrap_or_default();
-        words.push(format!("{} {}{cause}", clean(&s.name), s.state.as_str()));
+        words.push(format!("{} {}{cause}", s.id.as_str(), s.state.as_str()));
     }
     let more =
         if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: what mends it)".into() };

@@ -21,7 +21,7 @@ use super::grid::put;
 use super::layout::{self, SMALLEST};
 use super::state::{AppState, Panel, Popup};
 use super::theme::{Role, Theme};
-use crate::sample::SourceState;
+use crate::sample::{SourceId, SourceState};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -100,10 +100,10 @@ pub fn popup_len(state: &AppState) -> usize {
     }
 }
 
-/// Whether a recording is being written: the collector says so by a source of this name.
+/// Whether a recording is being written: the feed reports it as a source.
 pub fn recording(state: &AppState) -> bool {
     let sources = state.model.as_ref().map(|m| m.sources.as_slice()).unwrap_or_default();
-    sources.iter().any(|s| s.name == "recording" && s.state != SourceState::Missing)
+    sources.iter().any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
 }
 
 /// A panel's title on a rule, with words on its right; answers the area beneath.

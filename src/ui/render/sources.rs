@@ -44,7 +44,7 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
             text.push((String::new(), Role::Text));
         }
         for (i, line) in text.into_iter().enumerate() {
-            let (name, word) = if i == 0 { (clean(&s.name), s.state.as_str()) } else { (String::new(), "") };
+            let (name, word) = if i == 0 { (s.id.as_str(), s.state.as_str()) } else { ("", "") };
             out.push(vec![(format!("{name:<15} "), Role::Text), (format!("{word:<9} "), role), line]);
         }
     }

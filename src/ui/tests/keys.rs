@@ -1,7 +1,7 @@
 //! What each key does.
 
 use super::*;
-use crate::sample::EngineLevel;
+use crate::sample::{EngineLevel, SourceId, SourceStatus};
 use crate::ui::action::{Effect, Replay};
 use crate::ui::columns::ColumnId;
 use crate::ui::keymap::KEYMAP;
@@ -245,12 +245,12 @@ fn keys_of_a_live_host() {
     assert_eq!(press(&mut s, "e"), [Effect::SetEngineLevel(EngineLevel::None)]);
     assert_eq!(press(&mut s, "KK"), [Effect::SetKvmEvents(true), Effect::SetKvmEvents(false)]);
     assert_eq!(press(&mut s, "r"), [Effect::StartRecord]);
-    s.model.as_mut().unwrap().sources.push(crate::sample::SourceStatus::ok("recording"));
+    s.model.as_mut().unwrap().sources.push(SourceStatus::ok(SourceId::Recording));
     assert_eq!(press(&mut s, "r"), [Effect::StopRecord]);
     assert!(press(&mut s, "gnN[]").is_empty(), "keys of a replay do nothing live");
     let mut failed = s.model.clone().unwrap();
     failed.sources.pop();
-    failed.sources.push(crate::sample::SourceStatus::missing("recording", "cannot record: read-only", "go elsewhere"));
+    failed.sources.push(SourceStatus::missing(SourceId::Recording, "cannot record: read-only", "go elsewhere"));
     s.say("recording into x");
     s.absorb(Tick { model: failed.clone(), ..Tick::default() });
     assert_eq!(s.message.as_deref(), Some("cannot record: read-only; go elsewhere"));

@@ -189,7 +189,7 @@ fn hostile_text_never_reaches_the_terminal() {
     }
     f.host.facts.hostname = evil.into();
     f.host.facts.kernel = evil.into();
-    f.sources.push(crate::sample::SourceStatus::missing(evil, evil, evil));
+    f.sources.push(crate::sample::SourceStatus::missing(crate::sample::SourceId::Libvirt, evil, evil));
     let finding = Finding {
         domain: Some(evil.into()),
         title: evil.into(),

@@ -1,7 +1,7 @@
 //! A `perf.data` cut into intervals, to be replayed on the screen.
 
 use super::PerfData;
-use crate::sample::{DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceStatus};
+use crate::sample::{DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceStatus};
 use crate::source::Feed;
 use crate::source::import::join;
 use std::fs::File;
@@ -65,7 +65,7 @@ impl PerfDataFeed {
                 fires_kvm_exit: if fires { Some(true) } else { tally.counted().fires_kvm_exit() },
                 ..EngineStatus::default()
             },
-            sources: vec![SourceStatus::ok("perf.data")],
+            sources: vec![SourceStatus::ok(SourceId::PerfData)],
             ..Sample::default()
         }
     }

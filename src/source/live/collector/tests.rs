@@ -281,7 +281,7 @@ fn every_source_may_fail_and_the_tick_goes_on() {
     std::fs::remove_dir_all(b.fake.places().proc).unwrap();
     let mut collector = Collector::new(CollectorOptions { places: b.fake.places(), ..CollectorOptions::default() });
     let sample = collector.tick();
-    let states: Vec<_> = sample.sources.iter().map(|s| (s.name.as_str(), s.state)).collect();
+    let states: Vec<_> = sample.sources.iter().map(|s| (s.id.as_str(), s.state)).collect();
     assert!(states.contains(&("procfs", SourceState::Missing)), "{states:?}");
     assert!(states.contains(&("tracepoints", SourceState::Missing)), "{states:?}");
     assert!(sample.sources.iter().all(|s| s.state == SourceState::Ok || (s.cause.is_some() && s.fix.is_some())));

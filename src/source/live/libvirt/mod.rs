@@ -13,7 +13,7 @@ mod stats;
 use super::resampled::CounterReading;
 use super::resident::give_back_libraries;
 use crate::kvm::domain_xml::{self, DomainXml};
-use crate::sample::{DiskSample, DomainState, NicSample, SourceStatus};
+use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
 use connection::{Answer, Connection, Failure};
 use loader::{Loaded, load};
 use std::collections::HashMap;
@@ -22,8 +22,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The name of this source.
-pub const NAME: &str = "libvirt";
 /// How often the list of domains, their XML and their devices' statistics are read.
 const POLL: Duration = Duration::from_secs(5);
 /// A question that has been open this long is a daemon that hangs.
@@ -156,14 +154,14 @@ impl Libvirt {
         let shared = lock(&self.shared);
         if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > PATIENCE) {
             return SourceStatus::degraded(
-                NAME,
+                SourceId::Libvirt,
                 format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
                 "systemctl status libvirtd virtqemud; names and settings are shown as last heard",
             );
         }
         match &shared.failure {
-            Some((cause, fix)) => SourceStatus::missing(NAME, cause.clone(), fix.clone()),
-            None => SourceStatus::ok(NAME),
+            Some((cause, fix)) => SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone()),
+            None => SourceStatus::ok(SourceId::Libvirt),
         }
     }
 
