@@ -18,6 +18,7 @@
 
 pub mod cli;
 pub mod command;
+pub mod figures;
 pub mod kvm;
 pub mod lint;
 pub mod model;

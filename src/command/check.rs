@@ -3,9 +3,10 @@
 use super::{live, print, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
+use crate::figures;
 use crate::lint::{self, Severity};
 use crate::model::{Base, Model};
-use crate::report::{View, json, table, text};
+use crate::report::{View, json, text};
 use crate::sample::{EngineKind, Sample, SourceId, SourceState};
 use crate::source::Feed;
 use std::time::Duration;
@@ -64,7 +65,7 @@ fn watch(
 
 fn told(view: &View<'_>) -> String {
     let guests = view.shown().count();
-    let time = view.model.interval_s.map(table::seconds).unwrap_or_default();
+    let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
     let guests = text::count(guests, "guest");
     format!("watched {guests} for {time}\n{complaints}{}", text::findings(view))

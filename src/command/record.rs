@@ -4,7 +4,8 @@ use super::narrow::narrow;
 use super::{live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
-use crate::report::{table, text};
+use crate::figures;
+use crate::report::text;
 use crate::session::{Limits, Recorder};
 use crate::source::Feed;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     let live = live::start(settings);
     live::stop_on_signals(live.commands)?;
     let mut feed = live.feed;
-    let ends = args.duration.map(|d| format!(" for {}", table::seconds(d.as_secs_f64())));
+    let ends = args.duration.map(|d| format!(" for {}", figures::seconds(d.as_secs_f64())));
     say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
     while let Some(sample) = feed.next()? {
@@ -50,9 +51,9 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     print(&format!(
         "recorded {} over {} into {}, {}\n",
         text::count(samples as usize, "sample"),
-        table::seconds(passed.as_secs_f64()),
+        figures::seconds(passed.as_secs_f64()),
         args.file.display(),
-        table::bytes(bytes as f64)
+        figures::bytes(bytes)
     ))?;
     Ok(0)
 }

@@ -70,8 +70,8 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
         tool: json::TOOL,
         summary: verdict::summary(before, after, &domains, cause, &findings),
         cause,
-        before_s: before.model.interval_s.map(json::figure),
-        after_s: after.model.interval_s.map(json::figure),
+        before_s: before.model.interval_s,
+        after_s: after.model.interval_s,
         domains,
         findings,
     }

@@ -1,7 +1,8 @@
 //! A comparison as tables.
 
 use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
-use super::table::{Table, cut, micros, or_dash, percent, rate, seconds};
+use super::table::{Table, cut};
+use crate::figures::{change, figure, micros, or_unknown, percent, rate, seconds};
 use std::fmt::Write as _;
 
 /// Rows of each table.
@@ -51,7 +52,7 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
         }
     }
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
-        let _ = writeln!(out, "  CPU% {b:.1} before, {a:.1} after");
+        let _ = writeln!(out, "  CPU% {} before, {} after", percent(b), percent(a));
     }
     let unit = if timed { "/s" } else { "%" };
     let heads = |name: &'static str| {
@@ -99,15 +100,15 @@ fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
     [
         name,
         count(c.before),
-        or_dash(x.before, write),
+        or_unknown(x.before, write),
         count(c.after),
-        or_dash(x.after, write),
+        or_unknown(x.after, write),
         word(c.verdict, x),
-        or_dash(c.mean_us.before, micros),
-        or_dash(c.mean_us.after, micros),
+        or_unknown(c.mean_us.before, micros),
+        or_unknown(c.mean_us.after, micros),
         word(c.mean_us.verdict, &c.mean_us),
-        or_dash(c.p99_us.before, micros),
-        or_dash(c.p99_us.after, micros),
+        or_unknown(c.p99_us.before, micros),
+        or_unknown(c.p99_us.after, micros),
         word(c.p99_us.verdict, &c.p99_us),
     ]
 }
@@ -124,8 +125,8 @@ fn word(verdict: Verdict, x: &Compared) -> String {
         Verdict::Same => "=".into(),
         Verdict::Unknown => "-".into(),
         Verdict::More | Verdict::Less => match x.change_percent {
-            Some(p) if p >= 900.0 => format!("x{:.0}", 1.0 + p / 100.0),
-            Some(p) => format!("{p:+.0} %"),
+            Some(p) if p >= 900.0 => format!("x{}", figure(1.0 + p / 100.0)),
+            Some(p) => change(p),
             None => if verdict == Verdict::More { "more" } else { "less" }.into(),
         },
     }

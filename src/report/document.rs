@@ -235,8 +235,8 @@ pub struct Disk {
     pub name: String,
     pub read_ops: f64,
     pub write_ops: f64,
-    pub read_bytes: u64,
-    pub write_bytes: u64,
+    pub read_bytes: f64,
+    pub write_bytes: f64,
     pub read_mean_us: Option<f64>,
     pub write_mean_us: Option<f64>,
 }
@@ -246,8 +246,8 @@ pub struct Disk {
 #[allow(missing_docs)]
 pub struct Nic {
     pub name: String,
-    pub rx_bytes: u64,
-    pub tx_bytes: u64,
+    pub rx_bytes: f64,
+    pub tx_bytes: f64,
     pub rx_packets: f64,
     pub tx_packets: f64,
     pub drops: f64,

@@ -22,11 +22,11 @@ pub fn document(view: &View<'_>) -> Document {
         schema: SCHEMA,
         tool: TOOL,
         time: time(m.time_ms),
-        interval_s: m.interval_s.map(figure),
+        interval_s: m.interval_s,
         source: view.source.to_string(),
         engine: m.engine.kind.as_str(),
         lost_events: m.lost,
-        own: Own { cpu_percent: m.own_cpu.map(figure), rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
+        own: Own { cpu_percent: m.own_cpu, rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
         sources: view.sources().into_iter().map(source).collect(),
         host: Host { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
         domains: view.shown().map(|d| domain(d, m)).collect(),
@@ -49,11 +49,6 @@ pub fn time(ms: i64) -> Option<String> {
     Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// A figure to three decimals: what is below says nothing and only costs bytes. What is no number becomes JSON's `null`.
-pub fn figure(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
-}
-
 /// A source's state.
 pub(crate) fn source(s: SourceStatus) -> Source {
     Source { name: s.id.as_str(), state: s.state.as_str(), cause: s.cause, fix: s.fix }
@@ -64,14 +59,14 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> Cpu {
     let place = host.topology.cpu(c.cpu);
     Cpu {
         cpu: c.cpu,
-        usr: time.map(|t| figure(t.usr)),
-        sys: time.map(|t| figure(t.sys)),
-        guest: time.map(|t| figure(t.guest)),
-        irq: time.map(|t| figure(t.irq)),
-        softirq: time.map(|t| figure(t.softirq)),
-        steal: time.map(|t| figure(t.steal)),
-        iowait: time.map(|t| figure(t.iowait)),
-        idle: time.map(|t| figure(t.idle)),
+        usr: time.map(|t| t.usr),
+        sys: time.map(|t| t.sys),
+        guest: time.map(|t| t.guest),
+        irq: time.map(|t| t.irq),
+        softirq: time.map(|t| t.softirq),
+        steal: time.map(|t| t.steal),
+        iowait: time.map(|t| t.iowait),
+        idle: time.map(|t| t.idle),
         node: place.and_then(|p| p.node),
         core: place.and_then(|p| p.core),
         siblings: place.map(|p| p.siblings.iter().collect()).unwrap_or_default(),
@@ -81,7 +76,7 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> Cpu {
 
 fn domain(d: &DomainModel, m: &Model) -> Domain {
     let facts = &d.facts;
-    let rate = |count: u64| m.interval_s.map(|s| figure(count as f64 / s));
+    let rate = |count: u64| m.interval_s.map(|s| count as f64 / s);
     Domain {
         name: d.name().to_string(),
         uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
@@ -110,7 +105,7 @@ fn domain(d: &DomainModel, m: &Model) -> Domain {
             .iter()
             .map(|(event, &count)| KvmEvent { event: event.clone(), count, rate: rate(count) })
             .collect(),
-        counters: d.counters.iter().map(|(name, rate)| (name.clone(), figure(*rate))).collect(),
+        counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
         disks: d.disks.iter().map(disk).collect(),
         nics: d.nics.iter().map(nic).collect(),
     }
@@ -151,15 +146,15 @@ const LINUXES: &[&str] = &[
 
 fn share(c: Option<&model::CpuShare>) -> CpuShare {
     c.map_or_else(CpuShare::default, |c| CpuShare {
-        usr: Some(figure(c.usr)),
-        sys: Some(figure(c.sys)),
-        guest: Some(figure(c.guest)),
-        wait: c.wait.map(figure),
+        usr: Some(c.usr),
+        sys: Some(c.sys),
+        guest: Some(c.guest),
+        wait: c.wait,
     })
 }
 
 fn thread(t: &ThreadModel) -> Thread {
-    let wakeup = |q: f64| t.wakeups.as_ref().and_then(|w| w.quantile_us(q)).map(figure);
+    let wakeup = |q: f64| t.wakeups.as_ref().and_then(|w| w.quantile_us(q));
     Thread {
         tid: t.tid,
         comm: t.comm.clone(),
@@ -189,7 +184,7 @@ fn exits(d: &DomainModel) -> Vec<Exit> {
 
 /// A row; its shares are of the domain's exits, a vCPU's too.
 fn exit(r: &ExitRow, domain: &ExitTable) -> Exit {
-    let percent = |part: u64, all: Option<u64>| Some(figure(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64));
+    let percent = |part: u64, all: Option<u64>| Some(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64);
     let time = |all: Option<u64>| percent(r.span.total_ns?, all);
     Exit {
         reason: r.reason.clone(),
@@ -197,25 +192,25 @@ fn exit(r: &ExitRow, domain: &ExitTable) -> Exit {
         code: r.id.map(|(_, code)| code),
         vcpu: r.vcpu,
         count: r.span.count,
-        rate: r.rate.map(figure),
+        rate: r.rate,
         count_percent: percent(r.span.count, Some(domain.count)),
         time_percent: time(domain.total_ns),
         work_percent: time(domain.work_ns).filter(|_| !r.idle),
         min_us: micros(r.span.min_ns),
         max_us: micros(r.span.max_ns),
-        mean_us: r.span.mean_us().map(figure),
-        p99_us: r.span.quantile_us(0.99).map(figure),
+        mean_us: r.span.mean_us(),
+        p99_us: r.span.quantile_us(0.99),
         stderr_percent: stderr(&r.span),
         idle: r.idle,
     }
 }
 
 fn stderr(span: &Span) -> Option<f64> {
-    span.stderr_percent().map(figure)
+    span.stderr_percent()
 }
 
 fn micros(ns: Option<u64>) -> Option<f64> {
-    ns.map(|n| figure(n as f64 / 1e3))
+    ns.map(|n| n as f64 / 1e3)
 }
 
 /// Each address's row for the domain, followed by its vCPUs' rows.
@@ -244,9 +239,9 @@ fn access(r: &AccessRow) -> Access {
         device_source: r.device.as_ref().map(|d| d.from.as_str()),
         vcpu: r.vcpu,
         count: r.span.count,
-        rate: r.rate.map(figure),
-        time_percent: r.time_percent.map(figure),
-        mean_us: r.span.mean_us().map(figure),
+        rate: r.rate,
+        time_percent: r.time_percent,
+        mean_us: r.span.mean_us(),
     }
 }
 
@@ -258,23 +253,23 @@ pub(crate) fn userspace_reason(reason: i32) -> String {
 fn disk(d: &model::DiskRates) -> Disk {
     Disk {
         name: d.name.clone(),
-        read_ops: figure(d.read_ops),
-        write_ops: figure(d.write_ops),
-        read_bytes: d.read_bytes.round() as u64,
-        write_bytes: d.write_bytes.round() as u64,
-        read_mean_us: d.read_mean_us.map(figure),
-        write_mean_us: d.write_mean_us.map(figure),
+        read_ops: d.read_ops,
+        write_ops: d.write_ops,
+        read_bytes: d.read_bytes,
+        write_bytes: d.write_bytes,
+        read_mean_us: d.read_mean_us,
+        write_mean_us: d.write_mean_us,
     }
 }
 
 fn nic(n: &model::NicRates) -> Nic {
     Nic {
         name: n.name.clone(),
-        rx_bytes: n.rx_bytes.round() as u64,
-        tx_bytes: n.tx_bytes.round() as u64,
-        rx_packets: figure(n.rx_packets),
-        tx_packets: figure(n.tx_packets),
-        drops: figure(n.drops),
+        rx_bytes: n.rx_bytes,
+        tx_bytes: n.tx_bytes,
+        rx_packets: n.rx_packets,
+        tx_packets: n.tx_packets,
+        drops: n.drops,
     }
 }
 
@@ -292,7 +287,7 @@ pub(crate) fn finding(f: &lint::Finding) -> Finding {
         why: f.why.clone(),
         fix: f.fix.clone(),
         see: f.see.clone(),
-        cost_percent: f.cost.map(figure),
+        cost_percent: f.cost,
         since: f.since_ms.and_then(time),
         folded: f.folded.clone(),
     }

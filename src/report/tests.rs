@@ -181,7 +181,6 @@ fn what_is_not_known_is_null() {
     }
     assert_eq!(json::time(0), None);
     assert_eq!(json::time(i64::MAX), None);
-    assert_eq!(serde_json::to_string(&[json::figure(f64::NAN), json::figure(1.0 / 3.0)]).unwrap(), "[null,0.333]");
 }
 
 #[test]
@@ -326,7 +325,7 @@ fn only_another_duration_is_recognised() {
     let d = compare(&untimed(10.0), &untimed(100.0), &none, &none);
     assert_eq!(d.cause, diff::Cause::OnlyDuration);
     assert!(
-        d.summary.starts_with("All counts are 10.0 times what they were and every share is the same"),
+        d.summary.starts_with("All counts are 10 times what they were and every share is the same"),
         "{}",
         d.summary
     );
@@ -339,7 +338,7 @@ fn slower_exits_are_a_change() {
         compare(&over(&guest(12_000.0, 500.0, 11.0), 10.0), &over(&guest(12_000.0, 500.0, 22.0), 10.0), &none, &none);
     assert_eq!(
         d.summary,
-        "win10: 25.0k exits/s before, 25.0k after (the same within noise): IO_INSTRUCTION 11.00 to 22.00 us each."
+        "win10: 25k exits/s before, 25k after (the same within noise): IO_INSTRUCTION 11 us to 22 us each."
     );
 }
 

@@ -1,7 +1,8 @@
 //! Tables for people: `--batch`, `report`, `check`.
 
 use super::View;
-use super::table::{Table, bytes, cut, micros, or_dash, percent, rate, seconds};
+use super::table::{Table, cut};
+use crate::figures::{bytes, duration, micros, or_unknown, percent, rate, seconds};
 use crate::kvm::Space;
 use crate::lint::{EVERY_RULE, Finding, FixKind};
 use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
@@ -142,15 +143,22 @@ fn headline(view: &View<'_>) -> String {
         }
     }
     if let Some(cpu) = m.own_cpu {
-        parts.push(format!("own {cpu:.1} % CPU, {}", bytes(m.own_rss as f64)));
+        parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
     }
     parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", seconds(s))));
     let mut out = parts.join("  ") + "\n";
     if let Some(t) = m.host.total() {
         let _ = writeln!(
             out,
-            "host %: guest {:.1}  usr {:.1}  sys {:.1}  irq {:.1}  softirq {:.1}  steal {:.1}  iowait {:.1}  idle {:.1}",
-            t.guest, t.usr, t.sys, t.irq, t.softirq, t.steal, t.iowait, t.idle
+            "host %: guest {}  usr {}  sys {}  irq {}  softirq {}  steal {}  iowait {}  idle {}",
+            percent(t.guest),
+            percent(t.usr),
+            percent(t.sys),
+            percent(t.irq),
+            percent(t.softirq),
+            percent(t.steal),
+            percent(t.iowait),
+            percent(t.idle)
         );
     }
     // A live host's sources say it themselves.
@@ -204,7 +212,7 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         "MIG/s",
     ]);
     for d in guests {
-        let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_dash(d.cpu.as_ref().map(f), percent);
+        let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_unknown(d.cpu.as_ref().map(f), percent);
         let top = d.exits.top();
         let hot = d.hot_access();
         let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
@@ -221,13 +229,13 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
             cpu(|c| c.guest),
             cpu(|c| c.usr),
             cpu(|c| c.sys),
-            or_dash(d.cpu.and_then(|c| c.wait), percent),
-            or_dash(d.exit_rate.0, rate),
+            or_unknown(d.cpu.and_then(|c| c.wait), percent),
+            or_unknown(d.exit_rate.0, rate),
             top.map_or_else(|| "-".into(), |r| r.reason.clone()),
-            or_dash(top.and_then(|r| r.work_percent.or(r.count_percent)), percent),
+            or_unknown(top.and_then(|r| r.work_percent.or(r.count_percent)), percent),
             hot.map_or_else(|| "-".into(), access_name),
-            or_dash(hot.and_then(|a| a.rate), rate),
-            or_dash(migrations, rate),
+            or_unknown(hot.and_then(|a| a.rate), rate),
+            or_unknown(migrations, rate),
         ]);
     }
     t.render(0)
@@ -282,7 +290,7 @@ fn threads(d: &DomainModel) -> String {
 }
 
 fn thread(t: &ThreadModel) -> [String; 12] {
-    let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_dash(t.cpu.as_ref().map(f), percent);
+    let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_unknown(t.cpu.as_ref().map(f), percent);
     [
         t.label(),
         t.tid.to_string(),
@@ -290,12 +298,12 @@ fn thread(t: &ThreadModel) -> [String; 12] {
         cpu(|c| c.guest),
         cpu(|c| c.usr),
         cpu(|c| c.sys),
-        or_dash(t.cpu.and_then(|c| c.wait), percent),
+        or_unknown(t.cpu.and_then(|c| c.wait), percent),
         t.place.cpu.map_or_else(|| "-".into(), |c| format!("cpu {c}")),
         t.place.affinity.as_ref().map_or_else(|| "-".into(), ToString::to_string),
         t.migrations.total.map_or_else(|| "-".into(), |n| n.to_string()),
-        or_dash(t.exit_rate, rate),
-        or_dash(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros),
+        or_unknown(t.exit_rate, rate),
+        or_unknown(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros),
     ]
 }
 
@@ -330,20 +338,20 @@ fn exits(table: &ExitTable, rows: usize) -> String {
         t.row([
             if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() },
             s.count.to_string(),
-            or_dash(r.rate, rate),
-            or_dash(r.count_percent, percent),
-            or_dash(r.time_percent, percent),
-            or_dash(r.work_percent, percent),
-            or_dash(s.mean_us(), micros),
-            or_dash(s.stderr_percent(), percent),
-            or_dash(s.quantile_us(0.99), micros),
-            or_dash(s.max_ns.map(|n| n as f64 / 1e3), micros),
+            or_unknown(r.rate, rate),
+            or_unknown(r.count_percent, percent),
+            or_unknown(r.time_percent, percent),
+            or_unknown(r.work_percent, percent),
+            or_unknown(s.mean_us(), micros),
+            or_unknown(s.stderr_percent(), percent),
+            or_unknown(s.quantile_us(0.99), micros),
+            or_unknown(s.max_ns.map(|n| n as f64 / 1e3), micros),
         ]);
     }
     let mut out = t.render(2) + &more(table.rows.len(), rows);
     let _ = write!(out, "  {} exits", table.count);
     if let Some(ns) = table.work_ns {
-        let _ = write!(out, ", {:.1} ms in them without sleep", ns as f64 / 1e6);
+        let _ = write!(out, ", {} in them without sleep", duration(ns as f64 / 1e3));
     }
     out.push('\n');
     out
@@ -373,9 +381,9 @@ fn accesses(d: &DomainModel, space: Space, rows: usize) -> String {
             ),
             a.device.as_ref().map_or_else(|| "-".into(), |d| d.from.as_str().into()),
             a.span.count.to_string(),
-            or_dash(a.rate, rate),
-            or_dash(a.time_percent, percent),
-            or_dash(a.span.mean_us(), micros),
+            or_unknown(a.rate, rate),
+            or_unknown(a.time_percent, percent),
+            or_unknown(a.span.mean_us(), micros),
             if a.faults == 0 { "-".into() } else { a.faults.to_string() },
         ]);
     }

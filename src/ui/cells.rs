@@ -1,9 +1,10 @@
 //! What stands in the cells of the table of guests.
 
-use super::format::{clean, or_unknown, percent, rate};
 use super::grid::Cell;
 use super::state::AppState;
+use super::text::clean;
 use super::theme::Role as Look;
+use crate::figures::{or_unknown, percent, rate};
 use crate::kvm::thread_name::Role;
 use crate::lint::Severity;
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
@@ -136,7 +137,7 @@ pub(super) fn place(r: &RowView<'_>) -> Cell {
             n => Cell::text(format!("n{}", n.iter().map(u32::to_string).collect::<Vec<_>>().join(","))).role(Look::Dim),
         };
     };
-    let on = t.place.cpu.map_or_else(|| super::format::UNKNOWN.to_string(), |c| c.to_string());
+    let on = t.place.cpu.map_or_else(|| crate::figures::UNKNOWN.to_string(), |c| c.to_string());
     match (t.pinned_cpu(), &t.place.affinity) {
         (Some(_), _) => Cell::text(format!("{on}=")),
         (None, Some(a)) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(a)) => {

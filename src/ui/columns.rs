@@ -2,10 +2,11 @@
 //! all made from it.
 
 use super::cells::{self, RowView, device_text, userspace_name};
-use super::format::{clean, percent, rate, share};
 use super::grid::{Cell, Spec};
 use super::rows;
+use super::text::clean;
 use super::theme::Role as Look;
+use crate::figures::{percent, rate, share};
 use crate::kvm::thread_name::Role;
 use crate::lint::Finding;
 use crate::model::{DomainModel, ExitTable};

@@ -1,8 +1,9 @@
 //! Tables: which columns fit, and painting their cells. Widths are the registry's, so a figure that grows moves nothing.
 
 use super::bars;
-use super::format::{UNKNOWN, fit, width};
+use super::text::{fit, width};
 use super::theme::{Role, Theme};
+use crate::figures::UNKNOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

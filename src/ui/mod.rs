@@ -13,7 +13,6 @@ mod bars;
 mod cells;
 mod columns;
 mod feeder;
-mod format;
 mod goto;
 mod grid;
 mod judge;
@@ -25,6 +24,7 @@ mod rows;
 mod run;
 mod state;
 mod terminal;
+mod text;
 mod theme;
 mod update;
 

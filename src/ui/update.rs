@@ -312,11 +312,10 @@ fn accept(state: &mut AppState) -> Vec<Effect> {
     if let Some(ms) = goto::time(input.value(), range, &state.session.zone) {
         // To the second, as a user types it.
         if ms > range.1 || ms + 999 < range.0 {
-            state.say(format!("'{}' is outside of the recording", super::format::clean(input.value())));
+            state.say(format!("'{}' is outside of the recording", super::text::clean(input.value())));
         }
         return vec![Effect::Replay(Replay::Seek(ms.clamp(range.0, range.1.max(range.0))))];
     }
-    state.message =
-        Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::format::clean(input.value())));
+    state.message = Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::text::clean(input.value())));
     Vec::new()
 }

@@ -3,7 +3,8 @@
 use super::lines::{Change, DomainDiff, ExitLine};
 use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
-use crate::report::table::{cut, micros, percent, rate, seconds};
+use crate::figures::{change, duration, figure, or_unknown, percent, seconds};
+use crate::report::table::cut;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -99,7 +100,7 @@ fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
         domains.iter().filter(|d| d.on_both()).flat_map(DomainDiff::changes).filter_map(f).sum::<u64>() as f64
     };
     let ratio = count(|c| c.after) / count(|c| c.before);
-    let ratio = if ratio >= 1.0 { format!("{ratio:.1}") } else { format!("{ratio:.2}") };
+    let ratio = figure(ratio);
     format!(
         "All counts are {ratio} times what they were and every share is the same: most likely the same load, watched for another \
          time (the inputs do not say how long; --duration does)"
@@ -133,7 +134,7 @@ fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
     }
     let work = match (d.work.before, d.work.after, d.work.verdict) {
         (Some(b), Some(a), v) if timed && v != Verdict::Unknown => {
-            format!("{} exits/s before, {} after{}: ", rate(b), rate(a), change_words(&d.work))
+            format!("{} exits/s before, {} after{}: ", figure(b), figure(a), change_words(&d.work))
         }
         _ => String::new(),
     };
@@ -147,26 +148,24 @@ fn distance(c: &Change, timed: bool) -> f64 {
 
 fn from_to(c: &Change, timed: bool) -> String {
     let (x, write, unit): (_, fn(f64) -> String, _) =
-        if timed && c.rate.verdict != Verdict::Unknown { (&c.rate, rate, "/s") } else { (&c.share, percent, " %") };
-    let figure = |v: Option<f64>| v.map_or_else(|| "-".to_string(), write);
+        if timed && c.rate.verdict != Verdict::Unknown { (&c.rate, figure, "/s") } else { (&c.share, percent, " %") };
     match c.verdict {
-        Verdict::Gone => format!("is gone ({}{unit} before)", figure(x.before)),
-        Verdict::New => format!("is new ({}{unit})", figure(x.after)),
-        _ => format!("{} to {}{unit}", figure(x.before), figure(x.after)),
+        Verdict::Gone => format!("is gone ({}{unit} before)", or_unknown(x.before, write)),
+        Verdict::New => format!("is new ({}{unit})", or_unknown(x.after, write)),
+        _ => format!("{} to {}{unit}", or_unknown(x.before, write), or_unknown(x.after, write)),
     }
 }
 
 fn mean(x: &Compared) -> String {
-    let figure = |v: Option<f64>| v.map_or_else(|| "-".to_string(), micros);
-    format!("{} to {} us each", figure(x.before), figure(x.after))
+    format!("{} to {} each", or_unknown(x.before, duration), or_unknown(x.after, duration))
 }
 
 /// ` (-96.6 %)`, ` (12 times as many)`, or nothing for what is the same.
 fn change_words(x: &Compared) -> String {
     match (x.verdict, x.change_percent) {
         (Verdict::Same, _) => " (the same within noise)".into(),
-        (_, Some(p)) if p >= 300.0 => format!(" ({:.0} times as many)", 1.0 + p / 100.0),
-        (_, Some(p)) => format!(" ({p:+.1} %)"),
+        (_, Some(p)) if p >= 300.0 => format!(" ({} times as many)", figure(1.0 + p / 100.0)),
+        (_, Some(p)) => format!(" ({})", change(p)),
         _ => String::new(),
     }
 }

@@ -1,12 +1,13 @@
 //! Ports, addresses and MSRs that the selected guest or vCPU touched, with the device behind each.
 
 use super::{say, scope, title};
+use crate::figures::{micros, rate, share};
 use crate::lint::Mark;
 use crate::model::AccessRow;
 use crate::ui::cells::severity_role;
-use crate::ui::format::{clean, micros, rate, share};
 use crate::ui::grid::{Cell, List, Row, Spec};
 use crate::ui::state::{AppState, Panel};
+use crate::ui::text::clean;
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,15 +1,16 @@
 //! The host's CPUs by node, core and sibling: how busy, with what, and which vCPU sits where.
 
 use super::{say, title};
+use crate::figures::{figure, percent, share};
 use crate::kvm::thread_name::Role as Thread;
 use crate::lint::{Mark, Severity};
 use crate::model::{CpuModel, Model, Tenant};
 use crate::ui::bars;
 use crate::ui::cells::severity_role;
-use crate::ui::format::{clean, percent, rate, width};
 use crate::ui::grid::{Cell, List, Row, Spec, put};
 use crate::ui::rows;
 use crate::ui::state::{AppState, Panel};
+use crate::ui::text::{clean, width};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -177,7 +178,7 @@ fn node_name(node: Option<u32>, cores: &Cores<'_>) -> String {
     let busy = if times.is_empty() {
         String::new()
     } else {
-        format!("  busy {:.0} %", times.iter().sum::<f64>() / times.len() as f64)
+        format!("  busy {} %", share(times.iter().sum::<f64>() / times.len() as f64))
     };
     node.map_or_else(|| format!("host{busy}"), |n| format!("node {n}{busy}"))
 }
@@ -268,17 +269,13 @@ fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<C
         Cell::text(cpu.cpu.to_string()),
         Cell::text(flag).role(Role::Dim),
         bar,
-        Cell::figure(t.map(|t| t.guest), whole),
-        Cell::figure(t.map(|t| t.usr), whole),
-        Cell::figure(t.map(|t| t.sys), whole),
-        Cell::figure(t.map(|t| t.irq + t.softirq), whole),
+        Cell::figure(t.map(|t| t.guest), share),
+        Cell::figure(t.map(|t| t.usr), share),
+        Cell::figure(t.map(|t| t.sys), share),
+        Cell::figure(t.map(|t| t.irq + t.softirq), share),
         Cell::text(who(model, cpu)),
     ];
     (cells, look)
-}
-
-fn whole(v: f64) -> String {
-    format!("{v:.0}")
 }
 
 /// Who runs here: guests' threads busiest first, then other tasks of the host.
@@ -302,7 +299,7 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         if let Some(m) = moves {
             let from =
                 thread.migrations.from.filter(|f| *f != cpu.cpu).map(|f| format!(" from {f}")).unwrap_or_default();
-            name = format!("{name} ({} moves/s{from})", rate(m));
+            name = format!("{name} ({} moves/s{from})", figure(m));
         }
         names.push(name);
     }

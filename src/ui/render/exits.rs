@@ -1,14 +1,15 @@
 //! Exits by reason of the selected guest or vCPU.
 
 use super::{histogram, say, scope, title, userspace};
+use crate::figures::{micros, percent, rate, share};
 use crate::kvm::exit_reason;
 use crate::lint::Mark;
 use crate::model::{ExitRow, ExitTable};
 use crate::sample::EngineLevel;
 use crate::ui::cells::severity_role;
-use crate::ui::format::{clean, fit, micros, percent, rate, share};
 use crate::ui::grid::{Cell, List, Row, Spec, put};
 use crate::ui::state::{AppState, Panel};
+use crate::ui::text::{clean, fit};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,9 +1,9 @@
 //! The last line: keys, a message, or what is being typed.
 
-use crate::ui::format::{clean, fit, width};
 use crate::ui::grid::put;
 use crate::ui::keymap;
 use crate::ui::state::{AppState, Panel, Popup};
+use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};

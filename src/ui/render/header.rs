@@ -1,10 +1,11 @@
 //! The host, the engine, the cost of watching; what is missing.
 
+use crate::figures::{figure, or_unknown, percent, rate};
 use crate::sample::{EngineKind, EngineLevel, SourceState};
 use crate::ui::bars;
-use crate::ui::format::{clean, fit, or_unknown, percent, rate, width};
 use crate::ui::grid::put;
 use crate::ui::state::{AppState, Source};
+use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Role, Theme};
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
@@ -90,7 +91,7 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     all.push((2, (format!("  {}", plural(m.domains.len(), "guest")), Role::Text)));
     all.push((3, (format!(" {}", plural(vcpus as usize, "vcpu")), Role::Text)));
     if cpus > 0 && vcpus > 0 {
-        all.push((4, (format!(" {:.1}x", f64::from(vcpus) / cpus as f64), Role::Dim)));
+        all.push((4, (format!(" {}x", figure(f64::from(vcpus) / cpus as f64)), Role::Dim)));
     }
     while all.iter().map(|(_, (t, _))| width(t)).sum::<u16>() > room {
         let Some(at) =

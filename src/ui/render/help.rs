@@ -3,9 +3,9 @@
 use super::popup::{self, Line};
 use super::{accesses, cpus, exits, userspace};
 use crate::ui::columns::COLUMNS;
-use crate::ui::format::wrap;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::state::AppState;
+use crate::ui::text::wrap;
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,10 +1,11 @@
 //! How long the exits of one reason took: the engine's histogram by powers of two.
 
+use crate::figures::{duration, or_unknown};
 use crate::model::ExitRow;
 use crate::sample::Histogram;
 use crate::ui::bars;
-use crate::ui::format::{clean, fit, micros, or_unknown, width};
 use crate::ui::grid::put;
+use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -27,8 +28,8 @@ const SCALE: [(u64, &str); 7] = [
 /// Paints the block.
 pub fn paint(buf: &mut Buffer, area: Rect, row: &ExitRow, theme: &Theme) {
     let Some(buckets) = row.span.histogram.as_ref().filter(|h| h.iter().any(|n| *n > 0)) else { return };
-    let quantile = |q| or_unknown(row.span.quantile_us(q), micros);
-    let words = format!("p50 {}  p90 {}  p99 {} us", quantile(0.5), quantile(0.9), quantile(0.99));
+    let quantile = |q| or_unknown(row.span.quantile_us(q), duration);
+    let words = format!("p50 {}  p90 {}  p99 {}", quantile(0.5), quantile(0.9), quantile(0.99));
     let words_at = area.right().saturating_sub(width(&words));
     put(buf, words_at, area.y, &words, width(&words), theme.style(Role::Dim));
     let title = format!("how long {} takes", clean(&row.reason));

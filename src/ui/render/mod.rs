@@ -16,10 +16,10 @@ mod sources;
 mod timeline;
 mod userspace;
 
-use super::format::{fit, width};
 use super::grid::put;
 use super::layout::{self, SMALLEST};
 use super::state::{AppState, Panel, Popup};
+use super::text::{fit, width};
 use super::theme::{Role, Theme};
 use crate::sample::{SourceId, SourceState};
 use ratatui::Frame;
@@ -152,13 +152,13 @@ fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, st
 /// The words for what the panels speak of: `win10-2`, `win10-2 vcpu 3`.
 fn scope(state: &AppState) -> String {
     let Some(d) = state.domain() else { return String::new() };
-    let name = super::format::clean(d.name());
+    let name = super::text::clean(d.name());
     state.vcpu().map_or_else(|| name.clone(), |v| format!("{name} vcpu {v}"))
 }
 
 /// Sentences in a panel that has no table to show.
 fn say(buf: &mut Buffer, area: Rect, text: &str, role: Role, theme: &Theme) -> u16 {
-    let lines = super::format::wrap(text, area.width);
+    let lines = super::text::wrap(text, area.width);
     let n = lines.len().min(area.height.into());
     for (i, line) in lines.iter().take(n).enumerate() {
         put(buf, area.x, area.y + i as u16, line, area.width, theme.style(role));

@@ -1,7 +1,7 @@
 //! A framed text over the screen that can be scrolled.
 
-use crate::ui::format::{fit, width};
 use crate::ui::grid::put;
+use crate::ui::text::{fit, width};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -2,8 +2,8 @@
 
 use super::popup::{self, Line};
 use crate::ui::columns;
-use crate::ui::format::{fit, wrap};
 use crate::ui::state::AppState;
+use crate::ui::text::{fit, wrap};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

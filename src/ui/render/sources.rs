@@ -2,10 +2,11 @@
 
 use super::popup::Line;
 use super::title;
+use crate::figures::bytes;
 use crate::sample::SourceState;
-use crate::ui::format::{bytes, clean, width, wrap};
 use crate::ui::grid::put;
 use crate::ui::state::{AppState, Panel};
+use crate::ui::text::{clean, width, wrap};
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

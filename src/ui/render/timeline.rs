@@ -1,9 +1,10 @@
 //! The time line of a replay: where the recording begins, ends, where one is, where something is to be seen.
 
 use super::header::clock;
-use crate::ui::format::width;
+use crate::figures::figure;
 use crate::ui::grid::put;
 use crate::ui::state::AppState;
+use crate::ui::text::width;
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -13,7 +14,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(p) = &state.playback else { return };
     let now = state.model.as_ref().map_or(p.range_ms.0, |m| m.time_ms);
     let left = format!(" {} ", clock(p.range_ms.0, state));
-    let speed = if p.speed < 1.0 { format!("{:.2}x", p.speed) } else { format!("{:.0}x", p.speed) };
+    let speed = format!("{}x", figure(p.speed));
     let digits = p.len.to_string().len();
     let right = format!(" {}  {:>digits$}/{}  {speed:>5} ", clock(p.range_ms.1, state), p.index + 1, p.len);
     put(buf, area.x, area.y, &left, area.width, theme.style(Role::Dim));

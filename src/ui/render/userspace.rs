@@ -1,11 +1,12 @@
 //! Exits that the VMM served, kvm tracepoints, KVM's own counters.
 
 use super::{say, scope, title};
+use crate::figures::{rate, share};
 use crate::kvm::userspace_exit;
 use crate::ui::cells::userspace_name;
-use crate::ui::format::{clean, rate, share};
 use crate::ui::grid::{Cell, List, Row, Spec};
 use crate::ui::state::{AppState, Panel};
+use crate::ui::text::clean;
 use crate::ui::theme::{Role, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -5,9 +5,9 @@ mod look;
 mod screens;
 mod terminal;
 
-use super::format::width;
 use super::render::render;
 use super::state::{AppState, Session, Source, Tick};
+use super::text::width;
 use super::theme::{Palette, Theme};
 use crate::lint::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target};
 use crate::model::Model;

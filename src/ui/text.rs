@@ -1,0 +1,109 @@
+//! Text on the screen: made harmless, measured, cut and wrapped.
+
+use crate::kvm::sanitize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Longest name that is ever looked at.
+const LONGEST_NAME: usize = 256;
+
+/// Text from outside, harmless for a terminal.
+pub fn clean(text: &str) -> String {
+    sanitize(text, LONGEST_NAME)
+}
+
+/// Display width in columns.
+pub fn width(text: &str) -> u16 {
+    text.width().min(usize::from(u16::MAX)) as u16
+}
+
+/// Cuts text to a width in columns; a cut is marked by `mark` (one column wide).
+pub fn fit(text: &str, columns: u16, mark: char) -> String {
+    if width(text) <= columns {
+        return text.to_string();
+    }
+    let room = usize::from(columns.saturating_sub(1));
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let w = c.width().unwrap_or(0);
+        if used + w > room {
+            break;
+        }
+        used += w;
+        out.push(c);
+    }
+    if columns > 0 {
+        out.push(mark);
+    }
+    out
+}
+
+/// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks in the text hold.
+pub fn wrap(text: &str, columns: u16) -> Vec<String> {
+    let columns = columns.max(1);
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let indent: String = paragraph.chars().take_while(|c| *c == ' ').collect();
+        let mut line = indent.clone();
+        for word in paragraph.split(' ').filter(|w| !w.is_empty()) {
+            let mut word = word.to_string();
+            let gap = u16::from(line.len() > indent.len());
+            if width(&line) + gap + width(&word) > columns && line.len() > indent.len() {
+                lines.push(std::mem::replace(&mut line, indent.clone()));
+            }
+            if line.len() > indent.len() {
+                line.push(' ');
+            }
+            while width(&line) + width(&word) > columns {
+                let head = cut(&word, columns.saturating_sub(width(&line)).max(1));
+                word = word[head.len()..].to_string();
+                line.push_str(&head);
+                if word.is_empty() {
+                    break;
+                }
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push_str(&word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn cut(text: &str, columns: u16) -> String {
+    let mut used = 0;
+    let mut out = String::new();
+    for c in text.chars() {
+        let w = c.width().unwrap_or(0) as u16;
+        if used + w > columns && !out.is_empty() {
+            break;
+        }
+        used += w;
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_text_is_cut_between_characters() {
+        assert_eq!(fit("数据库-主机", 5, '~'), "数据~");
+        assert_eq!(fit("数据库-主机", 6, '~'), "数据~");
+        assert_eq!(fit("short", 5, '~'), "short");
+        assert_eq!(fit("shorter", 5, '~'), "shor~");
+        assert_eq!(fit("x", 0, '~'), "");
+    }
+
+    #[test]
+    fn lines_break_at_spaces_and_words_only_when_they_must() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("  one two", 6), ["  one", "  two"]);
+        assert_eq!(wrap("abcdefgh", 3), ["abc", "def", "gh"]);
+        assert_eq!(wrap("数据库", 2), ["数", "据", "库"]);
+        assert_eq!(wrap("a\n\nb", 5), ["a", "", "b"]);
+        assert_eq!(wrap("数", 1), ["数"]);
+    }
+}
