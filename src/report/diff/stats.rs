@@ -60,7 +60,7 @@ pub struct Compared {
 impl Compared {
     pub(super) fn new(before: Option<f64>, after: Option<f64>, verdict: Verdict) -> Self {
         let change_percent = before.zip(after).filter(|(b, _)| *b > 0.0).map(|(b, a)| 100.0 * (a - b) / b);
-        Self { before: before, after: after, change_percent: change_percent, verdict }
+        Self { before, after, change_percent, verdict }
     }
 }
 
