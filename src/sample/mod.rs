@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 pub struct Sample {
     /// Wall clock, milliseconds since the Unix epoch; for display only.
     pub time_ms: i64,
-    /// `CLOCK_MONOTONIC`, nanoseconds; the base of every rate.
+    /// `CLOCK_MONOTONIC`, nanoseconds, at which the engine's counters were read; the base of every rate.
     pub mono_ns: u64,
-    /// `CLOCK_BOOTTIME`, nanoseconds; tells whether a thread was born since the sample before.
+    /// `CLOCK_BOOTTIME`, nanoseconds, before the threads were listed: a thread that started later is new in the next sample.
     pub boot_ns: u64,
     /// The host's counters.
     pub host: HostSample,

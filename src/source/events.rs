@@ -23,6 +23,8 @@ pub struct TracedThread {
 /// All that an engine counted, cumulative since it started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
+    /// `CLOCK_MONOTONIC` at which the counters stood like this, nanoseconds; `None` where nothing counts.
+    pub mono_ns: Option<u64>,
     /// By thread id.
     pub threads: HashMap<i32, TracedThread>,
     /// Further `kvm:*` tracepoints by process id, where they were asked for.

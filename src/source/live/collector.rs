@@ -156,15 +156,18 @@ impl Collector {
         self.drain();
         let ended = self.read_guests(&found, now);
         self.drain();
-        // The engine comes after /proc: whoever was gone by then has all of its events in this reading.
+        // The engine comes after /proc: whoever was gone by then has all of its events in this reading. All rates are per
+        // time between two of these readings: finding guests takes long on a busy host, and a different time each tick.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
+        let read = (self.options.clock)();
+        let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let sample = Sample {
-            time_ms: now.time_ms,
-            mono_ns: now.mono_ns,
+            time_ms: read.time_ms,
+            mono_ns,
             boot_ns: now.boot_ns,
             host: self.host_sample(now, memory, &skip),
             domains,

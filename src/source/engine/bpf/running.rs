@@ -12,6 +12,7 @@ use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::format::{self, EventFormat};
 use crate::kvm::topology::HostTopology;
 use crate::sample::EngineLevel;
+use crate::source::engine::monotonic_ns;
 use crate::source::events::{EngineError, Reading, TracedThread};
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,6 +80,7 @@ impl Running {
         let decoder = Decoder { parts: self.parts, names: &self.names, epoch: self.tables.epoch() };
         let mut reading = Reading::default();
         let (mut exits, mut sum, mut served) = (false, self.past, 0);
+        let began = monotonic_ns();
         for index in self.tables.taken() {
             let Some(slot) = self.tables.slot(index) else { continue };
             let tid = slot.tid.load(Relaxed).cast_signed();
@@ -90,6 +92,8 @@ impl Running {
             served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
             keep(reading.threads.entry(tid), thread, dead);
         }
+        // One slot is read after the other: the middle of the time this took is closest to all of them.
+        reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         self.tables.next_epoch();
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };

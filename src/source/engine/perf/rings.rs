@@ -2,6 +2,7 @@
 
 use super::merge::Merge;
 use crate::kvm::CpuSet;
+use crate::source::engine::monotonic_ns;
 use crate::source::events::EngineError;
 use crate::source::pairing::{Decoder, RawSample};
 use perf_event::events::Tracepoint;
@@ -210,7 +211,7 @@ impl Ring {
         }
         if used + FULL >= self.size && self.lost_more() {
             // The record that tells of it comes with the next event; until then nothing shows that some are missing.
-            merge.gap(self.last, super::watcher::now());
+            merge.gap(self.last, monotonic_ns());
         }
     }
 

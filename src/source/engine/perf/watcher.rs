@@ -2,6 +2,7 @@
 
 use super::merge::Merge;
 use super::rings::{self, Ring, Wanted};
+use crate::source::engine::monotonic_ns;
 use crate::source::events::{EngineError, Reading};
 use crate::source::pairing::{Decoder, Pairing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,12 +16,6 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// The reader's nice value. It needs little, but soon: on a crowded host it would wait while the rings run over.
 const PRIORITY: i32 = -15;
-
-/// `CLOCK_MONOTONIC`, the clock of the rings, nanoseconds.
-pub(super) fn now() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}
 
 /// The scheduler's events of threads that look like vCPUs, a second, beyond which they are no longer watched.
 const MOST_SWITCHES: u64 = 50_000;
@@ -108,13 +103,14 @@ impl Watcher {
     /// All that was counted up to now.
     pub fn read(&self) -> Reading {
         let mut state = self.shared.lock();
-        state.pass();
+        let horizon = state.pass();
         let mut threads = state.pairing.snapshot();
         for waker in threads.values_mut().flat_map(|thread| &mut thread.events.woken_by) {
             waker.comm = state.name_of(waker.tid);
         }
         let State { rings, pairing, .. } = &*state;
         Reading {
+            mono_ns: Some(horizon),
             threads,
             lost: rings.iter().map(Ring::lost).sum(),
             overflow: pairing.overflow(),
@@ -163,9 +159,9 @@ impl Shared {
 }
 
 impl State {
-    /// Takes what is in the rings.
-    fn pass(&mut self) {
-        let horizon = now();
+    /// Takes what is in the rings; returns up to when.
+    fn pass(&mut self) -> u64 {
+        let horizon = monotonic_ns();
         for ring in &mut self.rings {
             ring.drain(horizon, &self.decoder, &mut self.merge);
         }
@@ -177,6 +173,7 @@ impl State {
         for tid in self.pairing.take_new() {
             self.pairing.name(tid, &comm(tid));
         }
+        horizon
     }
 
     /// The name of a task that woke a vCPU: not in the event, so asked for once.

@@ -299,3 +299,59 @@ fn commands_reach_the_feed() {
     b.commands.send(Command::Stop).unwrap();
     assert!(b.collector.next().unwrap().is_none());
 }
+
+/// On a busy host a tick takes long, and not always equally long, from its begin to the engine's reading.
+#[test]
+fn an_interval_is_the_time_between_two_readings_of_the_engine() {
+    /// Counts an event each millisecond of a clock that every tick delays by another time.
+    struct Metronome(Arc<Mutex<u64>>, u64);
+
+    impl Engine for Metronome {
+        fn kind(&self) -> EngineKind {
+            EngineKind::Bpf
+        }
+
+        fn level(&self) -> EngineLevel {
+            EngineLevel::Full
+        }
+
+        fn set_level(&mut self, _: EngineLevel) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn set_kvm_events(&mut self, _: bool) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn drain(&mut self) {
+            self.1 += 170_000_000;
+            *self.0.lock().unwrap() += self.1 % 500_000_000;
+        }
+
+        fn read(&mut self) -> Reading {
+            Reading { events: *self.0.lock().unwrap() / 1_000_000, ..Reading::default() }
+        }
+
+        fn forget(&mut self, _: &[i32]) {}
+    }
+
+    let (fake, now) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
+    let clock = now.clone();
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(Box::new(Metronome(now.clone(), 0))),
+        places: fake.places(),
+        clock: Box::new(move || Instant { mono_ns: *clock.lock().unwrap(), boot_ns: 0, time_ms: 0 }),
+        ..CollectorOptions::default()
+    });
+    let mut tick = || {
+        *now.lock().unwrap() += 1_000_000_000;
+        let sample = collector.tick();
+        (sample.engine.events, sample.mono_ns)
+    };
+    let mut before = tick();
+    for _ in 0..5 {
+        let (events, mono_ns) = tick();
+        assert_eq!((events - before.0) * 1_000_000, mono_ns - before.1, "1000 events a second");
+        before = (events, mono_ns);
+    }
+}
