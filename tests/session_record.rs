@@ -13,7 +13,7 @@ use kvmtop::session::{Limits, Recorder, Session};
 use kvmtop::source::Feed;
 use kvmtop::source::engine::bpf::BpfEngine;
 use kvmtop::source::events::Engine;
-use kvmtop::source::live::{Collector, CollectorOptions, Places, topology};
+use kvmtop::source::live::{Collector, CollectorOptions, SystemPaths, topology};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -33,10 +33,10 @@ fn live_json_equals_replayed_json() {
         return common::skipped(test, &why);
     }
     let mut guest = Guest::start(&[Work::PortLoop(0x608)], true);
-    let places = Places::default();
-    let engine = BpfEngine::new(topology(&places), 16).ok().map(|e| Box::new(e) as Box<dyn Engine>);
+    let paths = SystemPaths::default();
+    let engine = BpfEngine::new(topology(&paths), 16).ok().map(|e| Box::new(e) as Box<dyn Engine>);
     let options =
-        CollectorOptions { interval: Duration::from_millis(300), engine, places, ..CollectorOptions::default() };
+        CollectorOptions { interval: Duration::from_millis(300), engine, paths, ..CollectorOptions::default() };
     let mut live = Collector::new(options);
     let mut samples = vec![live.next().unwrap().unwrap()];
     guest.go();

@@ -8,9 +8,9 @@ use crate::kvm::topology::HostTopology;
 use crate::sample::{DomainSample, EngineLevel, Sample, SourceId, SourceState};
 use crate::source::engine::{bpf::BpfEngine, perf::PerfEngine};
 use crate::source::events::{Engine, EngineError};
-use crate::source::live::devices::Devices;
-use crate::source::live::libvirt::{Libvirt, LibvirtOptions};
-use crate::source::live::{self, Collector, CollectorOptions, Outside, Places};
+use crate::source::live::metadata::device_maps::DeviceMaps;
+use crate::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
+use crate::source::live::{self, Collector, CollectorOptions, LibvirtAndQmp, SystemPaths};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
@@ -32,13 +32,13 @@ pub struct Live {
     /// Yields the samples.
     pub feed: Collector,
     /// Level, interval, stop.
-    pub commands: Sender<live::Command>,
+    pub commands: Sender<live::CollectorCommand>,
 }
 
 /// Starts every source. What cannot be had is said in each sample; nothing here fails for it.
 pub fn start(settings: &Settings) -> Live {
-    let places = Places::default();
-    let (engine, problems) = engine(settings.engine, &places);
+    let paths = SystemPaths::default();
+    let (engine, problems) = engine(settings.engine, &paths);
     if engine.is_none()
         && settings.engine != EngineChoice::Auto
         && let Some(why) = problems.first()
@@ -46,7 +46,7 @@ pub fn start(settings: &Settings) -> Live {
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
     let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None });
-    let outside = Outside::new(libvirt, Devices::new(settings.monitor), COUNTERS_EVERY);
+    let outside = LibvirtAndQmp::new(libvirt, DeviceMaps::new(settings.monitor), COUNTERS_EVERY);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
         interval: settings.interval,
@@ -54,7 +54,7 @@ pub fn start(settings: &Settings) -> Live {
         engine_problems: problems,
         informants: vec![Box::new(outside)],
         commands: receiver,
-        places,
+        paths,
         ..CollectorOptions::default()
     });
     if settings.kvm_events
@@ -66,9 +66,9 @@ pub fn start(settings: &Settings) -> Live {
 }
 
 /// The first engine of those asked for that this host allows, and why it is not a better one.
-fn engine(choice: EngineChoice, places: &Places) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
-    type Open = fn(HostTopology, &Places) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: Open = |topology, places| Ok(Box::new(BpfEngine::new(topology, live::vcpus(places))?));
+fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
+    type Open = fn(HostTopology, &SystemPaths) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: Open = |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
     let perf: Open = |topology, _| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
     let candidates: &[Open] = match choice {
         EngineChoice::Auto => &[bpf, perf],
@@ -77,9 +77,9 @@ fn engine(choice: EngineChoice, places: &Places) -> (Option<Box<dyn Engine>>, Ve
         EngineChoice::None => &[],
     };
     let mut problems = Vec::new();
-    let topology = live::topology(places);
+    let topology = live::topology(paths);
     for open in candidates {
-        match open(topology.clone(), places) {
+        match open(topology.clone(), paths) {
             Ok(engine) => return (Some(engine), problems),
             Err(why) => problems.push(why),
         }
@@ -88,13 +88,13 @@ fn engine(choice: EngineChoice, places: &Places) -> (Option<Box<dyn Engine>>, Ve
 }
 
 /// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
-pub fn stop_on_signals(commands: Sender<live::Command>) -> std::io::Result<()> {
+pub fn stop_on_signals(commands: Sender<live::CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut seen = signals.forever();
         seen.next();
         // A feed that is gone already needs no stop.
-        let _ = commands.send(live::Command::Stop);
+        let _ = commands.send(live::CollectorCommand::Stop);
         if let Some(signal) = seen.next() {
             std::process::exit(128 + signal);
         }

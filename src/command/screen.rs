@@ -3,7 +3,7 @@
 use super::live::{self, Live};
 use super::narrow::narrow;
 use crate::cli::Settings;
-use crate::source::live::Command;
+use crate::source::live::CollectorCommand as Command;
 use crate::source::session::{Tape, Taped};
 use crate::ui::{self, Control, UiOptions};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,24 +1,26 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
-use super::accounts::Allowance;
-use super::discovery::{Discovery, Found};
-use super::ended;
-use super::file::Failure;
-use super::guest::Guest;
-use super::host::Host;
-use super::informant::{Informant, Watched};
-use super::kmsg::KernelLog;
-use super::own::{self, Instant};
-use super::places::Places;
-use super::sources;
-use super::status_xml::StatusFiles;
-use super::tasks::Tasks;
-use super::threads::{Life, Reader, take_where};
 use crate::sample::{
     DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
 };
 use crate::source::Feed;
 use crate::source::events::{Engine, EngineError, Reading};
+use crate::source::live::guest::live_guest::LiveGuest;
+use crate::source::live::guest::resources::TickBudget;
+use crate::source::live::guest::vanished;
+use crate::source::live::host::kernel_log::KernelLog;
+use crate::source::live::host::reader::HostReader;
+use crate::source::live::host::self_usage;
+use crate::source::live::host::tasks::HostTasks;
+use crate::source::live::metadata::source::{MetadataSource, WatchedGuest};
+use crate::source::live::metadata::status_xml::StatusFiles;
+use crate::source::live::proc::discovery::{Discovered, Discovery};
+use crate::source::live::proc::file::FileError;
+use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::read_context::ReadContext;
+use crate::source::live::proc::threads::{Liveness, take_where};
+use crate::source::live::source_status;
+use crate::source::live::timestamps::Timestamps;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
@@ -34,7 +36,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 
 /// What to say to a collector at work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum CollectorCommand {
     /// Watch more or less.
     Level(EngineLevel),
     /// Count every `kvm:*` tracepoint, or cease to.
@@ -56,13 +58,13 @@ pub struct CollectorOptions {
     /// Why there is none, or none better.
     pub engine_problems: Vec<EngineError>,
     /// libvirt, the QEMU monitor.
-    pub informants: Vec<Box<dyn Informant>>,
+    pub informants: Vec<Box<dyn MetadataSource>>,
     /// What is said to the feed while it works.
-    pub commands: Receiver<Command>,
+    pub commands: Receiver<CollectorCommand>,
     /// Where /proc and /sys are.
-    pub places: Places,
+    pub paths: SystemPaths,
     /// The clock.
-    pub clock: Box<dyn FnMut() -> Instant + Send>,
+    pub clock: Box<dyn FnMut() -> Timestamps + Send>,
 }
 
 impl Default for CollectorOptions {
@@ -73,8 +75,8 @@ impl Default for CollectorOptions {
             engine_problems: Vec::new(),
             informants: Vec::new(),
             commands: channel().1,
-            places: Places::default(),
-            clock: Box::new(Instant::now),
+            paths: SystemPaths::default(),
+            clock: Box::new(Timestamps::now),
         }
     }
 }
@@ -82,12 +84,12 @@ impl Default for CollectorOptions {
 /// Reads the running host. One failing source is a [`SourceStatus`]; no tick fails.
 pub struct Collector {
     options: CollectorOptions,
-    reader: Reader,
-    allowance: Allowance,
+    reader: ReadContext,
+    allowance: TickBudget,
     discovery: Discovery,
-    guests: BTreeMap<i32, Guest>,
-    host: Host,
-    tasks: Tasks,
+    guests: BTreeMap<i32, LiveGuest>,
+    host: HostReader,
+    tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
     generation: u32,
@@ -98,16 +100,16 @@ pub struct Collector {
 impl Collector {
     /// Prepares every source. Nothing here fails: what cannot be had is said in each sample.
     pub fn new(options: CollectorOptions) -> Self {
-        let places = &options.places;
+        let paths = &options.paths;
         Self {
-            reader: Reader::new(places),
-            allowance: Allowance::default(),
-            discovery: Discovery::new(places.clone()),
+            reader: ReadContext::new(paths),
+            allowance: TickBudget::default(),
+            discovery: Discovery::new(paths.clone()),
             guests: BTreeMap::new(),
-            host: Host::new(places),
-            tasks: Tasks::new(places.clone()),
-            status_files: StatusFiles::new(places.run.clone()),
-            kernel_log: KernelLog::open(places),
+            host: HostReader::new(paths),
+            tasks: HostTasks::new(paths.clone()),
+            status_files: StatusFiles::new(paths.run.clone()),
+            kernel_log: KernelLog::open(paths),
             generation: 0,
             refused: None,
             next_ns: None,
@@ -121,7 +123,7 @@ impl Collector {
     /// When there is no engine, or the kernel refuses.
     pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
         let Some(engine) = &mut self.options.engine else {
-            return Err(sources::no_engine(&self.options.engine_problems));
+            return Err(source_status::no_engine(&self.options.engine_problems));
         };
         engine.set_level(level)?;
         self.restarted();
@@ -135,7 +137,7 @@ impl Collector {
     pub fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
         match &mut self.options.engine {
             Some(engine) => engine.set_kvm_events(on),
-            None => Err(sources::no_engine(&self.options.engine_problems)),
+            None => Err(source_status::no_engine(&self.options.engine_problems)),
         }
     }
 
@@ -146,10 +148,10 @@ impl Collector {
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
         let memory = self.host.memory();
         let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
-        self.allowance.begin(&self.options.places, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
+        self.allowance.begin(&self.options.paths, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
-            Err(e) => (Found::default(), Some(e)),
+            Err(e) => (Discovered::default(), Some(e)),
         };
         self.admit(&found.guests, now);
         self.help(&found);
@@ -173,7 +175,7 @@ impl Collector {
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),
-            own: own::cost(&self.options.places),
+            own: self_usage::cost(&self.options.paths),
         };
         self.make_room();
         sample
@@ -183,7 +185,7 @@ impl Collector {
     /// generation.
     fn make_room(&mut self) {
         let Some(engine) = &mut self.options.engine else { return };
-        match engine.make_room(self.guests.values().map(Guest::vcpus).sum()) {
+        match engine.make_room(self.guests.values().map(LiveGuest::vcpus).sum()) {
             Ok(false) => {}
             Ok(true) => self.restarted(),
             Err(why) => self.refused = Some(why),
@@ -193,17 +195,17 @@ impl Collector {
     /// The engine's counters began again.
     fn restarted(&mut self) {
         self.generation += 1;
-        self.guests.values_mut().for_each(Guest::restart_events);
+        self.guests.values_mut().for_each(LiveGuest::restart_events);
     }
 
     /// Opens guests that are new.
-    fn admit(&mut self, pids: &[i32], now: Instant) {
+    fn admit(&mut self, pids: &[i32], now: Timestamps) {
         let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
         self.status_files.refresh(now.mono_ns, !new.is_empty());
         for pid in new {
             self.open(pid, now);
         }
-        let watched: Vec<Watched> = self.guests.values().map(Guest::watched).collect();
+        let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
         let untraced = self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None);
         for informant in &mut self.options.informants {
             informant.want_counters(untraced);
@@ -215,9 +217,9 @@ impl Collector {
     }
 
     /// Opens a guest; one that is gone already is left to its events.
-    fn open(&mut self, pid: i32, now: Instant) -> bool {
+    fn open(&mut self, pid: i32, now: Timestamps) -> bool {
         let boot_time_ms = now.time_ms - i64::try_from(now.boot_ns / 1_000_000).unwrap_or(0);
-        let Ok(mut guest) = Guest::open(&self.options.places, pid, boot_time_ms, &mut self.reader) else {
+        let Ok(mut guest) = LiveGuest::open(&self.options.paths, pid, boot_time_ms, &mut self.reader) else {
             return false;
         };
         guest.inform(&self.status_files, &mut self.options.informants);
@@ -225,28 +227,28 @@ impl Collector {
         true
     }
 
-    fn help(&mut self, found: &Found) {
+    fn help(&mut self, found: &Discovered) {
         if found.helpers.is_empty() {
             return;
         }
         for (pid, guest) in &mut self.guests {
             let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
-            guest.help(&self.options.places, &mine, &mut self.reader);
+            guest.help(&self.options.paths, &mine, &mut self.reader);
         }
     }
 
     /// Reads every guest's threads; takes out and returns those that ended.
-    fn read_guests(&mut self, found: &Found, now: Instant) -> Vec<Guest> {
+    fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
         let living: HashSet<i32> = found.guests.iter().copied().collect();
-        let (places, reader, allowance) = (&self.options.places, &mut self.reader, &mut self.allowance);
+        let (paths, reader, allowance) = (&self.options.paths, &mut self.reader, &mut self.allowance);
         // A process that ended shows by its threads, even when another took its PID; one that closed its VM by discovery.
         take_where(&mut self.guests, |pid, guest| {
-            guest.read(places, now.mono_ns, reader, allowance) == Life::Ended || !living.contains(pid)
+            guest.read(paths, now.mono_ns, reader, allowance) == Liveness::Ended || !living.contains(pid)
         })
     }
 
     /// Gives every traced thread's events to its guest.
-    fn join(&mut self, ended: Vec<Guest>, reading: &mut Reading, now: Instant) -> Vec<DomainSample> {
+    fn join(&mut self, ended: Vec<LiveGuest>, reading: &mut Reading, now: Timestamps) -> Vec<DomainSample> {
         let mut by_pid: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (tid, traced) in &reading.threads {
             by_pid.entry(traced.pid).or_default().push(*tid);
@@ -266,7 +268,7 @@ impl Collector {
             match self.guests.get_mut(&pid) {
                 Some(guest) => guest.take_events(&tids, reading, &mut self.reader, &mut forget),
                 None => {
-                    domains.extend(ended::from_events(pid, &tids, reading));
+                    domains.extend(vanished::from_events(pid, &tids, reading));
                     forget.extend(tids);
                 }
             }
@@ -280,7 +282,7 @@ impl Collector {
         domains
     }
 
-    fn host_sample(&mut self, now: Instant, memory: Option<HostMemory>, skip: &HashSet<i32>) -> HostSample {
+    fn host_sample(&mut self, now: Timestamps, memory: Option<HostMemory>, skip: &HashSet<i32>) -> HostSample {
         HostSample {
             cpus: self.host.cpus(),
             facts: self.host.facts(),
@@ -306,13 +308,13 @@ impl Collector {
         }
     }
 
-    fn sources(&mut self, found: &Found, failure: Option<Failure>, reading: &Reading) -> Vec<SourceStatus> {
-        let mut all = vec![sources::procfs(found, failure)];
-        all.extend(sources::no_kvm(&self.options.places));
+    fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
+        let mut all = vec![source_status::procfs(found, failure)];
+        all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
-        all.push(sources::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
-        let lacks: Vec<_> = self.guests.values().map(Guest::lacks_counters).collect();
-        all.push(sources::kvm_stats(&lacks, &self.options.places));
+        all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
+        let lacks: Vec<_> = self.guests.values().map(LiveGuest::lacks_counters).collect();
+        all.push(source_status::kvm_stats(&lacks, &self.options.paths));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());
         all.extend(self.options.informants.iter_mut().flat_map(|i| i.status()));
@@ -320,19 +322,19 @@ impl Collector {
     }
 
     /// Does what is asked; answers whether to end.
-    fn obey(&mut self, command: Command) -> bool {
+    fn obey(&mut self, command: CollectorCommand) -> bool {
         let done = match command {
-            Command::Level(level) => self.set_level(level),
-            Command::KvmEvents(on) => self.set_kvm_events(on),
-            Command::Interval(interval) => {
+            CollectorCommand::Level(level) => self.set_level(level),
+            CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
+            CollectorCommand::Interval(interval) => {
                 self.options.interval = interval;
                 Ok(())
             }
-            Command::Now => {
+            CollectorCommand::Now => {
                 self.next_ns = None;
                 Ok(())
             }
-            Command::Stop => return true,
+            CollectorCommand::Stop => return true,
         };
         self.refused = done.err();
         false

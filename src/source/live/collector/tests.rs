@@ -1,9 +1,9 @@
-use super::super::fake::FakeProc;
 use super::*;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::sample::{AccessCell, DomainState, EngineKind, SourceState, ThreadEvents, Timing};
 use crate::source::events::TracedThread;
+use crate::source::live::proc::fake::FakeProc;
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
@@ -67,7 +67,7 @@ impl Engine for FakeEngine {
 struct Bench {
     fake: FakeProc,
     counted: Arc<Mutex<Counted>>,
-    commands: Sender<Command>,
+    commands: Sender<CollectorCommand>,
     collector: Collector,
 }
 
@@ -81,10 +81,10 @@ impl Bench {
             interval: Duration::from_millis(1),
             engine: Some(Box::new(FakeEngine(counted.clone(), EngineLevel::Full))),
             commands: receiver,
-            places: fake.places(),
+            paths: fake.paths(),
             clock: Box::new(move || {
                 mono_ns += 1_000_000_000;
-                Instant { mono_ns, boot_ns: mono_ns + 1_000_000_000_000, time_ms: 0 }
+                Timestamps { mono_ns, boot_ns: mono_ns + 1_000_000_000_000, time_ms: 0 }
             }),
             ..CollectorOptions::default()
         });
@@ -278,8 +278,8 @@ fn every_source_may_fail_and_the_tick_goes_on() {
     let mut b = Bench::new();
     let sample = b.collector.tick();
     assert!(sample.host.cpus.is_empty() && sample.host.memory.is_none() && sample.domains.is_empty());
-    std::fs::remove_dir_all(b.fake.places().proc).unwrap();
-    let mut collector = Collector::new(CollectorOptions { places: b.fake.places(), ..CollectorOptions::default() });
+    std::fs::remove_dir_all(b.fake.paths().proc).unwrap();
+    let mut collector = Collector::new(CollectorOptions { paths: b.fake.paths(), ..CollectorOptions::default() });
     let sample = collector.tick();
     let states: Vec<_> = sample.sources.iter().map(|s| (s.id.as_str(), s.state)).collect();
     assert!(states.contains(&("procfs", SourceState::Missing)), "{states:?}");
@@ -291,12 +291,12 @@ fn every_source_may_fail_and_the_tick_goes_on() {
 fn commands_reach_the_feed() {
     let mut b = Bench::new();
     assert!(b.collector.next().unwrap().is_some());
-    b.commands.send(Command::KvmEvents(true)).unwrap();
-    b.commands.send(Command::Level(EngineLevel::None)).unwrap();
+    b.commands.send(CollectorCommand::KvmEvents(true)).unwrap();
+    b.commands.send(CollectorCommand::Level(EngineLevel::None)).unwrap();
     let sample = b.collector.next().unwrap().unwrap();
     assert_eq!((sample.engine.level, sample.engine.generation), (EngineLevel::None, 1));
     assert!(b.counted.lock().unwrap().drained > 0);
-    b.commands.send(Command::Stop).unwrap();
+    b.commands.send(CollectorCommand::Stop).unwrap();
     assert!(b.collector.next().unwrap().is_none());
 }
 

@@ -1,0 +1,113 @@
+//! NamedCounters that are read on a clock of their own, as they were at the instants of the samples.
+//!
+//! libvirt answers on its own thread, so a reading is older than the tick by anything up to the time between two readings. Were
+//! it taken for the tick's own, rates would be off by that time in either direction, and a tick without a new reading would show
+//! that nothing happened. So the counters are shown as they were a little more than one reading ago, where there is a reading on
+//! either side, and between the two they grow evenly: nothing is added, nothing lost.
+
+use crate::source::live::metadata::source::{CounterReading, NamedCounters};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Readings kept: what is shown lies between two of them, and the newest may be ahead by more than one.
+const KEPT: usize = 4;
+
+/// The last readings.
+#[derive(Debug, Default)]
+pub(crate) struct CounterInterpolation {
+    readings: VecDeque<Arc<CounterReading>>,
+}
+
+impl CounterInterpolation {
+    /// Takes a reading over, if it is new.
+    pub(crate) fn take(&mut self, reading: &Arc<CounterReading>) {
+        if self.readings.back().is_some_and(|last| last.at_ns >= reading.at_ns) {
+            return;
+        }
+        if self.readings.len() == KEPT {
+            self.readings.pop_front();
+        }
+        self.readings.push_back(reading.clone());
+    }
+
+    /// The counters as they were a reading and a quarter before this instant; empty before there are any so old. Where the
+    /// next reading is late, they stand still.
+    pub(crate) fn at(&self, now_ns: u64) -> CounterReading {
+        let Some(newest) = self.readings.back() else { return CounterReading::default() };
+        let at_ns = now_ns.saturating_sub(newest.every_ns / 4 * 5);
+        let later = self.readings.iter().position(|r| r.at_ns >= at_ns);
+        match later.unwrap_or(self.readings.len()).checked_sub(1).and_then(|i| self.readings.get(i)) {
+            None => CounterReading::default(),
+            Some(before) => match self.readings.get(later.unwrap_or(usize::MAX)) {
+                None => CounterReading::clone(newest),
+                Some(after) => between(before, after, at_ns),
+            },
+        }
+    }
+}
+
+fn between(before: &CounterReading, after: &CounterReading, at_ns: u64) -> CounterReading {
+    let (part, whole) = (at_ns.saturating_sub(before.at_ns), after.at_ns.saturating_sub(before.at_ns).max(1));
+    let grown = |before: &NamedCounters, after: &NamedCounters| -> NamedCounters {
+        let at = |name: &String, b: u64| match before.get(name) {
+            Some(a) if *a <= b => a + (u128::from(b - a) * u128::from(part) / u128::from(whole)) as u64,
+            // New, or begun again.
+            _ => b,
+        };
+        after.iter().map(|(name, b)| (name.clone(), at(name, *b))).collect()
+    };
+    let none = NamedCounters::new();
+    let vcpus = after.vcpus.iter().map(|(n, c)| (*n, grown(before.vcpus.get(n).unwrap_or(&none), c))).collect();
+    CounterReading { at_ns, every_ns: after.every_ns, vm: grown(&before.vm, &after.vm), vcpus }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn reading(at_ns: u64, exits: u64) -> Arc<CounterReading> {
+        let counters = NamedCounters::from([("exits".to_string(), exits)]);
+        Arc::new(CounterReading { at_ns, every_ns: S, vm: counters.clone(), vcpus: [(0, counters)].into() })
+    }
+
+    /// A guest that exits 1,000 times a second, read at uneven times and shown at even ones: the rate is even.
+    #[test]
+    fn uneven_readings_give_an_even_rate() {
+        let mut r = CounterInterpolation::default();
+        let mut shown = Vec::new();
+        let mut jitter = [0, 30, 90, 10, 60, 20, 80].iter().cycle();
+        let mut next = S / 10;
+        for tick in 1..40u64 {
+            while next <= tick * S / 2 {
+                r.take(&reading(next, next / 1_000_000));
+                next += S + jitter.next().unwrap() * 1_000_000;
+            }
+            shown.extend(r.at(tick * S / 2).vcpus.get(&0).map(|c| c["exits"]));
+        }
+        assert!(shown.len() > 30, "{shown:?}");
+        let steps: Vec<u64> = shown.windows(2).map(|w| w[1] - w[0]).collect();
+        assert!(steps.iter().all(|s| (499..=501).contains(s)), "{steps:?}");
+    }
+
+    #[test]
+    fn before_the_first_reading_nothing_is_known_and_a_late_one_stands_still() {
+        let mut r = CounterInterpolation::default();
+        assert_eq!(r.at(9 * S), CounterReading::default());
+        r.take(&reading(10 * S, 5));
+        assert!(r.at(11 * S).vm.is_empty());
+        r.take(&reading(11 * S, 9));
+        r.take(&reading(11 * S, 7));
+        assert_eq!(r.at(11 * S + 3 * S / 4).vm["exits"], 7);
+        assert_eq!((r.at(13 * S).vm["exits"], r.at(99 * S).vm["exits"]), (9, 9));
+    }
+
+    #[test]
+    fn counters_that_begin_again_are_taken_as_they_are() {
+        let mut r = CounterInterpolation::default();
+        r.take(&reading(S, 1000));
+        r.take(&reading(2 * S, 40));
+        assert_eq!(r.at(2 * S + 3 * S / 4).vm["exits"], 40);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a guest is, put together from everyone who knows a part, each fact with its origin.
+
+use crate::kvm::cmdline::{self, QemuCommand};
+use crate::kvm::device_map;
+use crate::kvm::{Space, sanitize};
+use crate::sample::{DomainFacts, Known, Origin, Vmm};
+use crate::source::live::metadata::source::GuestMetadata;
+use crate::source::live::metadata::status_xml::DomainStatus;
+use crate::source::live::proc::file;
+use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::stat::TICK_NS;
+use std::sync::Arc;
+
+/// A command line of more bytes is cut; the kernel's own limit is 2 MiB a line and more in all.
+const MAX_COMMAND: usize = 1 << 20;
+/// Characters kept of a name.
+const MAX_NAME: usize = 256;
+
+/// What /proc tells of a guest's process, once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProcessIdentity {
+    /// Process id.
+    pub pid: i32,
+    /// Start, ticks after boot.
+    pub start_ticks: u64,
+    /// The same by the wall clock, milliseconds since the epoch.
+    pub started_ms: Option<i64>,
+    /// The main thread's name.
+    pub comm: String,
+    /// The command line, where it is QEMU's.
+    pub command: Option<Arc<QemuCommand>>,
+    /// How many vCPUs it has open.
+    pub vcpu_files: u32,
+}
+
+impl ProcessIdentity {
+    /// Reads the process.
+    pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
+        let bytes = file::read_bytes(&paths.process(pid, "cmdline"), MAX_COMMAND).unwrap_or_default();
+        let argv: Vec<String> = bytes
+            .split(|b| *b == 0)
+            .take(cmdline_args(&bytes))
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
+        Self {
+            pid,
+            start_ticks,
+            started_ms: i64::try_from(start_ticks * (TICK_NS / 1_000_000)).ok().map(|ms| boot_time_ms + ms),
+            comm: comm.to_owned(),
+            command: is_qemu.then(|| Arc::new(cmdline::parse_argv(&argv))),
+            vcpu_files: 0,
+        }
+    }
+
+    /// Puts the facts together; of `told`, the first that knows a fact wins.
+    pub(crate) fn facts(&self, status: Option<&DomainStatus>, told: &[Arc<GuestMetadata>]) -> DomainFacts {
+        let command = self.command.as_deref();
+        let xml = status.map(|s| s.xml.as_ref());
+        let from_told = |f: fn(&GuestMetadata) -> Option<Known<String>>| told.iter().find_map(|t| clean(&f(t)?));
+        let from_xml = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::StatusXml));
+        let from_command = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::CommandLine));
+        let full_xml = told
+            .iter()
+            .find_map(|t| t.xml.clone())
+            .or_else(|| status.map(|s| Known::new(s.xml.clone(), Origin::StatusXml)));
+        let machine = from_told(|t| t.machine.clone())
+            .or_else(|| from_xml(xml?.machine.as_ref()))
+            .or_else(|| from_command(command?.machine.as_ref()));
+        DomainFacts {
+            name: from_told(|t| t.name.clone())
+                .or_else(|| from_xml(xml?.name.as_ref()))
+                .or_else(|| from_command(command?.name.as_ref()))
+                .unwrap_or_else(|| Known::new(format!("{}-{}", self.comm, self.pid), Origin::Process)),
+            uuid: from_told(|t| t.uuid.clone())
+                .or_else(|| from_xml(xml?.uuid.as_ref()))
+                .or_else(|| from_command(command?.uuid.as_ref())),
+            vmm: if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) },
+            pid: Some(self.pid),
+            start_ticks: self.start_ticks,
+            started_ms: self.started_ms,
+            vcpus: full_xml
+                .as_ref()
+                .and_then(|x| Some(Known::new(x.value.vcpus?, x.from)))
+                .or_else(|| Some(Known::new(command?.vcpus()?, Origin::CommandLine)))
+                .or_else(|| (self.vcpu_files > 0).then(|| Known::new(self.vcpu_files, Origin::Process))),
+            guest_os: from_told(|t| t.guest_os.clone())
+                .or_else(|| full_xml.as_ref().and_then(|x| clean(&Known::new(x.value.os_id.clone()?, x.from)))),
+            xml_text: told.iter().find_map(|t| t.xml_text.clone()).or_else(|| status.map(|s| s.text.clone())),
+            xml: full_xml,
+            command: self.command.clone(),
+            devices: told.iter().find_map(|t| t.devices.clone()).or_else(|| built_in(machine.as_ref())),
+            machine,
+        }
+    }
+}
+
+/// The table that ships with kvmtop, until the monitor tells of the guest's own devices.
+fn built_in(machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::DeviceMap>>> {
+    let map = device_map::builtin(machine.map(|m| m.value.as_str()), Some(std::env::consts::ARCH));
+    let empty = map.regions(Space::Pio).is_empty() && map.regions(Space::Mmio).is_empty();
+    (!empty).then(|| Known::new(Arc::new(map), Origin::BuiltIn))
+}
+
+/// A name made harmless; one of which nothing is left is none.
+fn clean(known: &Known<String>) -> Option<Known<String>> {
+    let value = sanitize(known.value.trim(), MAX_NAME);
+    (!value.is_empty()).then_some(Known { value, from: known.from })
+}
+
+/// The last argument ends with a NUL too, so behind it is an empty piece.
+fn cmdline_args(bytes: &[u8]) -> usize {
+    bytes.split(|b| *b == 0).count() - usize::from(bytes.last() == Some(&0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::live::metadata::status_xml::StatusFiles;
+    use crate::source::live::proc::fake::FakeProc;
+
+    fn origins(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
+        fake.process(77, "qemu-system-x86").process_file("cmdline", command);
+        ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000)
+    }
+
+    #[test]
+    fn the_command_line_tells_a_guest_of_no_libvirt() {
+        let fake = FakeProc::new();
+        let o =
+            origins(&fake, b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0");
+        let f = o.facts(None, &[]);
+        assert_eq!(f.name, Known::new("ab".into(), Origin::CommandLine));
+        assert_eq!(f.vcpus, Some(Known::new(3, Origin::CommandLine)));
+        assert_eq!(f.started_ms, Some(1_005_000));
+        assert_eq!(f.vmm, Vmm::Qemu);
+        assert_eq!(f.devices.unwrap().from, Origin::BuiltIn);
+    }
+
+    #[test]
+    fn a_guest_of_no_name_is_called_by_its_process() {
+        let fake = FakeProc::new();
+        let mut o = origins(&fake, b"./vmm\0");
+        o.vcpu_files = 2;
+        let f = o.facts(None, &[]);
+        assert_eq!(f.name, Known::new("qemu-system-x86-77".into(), Origin::Process));
+        assert_eq!(f.vmm, Vmm::Other("qemu-system-x86".into()));
+        assert_eq!(f.vcpus, Some(Known::new(2, Origin::Process)));
+    }
+
+    #[test]
+    fn libvirt_is_believed_first_then_its_file() {
+        let fake = FakeProc::new();
+        let o = origins(&fake, b"qemu-system-x86_64\0-name\0guest=c\0");
+        fake.write(
+            "run/libvirt/qemu/a.xml",
+            "<domstatus state='running' pid='77'><domain type='kvm'><name>b</name><vcpu>4</vcpu>\
+             <os><type machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
+        );
+        let mut files = StatusFiles::new(fake.paths().run);
+        files.refresh(0, true);
+        let f = o.facts(files.of(77), &[]);
+        assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
+        assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));
+        assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
+        let told = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
+        let f = o.facts(files.of(77), &[Arc::new(told)]);
+        assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
+        assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);
+    }
+}

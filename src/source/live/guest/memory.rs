@@ -1,0 +1,110 @@
+//! A guest's memory on the host: what is swapped out, and on which NUMA nodes it lies. Read rarely: the kernel walks the
+//! page tables for it.
+
+use super::stagger::stagger;
+use crate::source::live::proc::file;
+use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::stat::kilobytes;
+use std::collections::BTreeMap;
+
+/// `VmSwap`, a counter, is read this rarely: often enough to tell whether it goes on growing.
+const SWAP_NS: u64 = 2_000_000_000;
+/// `numa_maps` is read this rarely, and of one guest a tick.
+const NODES_NS: u64 = 30_000_000_000;
+/// `numa_maps` of more bytes is not read on.
+const MAX_MAPS: usize = 4 << 20;
+
+/// What was read last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GuestMemory {
+    /// `VmSwap`, bytes.
+    pub swap_bytes: Option<u64>,
+    /// Bytes by node.
+    pub nodes: BTreeMap<u32, u64>,
+    swap_due_ns: u64,
+    nodes_due_ns: u64,
+}
+
+impl GuestMemory {
+    /// Reads what is due. Where the host has nothing swapped out, no guest has. `may_walk` is the tick's permission to read one
+    /// `numa_maps`; it is taken when used.
+    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, swapped: bool, may_walk: &mut bool) {
+        if !swapped {
+            (self.swap_bytes, self.swap_due_ns) = (Some(0), 0);
+        } else if now_ns >= self.swap_due_ns {
+            self.swap_due_ns = now_ns + SWAP_NS + stagger(pid) / 8;
+            let status = file::read_text(&paths.process(pid, "status"), 8192).unwrap_or_default();
+            self.swap_bytes = kilobytes(&status, "VmSwap");
+        }
+        if *may_walk && now_ns >= self.nodes_due_ns {
+            *may_walk = false;
+            self.nodes_due_ns = now_ns + NODES_NS;
+            let maps = file::read_text(&paths.process(pid, "numa_maps"), MAX_MAPS).unwrap_or_default();
+            self.nodes = by_node(&maps);
+        }
+    }
+}
+
+/// Sums the pages of `numa_maps` by node: each mapping has `N0=pages N1=pages … kernelpagesize_kB=4` (proc(5)).
+fn by_node(maps: &str) -> BTreeMap<u32, u64> {
+    let mut sums = BTreeMap::new();
+    for line in maps.lines() {
+        let mut page_kb = 4;
+        let mut pages = Vec::new();
+        for word in line.split_ascii_whitespace() {
+            let Some((name, value)) = word.split_once('=') else { continue };
+            let Ok(value) = value.parse::<u64>() else { continue };
+            if name == "kernelpagesize_kB" {
+                page_kb = value;
+            } else if let Some(node) = name.strip_prefix('N').and_then(|n| n.parse::<u32>().ok()) {
+                pages.push((node, value));
+            }
+        }
+        for (node, n) in pages {
+            let sum: &mut u64 = sums.entry(node).or_default();
+            *sum = sum.saturating_add(n.saturating_mul(page_kb).saturating_mul(1024));
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::live::proc::fake::FakeProc;
+
+    const MAPS: &str = "7f0000000000 default anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4\n\
+        7f1000000000 bind:0 file=/dev/hugepages/N9=1 huge anon=2 N0=2 kernelpagesize_kB=2048\n7f2 default\n";
+
+    #[test]
+    fn pages_of_all_sizes_add_up() {
+        assert_eq!(by_node(MAPS), [(0, 4096 + 2 * (2 << 20)), (1, 8192)].into());
+    }
+
+    #[test]
+    fn reading_is_rare_and_one_at_a_time() {
+        let fake = FakeProc::new();
+        let p = fake
+            .process(10, "qemu")
+            .process_file("status", b"VmSwap:\t    12 kB\n")
+            .process_file("numa_maps", MAPS.as_bytes());
+        let mut memory = GuestMemory::default();
+        let mut may = false;
+        memory.read(&fake.paths(), 10, 0, true, &mut may);
+        assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
+        may = true;
+        memory.read(&fake.paths(), 10, 1, true, &mut may);
+        assert_eq!((memory.nodes.len(), may), (2, false));
+        let p = p.process_file("status", b"VmSwap:\t    13 kB\n");
+        may = true;
+        memory.read(&fake.paths(), 10, 2, true, &mut may);
+        assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
+        memory.read(&fake.paths(), 10, 2 * SWAP_NS, true, &mut may);
+        assert_eq!(memory.swap_bytes, Some(13_312));
+        p.process_file("status", b"VmSwap:\t    14 kB\n");
+        memory.read(&fake.paths(), 10, 2 * SWAP_NS + 1, false, &mut may);
+        assert_eq!(memory.swap_bytes, Some(0), "not read where nothing is swapped out");
+        memory.read(&fake.paths(), 10, 2 * SWAP_NS + 2, true, &mut may);
+        assert_eq!(memory.swap_bytes, Some(14_336));
+    }
+}

@@ -1,0 +1,15 @@
+//! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what is left after its end.
+
+pub(crate) mod counters;
+pub(crate) mod live_guest;
+pub(crate) mod resources;
+pub(crate) mod vanished;
+
+mod counter_interpolation;
+mod cpu_limits;
+mod exited_threads;
+mod identity;
+mod kvm_stats;
+mod memory;
+mod roles;
+mod stagger;

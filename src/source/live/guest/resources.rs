@@ -1,0 +1,97 @@
+//! What a guest has beside its threads: KVM's counters, CPU limits, memory.
+
+use super::counters::{GuestCounters, MissingCounters};
+use super::cpu_limits::{CpuLimits, Hierarchies};
+use super::memory::GuestMemory;
+use crate::sample::{DomainSample, Throttling};
+use crate::source::live::proc::fds::KvmFiles;
+use crate::source::live::proc::paths::SystemPaths;
+use std::collections::BTreeMap;
+
+/// Files of debugfs read in one tick, for all guests together.
+const DEBUGFS_BUDGET: usize = 512;
+/// The mount table is read this rarely.
+const MOUNTS_NS: u64 = 60_000_000_000;
+
+/// What one tick may spend on all guests together.
+#[derive(Debug, Default)]
+pub(crate) struct TickBudget {
+    hierarchies: Hierarchies,
+    mounts_due_ns: u64,
+    debugfs: usize,
+    /// Whether one `numa_maps` may still be read.
+    walk: bool,
+    /// Whether the host has anything swapped out.
+    swapped: bool,
+    now_ns: u64,
+    keep_below: i32,
+}
+
+impl TickBudget {
+    /// Begins a tick. On a host of one node nobody asks where memory lies.
+    pub(crate) fn begin(&mut self, paths: &SystemPaths, now_ns: u64, keep_below: i32, many_nodes: bool, swapped: bool) {
+        if now_ns >= self.mounts_due_ns {
+            self.mounts_due_ns = now_ns + MOUNTS_NS;
+            self.hierarchies = Hierarchies::read(paths);
+        }
+        (self.debugfs, self.walk, self.swapped) = (DEBUGFS_BUDGET, many_nodes, swapped);
+        (self.now_ns, self.keep_below) = (now_ns, keep_below);
+    }
+}
+
+/// The accounts of one guest, as last read.
+#[derive(Debug, Default)]
+pub(crate) struct GuestResources {
+    counters: GuestCounters,
+    limits: CpuLimits,
+    memory: GuestMemory,
+    throttling: Vec<Throttling>,
+    vm: BTreeMap<String, u64>,
+    vcpus: BTreeMap<u32, BTreeMap<String, u64>>,
+}
+
+impl GuestResources {
+    /// The guest's files were listed anew.
+    pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
+        self.counters.look(paths, pid, files, keep_below);
+    }
+
+    /// The guest's files may not be listed.
+    pub(crate) fn deny(&mut self) {
+        self.counters.deny();
+    }
+
+    /// Reads what is due.
+    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, allowance: &mut TickBudget) {
+        let (now_ns, keep_below) = (allowance.now_ns, allowance.keep_below);
+        (self.vm, self.vcpus) = self.counters.read(&mut allowance.debugfs);
+        self.throttling = self.limits.read(&allowance.hierarchies, paths, pid, now_ns, keep_below);
+        self.memory.read(paths, pid, now_ns, allowance.swapped, &mut allowance.walk);
+    }
+
+    /// Whether KVM's counters were had.
+    pub(crate) fn has_counters(&self) -> bool {
+        !self.vm.is_empty() || !self.vcpus.is_empty()
+    }
+
+    /// Why they were not.
+    pub(crate) fn lack(&self) -> Option<MissingCounters> {
+        self.counters.lack()
+    }
+
+    /// Of one vCPU.
+    pub(crate) fn vcpu(&self, index: u32) -> Option<&BTreeMap<String, u64>> {
+        self.vcpus.get(&index)
+    }
+
+    /// The guest's own part of its sample.
+    pub(crate) fn sample(&self) -> DomainSample {
+        DomainSample {
+            counters: self.vm.clone(),
+            throttling: self.throttling.clone(),
+            node_memory: self.memory.nodes.clone(),
+            swap_bytes: self.memory.swap_bytes,
+            ..DomainSample::default()
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What each thread of a guest does.
+//!
+//! Its name tells, where the VMM names its threads (QEMU with `debug-threads=on`). Else, in this order: libvirt and the monitor,
+//! the vCPU number in KVM's events, the VM file that it is running right now, and guest time at last.
+
+use crate::kvm::thread_name::{Role, classify};
+use crate::source::live::metadata::source::GuestMetadata;
+use crate::source::live::metadata::status_xml::DomainStatus;
+use crate::source::live::proc::file;
+use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::stat::number;
+use crate::source::live::proc::thread::LiveThread;
+use crate::source::live::proc::threads::Threads;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// `KVM_RUN` is `_IO(0xAE, 0x80)` on x86 and arm64 (include/uapi/linux/kvm.h).
+const KVM_RUN: u64 = 0xae80;
+/// Threads looked at in one tick.
+const MAX_LOOKS: usize = 64;
+
+/// What was found out about threads that their names do not tell.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadRoles {
+    /// Threads that run a vCPU, with its number where that is known too.
+    vcpus: HashMap<i32, Option<u32>>,
+    /// From libvirt, its status file or the monitor.
+    told: HashMap<i32, (Role, Option<u32>)>,
+}
+
+impl ThreadRoles {
+    /// A thread fired events as only a vCPU does.
+    pub(crate) fn fired(&mut self, tid: i32, vcpu: Option<u32>) {
+        let known = self.vcpus.entry(tid).or_default();
+        *known = vcpu.or(*known);
+    }
+
+    /// Takes over what others know.
+    pub(crate) fn tell(&mut self, status: Option<&DomainStatus>, told: &[Arc<GuestMetadata>]) {
+        self.told.clear();
+        let mut add = |role: Role, tids: &BTreeMap<u32, i32>| {
+            self.told.extend(tids.iter().map(|(index, tid)| (*tid, (role, Some(*index)))));
+        };
+        if let Some(status) = status {
+            add(Role::Iothread, &status.xml.iothread_threads);
+            add(Role::Vcpu, &status.xml.vcpu_threads);
+        }
+        for t in told {
+            add(Role::Iothread, &t.iothread_tids);
+            add(Role::Vcpu, &t.vcpu_tids);
+        }
+    }
+
+    /// The role of a thread, and its number.
+    pub(crate) fn role(&self, tid: i32, comm: &str, is_main: bool) -> (Role, Option<u32>) {
+        let by_name = classify(comm, is_main);
+        match by_name {
+            (Role::Vcpu, Some(_)) | (Role::Vhost, _) => return by_name,
+            // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are forked off a vCPU's `KVM_RUN`, and their `syscall`
+            // file still shows it.
+            _ if comm.starts_with("kvm-") => return by_name,
+            _ => {}
+        }
+        if let Some(told) = self.told.get(&tid) {
+            return *told;
+        }
+        match self.vcpus.get(&tid) {
+            Some(index) => (Role::Vcpu, *index),
+            None => by_name,
+        }
+    }
+
+    /// Looks for vCPU threads that nothing has told of: `files` holds the vCPU numbers by descriptor.
+    pub(crate) fn look(&mut self, paths: &SystemPaths, threads: &Threads, files: &BTreeMap<i32, u32>) {
+        self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
+        let role = |t: &LiveThread| self.role(t.tid, &t.comm, t.tid == threads.pid);
+        let found = threads.living.values().map(role).filter(|(r, index)| *r == Role::Vcpu && index.is_some()).count();
+        if found >= files.len() {
+            return;
+        }
+        let open: Vec<&LiveThread> = threads
+            .living
+            .values()
+            .filter(|t| match role(t) {
+                (Role::Vcpu, index) => index.is_none(),
+                (Role::Emulator | Role::Other, _) => true,
+                // The kernel's own workers among them show the call of the thread that made them.
+                (Role::Worker | Role::Iothread | Role::Vhost, _) => false,
+            })
+            .take(MAX_LOOKS)
+            .collect();
+        for t in open {
+            if let Some(index) = running(paths, threads.pid, t.tid).and_then(|fd| files.get(&fd)) {
+                self.vcpus.insert(t.tid, Some(*index));
+            } else if t.times.is_some_and(|t| t.guest_ns > 0) {
+                self.vcpus.entry(t.tid).or_default();
+            }
+        }
+        self.number_in_order(threads, files);
+    }
+
+    /// When there are as many vCPU threads as vCPUs but some have no number, the missing numbers go to them in order of thread
+    /// id: VMMs start their vCPUs in order.
+    fn number_in_order(&mut self, threads: &Threads, files: &BTreeMap<i32, u32>) {
+        let vcpus: Vec<(i32, Option<u32>)> = threads
+            .living
+            .values()
+            .map(|t| (t.tid, self.role(t.tid, &t.comm, t.tid == threads.pid)))
+            .filter(|(_, (role, _))| *role == Role::Vcpu)
+            .map(|(tid, (_, index))| (tid, index))
+            .collect();
+        if vcpus.len() != files.len() {
+            return;
+        }
+        let mut missing: Vec<u32> =
+            files.values().copied().filter(|n| !vcpus.iter().any(|(_, i)| i.as_ref() == Some(n))).collect();
+        missing.sort_unstable();
+        let without = vcpus.iter().filter(|(_, index)| index.is_none());
+        for ((tid, _), index) in without.zip(missing) {
+            self.vcpus.insert(*tid, Some(index));
+        }
+    }
+}
+
+/// The descriptor on which a thread is in `KVM_RUN` right now. `/proc/PID/task/TID/syscall` shows number and arguments of the call
+/// that a thread sleeps in, and `running` for one that does not sleep.
+fn running(paths: &SystemPaths, pid: i32, tid: i32) -> Option<i32> {
+    let path = paths.process(pid, "task").join(tid.to_string()).join("syscall");
+    let line = file::read_bytes(&path, 256).ok()?;
+    parse_syscall(&line)
+}
+
+fn parse_syscall(line: &[u8]) -> Option<i32> {
+    let mut words = line.split(|b| *b == b' ');
+    let call = number(words.next()?)?;
+    let mut hex = || {
+        let digits = std::str::from_utf8(words.next()?.strip_prefix(b"0x")?).ok()?;
+        u64::from_str_radix(digits, 16).ok()
+    };
+    let (fd, request) = (hex()?, hex()?);
+    (i64::try_from(call).ok()? == libc::SYS_ioctl && request == KVM_RUN).then(|| i32::try_from(fd).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::live::proc::fake::FakeProc;
+    use crate::source::live::proc::read_context::ReadContext;
+
+    fn open(fake: &FakeProc) -> Threads {
+        Threads::open(&fake.paths(), 10, &mut ReadContext::new(&fake.paths())).unwrap()
+    }
+
+    fn roles(learnt: &ThreadRoles, threads: &Threads) -> Vec<(i32, Role, Option<u32>)> {
+        let role =
+            |t: &crate::source::live::proc::thread::LiveThread| learnt.role(t.tid, &t.comm, t.tid == threads.pid);
+        threads.living.values().map(|t| (t.tid, role(t).0, role(t).1)).collect()
+    }
+
+    #[test]
+    fn names_tell() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu-system-x86");
+        p.thread(11, "CPU 0/KVM");
+        p.thread(12, "IO iothread2");
+        p.thread(13, "worker");
+        p.thread(14, "vhost-10");
+        let threads = open(&fake);
+        assert_eq!(
+            roles(&ThreadRoles::default(), &threads),
+            [
+                (10, Role::Emulator, None),
+                (11, Role::Vcpu, Some(0)),
+                (12, Role::Iothread, Some(2)),
+                (13, Role::Worker, None),
+                (14, Role::Vhost, None)
+            ]
+        );
+    }
+
+    #[test]
+    fn without_names_libvirt_and_events_tell() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu-system-x86");
+        for tid in 11..=13 {
+            p.thread(tid, "qemu-system-x86");
+        }
+        let threads = open(&fake);
+        let mut learnt = ThreadRoles::default();
+        let told =
+            GuestMetadata { vcpu_tids: [(1, 12)].into(), iothread_tids: [(1, 13)].into(), ..GuestMetadata::default() };
+        learnt.tell(None, &[Arc::new(told)]);
+        learnt.fired(11, None);
+        learnt.fired(11, Some(0));
+        learnt.fired(11, None);
+        assert_eq!(
+            roles(&learnt, &threads),
+            [
+                (10, Role::Emulator, None),
+                (11, Role::Vcpu, Some(0)),
+                (12, Role::Vcpu, Some(1)),
+                (13, Role::Iothread, Some(1))
+            ]
+        );
+    }
+
+    #[test]
+    fn the_call_that_a_thread_sleeps_in_tells() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "hyper").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        p.thread(11, "hyper").file("syscall", "running\n").ticks(90, 0, 80);
+        p.thread(12, "hyper").file("syscall", "202 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        let threads = open(&fake);
+        let mut learnt = ThreadRoles::default();
+        learnt.look(&fake.paths(), &threads, &[(8, 0), (9, 1)].into());
+        // A VMM may run a vCPU on its main thread; the second is the one with guest time, and takes the number left.
+        assert_eq!(
+            roles(&learnt, &threads),
+            [(10, Role::Vcpu, Some(0)), (11, Role::Vcpu, Some(1)), (12, Role::Other, None)]
+        );
+    }
+
+    #[test]
+    fn syscall_lines() {
+        assert_eq!(parse_syscall(b"running\n"), None);
+        assert_eq!(parse_syscall(b"-1 0x7ffc 0x7f00"), None);
+        assert_eq!(parse_syscall(b""), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! The calls to libvirt, blocking; lives on the libvirt thread.
+
+use super::loader::{Loaded, load};
+use super::stats::{self, Stats, StatsValue};
+use crate::kvm::sanitize;
+use crate::sample::{DiskSample, DomainState, NicSample};
+use crate::source::live::metadata::source::CounterReading;
+use crate::source::live::timestamps;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::time::{Duration, Instant};
+use virt::connect::Connect;
+use virt_sys as sys;
+
+/// Domains of one host that are looked at.
+const MOST_DOMAINS: usize = 4096;
+/// Statistics of one domain that are looked at.
+const MOST_STATS: usize = 65_536;
+
+/// What failed and what to do.
+pub type LibvirtFailure = (String, String);
+
+/// One domain, as a turn of polling found it.
+pub struct PolledDomain {
+    pub uuid: String,
+    pub name: String,
+    pub state: DomainState,
+    pub xml: Option<String>,
+    pub disks: Vec<DiskSample>,
+    pub nics: Vec<NicSample>,
+    pub devices_ns: u64,
+}
+
+/// Cumulative counters of a domain's devices when they were last read.
+struct DeviceCounters {
+    at: Instant,
+    disks: Vec<DiskSample>,
+    nics: Vec<NicSample>,
+}
+
+/// A connection that opens itself, and again after the daemon was away.
+pub struct LibvirtConnection {
+    uri: String,
+    read_only: Option<Connect>,
+    /// Opened for the monitor's sake alone.
+    writable: Option<Connect>,
+    before: HashMap<String, DeviceCounters>,
+}
+
+impl LibvirtConnection {
+    pub fn new(uri: Option<String>) -> Self {
+        let uri = uri.unwrap_or_else(|| "qemu:///system".into());
+        Self { uri, read_only: None, writable: None, before: HashMap::new() }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.read_only.is_some()
+    }
+
+    /// Every running or paused domain.
+    pub fn domains(&mut self) -> Result<Vec<PolledDomain>, LibvirtFailure> {
+        let connect = self.open()?;
+        let flags = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
+        let list = connect.list_all_domains(flags).map_err(|e| self.failed(&e))?;
+        let mut devices = self.devices();
+        let mut found = Vec::new();
+        for domain in list.into_iter().take(MOST_DOMAINS) {
+            // A domain that ends between the list and the question is normal life.
+            let (Ok(uuid), Ok(name)) = (domain.uuid_string(), domain.name()) else { continue };
+            let (disks, nics, devices_ns) = devices.remove(&uuid).unwrap_or_default();
+            found.push(PolledDomain {
+                state: match domain.state() {
+                    Ok((state, _)) if state.is(virt::domain::DomainState::Paused) => DomainState::Paused,
+                    Ok((state, _)) if state.is(virt::domain::DomainState::PMSuspended) => DomainState::Paused,
+                    _ => DomainState::Running,
+                },
+                xml: domain.xml_desc(0).ok(),
+                uuid,
+                name: sanitize(&name, 128),
+                disks,
+                nics,
+                devices_ns,
+            });
+        }
+        Ok(found)
+    }
+
+    /// KVM's own statistics by UUID. They are read `every` so often.
+    pub fn counters(&mut self, every: Duration) -> HashMap<String, CounterReading> {
+        let groups = sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM;
+        let began_ns = timestamps::Timestamps::now().mono_ns;
+        let read = self.bulk(groups);
+        // The daemon asks one guest after the other; nobody says which when.
+        let at_ns = u64::midpoint(began_ns, timestamps::Timestamps::now().mono_ns);
+        let reading = |s: &Stats| {
+            let (vcpus, vm) = stats::kvm_counters(s);
+            CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus }
+        };
+        read.into_iter().map(|(uuid, s)| (uuid, reading(&s))).collect()
+    }
+
+    /// A human monitor command.
+    pub fn monitor(&mut self, uuid: &str, command: &str) -> Result<String, String> {
+        if *load() != Loaded::Whole {
+            return Err("libvirt-qemu.so.0 is not installed".into());
+        }
+        if self.writable.is_none() {
+            self.writable = Some(Connect::open(Some(&self.uri)).map_err(|e| text(&e))?);
+        }
+        let Some(connect) = &self.writable else { return Err("no connection".into()) };
+        let answer = connect
+            .lookup_domain_by_uuid_string(uuid)
+            .and_then(|d| d.qemu_monitor_command(command, sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP));
+        if answer.is_err() {
+            // Opened again at the next question, in case it was the connection that failed.
+            self.writable = None;
+        }
+        answer.map_err(|e| text(&e))
+    }
+
+    fn open(&mut self) -> Result<Connect, LibvirtFailure> {
+        if let Some(c) = self.read_only.as_ref().filter(|c| c.is_alive().unwrap_or(false)) {
+            return Ok(c.clone());
+        }
+        // libvirt prints its errors to stderr by default, in the middle of the screen.
+        virt::error::clear_error_callback();
+        self.read_only = None;
+        match Connect::open_read_only(Some(&self.uri)) {
+            Ok(c) => {
+                self.read_only = Some(c.clone());
+                Ok(c)
+            }
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    fn failed(&self, e: &virt::error::Error) -> LibvirtFailure {
+        (
+            format!("libvirt at {} gives no answer: {}", self.uri, text(e)),
+            "systemctl start libvirtd (or virtqemud.socket), or name another with --libvirt-uri".into(),
+        )
+    }
+
+    /// What disks and interfaces did since the turn before, by UUID.
+    fn devices(&mut self) -> HashMap<String, (Vec<DiskSample>, Vec<NicSample>, u64)> {
+        let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE;
+        let read = self.bulk(groups);
+        let mut old = std::mem::take(&mut self.before);
+        let mut grown = HashMap::new();
+        for (uuid, stats) in read {
+            let now = DeviceCounters { at: Instant::now(), disks: stats::disks(&stats), nics: stats::nics(&stats) };
+            if let Some(b) = old.remove(&uuid) {
+                let ns = now.at.saturating_duration_since(b.at).as_nanos() as u64;
+                grown.insert(uuid.clone(), (disks_since(&now.disks, &b.disks), nics_since(&now.nics, &b.nics), ns));
+            }
+            self.before.insert(uuid, now);
+        }
+        grown
+    }
+
+    /// libvirt's bulk statistics. `virt::Connect::all_domain_stats` (0.5) hands out pointers that nobody frees, so the C
+    /// functions are called here.
+    fn bulk(&mut self, groups: u32) -> Vec<(String, Stats)> {
+        let Some(connect) = &self.read_only else { return Vec::new() };
+        let flags = sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT;
+        let mut records: *mut sys::virDomainStatsRecordPtr = std::ptr::null_mut();
+        // SAFETY: the connection is open; `records` receives an array that is freed below.
+        let count = unsafe { sys::virConnectGetAllDomainStats(connect.as_ptr(), groups, &raw mut records, flags) };
+        let Ok(count) = usize::try_from(count) else { return Vec::new() };
+        if records.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: libvirt says that `records` holds `count` pointers to records, valid until the list is freed.
+        let list = unsafe { std::slice::from_raw_parts(records, count) };
+        let read = list.iter().take(MOST_DOMAINS).filter_map(|&r| read_record(r)).collect();
+        // SAFETY: the list is libvirt's own, freed once; nothing read above points into it.
+        unsafe { sys::virDomainStatsRecordListFree(records) };
+        read
+    }
+}
+
+fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<(String, Stats)> {
+    // SAFETY: a non-null pointer out of libvirt's list is a valid record while the list lives.
+    let record = unsafe { record.as_ref() }?;
+    let mut uuid = [0; sys::VIR_UUID_STRING_BUFLEN as usize];
+    // SAFETY: the record's domain is valid while the list lives; the buffer has the length that libvirt asks for.
+    if unsafe { sys::virDomainGetUUIDString(record.dom, uuid.as_mut_ptr()) } != 0 || record.params.is_null() {
+        return None;
+    }
+    // SAFETY: libvirt ended the string within the buffer.
+    let uuid = unsafe { CStr::from_ptr(uuid.as_ptr()) }.to_string_lossy().into_owned();
+    let count = usize::try_from(record.nparams).ok()?;
+    // SAFETY: a record holds `nparams` parameters.
+    let params = unsafe { std::slice::from_raw_parts(record.params, count) };
+    Some((uuid, params.iter().take(MOST_STATS).filter_map(read_param).collect()))
+}
+
+fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {
+    // SAFETY: `field` is an array of bytes of a fixed size that libvirt ends with a NUL.
+    let bytes = unsafe { std::slice::from_raw_parts(p.field.as_ptr().cast::<u8>(), p.field.len()) };
+    let name = CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok()?.to_string();
+    let not_negative = |n: i64| u64::try_from(n).unwrap_or(0);
+    // SAFETY: `type_` says which member of the union is set.
+    let value = unsafe {
+        match u32::try_from(p.type_).ok()? {
+            sys::VIR_TYPED_PARAM_INT => StatsValue::Number(not_negative(p.value.i.into())),
+            sys::VIR_TYPED_PARAM_UINT => StatsValue::Number(p.value.ui.into()),
+            sys::VIR_TYPED_PARAM_LLONG => StatsValue::Number(not_negative(p.value.l)),
+            sys::VIR_TYPED_PARAM_ULLONG => StatsValue::Number(p.value.ul),
+            sys::VIR_TYPED_PARAM_STRING if !p.value.s.is_null() => {
+                StatsValue::Text(CStr::from_ptr(p.value.s).to_string_lossy().into_owned())
+            }
+            _ => return None,
+        }
+    };
+    Some((name, value))
+}
+
+fn text(e: &virt::error::Error) -> String {
+    sanitize(e.message(), 200)
+}
+
+fn disks_since(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
+    now.iter()
+        .filter_map(|n| {
+            let b = before.iter().find(|b| b.name == n.name)?;
+            let time = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
+            Some(DiskSample {
+                name: n.name.clone(),
+                read_ops: n.read_ops.saturating_sub(b.read_ops),
+                write_ops: n.write_ops.saturating_sub(b.write_ops),
+                read_bytes: n.read_bytes.saturating_sub(b.read_bytes),
+                write_bytes: n.write_bytes.saturating_sub(b.write_bytes),
+                read_ns: time(n.read_ns, b.read_ns),
+                write_ns: time(n.write_ns, b.write_ns),
+            })
+        })
+        .collect()
+}
+
+fn nics_since(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
+    now.iter()
+        .filter_map(|n| {
+            let b = before.iter().find(|b| b.name == n.name)?;
+            Some(NicSample {
+                name: n.name.clone(),
+                rx_bytes: n.rx_bytes.saturating_sub(b.rx_bytes),
+                tx_bytes: n.tx_bytes.saturating_sub(b.tx_bytes),
+                rx_packets: n.rx_packets.saturating_sub(b.rx_packets),
+                tx_packets: n.tx_packets.saturating_sub(b.tx_packets),
+                drops: n.drops.saturating_sub(b.drops),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,329 @@
+//! What libvirt knows of its domains, asked on a thread of its own: a daemon that hangs costs kvmtop nothing but the answer.
+//!
+//! The library and what it pulls in are more than all of kvmtop, so it is loaded when it can be of use and no sooner: when a
+//! guest is there that has a UUID to ask by, and a daemon's socket; or when a URI was named.
+//!
+//! Read-only and with the no-wait flags: a domain under migration would otherwise hold the answer for 30 s
+//! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only the monitor needs a connection that may write.
+
+mod connection;
+mod loader;
+mod release_pages;
+mod stats;
+
+use self::release_pages::give_back_libraries;
+use crate::kvm::domain_xml::{self, DomainXml};
+use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
+use crate::source::live::metadata::source::CounterReading;
+use connection::{LibvirtConnection, LibvirtFailure, PolledDomain};
+use loader::{Loaded, load};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often the list of domains, their XML and their devices' statistics are read.
+const POLL: Duration = Duration::from_secs(5);
+/// A question that has been open this long is a daemon that hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long after a failure the daemon is tried again.
+const RETRY: Duration = Duration::from_secs(10);
+/// Where a daemon of this host listens (libvirt's `src/remote/remote_sockets.c`). A client of `qemu:///system` finds none elsewhere.
+const SOCKETS: [&str; 4] = [
+    "/run/libvirt/libvirt-sock-ro",
+    "/run/libvirt/virtqemud-sock-ro",
+    "/run/libvirt/libvirt-sock",
+    "/run/libvirt/virtqemud-sock",
+];
+
+/// What libvirt says of one domain.
+#[derive(Debug, Clone, Default)]
+pub struct LibvirtDomain {
+    /// UUID, as libvirt writes it.
+    pub uuid: String,
+    /// Name.
+    pub name: String,
+    /// Whether it runs or is paused.
+    pub state: DomainState,
+    /// The live XML, read.
+    pub xml: Option<Arc<DomainXml>>,
+    /// The live XML's text.
+    pub xml_text: Option<Arc<str>>,
+    /// What its disks did within `devices_ns`.
+    pub disks: Vec<DiskSample>,
+    /// What its interfaces did within `devices_ns`.
+    pub nics: Vec<NicSample>,
+    /// The time that `disks` and `nics` cover.
+    pub devices_ns: u64,
+    /// KVM's statistics; only when they were asked for.
+    pub counters: Option<Arc<CounterReading>>,
+}
+
+/// How libvirt is asked.
+#[derive(Debug, Clone, Default)]
+pub struct LibvirtOptions {
+    /// `--libvirt-uri`; `None`: `LIBVIRT_DEFAULT_URI`, else `qemu:///system`.
+    pub uri: Option<String>,
+    /// KVM's statistics each this often, for hosts without tracing; `None`: never, they cost the guests' monitors.
+    pub counters_every: Option<Duration>,
+}
+
+/// A reply of the monitor, sent when it is there.
+pub type MonitorReply = Result<String, String>;
+
+enum LibvirtRequest {
+    /// A guest appeared: do not wait for the next turn.
+    Refresh,
+    /// A monitor command (HMP) for a domain, by UUID.
+    Monitor { uuid: String, command: &'static str, reply: SyncSender<MonitorReply> },
+    /// Whether KVM's statistics are wanted, and how often.
+    Counters(Option<Duration>),
+}
+
+#[derive(Default)]
+struct LibvirtState {
+    domains: HashMap<String, Arc<LibvirtDomain>>,
+    /// Since when a question is open.
+    asked: Option<Instant>,
+    /// The failure of the last turn.
+    failure: Option<LibvirtFailure>,
+    /// Whether a turn has ended, well or not.
+    answered: bool,
+    /// Whether the monitors can be asked this way.
+    monitor: bool,
+}
+
+/// The libvirt thread's front: never blocks.
+pub struct Libvirt {
+    shared: Arc<Mutex<LibvirtState>>,
+    requests: Option<SyncSender<LibvirtRequest>>,
+}
+
+impl Libvirt {
+    /// Starts the thread. Unless a URI is named, it asks nothing before the first [`Self::refresh`].
+    pub fn start(options: LibvirtOptions) -> Self {
+        let shared = Arc::new(Mutex::new(LibvirtState::default()));
+        let (send, receive) = sync_channel(64);
+        let of_thread = shared.clone();
+        let spawned = std::thread::Builder::new().name("libvirt".into()).spawn(move || {
+            if let Some(options) = wait_for_use(&of_thread, &receive, options) {
+                run(&of_thread, &receive, &options);
+            }
+        });
+        if let Err(e) = &spawned {
+            lock(&shared).fail((format!("libvirt is not used: no thread for it: {e}"), "raise ulimit -u".into()));
+        }
+        Self { shared, requests: spawned.is_ok().then_some(send) }
+    }
+
+    /// The domain of this UUID (any case), or, without one, of this name, as last heard.
+    pub fn domain(&self, uuid: Option<&str>, name: Option<&str>) -> Option<Arc<LibvirtDomain>> {
+        let shared = lock(&self.shared);
+        match uuid {
+            Some(uuid) => shared.domains.get(&uuid.to_ascii_lowercase()).cloned(),
+            None => shared.domains.values().find(|d| Some(d.name.as_str()) == name).cloned(),
+        }
+    }
+
+    /// Whether an answer has come since the start: before, a domain that is not found may still be libvirt's.
+    pub fn answered(&self) -> bool {
+        lock(&self.shared).answered
+    }
+
+    /// A guest is there that libvirt may know: asks soon instead of at the next turn.
+    pub fn refresh(&self) {
+        self.send(LibvirtRequest::Refresh);
+    }
+
+    /// Whether KVM's statistics are wanted, and how often.
+    pub fn set_counters(&self, every: Option<Duration>) {
+        self.send(LibvirtRequest::Counters(every));
+    }
+
+    /// Sends a human monitor command; the reply arrives on the channel. libvirt marks the domain as tainted by it
+    /// (`custom-monitor`). `None` where no monitor can be reached this way.
+    pub fn monitor(&self, uuid: &str, command: &'static str) -> Option<Receiver<MonitorReply>> {
+        let (reply, receive) = sync_channel(1);
+        let reachable = lock(&self.shared).monitor;
+        let sent = reachable && self.send(LibvirtRequest::Monitor { uuid: uuid.into(), command, reply });
+        sent.then_some(receive)
+    }
+
+    /// How the source does.
+    pub fn status(&self, now: Instant) -> SourceStatus {
+        let shared = lock(&self.shared);
+        if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > PATIENCE) {
+            return SourceStatus::degraded(
+                SourceId::Libvirt,
+                format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
+                "systemctl status libvirtd virtqemud; names and settings are shown as last heard",
+            );
+        }
+        match &shared.failure {
+            Some((cause, fix)) => SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone()),
+            None => SourceStatus::ok(SourceId::Libvirt),
+        }
+    }
+
+    fn send(&self, request: LibvirtRequest) -> bool {
+        match &self.requests {
+            // A full queue is a daemon that hangs: the question is dropped, the screen goes on.
+            Some(queue) => {
+                !matches!(queue.try_send(request), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+            }
+            None => false,
+        }
+    }
+}
+
+fn lock(shared: &Mutex<LibvirtState>) -> MutexGuard<'_, LibvirtState> {
+    // The data are whole after every statement that touches them: a panic elsewhere on the thread does not spoil them.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LibvirtState {
+    fn fail(&mut self, failure: LibvirtFailure) {
+        (self.failure, self.answered) = (Some(failure), true);
+    }
+}
+
+/// Waits until libvirt can be of use and loads it; `None` when it cannot be used or nobody asks any more.
+fn wait_for_use(
+    shared: &Mutex<LibvirtState>,
+    requests: &Receiver<LibvirtRequest>,
+    mut options: LibvirtOptions,
+) -> Option<LibvirtOptions> {
+    let uri = options.uri.take().or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|u| !u.is_empty());
+    let named = uri.is_some();
+    options.uri = uri;
+    let mut wanted = named;
+    loop {
+        let daemon = named || SOCKETS.iter().any(|s| Path::new(s).exists());
+        if daemon && wanted {
+            lock(shared).answered = false;
+            break;
+        }
+        if daemon {
+            lock(shared).failure = None;
+        } else {
+            let cause = "libvirt is not used: no daemon of it listens in /run/libvirt";
+            lock(shared).fail((
+                cause.into(),
+                "systemctl start libvirtd (or virtqemud.socket) if libvirt runs the guests here".into(),
+            ));
+        }
+        match requests.recv_timeout(RETRY) {
+            Ok(LibvirtRequest::Refresh) => wanted = true,
+            Ok(LibvirtRequest::Counters(every)) => options.counters_every = every,
+            // Nobody asks a monitor before a domain is known.
+            Ok(LibvirtRequest::Monitor { .. }) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+    match load() {
+        Loaded::Not(why) => {
+            let fix = "install libvirt's client library (libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora) if libvirt runs the guests here";
+            lock(shared).fail((format!("libvirt is not used: {why}"), fix.into()));
+            return None;
+        }
+        loaded => lock(shared).monitor = *loaded == Loaded::Whole,
+    }
+    Some(options)
+}
+
+/// The thread: a turn of polling, then requests until the next turn is due.
+fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, options: &LibvirtOptions) {
+    let mut connection = LibvirtConnection::new(options.uri.clone());
+    let mut counters = options.counters_every;
+    let mut next = Instant::now();
+    let mut next_counters = counters.map(|_| next);
+    loop {
+        let now = Instant::now();
+        if now >= next {
+            let ok = turn(shared, &mut connection);
+            give_back_libraries();
+            next = Instant::now() + if ok { POLL } else { RETRY };
+        }
+        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at) && connection.is_open()) {
+            for (uuid, read) in asking(shared, || connection.counters(every)) {
+                if let Some(d) = lock(shared).domains.get_mut(&uuid) {
+                    Arc::make_mut(d).counters = Some(Arc::new(read));
+                }
+            }
+            give_back_libraries();
+        }
+        next_counters = counters.map(|every| Instant::now() + every);
+        let until = next_counters.map_or(next, |c| c.min(next));
+        match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            // A burst of new guests is one question.
+            Ok(LibvirtRequest::Refresh) => next = next.min(Instant::now() + Duration::from_millis(100)),
+            Ok(LibvirtRequest::Counters(every)) => {
+                counters = every;
+                next_counters = every.map(|_| Instant::now());
+            }
+            Ok(LibvirtRequest::Monitor { uuid, command, reply }) => {
+                let answer = asking(shared, || connection.monitor(&uuid, command));
+                // Whoever asked may have stopped waiting.
+                let _ = reply.try_send(answer);
+                give_back_libraries();
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Lets the front see how long a question has been open.
+fn asking<T>(shared: &Mutex<LibvirtState>, question: impl FnOnce() -> T) -> T {
+    lock(shared).asked = Some(Instant::now());
+    let answer = question();
+    lock(shared).asked = None;
+    answer
+}
+
+fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> bool {
+    let answer = asking(shared, || connection.domains());
+    let mut shared = lock(shared);
+    shared.answered = true;
+    match answer {
+        Ok(found) => {
+            shared.failure = None;
+            let mut old = std::mem::take(&mut shared.domains);
+            for answer in found {
+                let before = old.remove(&answer.uuid);
+                let domain = merge(answer, before.as_deref());
+                shared.domains.insert(domain.uuid.clone(), Arc::new(domain));
+            }
+            true
+        }
+        Err(failure) => {
+            // The domains as last heard stay: a daemon that restarts does not rename the guests.
+            shared.fail(failure);
+            false
+        }
+    }
+}
+
+fn merge(answer: PolledDomain, before: Option<&LibvirtDomain>) -> LibvirtDomain {
+    let same_xml = before.filter(|b| b.xml_text.as_deref() == answer.xml.as_deref());
+    let xml_text: Option<Arc<str>> = match same_xml {
+        Some(b) => b.xml_text.clone(),
+        None => answer.xml.map(Arc::from),
+    };
+    let xml = match same_xml {
+        Some(b) => b.xml.clone(),
+        None => xml_text.as_deref().and_then(|t| domain_xml::parse(t).ok()).map(Arc::new),
+    };
+    LibvirtDomain {
+        uuid: answer.uuid,
+        name: answer.name,
+        state: answer.state,
+        xml,
+        xml_text,
+        disks: answer.disks,
+        nics: answer.nics,
+        devices_ns: answer.devices_ns,
+        counters: before.and_then(|b| b.counters.clone()),
+    }
+}

@@ -1,0 +1,147 @@
+//! libvirt's bulk statistics as plain values.
+
+use crate::kvm::sanitize;
+use crate::sample::{DiskSample, NicSample};
+use std::collections::BTreeMap;
+
+/// A statistic of libvirt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StatsValue {
+    /// Any of its number types, negative ones as 0.
+    Number(u64),
+    /// A text.
+    Text(String),
+}
+
+/// The statistics of one domain, by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`).
+pub type Stats = BTreeMap<String, StatsValue>;
+
+/// More of one kind than this is not read: a reply is not trusted to be small.
+const MOST: u64 = 4096;
+
+/// Block devices.
+pub fn disks(stats: &Stats) -> Vec<DiskSample> {
+    group(stats, "block")
+        .map(|at| DiskSample {
+            name: at.text("name"),
+            read_ops: at.number("rd.reqs").unwrap_or(0),
+            write_ops: at.number("wr.reqs").unwrap_or(0),
+            read_bytes: at.number("rd.bytes").unwrap_or(0),
+            write_bytes: at.number("wr.bytes").unwrap_or(0),
+            read_ns: at.number("rd.times"),
+            write_ns: at.number("wr.times"),
+        })
+        .filter(|d| !d.name.is_empty())
+        .collect()
+}
+
+/// Network interfaces.
+pub fn nics(stats: &Stats) -> Vec<NicSample> {
+    group(stats, "net")
+        .map(|at| NicSample {
+            name: at.text("name"),
+            rx_bytes: at.number("rx.bytes").unwrap_or(0),
+            tx_bytes: at.number("tx.bytes").unwrap_or(0),
+            rx_packets: at.number("rx.pkts").unwrap_or(0),
+            tx_packets: at.number("tx.pkts").unwrap_or(0),
+            drops: at.number("rx.drop").unwrap_or(0) + at.number("tx.drop").unwrap_or(0),
+        })
+        .filter(|n| !n.name.is_empty())
+        .collect()
+}
+
+/// KVM's own statistics of the vCPUs (by number) and of the VM: the cumulative ones (`….sum`), by KVM's names.
+pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTreeMap<String, u64>) {
+    let (mut vcpus, mut vm) = (BTreeMap::<u32, BTreeMap<_, _>>::new(), BTreeMap::new());
+    for (key, value) in stats {
+        let (Some(name), StatsValue::Number(n)) = (key.strip_suffix(".sum"), value) else { continue };
+        if let Some((index, name)) = name.strip_prefix("vcpu.").and_then(|r| r.split_once('.')) {
+            if let Ok(index) = index.parse::<u32>()
+                && u64::from(index) < MOST
+            {
+                vcpus.entry(index).or_default().insert(sanitize(name, 64), *n);
+            }
+        } else if let Some(name) = name.strip_prefix("vm.") {
+            vm.insert(sanitize(name, 64), *n);
+        }
+    }
+    (vcpus, vm)
+}
+
+/// One numbered entry of a group.
+struct StatsEntry<'a> {
+    stats: &'a Stats,
+    prefix: String,
+}
+
+impl StatsEntry<'_> {
+    fn number(&self, name: &str) -> Option<u64> {
+        match self.stats.get(&format!("{}.{name}", self.prefix))? {
+            StatsValue::Number(n) => Some(*n),
+            StatsValue::Text(_) => None,
+        }
+    }
+
+    fn text(&self, name: &str) -> String {
+        match self.stats.get(&format!("{}.{name}", self.prefix)) {
+            Some(StatsValue::Text(t)) => sanitize(t, 64),
+            _ => String::new(),
+        }
+    }
+}
+
+fn group<'a>(stats: &'a Stats, name: &'a str) -> impl Iterator<Item = StatsEntry<'a>> {
+    let count = match stats.get(&format!("{name}.count")) {
+        Some(StatsValue::Number(n)) => (*n).min(MOST),
+        _ => 0,
+    };
+    (0..count).map(move |i| StatsEntry { stats, prefix: format!("{name}.{i}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(rows: &[(&str, StatsValue)]) -> Stats {
+        rows.iter().map(|(k, v)| ((*k).to_string(), v.clone())).collect()
+    }
+
+    #[test]
+    fn a_disk_and_a_nic() {
+        let s = stats(&[
+            ("block.count", StatsValue::Number(1)),
+            ("block.0.name", StatsValue::Text("vda\u{1b}[2J".into())),
+            ("block.0.rd.reqs", StatsValue::Number(7)),
+            ("block.0.wr.bytes", StatsValue::Number(512)),
+            ("net.count", StatsValue::Number(1)),
+            ("net.0.name", StatsValue::Text("vnet0".into())),
+            ("net.0.rx.drop", StatsValue::Number(1)),
+            ("net.0.tx.drop", StatsValue::Number(2)),
+        ]);
+        let disks = disks(&s);
+        assert_eq!((disks[0].read_ops, disks[0].write_bytes, disks[0].read_ns), (7, 512, None));
+        assert!(disks[0].name.starts_with("vda") && !disks[0].name.contains('\u{1b}'));
+        assert_eq!(nics(&s)[0].drops, 3);
+    }
+
+    #[test]
+    fn kvm_statistics_per_vcpu() {
+        let s = stats(&[
+            ("vcpu.current", StatsValue::Number(2)),
+            ("vcpu.0.time", StatsValue::Number(9)),
+            ("vcpu.0.exits.sum", StatsValue::Number(5)),
+            ("vcpu.1.halt_exits.sum", StatsValue::Number(6)),
+            ("vcpu.1.blocking.cur", StatsValue::Number(1)),
+            ("vm.remote_tlb_flush.sum", StatsValue::Number(8)),
+        ]);
+        let (vcpus, vm) = kvm_counters(&s);
+        assert_eq!(vcpus[&0]["exits"], 5);
+        assert_eq!(vcpus[&1].len(), 1);
+        assert_eq!(vm["remote_tlb_flush"], 8);
+    }
+
+    #[test]
+    fn a_reply_that_claims_a_billion_disks_costs_nothing() {
+        assert!(disks(&stats(&[("block.count", StatsValue::Number(1_000_000_000))])).is_empty());
+    }
+}

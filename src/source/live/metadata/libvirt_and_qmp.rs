@@ -1,0 +1,150 @@
+//! libvirt and the QEMU monitor as one informant: each works on a thread of its own, this hands over what they last heard.
+
+use super::device_maps::DeviceMaps;
+use super::libvirt::{Libvirt, LibvirtDomain};
+use super::qmp;
+use super::source::{GuestMetadata, MetadataSource, WatchedGuest};
+use crate::kvm::device_map::DeviceMap;
+use crate::sample::{Known, Origin, SourceStatus};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+/// A guest: PID and start.
+type GuestKey = (i32, u64);
+
+/// What was handed over, and what it was made of.
+struct GivenMetadata {
+    domain: Option<Arc<LibvirtDomain>>,
+    devices: Option<Known<Arc<DeviceMap>>>,
+    vcpu_tids: BTreeMap<u32, i32>,
+    tids_asked: Option<Receiver<BTreeMap<u32, i32>>>,
+    told: Arc<GuestMetadata>,
+}
+
+/// libvirt and the monitors of the guests.
+pub struct LibvirtAndQmp {
+    libvirt: Libvirt,
+    devices: DeviceMaps,
+    counters_every: Duration,
+    counting: bool,
+    monitor: bool,
+    handed: HashMap<GuestKey, GivenMetadata>,
+    /// Guests that libvirt may know.
+    askable: HashSet<GuestKey>,
+}
+
+impl LibvirtAndQmp {
+    /// `counters_every`: how often KVM's statistics are read while they are wanted.
+    pub fn new(libvirt: Libvirt, devices: DeviceMaps, counters_every: Duration) -> Self {
+        let monitor = devices.allowed();
+        Self {
+            libvirt,
+            devices,
+            counters_every,
+            counting: false,
+            monitor,
+            handed: HashMap::new(),
+            askable: HashSet::new(),
+        }
+    }
+}
+
+impl MetadataSource for LibvirtAndQmp {
+    fn watch(&mut self, guests: &[WatchedGuest]) {
+        let alive: HashSet<GuestKey> = guests.iter().map(|g| (g.pid, g.start_ticks)).collect();
+        // A domain is told by its UUID alone, which libvirt gives to each of its own (`-uuid`, the status file).
+        let askable =
+            guests.iter().filter(|g| g.facts.uuid.is_some()).map(|g| (g.pid, g.start_ticks)).collect::<HashSet<_>>();
+        if !askable.is_subset(&self.askable) {
+            self.libvirt.refresh();
+        }
+        self.askable = askable;
+        self.devices.retain(|pid, start| alive.contains(&(pid, start)));
+        self.handed.retain(|key, _| alive.contains(key));
+    }
+
+    fn want_counters(&mut self, wanted: bool) {
+        if wanted != self.counting {
+            self.counting = wanted;
+            self.libvirt.set_counters(wanted.then_some(self.counters_every));
+        }
+    }
+
+    fn told(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+        let facts = &guest.facts;
+        let uuid = facts.uuid.as_ref().map(|u| u.value.as_str());
+        // A name alone is no proof: another program may have given it to a guest of its own.
+        let domain = uuid.and_then(|uuid| self.libvirt.domain(Some(uuid), None));
+        let devices = self.devices.map(facts, guest.unnamed, &self.libvirt, Instant::now());
+        let handed = self.handed.entry((guest.pid, guest.start_ticks)).or_insert_with(|| GivenMetadata {
+            domain: None,
+            devices: None,
+            vcpu_tids: BTreeMap::new(),
+            tids_asked: if self.monitor { ask_vcpu_tids(guest) } else { None },
+            told: Arc::default(),
+        });
+        let new_tids = handed.tids_asked.as_ref().and_then(|asked| asked.try_recv().ok());
+        let same_tids = new_tids.is_none();
+        if let Some(tids) = new_tids {
+            (handed.vcpu_tids, handed.tids_asked) = (tids, None);
+        }
+        let same_domain = match (&handed.domain, &domain) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let same_devices = match (&handed.devices, &devices) {
+            (Some(a), Some(b)) => Arc::ptr_eq(&a.value, &b.value),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        if !same_domain || !same_devices || !same_tids {
+            handed.told = Arc::new(GuestMetadata {
+                vcpu_tids: handed.vcpu_tids.clone(),
+                ..told(domain.as_deref(), devices.clone())
+            });
+            (handed.domain, handed.devices) = (domain, devices);
+        }
+        Some(handed.told.clone())
+    }
+
+    fn status(&mut self) -> Vec<SourceStatus> {
+        vec![self.libvirt.status(Instant::now()), self.devices.status()]
+    }
+}
+
+/// Asks a QEMU whose threads bear no names (`debug-threads=off`) which of them are vCPUs. Where it does not answer, they are
+/// told apart by what they do.
+fn ask_vcpu_tids(guest: &WatchedGuest) -> Option<Receiver<BTreeMap<u32, i32>>> {
+    let command = guest.facts.command.as_ref().filter(|c| !c.debug_threads)?;
+    let socket = command.qmp_sockets.first().map(PathBuf::from)?;
+    let (send, receive) = sync_channel(1);
+    let ask = move || {
+        // The guest may be gone by the time of the answer, and nobody left to hear it.
+        let _ = send.send(qmp::vcpu_threads(&socket).unwrap_or_default().into_iter().collect());
+    };
+    std::thread::Builder::new().name("qmp".into()).spawn(ask).ok()?;
+    Some(receive)
+}
+
+fn told(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) -> GuestMetadata {
+    let Some(d) = domain else { return GuestMetadata { devices, ..GuestMetadata::default() } };
+    let known = |value: &str| Some(Known::new(value.to_owned(), Origin::Libvirt));
+    let xml = d.xml.as_ref();
+    GuestMetadata {
+        name: known(&d.name),
+        uuid: known(&d.uuid),
+        state: Some(d.state),
+        machine: xml.and_then(|x| known(x.machine.as_ref()?)),
+        guest_os: xml.and_then(|x| known(x.os_id.as_ref()?)),
+        xml: xml.map(|x| Known::new(x.clone(), Origin::Libvirt)),
+        xml_text: d.xml_text.clone(),
+        devices,
+        counters: d.counters.clone(),
+        disks: d.disks.clone(),
+        nics: d.nics.clone(),
+        devices_ns: d.devices_ns,
+        ..GuestMetadata::default()
+    }
+}

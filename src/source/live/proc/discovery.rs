@@ -1,0 +1,321 @@
+//! Which processes are guests: those that hold a KVM VM.
+//!
+//! Every tick lists /proc, but only looks into processes that are new, young, hold `/dev/kvm` already, or were not looked at for
+//! half a minute; a process may open its VM at any time of its life.
+
+use super::fds::KvmFiles;
+use super::file::{self, FileError};
+use super::paths::SystemPaths;
+use super::stat::{Stat, TICK_NS};
+use crate::kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
+use crate::source::live::timestamps::Timestamps;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+/// A process this young is looked at again each tick.
+const YOUNG_NS: u64 = 10_000_000_000;
+/// Looking at an open file takes some microseconds; after this pause for each, a process with thousands of them costs less than a
+/// percent of a CPU.
+const PAUSE_PER_FILE_NS: u64 = 400_000;
+/// After this long everything is looked at again.
+const RECHECK_NS: u64 = 30_000_000_000;
+/// More processes than this are not kept track of; the kernel's own limit of PIDs is 2^22.
+const MAX_PROCESSES: usize = 1 << 22;
+
+/// What a process was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessKind {
+    /// Holds a VM.
+    Guest,
+    /// A kernel thread that works for the guest of this PID.
+    Helper(i32),
+    /// Neither, so far.
+    Other,
+    /// A kernel thread of no guest; stays one.
+    Kernel,
+}
+
+/// A process that was looked at.
+#[derive(Debug, Clone, Copy)]
+struct ScannedProcess {
+    /// Inode of /proc/PID: another one means that the PID was reused (or that the kernel dropped it from its cache, which
+    /// costs one needless look).
+    inode: u64,
+    verdict: ProcessKind,
+    /// When to look again, monotonic nanoseconds.
+    next_ns: u64,
+    /// The scan that saw it last.
+    scan: u32,
+}
+
+/// Watches /proc for guests.
+#[derive(Debug)]
+pub(crate) struct Discovery {
+    paths: SystemPaths,
+    proc_dir: Option<OwnedFd>,
+    /// kvmtop itself holds a file for each thread of each guest, and no VM.
+    own: Option<i32>,
+    seen: HashMap<i32, ScannedProcess>,
+    scan: u32,
+    /// Processes whose open files may not be looked at.
+    denied: HashMap<i32, bool>,
+}
+
+/// What a scan found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Discovered {
+    /// Every guest by PID, ascending.
+    pub guests: Vec<i32>,
+    /// Kernel threads that work for a guest: thread, guest.
+    pub helpers: Vec<(i32, i32)>,
+    /// Processes whose files may not be looked at, guests told by their threads' names not counted.
+    pub denied: usize,
+    /// Guests that were told by their threads' names only.
+    pub guessed: usize,
+}
+
+impl Discovery {
+    pub(crate) fn new(paths: SystemPaths) -> Self {
+        let own = paths.real.then(|| std::process::id().cast_signed());
+        Self { paths, proc_dir: None, own, seen: HashMap::new(), scan: 0, denied: HashMap::new() }
+    }
+
+    /// Every process there was at the last scan, kvmtop among them.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
+        self.seen.keys().copied().chain(self.own)
+    }
+
+    /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
+    pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Discovered, FileError> {
+        if self.proc_dir.is_none() {
+            self.proc_dir = Some(file::open_dir(&self.paths.proc)?);
+        }
+        let Some(dir) = &self.proc_dir else { return Err(FileError::Gone) };
+        self.scan = self.scan.wrapping_add(1);
+        let mut due = Vec::new();
+        let (seen, scan) = (&mut self.seen, self.scan);
+        let own = self.own;
+        file::list_numbers(dir, |pid, inode| match seen.get_mut(&pid) {
+            _ if Some(pid) == own => {}
+            Some(s) if s.inode == inode => {
+                s.scan = scan;
+                if now_ns >= s.next_ns && s.verdict != ProcessKind::Kernel {
+                    due.push((pid, inode, s.verdict == ProcessKind::Guest));
+                }
+            }
+            _ => due.push((pid, inode, false)),
+        })?;
+        self.seen.retain(|_, s| s.scan == scan);
+        for (pid, inode, _) in due {
+            self.denied.remove(&pid);
+            match self.look(pid, now_ns, boot_ns) {
+                Some((verdict, next_ns)) if self.seen.len() < MAX_PROCESSES => {
+                    self.seen.insert(pid, ScannedProcess { inode, verdict, next_ns, scan });
+                }
+                _ => {
+                    self.seen.remove(&pid);
+                }
+            }
+        }
+        self.denied.retain(|pid, _| self.seen.contains_key(pid));
+        Ok(self.found())
+    }
+
+    /// Looks at a process that fires KVM's events, if it was not known as a guest; answers whether it is one. Where its files
+    /// may not be looked at, its events are proof enough.
+    pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
+        if let Some(s) = self.seen.get(&pid)
+            && s.verdict == ProcessKind::Guest
+        {
+            return true;
+        }
+        let is_guest = match KvmFiles::read(&self.paths, pid) {
+            Ok(files) => files.vm,
+            Err(e) => e == FileError::Denied,
+        };
+        if is_guest && let Some(s) = self.seen.get_mut(&pid) {
+            s.verdict = ProcessKind::Guest;
+            s.next_ns = recheck(pid, now_ns);
+        }
+        is_guest
+    }
+
+    fn found(&self) -> Discovered {
+        let mut found = Discovered::default();
+        for (pid, s) in &self.seen {
+            match s.verdict {
+                ProcessKind::Guest => found.guests.push(*pid),
+                ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
+                ProcessKind::Other | ProcessKind::Kernel => {}
+            }
+        }
+        found.guests.sort_unstable();
+        found.helpers.sort_unstable();
+        found.denied = self.denied.values().filter(|guest| !**guest).count();
+        found.guessed = self.denied.values().filter(|guest| **guest).count();
+        found
+    }
+
+    /// What a process is and when to look again; `None` when it is gone.
+    fn look(&mut self, pid: i32, now_ns: u64, boot_ns: u64) -> Option<(ProcessKind, u64)> {
+        let line = file::read_bytes(&self.paths.process(pid, "stat"), 4096).ok()?;
+        let stat = Stat::parse(&line)?;
+        if stat.kernel {
+            // kvm-pit and, before Linux 6.4, vhost are kernel threads of their own named after their process
+            // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they are named right after their birth.
+            let comm = String::from_utf8_lossy(stat.comm);
+            if let Some(owner) = vhost_owner(&comm).or_else(|| pit_owner(&comm)) {
+                return Some((ProcessKind::Helper(owner), u64::MAX));
+            }
+            let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+            return Some((if young { ProcessKind::Other } else { ProcessKind::Kernel }, now_ns));
+        }
+        if stat.is_dead() {
+            return Some((ProcessKind::Other, recheck(pid, now_ns)));
+        }
+        let young = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS)) < YOUNG_NS;
+        match KvmFiles::read(&self.paths, pid) {
+            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns))),
+            Ok(files) if young || files.dev_kvm => {
+                Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS))
+            }
+            Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns))),
+            Err(FileError::Gone) => None,
+            Err(_) => {
+                let guest = self.has_vcpu_thread(pid);
+                self.denied.insert(pid, guest);
+                let verdict = if guest { ProcessKind::Guest } else { ProcessKind::Other };
+                Some((verdict, if young && !guest { now_ns } else { recheck(pid, now_ns) }))
+            }
+        }
+    }
+
+    /// Whether a thread is named as a vCPU is: all that can be told without the right to look at open files.
+    fn has_vcpu_thread(&self, pid: i32) -> bool {
+        let dir = self.paths.process(pid, "task");
+        let Ok(fd) = file::open_dir(&dir) else { return false };
+        let mut tids = Vec::new();
+        let _ = file::list_numbers(&fd, |tid, _| tids.push(tid));
+        tids.iter().take(64).any(|tid| {
+            file::read_word(&dir.join(tid.to_string()).join("comm")).is_some_and(|c| vcpu_index(&c).is_some())
+        })
+    }
+}
+
+/// How many vCPUs the guests have open now. Where open files may not be looked at, each thread of a guest may run one.
+pub(crate) fn vcpus(paths: &SystemPaths, now: Timestamps) -> usize {
+    let found = Discovery::new(paths.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
+    let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
+        Ok(files) => files.vcpu_count(),
+        Err(_) => std::fs::read_dir(paths.process(*pid, "task")).map_or(0, Iterator::count),
+    };
+    found.guests.iter().map(of).sum()
+}
+
+/// Half a minute from now, spread over a quarter of a minute more so that not all fall due in one tick.
+fn recheck(pid: i32, now_ns: u64) -> u64 {
+    now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::FakeProc;
+    use super::*;
+
+    const OLD: u64 = 1_000_000_000_000;
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_process_with_a_vm_is_a_guest_whatever_its_name() {
+        let fake = FakeProc::new();
+        fake.process(10, "anything").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "qemu-system-x86").fd(3, "/dev/kvm");
+        fake.process(12, "bash");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+    }
+
+    #[test]
+    fn a_vm_that_is_opened_later_is_found() {
+        let fake = FakeProc::new();
+        fake.process(11, "young").start(99_900);
+        fake.process(12, "holds").fd(3, "/dev/kvm");
+        fake.process(13, "old");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap(), Discovered::default());
+        for pid in [11, 12, 13] {
+            fake.process(pid, "late").fd(4, "anon_inode:kvm-vm");
+        }
+        assert_eq!(d.scan(S, OLD + S).unwrap().guests, [11, 12]);
+        assert_eq!(d.scan(29 * S, OLD + S).unwrap().guests, [11, 12]);
+        assert_eq!(d.scan(50 * S, OLD + S).unwrap().guests, [11, 12, 13]);
+    }
+
+    #[test]
+    fn vcpus_of_all_guests_add_up() {
+        let fake = FakeProc::new();
+        for pid in [10, 11] {
+            let p = fake.process(pid, "qemu").fd(3, "anon_inode:kvm-vm");
+            p.fd(4, "anon_inode:kvm-vcpu:0").fd(5, "anon_inode:kvm-vcpu:1");
+        }
+        fake.process(12, "bash");
+        assert_eq!(vcpus(&fake.paths(), Timestamps::default()), 4);
+    }
+
+    #[test]
+    fn events_make_a_candidate_at_once() {
+        let fake = FakeProc::new();
+        fake.process(13, "old");
+        let mut d = Discovery::new(fake.paths());
+        d.scan(0, OLD).unwrap();
+        fake.process(13, "old").fd(4, "anon_inode:kvm-vm");
+        assert!(d.look_at(13, S));
+        assert_eq!(d.scan(S, OLD + S).unwrap().guests, [13]);
+        assert!(!d.look_at(99, S));
+    }
+
+    #[test]
+    fn a_guest_that_ends_or_closes_its_vm_is_none() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "b").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10, 11]);
+        fake.end(10);
+        assert_eq!(d.scan(S, OLD).unwrap().guests, [11]);
+        fake.close(11, 3);
+        assert_eq!(d.scan(60 * S, OLD).unwrap().guests, [0; 0]);
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_process() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.paths());
+        d.scan(0, OLD).unwrap();
+        fake.end(10);
+        // Something else takes the freed inode, so that the new folder has another.
+        fake.process(9, "between");
+        fake.process(10, "bash");
+        assert_eq!(d.scan(S, OLD).unwrap().guests, [0; 0]);
+    }
+
+    #[test]
+    fn kernel_threads_serve_their_guest() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm");
+        fake.process(20, "vhost-10").kernel();
+        fake.process(21, "kvm-pit/10").kernel();
+        fake.process(22, "kworker/0:1").kernel();
+        fake.process(23, "vhost-10");
+        let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
+        assert_eq!(found.helpers, [(20, 10), (21, 10)]);
+    }
+
+    #[test]
+    fn the_dead_are_no_guests() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").state('Z');
+        assert_eq!(Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests, [0; 0]);
+    }
+}

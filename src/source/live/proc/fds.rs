@@ -1,0 +1,124 @@
+//! The open files of a process, by what /proc/PID/fd says they are.
+
+use super::file::{self, FileError};
+use super::paths::SystemPaths;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd;
+
+/// More open files than this are not looked at.
+const MAX_FILES: usize = 65_536;
+
+/// The files of a process that have to do with KVM. The names are those that the kernel gives its anonymous inodes
+/// (`virt/kvm/kvm_main.c`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct KvmFiles {
+    /// How many files it has open, of any kind.
+    pub open: usize,
+    /// It holds a VM: `anon_inode:kvm-vm`.
+    pub vm: bool,
+    /// It holds `/dev/kvm`, so it may make a VM soon.
+    pub dev_kvm: bool,
+    /// vCPU number by descriptor: `anon_inode:kvm-vcpu:N`.
+    pub vcpus: BTreeMap<i32, u32>,
+    /// vCPU number by descriptor: `anon_inode:kvm-vcpu-stats:N`.
+    pub vcpu_stats: BTreeMap<i32, u32>,
+    /// The descriptor of `anon_inode:kvm-vm-stats`.
+    pub vm_stats: Option<i32>,
+}
+
+impl KvmFiles {
+    /// Looks at every open file of the process.
+    pub(crate) fn read(paths: &SystemPaths, pid: i32) -> Result<Self, FileError> {
+        let dir = file::open_dir(&paths.process(pid, "fd"))?;
+        let mut found = Self::default();
+        let mut numbers = Vec::new();
+        file::list_numbers(&dir, |fd, _| {
+            if numbers.len() < MAX_FILES {
+                numbers.push(fd);
+            }
+        })?;
+        found.open = numbers.len();
+        let mut buf = [0_u8; 64];
+        for fd in numbers {
+            if let Some(target) = link(&dir, fd, &mut buf) {
+                found.note(fd, target);
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many vCPUs there are: a VMM may hold several descriptors of one.
+    pub(crate) fn vcpu_count(&self) -> usize {
+        self.vcpus.values().collect::<BTreeSet<_>>().len()
+    }
+
+    fn note(&mut self, fd: i32, target: &[u8]) {
+        if target == b"/dev/kvm" {
+            self.dev_kvm = true;
+            return;
+        }
+        let Some(name) = target.strip_prefix(b"anon_inode:") else { return };
+        let name = name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name);
+        let index = |rest: &[u8]| super::stat::number(rest).and_then(|n| u32::try_from(n).ok());
+        if name == b"kvm-vm" {
+            self.vm = true;
+        } else if name == b"kvm-vm-stats" {
+            self.vm_stats = Some(fd);
+        } else if let Some(n) = name.strip_prefix(b"kvm-vcpu:").and_then(index) {
+            self.vcpus.insert(fd, n);
+        } else if let Some(n) = name.strip_prefix(b"kvm-vcpu-stats:").and_then(index) {
+            self.vcpu_stats.insert(fd, n);
+        }
+    }
+}
+
+/// The target of a link `/proc/PID/fd/N`; longer ones than the buffer are cut, which none of interest is.
+fn link(dir: impl AsFd, fd: i32, buf: &mut [u8; 64]) -> Option<&[u8]> {
+    use std::io::Write;
+    let mut name = [0_u8; 12];
+    let mut rest = &mut name[..];
+    write!(rest, "{fd}").ok()?;
+    let name = name.split(|b| *b == 0).next()?;
+    let length = rustix::fs::readlinkat_raw(dir, name, &mut buf[..]).ok()?;
+    buf.get(..length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn kvm_files_are_told_from_others() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("proc/7/fd");
+        std::fs::create_dir_all(&dir).unwrap();
+        for (fd, target) in [
+            (0, "/dev/null"),
+            (3, "/dev/kvm"),
+            (4, "anon_inode:kvm-vm"),
+            (5, "anon_inode:kvm-vcpu:0"),
+            (6, "anon_inode:kvm-vcpu:11"),
+            (7, "anon_inode:kvm-vcpu-stats:11"),
+            (8, "anon_inode:kvm-vm-stats"),
+            (9, "anon_inode:[eventfd]"),
+            (10, "anon_inode:kvm-vcpu:x"),
+            (11, "socket:[1234]"),
+            (13, "anon_inode:kvm-vcpu:11"),
+        ] {
+            symlink(target, dir.join(fd.to_string())).unwrap();
+        }
+        symlink("x".repeat(300), dir.join("12")).unwrap();
+        let files = KvmFiles::read(&SystemPaths::under(root.path()), 7).unwrap();
+        let expected = KvmFiles {
+            open: 12,
+            vm: true,
+            dev_kvm: true,
+            vcpus: [(5, 0), (6, 11), (13, 11)].into(),
+            vcpu_stats: [(7, 11)].into(),
+            vm_stats: Some(8),
+        };
+        assert_eq!(files, expected);
+        assert_eq!(KvmFiles::read(&SystemPaths::under(root.path()), 8), Err(FileError::Gone));
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading small kernel files: once, or again and again through a file kept open.
+
+use rustix::fs::{Mode, OFlags, RawDir};
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the terminal).
+const RESERVED: u64 = 512;
+
+/// Why a file of a process gave nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileError {
+    /// The process or thread is gone (`ENOENT` before the open, `ESRCH` after it): normal life.
+    Gone,
+    /// Not allowed.
+    Denied,
+    /// Anything else.
+    Other(Errno),
+}
+
+impl From<Errno> for FileError {
+    fn from(e: Errno) -> Self {
+        match e {
+            Errno::NOENT | Errno::SRCH | Errno::NOTDIR => Self::Gone,
+            Errno::ACCESS | Errno::PERM => Self::Denied,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// How many files may be kept open: the soft limit, raised to the hard one first.
+pub(crate) fn keep_below() -> i32 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Raising the soft limit up to the hard one needs no privilege (setrlimit(2)); a failure leaves what there was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
+    i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2)).unwrap_or(i32::MAX)
+}
+
+/// Opens a folder for `openat` and listing.
+pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Reads `dir/name` from its start into `buf` through the file kept in `kept`, opening it where it is not open.
+/// A file is kept only below descriptor `keep_below`, so that a host with very many threads still works, only slower.
+/// The text is cut at the buffer's end.
+pub(crate) fn read_kept<'b>(
+    dir: impl AsFd,
+    name: impl FnOnce() -> String,
+    kept: &mut Option<OwnedFd>,
+    keep_below: i32,
+    buf: &'b mut [u8],
+) -> Result<&'b [u8], FileError> {
+    if kept.is_none() {
+        let fd = rustix::fs::openat(dir, name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        if fd.as_raw_fd() >= keep_below {
+            let n = rustix::io::pread(&fd, &mut *buf, 0)?;
+            return Ok(buf.get(..n).unwrap_or_default());
+        }
+        *kept = Some(fd);
+    }
+    let Some(fd) = kept else { return Err(FileError::Gone) };
+    let n = rustix::io::pread(&*fd, &mut *buf, 0)?;
+    Ok(buf.get(..n).unwrap_or_default())
+}
+
+/// Reads a file whole, at most `max` bytes, as text; bytes that are no UTF-8 are replaced.
+pub(crate) fn read_text(path: &Path, max: usize) -> Result<String, FileError> {
+    Ok(String::from_utf8_lossy(&read_bytes(path, max)?).into_owned())
+}
+
+/// Reads a file whole, at most `max` bytes.
+pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
+    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let mut bytes = Vec::with_capacity(max.min(4096));
+    let mut chunk = [0_u8; 4096];
+    while bytes.len() < max {
+        match rustix::io::read(&fd, &mut chunk[..]) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(chunk.get(..n).unwrap_or_default()),
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    bytes.truncate(max);
+    Ok(bytes)
+}
+
+/// A short word that a file in a folder holds, read once.
+pub(crate) fn read_word_at(dir: impl AsFd, name: &str) -> Result<String, FileError> {
+    let fd = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let mut bytes = [0_u8; 64];
+    let n = rustix::io::read(&fd, &mut bytes[..])?;
+    Ok(String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()).trim().to_owned())
+}
+
+/// The first line of a file, trimmed; `None` where it cannot be read or is empty.
+pub(crate) fn read_word(path: &Path) -> Option<String> {
+    let text = read_text(path, 64 * 1024).ok()?;
+    Some(text.trim()).filter(|t| !t.is_empty()).map(str::to_owned)
+}
+
+/// The entries of an open folder whose names are numbers (PIDs, TIDs, descriptors), with their inode numbers.
+pub(crate) fn list_numbers(dir: impl AsFd, mut each: impl FnMut(i32, u64)) -> Result<(), FileError> {
+    rustix::fs::seek(&dir, rustix::fs::SeekFrom::Start(0))?;
+    let mut buf = [MaybeUninit::<u8>::uninit(); 16 * 1024];
+    let mut entries = RawDir::new(dir, &mut buf);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        if let Some(number) = number(entry.file_name().to_bytes()) {
+            each(number, entry.ino());
+        }
+    }
+    Ok(())
+}
+
+fn number(name: &[u8]) -> Option<i32> {
+    if name.is_empty() || name.len() > 10 {
+        return None;
+    }
+    name.iter().try_fold(0_i32, |n, b| {
+        b.is_ascii_digit().then(|| n.checked_mul(10)?.checked_add(i32::from(b - b'0'))).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_numbers_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["1", "42", "self", "12x", "99999999999", "acpi"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let fd = open_dir(dir.path()).unwrap();
+        for _ in 0..2 {
+            let mut seen = vec![];
+            list_numbers(&fd, |n, _| seen.push(n)).unwrap();
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 42]);
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_gone() {
+        assert_eq!(read_text(Path::new("/nonexistent/x"), 10), Err(FileError::Gone));
+    }
+
+    #[test]
+    fn a_kept_file_reads_again_from_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "one").unwrap();
+        let fd = open_dir(dir.path()).unwrap();
+        let (mut kept, mut buf) = (None, [0; 16]);
+        for below in [i32::MAX, 0] {
+            assert_eq!(read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(), b"one");
+            assert_eq!(read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(), b"one");
+            assert_eq!(kept.is_some(), below > 0);
+            kept = None;
+        }
+    }
+}

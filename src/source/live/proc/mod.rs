@@ -1,0 +1,13 @@
+//! Reading /proc: files, processes, their threads and open files.
+
+pub(crate) mod discovery;
+pub(crate) mod fds;
+pub(crate) mod file;
+pub(crate) mod paths;
+pub(crate) mod read_context;
+pub(crate) mod stat;
+pub(crate) mod thread;
+pub(crate) mod threads;
+
+#[cfg(test)]
+pub(crate) mod fake;

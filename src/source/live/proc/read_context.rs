@@ -1,0 +1,41 @@
+//! The buffer and the budget that one tick shares between all readings of /proc.
+
+use super::file;
+use super::paths::SystemPaths;
+
+/// What one tick lends to all readings.
+#[derive(Debug)]
+pub(crate) struct ReadContext {
+    /// Files are read into this.
+    pub buf: Vec<u8>,
+    /// Files are kept open below this descriptor.
+    pub keep_below: i32,
+    /// How many `sched` files may still be read in this tick.
+    pub sched_budget: usize,
+    /// Threads that ran in this tick but whose switches were beyond the budget.
+    pub over_budget: usize,
+    /// Counts ticks.
+    pub tick: u32,
+    /// Whether PIDs may be handed to system calls.
+    pub real: bool,
+}
+
+impl ReadContext {
+    pub(crate) fn new(paths: &SystemPaths) -> Self {
+        Self {
+            buf: vec![0; 8192],
+            keep_below: if paths.real { file::keep_below() } else { 512 },
+            sched_budget: 0,
+            over_budget: 0,
+            tick: 0,
+            real: paths.real,
+        }
+    }
+
+    /// Begins a tick in which so many `sched` files may be read.
+    pub(crate) fn begin(&mut self, sched_budget: usize) {
+        self.tick = self.tick.wrapping_add(1);
+        self.sched_budget = sched_budget;
+        self.over_budget = 0;
+    }
+}

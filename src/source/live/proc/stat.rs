@@ -1,0 +1,228 @@
+//! The texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`, `status`. Pure parsers over bytes.
+
+/// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that runs KVM
+/// (include/asm-generic/param.h).
+pub(crate) const TICK_NS: u64 = 10_000_000;
+
+/// `PF_KTHREAD` of include/linux/sched.h: a kernel thread.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// What kvmtop needs of a `stat` line (fs/proc/array.c, `do_task_stat`; `proc_pid_stat(5)` numbers the fields).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat<'a> {
+    /// Field 2, without its parentheses; may hold any byte, parentheses, spaces and line breaks too.
+    pub comm: &'a [u8],
+    /// Field 3: `R`, `S`, `D`, `Z`, …
+    pub state: u8,
+    /// Whether field 9 says that this is a kernel thread.
+    pub kernel: bool,
+    /// Field 14, ticks, guest time included.
+    pub user_ticks: u64,
+    /// Field 15, ticks.
+    pub system_ticks: u64,
+    /// Field 20.
+    pub threads: u64,
+    /// Field 22, ticks after boot.
+    pub start_ticks: u64,
+    /// Field 39: the CPU it ran on last.
+    pub cpu: Option<u32>,
+    /// Field 40.
+    pub rt_priority: Option<u32>,
+    /// Field 41.
+    pub policy: Option<u32>,
+    /// Field 43, ticks; 0 on kernels before 2.6.24.
+    pub guest_ticks: u64,
+}
+
+impl<'a> Stat<'a> {
+    /// Reads a line. The name ends at the last `)`: no field after it can hold one.
+    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+        let open = line.iter().position(|b| *b == b'(')?;
+        let close = line.iter().rposition(|b| *b == b')')?;
+        let comm = line.get(open + 1..close)?;
+        let mut fields = [0_u64; 44];
+        let mut state = b'?';
+        let rest = line.get(close + 1..)?;
+        let mut count = 3;
+        for word in rest.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()) {
+            let Some(slot) = fields.get_mut(count) else { break };
+            if count == 3 {
+                state = *word.first()?;
+            } else {
+                // Negative fields (tpgid, nice, priority) are none that is used here.
+                *slot = number(word).unwrap_or(0);
+            }
+            count += 1;
+        }
+        // Everything up to the start time has been there since Linux 2.6.
+        if count <= 22 {
+            return None;
+        }
+        let small =
+            |field: usize| (count > field).then(|| fields.get(field).and_then(|v| u32::try_from(*v).ok())).flatten();
+        Some(Self {
+            comm,
+            state,
+            kernel: fields[9] & PF_KTHREAD != 0,
+            user_ticks: fields[14],
+            system_ticks: fields[15],
+            threads: fields[20],
+            start_ticks: fields[22],
+            cpu: small(39),
+            rt_priority: small(40),
+            policy: small(41),
+            guest_ticks: fields[43],
+        })
+    }
+
+    /// Whether the task has ended and only waits to be reaped.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, number of times it got a CPU
+/// (fs/proc/base.c, `proc_pid_schedstat`). `None` for all zeroes of a kernel without `CONFIG_SCHED_INFO`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SchedStat {
+    /// Exact time on a CPU.
+    pub run_ns: u64,
+    /// Time in a run queue.
+    pub wait_ns: u64,
+    /// How often it was put on a CPU.
+    pub arrivals: u64,
+}
+
+impl SchedStat {
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(number);
+        Some(Self { run_ns: words.next()??, wait_ns: words.next()??, arrivals: words.next()?? })
+    }
+}
+
+/// What `sched` (kernel/sched/debug.c, `proc_sched_show_task`) or `status` tell of switches and moves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Switches {
+    /// `nr_voluntary_switches`.
+    pub voluntary: Option<u64>,
+    /// `nr_involuntary_switches`.
+    pub involuntary: Option<u64>,
+    /// `se.nr_migrations`; `status` has none.
+    pub migrations: Option<u64>,
+}
+
+impl Switches {
+    /// Reads either file.
+    pub(crate) fn parse(text: &[u8]) -> Self {
+        let mut found = Self::default();
+        for line in text.split(|b| *b == b'\n') {
+            let Some(colon) = line.iter().rposition(|b| *b == b':') else { continue };
+            let (name, value) = line.split_at(colon);
+            let slot = match name.trim_ascii_end() {
+                b"se.nr_migrations" => &mut found.migrations,
+                b"nr_voluntary_switches" | b"voluntary_ctxt_switches" => &mut found.voluntary,
+                b"nr_involuntary_switches" | b"nonvoluntary_ctxt_switches" => &mut found.involuntary,
+                _ => continue,
+            };
+            *slot = value.get(1..).and_then(|v| number(v.trim_ascii()));
+        }
+        found
+    }
+}
+
+/// The value of a line `Name:\tvalue` of `status`.
+pub(crate) fn status_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// A line `Name:  12 kB`, in bytes.
+pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    status_value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Decimal digits only.
+pub(crate) fn number(word: &[u8]) -> Option<u64> {
+    if word.is_empty() {
+        return None;
+    }
+    word.iter().try_fold(0_u64, |n, b| {
+        b.is_ascii_digit().then(|| n.checked_mul(10)?.checked_add(u64::from(b - b'0'))).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A vCPU thread of QEMU 7.2 on Linux 6.18, its name replaced.
+    fn line(comm: &str) -> String {
+        format!(
+            "1311 ({comm}) R 1 1290 1290 0 -1 138412096 2031 0 3 0 512 377 0 0 20 0 5 0 225401 1037410304 9071 \
+             18446744073709551615 1 1 0 0 0 0 268444224 4096 16963 0 0 0 -1 1 50 1 0 377 0 0 0 0 0 0 0 0 0\n"
+        )
+    }
+
+    #[test]
+    fn a_vcpu_thread() {
+        let text = line("CPU 0/KVM");
+        let s = Stat::parse(text.as_bytes()).unwrap();
+        assert_eq!((s.comm, s.state, s.kernel), (&b"CPU 0/KVM"[..], b'R', false));
+        assert_eq!((s.user_ticks, s.system_ticks, s.guest_ticks), (512, 377, 377));
+        assert_eq!((s.threads, s.start_ticks), (5, 225_401));
+        assert_eq!((s.cpu, s.rt_priority, s.policy), (Some(1), Some(50), Some(1)));
+    }
+
+    #[test]
+    fn any_name_is_a_name() {
+        for comm in ["a) S 1 1 (b", "))) ((", "two\nlines", "x\u{1b}[31m", "", "(sd-pam)", "a b c d e f g h"] {
+            let text = line(comm);
+            let s = Stat::parse(text.as_bytes()).unwrap();
+            assert_eq!(s.comm, comm.as_bytes());
+            assert_eq!((s.state, s.start_ticks), (b'R', 225_401));
+        }
+    }
+
+    #[test]
+    fn kernel_threads_and_the_dead_are_told() {
+        let kernel = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 1 0 0 20 0 1 0 5 0 0";
+        let s = Stat::parse(kernel.as_bytes()).unwrap();
+        assert!(s.kernel && !s.is_dead());
+        assert_eq!((s.cpu, s.policy), (None, None));
+        let zombie = "9 (qemu) Z 1 9 9 0 -1 4227084 0 0 0 0 0 1 0 0 20 0 1 0 5 0 0";
+        assert!(Stat::parse(zombie.as_bytes()).unwrap().is_dead());
+    }
+
+    #[test]
+    fn a_cut_line_is_none() {
+        assert_eq!(Stat::parse(b"9 (qemu) S 1 9 9 0 -1 42"), None);
+        assert_eq!(Stat::parse(b""), None);
+        assert_eq!(Stat::parse(b") ("), None);
+        assert_eq!(SchedStat::parse(b"12 13"), None);
+    }
+
+    #[test]
+    fn schedstat_and_sched() {
+        assert_eq!(SchedStat::parse(b"147659 12 7\n"), Some(SchedStat { run_ns: 147_659, wait_ns: 12, arrivals: 7 }));
+        let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   1308432.965961\n\
+            se.nr_migrations                             :                   14\n\
+            nr_switches                                  :                   30\n\
+            nr_voluntary_switches                        :                   20\n\
+            nr_involuntary_switches                      :                   10\n";
+        let all = Switches { voluntary: Some(20), involuntary: Some(10), migrations: Some(14) };
+        assert_eq!(Switches::parse(sched.as_bytes()), all);
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
+        assert_eq!(
+            Switches::parse(status.as_bytes()),
+            Switches { voluntary: Some(5), involuntary: Some(6), migrations: None }
+        );
+        assert_eq!(status_value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"), Some("12 kB"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = (Stat::parse(&bytes), SchedStat::parse(&bytes), Switches::parse(&bytes));
+        }
+    }
+}
