@@ -1,4 +1,4 @@
-//! NamedCounters that are read on a clock of their own, as they were at the instants of the samples.
+//! Counters that are read on a clock of their own, as they were at the instants of the samples.
 //!
 //! libvirt answers on its own thread, so a reading is older than the tick by anything up to the time between two readings. Were
 //! it taken for the tick's own, rates would be off by that time in either direction, and a tick without a new reading would show

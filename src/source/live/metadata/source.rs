@@ -19,7 +19,7 @@ pub struct WatchedGuest {
     pub unnamed: bool,
 }
 
-/// NamedCounters by KVM's names, cumulative.
+/// Counters by KVM's names, cumulative.
 pub type NamedCounters = BTreeMap<String, u64>;
 
 /// KVM's statistics of a guest at one instant.

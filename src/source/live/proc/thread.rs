@@ -19,7 +19,7 @@ const MAX_COMM: usize = 64;
 /// A thread that lives.
 #[derive(Debug)]
 pub(crate) struct LiveThread {
-    /// LiveThread id.
+    /// Thread id.
     pub tid: i32,
     /// Start, ticks after boot.
     pub start_ticks: u64,
