@@ -339,8 +339,8 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
     let clock = now.clone();
     let mut collector = Collector::new(CollectorOptions {
         engine: Some(Box::new(Metronome(now.clone(), 0))),
-        places: fake.places(),
-        clock: Box::new(move || Instant { mono_ns: *clock.lock().unwrap(), boot_ns: 0, time_ms: 0 }),
+        paths: fake.paths(),
+        clock: Box::new(move || Timestamps { mono_ns: *clock.lock().unwrap(), boot_ns: 0, time_ms: 0 }),
         ..CollectorOptions::default()
     });
     let mut tick = || {
