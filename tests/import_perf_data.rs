@@ -2,7 +2,8 @@
 
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
-use kvmtop::model::{AccessRow, Base, DomainModel, ExitRow, Model, Span};
+use kvmtop::model::{AccessRow, Base, DomainModel, ExitRow, Model};
+use kvmtop::sample::{MissingExtreme, Timing};
 use kvmtop::source::Feed;
 use kvmtop::source::import::{ImportOptions, Imported, PerfDataFeed, load};
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ fn printed(name: &str) -> Model {
 }
 
 /// The figures of a row as perf prints them: count, minimum, maximum, mean, relative error.
-fn figures(span: &Span) -> String {
+fn figures(span: &Timing) -> String {
     let us = |ns: Option<u64>| ns.map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e3));
     let two = |f: Option<f64>| f.map_or("-".into(), |f| format!("{f:.2}"));
     format!(
@@ -54,30 +55,30 @@ fn figures(span: &Span) -> String {
 fn table<'a, R: 'a, K: Ord>(
     rows: impl Iterator<Item = &'a R>,
     key: fn(&R) -> K,
-    span: fn(&R) -> &Span,
-) -> BTreeMap<K, Span> {
-    let mut sums: BTreeMap<K, Span> = BTreeMap::new();
+    span: fn(&R) -> &Timing,
+) -> BTreeMap<K, Timing> {
+    let mut sums: BTreeMap<K, Timing> = BTreeMap::new();
     for r in rows {
-        sums.entry(key(r)).or_default().merge(span(r));
+        sums.entry(key(r)).or_default().merge(span(r), MissingExtreme::Unknown);
     }
     sums
 }
 
-fn exits(model: &Model) -> BTreeMap<String, Span> {
+fn exits(model: &Model) -> BTreeMap<String, Timing> {
     let rows = model.domains.iter().flat_map(|d: &DomainModel| &d.exits.rows);
     table(rows, |r: &ExitRow| r.reason.clone(), |r| &r.span)
 }
 
-fn accesses(model: &Model) -> BTreeMap<String, Span> {
+fn accesses(model: &Model) -> BTreeMap<String, Timing> {
     let key = |r: &AccessRow| format!("{} {} {}", r.space.as_str(), r.address_text(), r.direction.as_str());
     table(model.domains.iter().flat_map(|d| &d.accesses), key, |r| &r.span)
 }
 
-fn all(spans: &BTreeMap<String, Span>) -> BTreeMap<String, String> {
+fn all(spans: &BTreeMap<String, Timing>) -> BTreeMap<String, String> {
     spans.iter().map(|(k, s)| (k.clone(), figures(s))).collect()
 }
 
-fn counts(spans: &BTreeMap<String, Span>) -> BTreeMap<String, u64> {
+fn counts(spans: &BTreeMap<String, Timing>) -> BTreeMap<String, u64> {
     spans.iter().map(|(k, s)| (k.clone(), s.count)).collect()
 }
 
@@ -145,7 +146,7 @@ fn exits_around_lost_events_are_left_out_and_said() {
     assert_eq!(imported.sample.engine.lost, 1098);
     assert!(imported.notes.iter().any(|n| n.contains("1098 events were lost")), "{:?}", imported.notes);
     let (report, own) = (exits(&printed("lost.txt")), exits(&model));
-    let sum = |t: &BTreeMap<String, Span>| t.values().map(|s| s.count).sum::<u64>();
+    let sum = |t: &BTreeMap<String, Timing>| t.values().map(|s| s.count).sum::<u64>();
     assert!(sum(&own) < sum(&report) && sum(&own) > sum(&report) * 9 / 10, "{} of {}", sum(&own), sum(&report));
     // Where perf's ways are asked for, its pairs across the gaps are there as well.
     let (_, perfs) = read("lost.data", true);

@@ -1,10 +1,12 @@
 //! Ports, addresses and MSRs touched, each with the device that owns it.
 
 use super::exits::share;
-use super::{Span, Window, since};
+use super::{Window, since};
 use crate::kvm::device_map::{self, DeviceMap};
 use crate::kvm::{Space, msr};
-use crate::sample::{AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, Origin, ThreadSample};
+use crate::sample::{
+    AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, MissingExtreme, Origin, ThreadSample, Timing,
+};
 use std::collections::{BTreeMap, HashMap};
 
 /// The owner of an address.
@@ -36,7 +38,7 @@ pub struct AccessRow {
     /// The vCPU; `None` for the domain's sum.
     pub vcpu: Option<u32>,
     /// The exits that held the accesses.
-    pub span: Span,
+    pub span: Timing,
     /// Per second.
     pub rate: Option<f64>,
     /// Percent of the time in all exits of the domain; from a file of perf's, percent of the file's table.
@@ -96,7 +98,7 @@ pub(crate) fn rows(
                 space: cell.space,
                 address: cell.address,
                 direction: cell.direction,
-                span: Span::between(&cell.time, before.map(|b| &b.time)),
+                span: cell.time.since(before.map(|b| &b.time)),
                 faults: since(cell.faults, before.map(|b| b.faults)),
                 burst: cell.burst,
                 ..AccessRow::default()
@@ -148,12 +150,9 @@ pub(super) fn empty(like: &AccessRow) -> AccessRow {
 }
 
 pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow) {
-    sum.span.merge(&row.span);
+    sum.span.merge(&row.span, MissingExtreme::Unknown);
     sum.faults += row.faults;
-    sum.burst = match (sum.burst, row.burst) {
-        (Some(a), Some(b)) => Some(if b.count > a.count { b } else { a }),
-        (a, b) => a.or(b),
-    };
+    sum.burst = Burst::longest(sum.burst, row.burst);
 }
 
 /// Who owns the addresses of a guest: its own memory tree, else the table of its machine type.

@@ -1,8 +1,8 @@
 //! CPU time of threads as percent of one host CPU.
 
-use super::{Span, Window, since};
+use super::{Window, since};
 use crate::kvm::thread_name::Role;
-use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes};
+use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
 
 /// Where CPU time went, percent of one host CPU.
@@ -78,7 +78,7 @@ pub struct ThreadModel {
     /// See `voluntary`.
     pub involuntary: Option<u64>,
     /// From woken to running.
-    pub wakeups: Option<Span>,
+    pub wakeups: Option<Timing>,
     /// Who woke it within the interval, longest first, then most often.
     pub woken_by: Vec<OtherTask>,
     /// Who held its pCPU meanwhile, longest first.
@@ -134,7 +134,7 @@ impl ThreadModel {
                 .wakeups
                 .as_ref()
                 .filter(|_| window.started)
-                .map(|w| Span::between(w, events.and_then(|e| e.wakeups.as_ref()))),
+                .map(|w| w.since(events.and_then(|e| e.wakeups.as_ref()))),
             woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), window),
             preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), window),
             exit_rate: None,

@@ -1,9 +1,9 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
-use super::{Span, Window, since};
+use super::{Window, since};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
-use crate::sample::{DomainSample, ExitCell, ThreadSample};
+use crate::sample::{DomainSample, ExitCell, MissingExtreme, ThreadSample, Timing, sum_of_known};
 use std::collections::{BTreeMap, HashMap};
 
 /// Exits of one reason within an interval.
@@ -18,7 +18,7 @@ pub struct ExitRow {
     /// Whether the guest sleeps in it (HLT, `WFx` and their kin).
     pub idle: bool,
     /// Exit to entry.
-    pub span: Span,
+    pub span: Timing,
     /// Per second.
     pub rate: Option<f64>,
     /// Percent of the exits of the same scope (domain or vCPU).
@@ -131,7 +131,7 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
         reason,
         id: Some((cell.isa, exit_reason::basic(cell.isa, cell.code))),
         idle,
-        span: Span::between(&cell.time, old.map(|o| &o.time)),
+        span: cell.time.since(old.map(|o| &o.time)),
         userspace_ns: part(|c| c.userspace_ns),
         halted_ns: part(|c| c.halted_ns),
         preempted_ns: part(|c| c.preempted_ns),
@@ -140,10 +140,11 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
 }
 
 fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
-    let add = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
     match rows.get_mut(&row.reason) {
         Some(sum) => {
-            sum.span.merge(&row.span);
+            let counts = (sum.span.count, row.span.count);
+            let add = |a: Option<u64>, b: Option<u64>| sum_of_known(counts, a, b, u64::saturating_add);
+            sum.span.merge(&row.span, MissingExtreme::Unknown);
             sum.userspace_ns = add(sum.userspace_ns, row.userspace_ns);
             sum.halted_ns = add(sum.halted_ns, row.halted_ns);
             sum.preempted_ns = add(sum.preempted_ns, row.preempted_ns);

@@ -22,7 +22,6 @@ pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{History, Key, Point};
 pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
 pub use overall::Overall;
-pub use timing::Span;
 
 use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
 

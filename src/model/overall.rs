@@ -1,11 +1,11 @@
 //! What the first and the last of many samples do not tell of the intervals between: the shortest, the longest and the longest
 //! burst, of which a sample holds those of its own interval, and accesses whose cell was given to another address meanwhile.
 
+use super::Model;
 use super::accesses::{self, AccessRow};
 use super::exits::share;
-use super::{Model, Span};
 use crate::kvm::{Isa, Space};
-use crate::sample::Direction;
+use crate::sample::{Direction, Timing};
 use std::collections::HashMap;
 
 /// Rows of one guest at most; further accesses are added up in one row of their kind.
@@ -48,7 +48,7 @@ impl Overall {
                 continue;
             }
             let Told { extremes, accesses } = self.0.entry(guest).or_default();
-            let mut extreme = |row: Row, span: &Span| {
+            let mut extreme = |row: Row, span: &Timing| {
                 if span.count > 0 && (extremes.len() < MOST_ROWS || extremes.contains_key(&row)) {
                     let now = Extreme { min_ns: span.min_ns, max_ns: span.max_ns };
                     extremes.entry(row).and_modify(|e| e.add(now)).or_insert(now);
@@ -78,7 +78,7 @@ impl Overall {
         for domain in &mut whole.domains {
             let Told { extremes, accesses } =
                 self.0.remove(&(domain.facts.pid, domain.facts.start_ticks)).unwrap_or_default();
-            let put = |row: Row, span: &mut Span| {
+            let put = |row: Row, span: &mut Timing| {
                 let known = extremes.get(&row);
                 (span.min_ns, span.max_ns) = (known.and_then(|e| e.min_ns), known.and_then(|e| e.max_ns));
             };

@@ -1,69 +1,27 @@
-//! The growth of a [`Timing`]: what happened within one interval.
+//! What the durations of one interval say: how they grew from sample to sample, mean, error and quantiles.
 
 use crate::sample::{Histogram, Timing};
 
-/// Durations of one kind within an interval.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Span {
-    /// How many.
-    pub count: u64,
-    /// Sum, nanoseconds; `None` where only counts are kept.
-    pub total_ns: Option<u64>,
-    /// Sum of squares, ns².
-    pub sum_sq: Option<f64>,
-    /// Shortest, nanoseconds.
-    pub min_ns: Option<u64>,
-    /// Longest, nanoseconds.
-    pub max_ns: Option<u64>,
-    /// Distribution, as in [`Histogram`].
-    pub histogram: Option<Vec<u64>>,
-}
-
-impl Span {
-    /// What `now` has more than `before`. Counters that fell began again from zero.
-    pub fn between(now: &Timing, before: Option<&Timing>) -> Self {
-        let before = before.filter(|b| b.count <= now.count);
-        let count = now.count - before.map_or(0, |b| b.count);
+impl Timing {
+    /// The durations of one interval: what this has more than `before`, the sample at its beginning. A count that fell
+    /// started again from zero.
+    #[must_use]
+    pub fn since(&self, before: Option<&Self>) -> Self {
+        let before = before.filter(|b| b.count <= self.count);
+        let count = self.count - before.map_or(0, |b| b.count);
         let older = |bucket: usize| {
             before.and_then(|b| b.histogram.as_ref()).and_then(|h| h.0.get(bucket)).copied().unwrap_or(0)
         };
+        let grown =
+            |h: &Histogram| Histogram(h.0.iter().enumerate().map(|(i, n)| n.saturating_sub(older(i))).collect());
         Self {
             count,
-            total_ns: now.total_ns.map(|t| t.saturating_sub(before.and_then(|b| b.total_ns).unwrap_or(0))),
-            sum_sq: now.sum_sq.map(|t| t.saturating_sub(before.and_then(|b| b.sum_sq).unwrap_or(0)) as f64),
-            min_ns: now.min_ns.filter(|_| count > 0),
-            max_ns: now.max_ns.filter(|_| count > 0),
-            histogram: now
-                .histogram
-                .as_ref()
-                .map(|h| h.0.iter().enumerate().map(|(i, n)| n.saturating_sub(older(i))).collect()),
+            total_ns: self.total_ns.map(|t| t.saturating_sub(before.and_then(|b| b.total_ns).unwrap_or(0))),
+            sum_sq: self.sum_sq.map(|t| t.saturating_sub(before.and_then(|b| b.sum_sq).unwrap_or(0))),
+            min_ns: self.min_ns.filter(|_| count > 0),
+            max_ns: self.max_ns.filter(|_| count > 0),
+            histogram: self.histogram.as_ref().map(grown),
         }
-    }
-
-    /// Adds another span of the same kind (another vCPU's).
-    pub fn merge(&mut self, other: &Self) {
-        if other.count == 0 {
-            return;
-        }
-        if self.count == 0 {
-            *self = other.clone();
-            return;
-        }
-        self.count += other.count;
-        self.total_ns = self.total_ns.zip(other.total_ns).map(|(a, b)| a + b);
-        self.sum_sq = self.sum_sq.zip(other.sum_sq).map(|(a, b)| a + b);
-        self.min_ns = self.min_ns.zip(other.min_ns).map(|(a, b)| a.min(b));
-        self.max_ns = self.max_ns.zip(other.max_ns).map(|(a, b)| a.max(b));
-        self.histogram = match (self.histogram.take(), &other.histogram) {
-            (Some(mut a), Some(b)) => {
-                if a.len() < b.len() {
-                    a.resize(b.len(), 0);
-                }
-                a.iter_mut().zip(b).for_each(|(x, y)| *x += y);
-                Some(a)
-            }
-            _ => None,
-        };
     }
 
     /// Mean, microseconds.
@@ -74,7 +32,7 @@ impl Span {
     /// Relative standard error of the mean, percent, as `perf kvm stat` prints it behind `+-`
     /// (tools/perf/util/stat.c, `rel_stddev_stats`); 0 below two events.
     pub fn stderr_percent(&self) -> Option<f64> {
-        let (total, sum_sq) = (self.total_ns? as f64, self.sum_sq?);
+        let (total, sum_sq) = (self.total_ns? as f64, self.sum_sq? as f64);
         if self.count < 2 || total <= 0.0 {
             return Some(0.0);
         }
@@ -87,7 +45,7 @@ impl Span {
     /// A quantile from the histogram, microseconds, never outside of the extremes. Within a bucket the durations are taken as
     /// evenly spread, so the answer is good to the bucket's width (a factor of two at worst).
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
-        let h = self.histogram.as_ref()?;
+        let Histogram(h) = self.histogram.as_ref()?;
         let all: u64 = h.iter().sum();
         if all == 0 {
             return None;
@@ -125,38 +83,38 @@ mod tests {
         (now.min_ns, now.max_ns) = (None, None);
         now.add(5000);
         now.add(7000);
-        let span = Span::between(&now, Some(&before));
-        assert_eq!((span.count, span.total_ns), (2, Some(12_000)));
-        assert_eq!(span.mean_us(), Some(6.0));
-        assert_eq!((span.min_ns, span.max_ns), (Some(5000), Some(7000)));
+        let interval = now.since(Some(&before));
+        assert_eq!((interval.count, interval.total_ns), (2, Some(12_000)));
+        assert_eq!(interval.mean_us(), Some(6.0));
+        assert_eq!((interval.min_ns, interval.max_ns), (Some(5000), Some(7000)));
     }
 
     #[test]
     fn relative_error_is_perfs() {
         // Two values 1000 and 3000: mean 2000, sample variance 2e6, error sqrt(2e6 / 2) = 1000 = 50 %.
-        let span = Span::between(&timing(&[1000, 3000]), None);
-        assert!((span.stderr_percent().unwrap() - 50.0).abs() < 1e-9);
-        assert_eq!(Span::between(&timing(&[1000]), None).stderr_percent(), Some(0.0));
+        let interval = timing(&[1000, 3000]).since(None);
+        assert!((interval.stderr_percent().unwrap() - 50.0).abs() < 1e-9);
+        assert_eq!(timing(&[1000]).since(None).stderr_percent(), Some(0.0));
     }
 
     #[test]
     fn a_counter_that_fell_began_again() {
-        let span = Span::between(&timing(&[1000]), Some(&timing(&[1, 2, 3])));
-        assert_eq!((span.count, span.total_ns), (1, Some(1000)));
+        let interval = timing(&[1000]).since(Some(&timing(&[1, 2, 3])));
+        assert_eq!((interval.count, interval.total_ns), (1, Some(1000)));
     }
 
     #[test]
     fn quantiles_stay_within_the_extremes() {
-        let span = Span::between(&timing(&[1000; 100]), None);
-        assert_eq!(span.quantile_us(0.99), Some(1.0));
+        let interval = timing(&[1000; 100]).since(None);
+        assert_eq!(interval.quantile_us(0.99), Some(1.0));
         let mixed: Vec<u64> = std::iter::repeat_n(1_000, 98).chain([1_000_000, 1_000_000]).collect();
-        let p99 = Span::between(&timing(&mixed), None).quantile_us(0.99).unwrap();
+        let p99 = timing(&mixed).since(None).quantile_us(0.99).unwrap();
         assert!((500.0..=1000.0).contains(&p99), "{p99}");
     }
 
     #[test]
     fn nothing_is_no_mean() {
-        assert_eq!(Span::default().mean_us(), None);
-        assert_eq!(Span::default().quantile_us(0.5), None);
+        assert_eq!(Timing::default().mean_us(), None);
+        assert_eq!(Timing::default().quantile_us(0.5), None);
     }
 }

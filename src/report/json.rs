@@ -8,8 +8,8 @@ use super::document::{
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
 use crate::lint;
-use crate::model::{self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, Model, Span, ThreadModel};
-use crate::sample::{DomainFacts, HostFacts, SourceStatus};
+use crate::model::{self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, Model, ThreadModel};
+use crate::sample::{DomainFacts, HostFacts, SourceStatus, Timing};
 use std::collections::HashMap;
 
 /// The tool's name and version.
@@ -205,7 +205,7 @@ fn exit(r: &ExitRow, domain: &ExitTable) -> Exit {
     }
 }
 
-fn stderr(span: &Span) -> Option<f64> {
+fn stderr(span: &Timing) -> Option<f64> {
     span.stderr_percent()
 }
 

@@ -10,11 +10,14 @@ mod events;
 #[cfg(test)]
 pub mod fixture;
 mod host;
+mod merge;
 mod status;
 
 pub use domain::*;
 pub use events::*;
 pub use host::*;
+pub use merge::MissingExtreme;
+pub(crate) use merge::sum_of_known;
 pub use status::*;
 
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 
 use super::stats::{self, Compared, Verdict};
 use crate::kvm::Space;
-use crate::model::{AccessRow, DomainModel, ExitRow, Span};
+use crate::model::{AccessRow, DomainModel, ExitRow};
 use crate::report::View;
-use crate::sample::{Direction, EngineKind};
+use crate::sample::{Direction, EngineKind, Timing};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -193,7 +193,7 @@ fn accesses(
     lines
 }
 
-fn change(spans: [Option<&Span>; 2], all: [u64; 2], watched: [bool; 2], seconds: Seconds) -> Change {
+fn change(spans: [Option<&Timing>; 2], all: [u64; 2], watched: [bool; 2], seconds: Seconds) -> Change {
     let count = [0, 1].map(|side| watched[side].then(|| spans[side].map_or(0, |s| s.count)));
     let (rate, share) = match (count[0], count[1]) {
         (Some(b), Some(a)) => (stats::rates(b, seconds.0, a, seconds.1), stats::shares((b, all[0]), (a, all[1]))),

@@ -1,6 +1,6 @@
 //! Is it a change or noise?
 
-use crate::model::Span;
+use crate::sample::Timing;
 use serde::Serialize;
 
 /// How far apart two figures must be, in standard errors of their difference, to be more than chance: one in a thousand.
@@ -100,9 +100,9 @@ pub(super) fn shares(before: (u64, u64), after: (u64, u64)) -> Compared {
 }
 
 /// Two means, microseconds, by Welch's test.
-pub(super) fn means(before: Option<&Span>, after: Option<&Span>) -> Compared {
-    let mean = |s: Option<&Span>| s.and_then(Span::mean_us);
-    let error = |s: Option<&Span>| {
+pub(super) fn means(before: Option<&Timing>, after: Option<&Timing>) -> Compared {
+    let mean = |s: Option<&Timing>| s.and_then(Timing::mean_us);
+    let error = |s: Option<&Timing>| {
         let s = s.filter(|s| s.count >= 2)?;
         Some(s.stderr_percent()? / 100.0 * s.mean_us()?)
     };
@@ -114,9 +114,9 @@ pub(super) fn means(before: Option<&Span>, after: Option<&Span>) -> Compared {
 }
 
 /// Two quantiles from histograms, microseconds. Good to a bucket: only a factor of more than two is told from noise.
-pub(super) fn p99(before: Option<&Span>, after: Option<&Span>) -> Compared {
+pub(super) fn p99(before: Option<&Timing>, after: Option<&Timing>) -> Compared {
     const ENOUGH: u64 = 100;
-    let of = |s: Option<&Span>| s.and_then(|s| s.quantile_us(0.99));
+    let of = |s: Option<&Timing>| s.and_then(|s| s.quantile_us(0.99));
     let enough = before.is_some_and(|s| s.count >= ENOUGH) && after.is_some_and(|s| s.count >= ENOUGH);
     let verdict = match (of(before), of(after)) {
         (Some(b), Some(a)) if enough && a > 2.0 * b => Verdict::More,
@@ -130,14 +130,13 @@ pub(super) fn p99(before: Option<&Span>, after: Option<&Span>) -> Compared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Timing;
 
-    fn span(ns: &[u64]) -> Span {
+    fn span(ns: &[u64]) -> Timing {
         let mut t = Timing::default();
         for n in ns {
             t.add(*n);
         }
-        Span::between(&t, None)
+        t.since(None)
     }
 
     #[test]

@@ -27,7 +27,7 @@ const SCALE: [(u64, &str); 7] = [
 
 /// Paints the block.
 pub fn paint(buf: &mut Buffer, area: Rect, row: &ExitRow, theme: &Theme) {
-    let Some(buckets) = row.span.histogram.as_ref().filter(|h| h.iter().any(|n| *n > 0)) else { return };
+    let Some(buckets) = row.span.histogram.as_ref().map(|h| &h.0).filter(|h| h.iter().any(|n| *n > 0)) else { return };
     let quantile = |q| or_unknown(row.span.quantile_us(q), duration);
     let words = format!("p50 {}  p90 {}  p99 {}", quantile(0.5), quantile(0.9), quantile(0.99));
     let words_at = area.right().saturating_sub(width(&words));

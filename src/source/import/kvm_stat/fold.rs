@@ -4,8 +4,7 @@ use super::{Key, Row, Scan, Table, TableKind};
 use crate::kvm::exit_reason;
 use crate::kvm::isa::Isa;
 use crate::kvm::sanitize;
-use crate::sample::{AccessCell, ExitCell, ThreadEvents, Timing};
-use crate::source::import::merge;
+use crate::sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the tables of one guest say.
@@ -61,7 +60,7 @@ fn fold_guest(scan: &Scan, tables: &[&Table]) -> Folded {
             } else {
                 timing(row, table.total.and_then(|t| t.1))
             };
-            merge::timing(cells.entry((table.kind, row.key.clone())).or_default(), &time);
+            cells.entry((table.kind, row.key.clone())).or_default().merge(&time, MissingExtreme::Unknown);
         }
         if table.rows.is_empty() && table.total.is_none() {
             let why = "it is cut off, or its numbers are not written as perf writes them (12.5, not 12,5)";
@@ -215,7 +214,7 @@ fn events(cells: Cells, isa: Isa) -> ThreadEvents {
                 let (isa, code, name) = reason(isa, &name, printed);
                 match events.exits.iter_mut().find(|c| (c.isa, c.code) == (isa, code) && c.name == name) {
                     // Two spellings of one reason.
-                    Some(cell) => merge::timing(&mut cell.time, &time),
+                    Some(cell) => cell.time.merge(&time, MissingExtreme::Unknown),
                     None => events.exits.push(ExitCell {
                         isa,
                         code,

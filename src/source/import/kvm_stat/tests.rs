@@ -3,7 +3,6 @@
 use super::{Key, Table, TableKind, fold, scan};
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
-use crate::model::Span;
 use crate::sample::{Direction, ThreadEvents};
 use proptest::prelude::*;
 
@@ -56,7 +55,7 @@ fn every_figure_of_a_report_is_kept() {
     let io = events.exits.iter().find(|c| c.code == 30).unwrap();
     assert_eq!((io.isa, &io.name, io.time.count), (Isa::Vmx, &None, 480));
     assert_eq!((io.time.min_ns, io.time.max_ns), (Some(2_100), Some(612_900)));
-    let span = Span::between(&io.time, None);
+    let span = io.time.since(None);
     assert_eq!(format!("{:.2} {:.2}", span.mean_us().unwrap(), span.stderr_percent().unwrap()), "19.98 3.75");
 }
 
@@ -69,7 +68,7 @@ fn many_short_exits_get_their_time_from_the_printed_share() {
     let events = one(text);
     let interrupt = events.exits.iter().find(|c| c.isa == Isa::Svm && c.code == 0x60).unwrap();
     assert_eq!(interrupt.time.total_ns, Some(343_765_000), "98.5 % of 349 ms, not 600 000 times 0.57 us");
-    assert_eq!(format!("{:.2}", Span::between(&interrupt.time, None).mean_us().unwrap()), "0.57");
+    assert_eq!(format!("{:.2}", interrupt.time.since(None).mean_us().unwrap()), "0.57");
 }
 
 #[test]
@@ -399,7 +398,7 @@ proptest! {
         for folded in fold(&scan(&text)).into_values() {
             prop_assert!(folded.seconds.is_none_or(|s| s.is_finite() && s >= 0.0));
             for cell in &folded.all.exits {
-                let _ = Span::between(&cell.time, None).stderr_percent();
+                let _ = cell.time.since(None).stderr_percent();
             }
         }
     }
