@@ -3,15 +3,14 @@
 //!
 //! Every struct is taken apart without `..`, so that a new field does not compile before its merge is written here.
 //!
-//! | Field | Sum |
-//! |---|---|
-//! | counts, faults, crossings | added, saturating |
-//! | sum, squares and distribution of durations, parts of an exit's time | added; unknown if a side that counted durations does not know its own, because the sum must describe every counted duration |
-//! | shortest, longest | as [`MissingExtreme`] says |
-//! | burst | the one with more accesses; a side without one changes nothing |
-//! | wake-ups, number of migrations | added; a side that did not watch them changes nothing |
-//! | pCPU before the last migration | unknown if both sides moved, because nothing orders their moves |
-//! | other tasks | added by thread id and name |
+//! - Counts, faults and crossings add, saturating.
+//! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe every counted duration, so
+//!   the sum is unknown if a side that counted durations does not know its own.
+//! - Shortest and longest follow [`MissingExtreme`].
+//! - Of two bursts the one with more accesses stays; a side without one changes nothing.
+//! - Wake-ups and the number of migrations add; a side that did not watch them changes nothing.
+//! - The pCPU before the last migration is unknown if both sides moved, because nothing orders their moves.
+//! - Other tasks add by thread id and name.
 //!
 //! Merging is associative and commutative, apart from the order of the cells: new cells go to the end.
 
@@ -24,8 +23,8 @@ use std::hash::Hash;
 /// What it means that a [`Timing`] has counted durations, but has no shortest or longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingExtreme {
-    /// Nothing happened within the last interval: the counters go on from sample to sample, and extremes are those of the last
-    /// interval only. The other side's extreme holds.
+    /// Nothing happened within the last interval: the counters go on from sample to sample, and their extremes are those of
+    /// the last interval only. The other side's extreme holds.
     NothingInInterval,
     /// It is unknown: the counters cover one interval. The sum's extreme is unknown as well.
     Unknown,
@@ -37,20 +36,20 @@ impl ThreadEvents {
         let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by } = other;
         merge_cells(&mut self.exits, exits, ExitCell::key, |sum, cell| sum.merge(cell, missing));
         merge_cells(&mut self.accesses, accesses, AccessCell::key, |sum, cell| sum.merge(cell, missing));
-        merge_cells(&mut self.userspace, userspace, |cell| cell.reason, UserspaceCell::merge);
+        merge_cells(&mut self.userspace, userspace, |cell| cell.reason, |sum, cell| sum.merge(&cell));
         self.migrations.merge(migrations);
         match (&mut self.wakeups, wakeups) {
             (Some(sum), Some(more)) => sum.merge(&more, missing),
             (None, more) => self.wakeups = more,
             (Some(_), None) => {}
         }
-        merge_cells(&mut self.woken_by, woken_by, OtherTask::key, OtherTask::merge);
-        merge_cells(&mut self.preempted_by, preempted_by, OtherTask::key, OtherTask::merge);
+        merge_cells(&mut self.woken_by, woken_by, OtherTask::key, |sum, task| sum.merge(&task));
+        merge_cells(&mut self.preempted_by, preempted_by, OtherTask::key, |sum, task| sum.merge(&task));
     }
 
-    /// Bounds the memory of a sum that goes on growing. Accesses beyond the first `max_accesses` cells go to the cell without
-    /// an address of their kind, so that no count is lost. Of the other tasks those stay that took longest or came most often.
-    /// Exit reasons, for the VMM too, are numbers of the kernel: there are a few hundred.
+    /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
+    /// address of their kind, so that no count is lost. Of the other tasks those stay that took longest or came most often.
+    /// Exit reasons, those for the VMM too, are numbers of the kernel: there are a few hundred.
     pub fn limit(&mut self, max_accesses: usize, max_tasks: usize) {
         if self.accesses.len() > max_accesses {
             let mut beyond = self.accesses.split_off(max_accesses);
@@ -107,9 +106,9 @@ impl AccessCell {
 }
 
 impl UserspaceCell {
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         let Self { reason: _, count } = other;
-        self.count = self.count.saturating_add(count);
+        self.count = self.count.saturating_add(*count);
     }
 }
 
@@ -137,10 +136,10 @@ impl OtherTask {
         (self.tid, self.comm.clone())
     }
 
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: &Self) {
         let Self { tid: _, comm: _, count, ns } = other;
-        self.count = self.count.saturating_add(count);
-        self.ns = self.ns.saturating_add(ns);
+        self.count = self.count.saturating_add(*count);
+        self.ns = self.ns.saturating_add(*ns);
     }
 }
 
@@ -181,8 +180,8 @@ impl Histogram {
     }
 }
 
-/// The sum of two figures that describe counted things. A side that counted nothing need not know it; one that did and does not
-/// know makes the sum unknown.
+/// The sum of two figures that describe counted events (`counts`: how many each side counted). A side that counted none
+/// need not know its figure; one that counted some and does not know its figure makes the sum unknown.
 pub(crate) fn sum_of_known<T>(
     counts: (u64, u64),
     a: Option<T>,
