@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How long kvmtop takes from its start to the first full screen: in a terminal of its own, several times.
 
-A full screen is one that shows a guest (its name, given or else that of any `-name guest=` on this host) and has drawn the
-last row. The time counts from fork, so the dynamic linker and all of the start are in it. Prints one line: best, median, worst.
+A full screen shows a guest and has drawn its last row. The guest is the one named, or else any `-name guest=` on this
+host. The time counts from fork, so it includes the dynamic linker. Prints one line: best, median, worst.
 """
 
 import argparse
@@ -82,7 +82,8 @@ def main():
         sys.exit(f"no full screen within {PATIENCE:.0f} s")
     for what, column in (("first byte", 0), ("first full screen", 1)):
         of = sorted(t[column] for t in times)
-        print(f"{what}: best {of[0]:.3f} s, median {statistics.median(of):.3f} s, worst {of[-1]:.3f} s of {len(of)} runs")
+        middle = statistics.median(of)
+        print(f"{what}: best {of[0]:.3f} s, median {middle:.3f} s, worst {of[-1]:.3f} s of {len(of)} runs")
 
 
 if __name__ == "__main__":

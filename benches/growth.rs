@@ -1,8 +1,9 @@
 //! What a tick costs as the host grows: with the number of threads, and with the rate of events.
 //!
-//! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep (growth in threads), or read a port so often
-//! a second (growth in events). kvmtop and htop run as their user sees them, with the screen in a terminal; `top -H -b` writes to
-//! nowhere; they run in turns. A tick's CPU is what all threads of the program used over some seconds, divided by the ticks in them.
+//! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep (growth in threads), or read a port
+//! so often a second (growth in events). kvmtop and htop run as their user sees them, with the screen in a terminal;
+//! `top -H -b` writes to nowhere; they run in turns. A tick's CPU is what all threads of the program used over some
+//! seconds, divided by the ticks in them.
 //!
 //! ```console
 //! cargo bench --bench growth -- [--ticks 20] [--threads 10,100,1000,2000] [--rates 1000,10000,50000,100000,200000]

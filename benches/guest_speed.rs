@@ -1,9 +1,9 @@
 //! How much a watcher slows a guest down, and what the watcher itself costs.
 //!
-//! A guest runs on CPU 0 and counts its own rounds in its memory, which this program sees: no tracing is needed to measure.
-//! Speed is rounds per second of the vCPUs' CPU time, so that what else runs on the host counts less. The watchers take turns
-//! in interleaved rounds; each window under one is divided by the mean of the unwatched windows before and after it. The
-//! control, which only sleeps, should read 1.00.
+//! A guest runs on CPU 0 and counts its own rounds in its memory, which this program sees: no tracing is needed to
+//! measure. Speed is rounds per second of the vCPUs' CPU time, so that what else runs on the host counts less. The
+//! watchers take turns in interleaved rounds; each window under one is divided by the mean of the unwatched windows
+//! before and after it. The control, which only sleeps, should read 1.00.
 //!
 //! ```console
 //! cargo bench --bench guest_speed -- --rounds 9 [--load port|msr|apic] [--vcpus 2] [--perf]

@@ -75,7 +75,8 @@ def main():
                 results[name].append(run(command))
         for name, runs in results.items():
             middle = [sorted(column)[len(runs) // 2] for column in zip(*runs)]
-            print(f"{name:22} {middle[0]:6.2f} s  {middle[1]:6.2f} s CPU  {middle[2]:8.0f} MiB   (medians of {len(runs)})")
+            wall, cpu, memory = middle
+            print(f"{name:22} {wall:6.2f} s  {cpu:6.2f} s CPU  {memory:8.0f} MiB   (medians of {len(runs)})")
 
 
 main()

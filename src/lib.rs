@@ -29,3 +29,10 @@ pub mod source;
 pub mod ui;
 
 pub use command::run;
+
+/// The synthetic hosts are shared with the integration tests, to which this crate is `kvmtop`.
+#[cfg(test)]
+extern crate self as kvmtop;
+#[cfg(test)]
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;

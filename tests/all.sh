@@ -37,4 +37,6 @@ cargo test --locked --no-fail-fast
 step "real-guest tests"
 sort -u -o "$KVMTOP_TEST_LOG" "$KVMTOP_TEST_LOG"
 cat "$KVMTOP_TEST_LOG"
-echo "real-guest tests: $(grep -c '^RAN ' "$KVMTOP_TEST_LOG" || true) ran, $(grep -c '^SKIPPED ' "$KVMTOP_TEST_LOG" || true) skipped"
+ran=$(grep -c '^RAN ' "$KVMTOP_TEST_LOG" || true)
+skipped=$(grep -c '^SKIPPED ' "$KVMTOP_TEST_LOG" || true)
+echo "real-guest tests: $ran ran, $skipped skipped"

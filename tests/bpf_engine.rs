@@ -17,8 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 guest_process!();
 
-/// An engine counts every guest there is, and has room for so many: tests with one run one after the other, each with no guest
-/// about but its own.
+/// An engine counts every guest there is, and has room for so many: tests with one run one after the other, each with
+/// no guest about but its own.
 struct Alone {
     engine: BpfEngine,
     _turn: MutexGuard<'static, ()>,

@@ -244,7 +244,11 @@ mod fixes {
                     needs.contains(&format!("in the XML of {guest};"))
                 };
                 let base = xmls.iter().find(named).or_else(|| xmls.iter().find(of)).map_or_else(
-                    || "<domain type='kvm'><name>any</name><memory unit='GiB'>1</memory><os><type arch='x86_64' machine='q35'>hvm</type></os></domain>".to_owned(),
+                    || {
+                        "<domain type='kvm'><name>any</name><memory unit='GiB'>1</memory>\
+                         <os><type arch='x86_64' machine='q35'>hvm</type></os></domain>"
+                            .to_owned()
+                    },
                     |x| (*x).clone(),
                 );
                 all.push((name.clone(), base, finding.clone()));

@@ -1,4 +1,5 @@
-//! A guest that does exactly N accesses, and kvmtop, which must count exactly N: on the right port, direction, thread and device.
+//! A guest that does exactly N accesses, and kvmtop, which must count exactly N: on the right port, direction, thread
+//! and device.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -31,8 +32,8 @@ fn count(domains: &[&Value], space: &str, address: &str, access: &str, vcpu: &Va
         .sum()
 }
 
-/// Runs a guest under a watcher until nothing was lost. The BPF engine adds up inside the kernel and may lose nothing at all;
-/// rings that a busy machine does not let kvmtop drain in time may, and then say so: such a run proves nothing.
+/// Runs a guest under a watcher until nothing was lost. The BPF engine adds up inside the kernel and may lose nothing
+/// at all; rings that a busy machine does not let kvmtop drain in time may, and then say so: such a run proves nothing.
 fn watched(engine: &str, run: impl Fn() -> (Vec<Value>, u32)) -> (Vec<Value>, u32) {
     let tries = if engine == "bpf" { 1 } else { 5 };
     for _ in 0..tries {

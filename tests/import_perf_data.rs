@@ -175,8 +175,8 @@ fn intervals_add_up_to_the_whole() {
     assert_eq!(intervals, 15, "1.4 s in tenths");
 }
 
-/// A file that was cut off while it was written or copied: the formats stand at its end, so nothing can be read without them, and
-/// that is what is said. A cut stream is read up to the cut.
+/// A file that was cut off while it was written or copied: the formats stand at its end, so nothing can be read without
+/// them, and that is what is said. A cut stream is read up to the cut.
 #[test]
 fn a_cut_file_says_so() {
     let folder = tempfile::tempdir().unwrap();

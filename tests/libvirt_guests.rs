@@ -1,4 +1,5 @@
-//! Two QEMU guests under libvirt, one pinned: names, roles, affinity, CPU figures and device names as an oracle has them.
+//! Two QEMU guests under libvirt, one pinned: names, roles, affinity, CPU figures and device names as an oracle has
+//! them.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -8,8 +9,8 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A boot sector that switches to protected mode and then, for ever, reads the PM timer (port 0x608), writes 0x0c to the
-/// RTC's index (0x70), reads its data (0x71) and reads the HPET's counter (0xfed000f0).
+/// A boot sector that switches to protected mode and then, for ever, reads the PM timer (port 0x608), writes 0x0c to
+/// the RTC's index (0x70), reads its data (0x71) and reads the HPET's counter (0xfed000f0).
 const BUSY: [u8; 77] = [
     0xfa, 0x31, 0xc0, 0x8e, 0xd8, 0x0f, 0x01, 0x16, 0x47, 0x7c, 0x0f, 0x20, 0xc0, 0x0c, 0x01, 0x0f, 0x22, 0xc0, 0xea,
     0x17, 0x7c, 0x08, 0x00, 0x66, 0xb8, 0x10, 0x00, 0x8e, 0xd8, 0x66, 0xba, 0x08, 0x06, 0xed, 0xb0, 0x0c, 0xe6, 0x70,
@@ -93,8 +94,8 @@ fn two_guests_under_libvirt() {
         assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
     }
 
-    // The two look at the same seconds but for the time each takes to start: on a machine whose load changes just then they
-    // differ, so a comparison that fails is made again, whole, twice at most.
+    // The two look at the same seconds but for the time each takes to start: on a machine whose load changes just then
+    // they differ, so a comparison that fails is made again, whole, twice at most.
     let mut seen = Vec::new();
     for last in [false, false, true] {
         let oracle = pidstat(busy.pid(), 5);

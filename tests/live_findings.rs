@@ -1,5 +1,5 @@
-//! Findings about real guests: each trouble is told within ten seconds and withdrawn within thirty of its end, and a guest that
-//! idles is left alone.
+//! Findings about real guests: each trouble is told within ten seconds and withdrawn within thirty of its end, and a
+//! guest that idles is left alone.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -78,9 +78,9 @@ fn pins_that_meet_are_told_and_withdrawn() {
     pin(main, &cpus);
     watch.until(WITHDRAWN, "emulator-on-vcpu ends", |v| !helper(v));
 
-    // A task of the host that never sleeps, on the CPU of a pinned vCPU that never sleeps. The evidence has to name it: whoever
-    // else runs on this machine may disturb that vCPU as well, before and after.
-    // Both go before everyone else here, so that it is among the busiest of that CPU.
+    // A task of the host that never sleeps, on the CPU of a pinned vCPU that never sleeps. The evidence has to name it:
+    // whoever else runs on this machine may disturb that vCPU as well, before and after. Both go before everyone else
+    // here, so that it is among the busiest of that CPU.
     let hog = Hog::start("kvmtop-hog");
     let group = CpuGroup::new("kvmtop-pins");
     if let Ok(group) = &group {

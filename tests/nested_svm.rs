@@ -1,5 +1,5 @@
-//! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf kvm stat`
-//! over the same life of the same guest. `tests/nested/` boots that host.
+//! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf
+//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -108,7 +108,8 @@ fn read(path: PathBuf) -> String {
 /// Count and mean in microseconds, by name.
 type Table = BTreeMap<String, (u64, f64)>;
 
-/// `perf kvm stat report`: a name that may hold spaces, samples, their share, …, the mean last but for the error in brackets.
+/// `perf kvm stat report`: a name that may hold spaces, samples, their share, …, the mean last but for the error in
+/// brackets.
 fn perf_table(text: &str) -> Table {
     let mut table = Table::new();
     for line in text.lines().filter(|line| line.contains("( +-")) {
@@ -170,8 +171,8 @@ fn compare(engine: &str, shared: &Path) {
     let exits = kvmtop_table(&intervals, "exits", |row| row["reason"].as_str().expect("reason").to_owned());
     agree(engine, "exits", &exits, &perf("vmexit"), true);
 
-    // KVM's own count, out of debugfs, is that of kvm_exit. The two are read some ten milliseconds apart here, which is many exits
-    // while the guest works and few once it only halts: the middle one of the intervals' ratios tells.
+    // KVM's own count, out of debugfs, is that of kvm_exit. The two are read some ten milliseconds apart here, which is
+    // many exits while the guest works and few once it only halts: the middle one of the intervals' ratios tells.
     let mut ratios: Vec<f64> = intervals
         .iter()
         .flat_map(|i| i["domains"].as_array().expect("domains"))

@@ -20,7 +20,7 @@ pub fn narrow(sample: &Sample, wanted: &DomainFilter) -> Option<Sample> {
 mod tests {
     use super::*;
     use crate::cli::domains::Pattern;
-    use crate::sample::fixture::Fixture;
+    use crate::synthetic::Fixture;
 
     #[test]
     fn only_the_guests_asked_for_come_through() {

@@ -175,7 +175,7 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::fixture::Fixture;
+    use crate::synthetic::Fixture;
     use crate::session::{Limits, Recorder, Session};
     use crate::ui::{AppState, Palette, Theme, Tick, render};
     use ratatui::Terminal;

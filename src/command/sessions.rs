@@ -236,8 +236,8 @@ mod tests {
     use crate::cli::config::Config;
     use crate::lint::{Finding, Severity, Target};
     use crate::sample::Burst;
-    use crate::sample::fixture::Fixture;
     use crate::session::{Limits, Recorder};
+    use crate::synthetic::Fixture;
 
     #[test]
     fn of_several_runs_the_longest_is_told() {

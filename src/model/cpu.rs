@@ -176,7 +176,7 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::fixture::{Fixture, Guest, Host};
+    use crate::synthetic::{Fixture, Guest, Host};
 
     #[test]
     fn the_schedulers_clock_goes_before_hundredths() {

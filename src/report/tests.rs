@@ -5,8 +5,8 @@ use crate::cli::DomainFilter;
 use crate::cli::domains::Pattern;
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
 use crate::model::{Base, Model};
-use crate::sample::fixture::{Fixture, Guest, Host};
 use crate::sample::{Direction, SourceId, SourceStatus};
+use crate::synthetic::{Fixture, Guest, Host};
 use serde_json::Value;
 
 fn assert_same(what: &str, got: &str) {

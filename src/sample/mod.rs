@@ -7,8 +7,6 @@
 
 mod domain;
 mod events;
-#[cfg(test)]
-pub mod fixture;
 mod host;
 mod merge;
 mod status;

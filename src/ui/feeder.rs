@@ -272,7 +272,7 @@ impl Replayer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::fixture::Fixture;
+    use crate::synthetic::Fixture;
     use std::sync::mpsc;
 
     struct Made(Fixture, usize);

@@ -175,7 +175,7 @@ impl Cutter {
 mod tests {
     use super::*;
     use crate::sample::Direction;
-    use crate::sample::fixture::{Fixture, Guest, Host};
+    use crate::synthetic::{Fixture, Guest, Host};
     use crate::ui::state::{Session, Tick};
 
     fn state(width: u16, height: u16) -> AppState {

@@ -31,8 +31,8 @@ impl Judge {
         let guards = format!("[findings]\nstartup_guard = {seconds}\nresume_guard = 0\n");
         std::fs::write(config.path(), guards).expect("written");
         let watch = Watch::start(&[OsStr::new("--config"), config.path().as_os_str()]);
-        // kvmtop goes before whoever else loads this machine: it is the rules' time that is measured. Without cgroups it takes its
-        // chance.
+        // kvmtop goes before whoever else loads this machine: it is the rules' time that is measured. Without cgroups
+        // it takes its chance.
         let group = CpuGroup::new(&format!("kvmtop-judge-{}", watch.pid())).ok();
         if let Some(group) = &group {
             group.first();

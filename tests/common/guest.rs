@@ -1,8 +1,8 @@
 //! A KVM guest of a few bytes of real-mode code, in a process of its own.
 //!
 //! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is the guest when the
-//! environment says so, and an empty test otherwise. The parent says over a pipe when to go on, so that a watcher can be in
-//! place before the first access.
+//! environment says so, and an empty test otherwise. The parent says over a pipe when to go on, so that a watcher can
+//! be in place before the first access.
 
 use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
@@ -122,7 +122,8 @@ impl Work {
                 c.extend(p.to_le_bytes());
                 counted(&mut c, n, &[0xee]); // out dx, al
             }
-            Self::MmioReads(a, n) => counted(&mut c, n, &[0x66, 0xa1, (a & 0xf) as u8, 0]), // mov eax, [a & 15]; ds has the rest
+            // mov eax, [a & 15]; ds holds the other bits of the address.
+            Self::MmioReads(a, n) => counted(&mut c, n, &[0x66, 0xa1, (a & 0xf) as u8, 0]),
             Self::MsrReads(m, n) => {
                 c.extend([0x66, 0xb9]); // mov ecx, m
                 c.extend(m.to_le_bytes());
@@ -143,8 +144,9 @@ impl Work {
                 c.extend(p.to_le_bytes());
                 c.extend([0xec, 0xeb, 0xfd]); // again: in al, dx; jmp again
             }
-            Self::MmioLoop(a) => c.extend([0x66, 0xa1, (a & 0xf) as u8, 0, 0xeb, 0xfa]), // again: mov eax, [a & 15]; jmp again
-            Self::Idle => c.extend([0xf4, 0xeb, 0xfd]),                                  // again: hlt; jmp again
+            // again: mov eax, [a & 15]; jmp again
+            Self::MmioLoop(a) => c.extend([0x66, 0xa1, (a & 0xf) as u8, 0, 0xeb, 0xfa]),
+            Self::Idle => c.extend([0xf4, 0xeb, 0xfd]), // again: hlt; jmp again
             Self::CountedPort(p) => {
                 c.push(0xba); // mov dx, p
                 c.extend(p.to_le_bytes());

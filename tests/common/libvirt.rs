@@ -78,11 +78,13 @@ impl Domain {
         disk.resize(1 << 20, 0); // SeaBIOS boots no disk of one sector
         std::fs::write(&image, disk).map_err(|e| format!("{}: {e}", image.display()))?;
         let xml = format!(
-            "<domain type='kvm'><name>{name}</name><memory unit='MiB'>64</memory><vcpu placement='static'>{vcpus}</vcpu>{tune}
+            "<domain type='kvm'><name>{name}</name><memory unit='MiB'>64</memory>
+             <vcpu placement='static'>{vcpus}</vcpu>{tune}
              <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os><features><acpi/><apic/></features>
              <cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>{clock}
              <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>
-             <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/><target dev='sda' bus='sata'/></disk>
+             <disk type='file' device='disk'><driver name='qemu' type='raw'/><source file='{}'/>
+             <target dev='sda' bus='sata'/></disk>
              <memballoon model='none'/></devices></domain>",
             image.display()
         );

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Boots an AMD host with two CPUs that QEMU emulates in software (TCG knows SVM with nested paging), so that KVM in it is the real
-# kvm_amd and fires kvm_exit and kvm_entry, whatever this machine's own KVM does. Time in it is slow but consistent.
+# Boots an AMD host with two CPUs that QEMU emulates in software (TCG knows SVM with nested paging), so that KVM in it
+# is the real kvm_amd and fires kvm_exit and kvm_entry, whatever this machine's own KVM does. Time in it is slow but
+# consistent.
 # usage: boot.sh DIR SHARED [SECONDS]
-#   DIR from prepare.sh; SHARED/job is run by sh in there, sees this machine's files and writes what is to be kept to /shared.
+# DIR from prepare.sh; SHARED/job is run by sh in there, sees this machine's files and writes what is to be kept to
+# /shared.
 set -eu
 exec timeout "${3:-240}" qemu-system-x86_64 \
     -name emulated-amd-host,debug-threads=on -machine q35 -accel tcg,thread=multi -cpu max,la57=off -smp 2 -m 2048 \

@@ -1,5 +1,5 @@
-# Runs in the emulated host: one guest that does known work, watched by kvmtop and by `perf kvm stat` from before its birth until
-# after its end, once with each engine, so that all three see the very same exits.
+# Runs in the emulated host: one guest that does known work, watched by kvmtop and by `perf kvm stat` from before its
+# birth until after its end, once with each engine, so that all three see the very same exits.
 # $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. Set by the lines put before these.
 cd /run || exit 1
 
@@ -17,13 +17,14 @@ lines_above() { [ "$(wc -l < "$1")" -gt "$2" ]; }
 for engine in perf bpf; do
     $KVMTOP --batch --json -d 1 -n 1000 --engine $engine --no-monitor > $engine.json 2> /shared/$engine.err &
     kvmtop=$!
-    # perf comes second: a tracepoint calls who came first first, and what perf does at an entry (10 us in emulation) would else
-    # be part of the time that kvmtop's program measures after it.
+    # perf comes second: a tracepoint calls who came first first, and what perf does at an entry (10 us in emulation)
+    # would else be part of the time that kvmtop's program measures after it.
     until_true lines_above $engine.json 0 || exit 1
-    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here. What perf is to run starts when it
-    # records.
+    # The clock that kvmtop uses, so that times can be compared; perf's own is not steady here. What perf is to run
+    # starts when it records.
     rm -f recording
-    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data -- sh -c 'touch recording; exec sleep 1000' > $engine.record 2>&1 &
+    perf kvm stat record -k CLOCK_MONOTONIC -a -o $engine.data -- \
+        sh -c 'touch recording; exec sleep 1000' > $engine.record 2>&1 &
     perf=$!
     until_true test -e recording || exit 1
 

@@ -8,9 +8,12 @@ mkdir -p "$1"
 cd "$1"
 if [ initrd -nt "$here/init" ] && [ initrd -nt "$here/prepare.sh" ]; then exit 0; fi
 for tool in apt-get apt-cache dpkg-deb gzip; do
-    command -v "$tool" >/dev/null || { echo "no $tool: the emulated host's kernel comes as a Debian package" >&2; exit 1; }
+    command -v "$tool" >/dev/null && continue
+    echo "no $tool: the emulated host's kernel comes as a Debian package" >&2
+    exit 1
 done
-kernel=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1)
+kernel=$(apt-cache depends linux-image-amd64 2>/dev/null |
+    sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1)
 [ -n "$kernel" ] || { echo "apt knows no linux-image-amd64 here" >&2; exit 1; }
 rm -rf tree packages && mkdir tree packages
 (cd packages && apt-get download -qq "$kernel" busybox-static) >&2
@@ -24,7 +27,8 @@ cp "$(find tree -path '*bin/busybox' | head -n 1)" root/bin/
 cp "$here/init" root/init
 chmod +x root/init
 
-# Copies a module behind those that it depends on, as the module itself says, so that the order of names is the order of loading.
+# Copies a module behind those that it depends on, as the module itself says, so that the order of names is the order of
+# loading.
 count=100
 have=
 add() {

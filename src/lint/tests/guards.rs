@@ -50,7 +50,7 @@ fn a_seek_forgets() {
 #[test]
 fn a_guest_that_starts_is_not_judged_by_what_it_does() {
     let mut f = storm();
-    f.guests[0].facts.started_ms = Some(crate::sample::fixture::START_MS + 30_000);
+    f.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 30_000);
     let report = told(&f.model());
     silent(&report, "acpi-pm-timer");
     assert!(report.cannot_tell.iter().any(|c| c.rule == EVERY_RULE && c.because.contains("started")));
@@ -58,7 +58,7 @@ fn a_guest_that_starts_is_not_judged_by_what_it_does() {
     fires(&after(&f.model(), 8, &options), "acpi-pm-timer", Severity::Warning);
     // A guest that starts has no enlightenments to wait for, though.
     let mut w = on(Guest::new("w", 5).windows("").vcpus(1, |v, t| t.on(v)));
-    w.guests[0].facts.started_ms = Some(crate::sample::fixture::START_MS + 59_000);
+    w.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 59_000);
     fires(&told(&w.model()), "windows-enlightenments", Severity::Info);
 }
 

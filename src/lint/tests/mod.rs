@@ -12,8 +12,8 @@ mod timers;
 use super::*;
 use crate::kvm::domain_xml;
 use crate::model::{Base, Model};
-use crate::sample::fixture::{Fixture, Guest, Host, Thread};
 use crate::sample::{Direction, EngineKind, Known, Origin};
+use crate::synthetic::{Fixture, Guest, Host, Thread};
 use std::sync::Arc;
 
 /// What is told once a host did the same for so many seconds.

@@ -12,7 +12,7 @@ use super::theme::{Palette, Theme};
 use crate::lint::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target};
 use crate::model::Model;
 use crate::sample::Direction;
-use crate::sample::fixture::{Fixture, START_MS};
+use crate::synthetic::{Fixture, START_MS};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

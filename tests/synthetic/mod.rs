@@ -10,14 +10,14 @@
 
 mod hosts;
 
-use super::*;
-use crate::kvm::cpulist::CpuSet;
-use crate::kvm::exit_reason;
-use crate::kvm::isa::Isa;
-use crate::kvm::thread_name::Role;
-use crate::kvm::topology::{CpuTopo, HostTopology};
-use crate::kvm::{Space, device_map};
-use crate::model::{Base, History, Model};
+use kvmtop::kvm::cpulist::CpuSet;
+use kvmtop::kvm::exit_reason;
+use kvmtop::kvm::isa::Isa;
+use kvmtop::kvm::thread_name::Role;
+use kvmtop::kvm::topology::{CpuTopo, HostTopology};
+use kvmtop::kvm::{Space, device_map};
+use kvmtop::model::{Base, History, Model};
+use kvmtop::sample::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -272,7 +272,7 @@ impl Guest {
     pub fn new(name: &str, pid: i32) -> Self {
         let start_ticks = BOOT_NS / 10_000_000 - 360_000;
         let facts = DomainFacts {
-            name: Known::new(crate::kvm::sanitize(name, 255), Origin::Libvirt),
+            name: Known::new(kvmtop::kvm::sanitize(name, 255), Origin::Libvirt),
             uuid: Some(Known::new(format!("5f0e1c2a-0000-4000-8000-{pid:012}"), Origin::Libvirt)),
             pid: Some(pid),
             start_ticks,
@@ -388,7 +388,7 @@ pub struct Thread {
 impl Thread {
     /// A thread that idles.
     pub fn new(tid: i32, role: Role, comm: &str) -> Self {
-        Self { tid, role, comm: crate::kvm::sanitize(comm, 64), ..Self::default() }
+        Self { tid, role, comm: kvmtop::kvm::sanitize(comm, 64), ..Self::default() }
     }
 
     /// CPU use, percent of one CPU.

@@ -1,0 +1,163 @@
+//! The rules of the house (`ARCHITECTURE.md`), held by reading `src` as a program and all text as text.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod circles;
+mod crate_map;
+mod text;
+
+use crate_map::CrateMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::LazyLock;
+
+static HOUSE: LazyLock<CrateMap> = LazyLock::new(|| CrateMap::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")));
+
+/// The top folders of `src` and the other top folders that each may import.
+const FOLDERS: &[(&str, &[&str])] = &[
+    ("kvm", &[]),
+    ("sample", &["kvm"]),
+    ("session", &["kvm", "sample"]),
+    ("source", &["kvm", "sample", "session"]),
+    ("model", &["kvm", "sample"]),
+    ("lint", &["kvm", "sample", "model"]),
+    ("analysis", &["kvm", "sample", "session", "source", "model", "lint"]),
+    ("report", &["kvm", "sample", "model", "lint", "analysis", "cli"]),
+    ("ui", &["kvm", "sample", "source", "model", "lint", "analysis", "report", "cli"]),
+    ("cli", &["kvm", "sample", "session", "source", "lint", "analysis"]),
+    ("command", &["kvm", "sample", "session", "source", "model", "lint", "analysis", "report", "ui", "cli"]),
+    ("lib", &["command"]),
+];
+
+/// Folders that neither read nor write anything outside the program, ask no clock and start no thread.
+const PURE: &[&str] = &["kvm", "sample", "model", "lint", "report", "ui"];
+/// The screen's edge: its loop, its feeding thread and the terminal's state.
+const EDGE: &[&str] = &["ui/run.rs", "ui/feeder.rs", "ui/terminal.rs"];
+/// What a pure folder must not name.
+const MACHINE: &[&str] = &[
+    "std::fs",
+    "std::net",
+    "std::os",
+    "std::env",
+    "std::process::Command",
+    "std::thread",
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+    "rustix",
+    "libc",
+    "procfs",
+];
+
+// What is left to do; each number only shrinks.
+const FILES_IN_CIRCLES: usize = 34;
+const LONG_LINES: usize = 400;
+const NAMES_WITH_TWO_MEANINGS: usize = 0;
+const FOREIGN_DOCUMENTS: usize = 0;
+
+fn folder(file: &str) -> &str {
+    file.split(['/', '.']).next().unwrap_or(file)
+}
+
+fn fail_beyond(allowed: usize, what: &str, found: &[String]) {
+    assert!(found.len() <= allowed, "{what}: {} (known: {allowed})\n{}", found.len(), found.join("\n"));
+    if found.len() < allowed {
+        println!("{what}: {}, so the number in this test can shrink from {allowed}", found.len());
+    }
+}
+
+#[test]
+fn folders_import_only_what_stands_below_them() {
+    let mut wrong = BTreeSet::new();
+    for import in &HOUSE.imports {
+        let (from, to) = (folder(&import.at.file), folder(&import.of));
+        let allowed = FOLDERS.iter().find(|(name, _)| *name == from);
+        if from != to && !allowed.is_some_and(|(_, allowed)| allowed.contains(&to)) {
+            wrong.insert(format!("{}: src/{from} must not import {} of {to}", import.at, import.item));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn every_folder_has_its_place_in_the_order() {
+    let known: BTreeSet<&str> = FOLDERS.iter().map(|(name, _)| *name).collect();
+    let unknown: BTreeSet<&str> =
+        HOUSE.files.iter().map(|f| folder(f)).filter(|f| *f != "main" && !known.contains(f)).collect();
+    assert!(unknown.is_empty(), "say in FOLDERS what these may import: {unknown:?}");
+}
+
+#[test]
+fn what_thinks_and_shows_touches_no_machine() {
+    let pure = |file: &str| PURE.contains(&folder(file)) && !EDGE.contains(&file);
+    let names = |path: &str, word: &str| path == word || path.strip_prefix(word).is_some_and(|r| r.starts_with("::"));
+    let wrong: BTreeSet<String> = HOUSE
+        .outside
+        .iter()
+        .filter(|o| pure(&o.at.file) && MACHINE.iter().any(|word| names(&o.path, word)))
+        .map(|o| format!("{}: {}", o.at, o.path))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.into_iter().collect::<Vec<_>>().join("\n"));
+}
+
+/// A file may use what a `mod.rs` above it defines: that is where the files of a folder share. All other ways back are
+/// circles.
+#[test]
+fn no_file_imports_itself_by_way_of_another() {
+    let imports: Vec<_> = HOUSE.imports.iter().filter(|i| !is_above(&i.of, &i.at.file)).cloned().collect();
+    let circles = circles::circles(&imports);
+    let files: usize = circles.iter().map(|c| c.files.len()).sum();
+    let told = circles.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(files <= FILES_IN_CIRCLES, "{files} files in circles (known: {FILES_IN_CIRCLES})\n{told}");
+    if files < FILES_IN_CIRCLES {
+        println!("{files} files in circles, so the number in this test can shrink from {FILES_IN_CIRCLES}\n{told}");
+    }
+}
+
+/// Whether the module of the first file contains that of the second: `model/mod.rs` or `model.rs` that of
+/// `model/cpu.rs`.
+fn is_above(file: &str, below: &str) -> bool {
+    let module = file.trim_end_matches(".rs").trim_end_matches("/mod");
+    below.strip_prefix(module).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[test]
+fn a_type_name_has_one_meaning() {
+    let mut places = BTreeMap::<&str, Vec<String>>::new();
+    for t in &HOUSE.types {
+        places.entry(&t.name).or_default().push(t.at.to_string());
+    }
+    let twice: Vec<String> = places
+        .into_iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .collect();
+    fail_beyond(NAMES_WITH_TWO_MEANINGS, "Type names with several meanings", &twice);
+}
+
+#[test]
+fn no_line_is_wider_than_120_columns() {
+    let wide: Vec<String> = text::code_files()
+        .iter()
+        .flat_map(|(name, text)| text.lines().enumerate().map(move |(n, line)| (name, n + 1, line.chars().count())))
+        .filter(|(.., columns)| *columns > 120)
+        .map(|(name, line, columns)| format!("{name}:{line}: {columns} columns"))
+        .collect();
+    fail_beyond(LONG_LINES, "Lines beyond 120 columns", &wide);
+}
+
+/// What a comment refers to must be at hand: in the repository or on the public internet.
+#[test]
+fn no_comment_refers_to_a_document_that_is_not_here() {
+    let mut found = Vec::new();
+    for (name, text) in text::all_files() {
+        // Says itself what the rules forbid.
+        if name.starts_with("tests/architecture/") {
+            continue;
+        }
+        for (n, line) in text.lines().enumerate() {
+            for word in text::foreign_documents(line) {
+                found.push(format!("{name}:{}: {word}", n + 1));
+            }
+        }
+    }
+    fail_beyond(FOREIGN_DOCUMENTS, "References to what is not in the repository", &found);
+}
