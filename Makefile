@@ -1,14 +1,14 @@
-# Two commands do it all on a fresh Debian or Ubuntu with a Rust toolchain: `make run` and `make test`.
-# Both say which system packages they install before they do.
+# On a fresh Debian or Ubuntu with a Rust toolchain, `make run` starts kvmtop and `make test` checks everything.
+# Both name the missing system packages before they install them. `make check` is the fast loop while editing.
 
 CARGO ?= cargo
-# What building needs: a C compiler and linker (zstd is C).
+# zstd is written in C.
 BUILD_PACKAGES = gcc libc6-dev binutils
-# What the real-guest tests need on top: QEMU and libvirt, an assembler for the guests' boot sectors,
-# clang for the check of the shipped BPF object, perf as an oracle, cpio-able initrd tools for the emulated host.
-TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat procps util-linux
+# Real-guest tests need QEMU and libvirt; clang checks the shipped BPF object; perf's counts are compared with kvmtop's.
+TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
+	procps util-linux
 
-.PHONY: run build test check bpf bench clean
+.PHONY: run build test check bench accept bpf clean packages-build packages-test
 
 run: packages-build
 	$(CARGO) build --release --locked
@@ -17,11 +17,23 @@ run: packages-build
 build: packages-build
 	$(CARGO) build --release --locked
 
-# Everything that must hold: format, lints, documentation, no link to libvirt, all tests; real-guest tests counted at the end.
+# Format, lints, documentation, no link to libvirt, all tests. Counts at its end which real-guest tests ran.
 test: packages-test
 	@sh tests/all.sh
 
-# The BPF objects from their sources; needs clang. Commit what it writes.
+# Format, lints and all tests without guests: under two minutes on two CPUs once everything is built.
+check: packages-build
+	@sh tests/check.sh
+
+# The measurements of PERFORMANCE.md. BENCH names some of them, and ROUNDS=3 is a quick look: make bench BENCH="tick start"
+bench: packages-build
+	@sh benches/all.sh $(BENCH)
+
+# Writes anew what tests compare with: snapshots and the generated pages of docs/. Look at `git diff` afterwards.
+accept: packages-build
+	INSTA_UPDATE=always KVMTOP_ACCEPT=1 KVMTOP_TEST_GUESTS=0 $(CARGO) test --locked --no-fail-fast
+
+# Compiles the BPF objects; needs clang. Commit what it writes.
 bpf:
 	$(MAKE) -C assets/bpf
 

@@ -55,6 +55,9 @@ fn exits_agree_with_perf_kvm_stat() {
 }
 
 fn missing() -> Option<String> {
+    if let Some(why) = common::guests_refused() {
+        return Some(why);
+    }
     if !cfg!(target_arch = "x86_64") {
         return Some("the emulated host is an x86 one".into());
     }

@@ -175,8 +175,8 @@ impl Scan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::Fixture;
     use crate::session::{Limits, Recorder, Session};
+    use crate::synthetic::Fixture;
     use crate::ui::{AppState, Palette, Theme, Tick, render};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

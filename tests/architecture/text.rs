@@ -5,10 +5,9 @@ use std::path::Path;
 /// Source code that is not generated: name relative to the repository, text.
 pub fn code_files() -> Vec<(String, String)> {
     let code = |name: &str| {
-        let folder = ["src/", "tests/", "benches/", "assets/"].iter().any(|f| name.starts_with(f));
-        folder && [".rs", ".py", ".sh", ".c", ".h"].iter().any(|end| name.ends_with(end))
+        name == "Makefile" || [".rs", ".py", ".sh", ".c", ".h", ".toml"].iter().any(|end| name.ends_with(end))
     };
-    all_files().into_iter().filter(|(name, _)| code(name) && !name.ends_with("/vmlinux.h")).collect()
+    all_files().into_iter().filter(|(name, _)| code(name)).collect()
 }
 
 /// Everything that a person wrote: code, documentation, configuration. Recorded input of tests is left out.

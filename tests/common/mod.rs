@@ -53,8 +53,16 @@ pub fn cannot_trace() -> Option<String> {
     None
 }
 
+/// `KVMTOP_TEST_GUESTS=0` leaves out every test that starts a guest.
+pub fn guests_refused() -> Option<String> {
+    std::env::var_os("KVMTOP_TEST_GUESTS").is_some_and(|v| v == "0").then(|| "KVMTOP_TEST_GUESTS=0".into())
+}
+
 /// What a test that starts a guest needs and this machine lacks.
 pub fn cannot_run_guests() -> Option<String> {
+    if let Some(why) = guests_refused() {
+        return Some(why);
+    }
     match std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
         Ok(_) => None,
         Err(e) => Some(format!("/dev/kvm: {e}")),

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Runs what PERFORMANCE.md quotes and prints each result under the command that made it.
+# usage: benches/all.sh [NAME...]   names: speed tick start recordings perf-data; all of them without one
+# ROUNDS (9) and TICKS (20) set how long it measures. Run it as root on a machine that does nothing else.
+set -eu
+cd "$(dirname "$0")/.."
+rounds=${ROUNDS:-9}
+ticks=${TICKS:-20}
+
+# Prints a command, then runs it; one that fails is reported and the next one runs.
+show() {
+    printf '\n$ %s\n' "$*"
+    "$@" || printf 'not measured: exit status %s\n' "$?"
+}
+
+# How fast a watched guest runs, by what it does.
+speed() {
+    perf=
+    if command -v perf >/dev/null; then perf=--perf; else echo "no perf here: kvmtop alone is measured"; fi
+    show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf
+    show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf --vcpus 2
+    show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf --load msr
+    show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf --load apic --vcpus 2
+}
+
+# What a tick costs, by threads and by events.
+tick() {
+    show cargo bench --quiet --bench growth -- --ticks "$ticks"
+}
+
+# From fork to the first full screen; needs a QEMU guest with a name.
+start() {
+    cargo build --quiet --release --locked
+    show python3 benches/first_screen.py --runs 15
+}
+
+# Size and speed of recordings.
+recordings() {
+    show cargo test --quiet --release --test session_round_trip -- --ignored --nocapture --test-threads 1
+}
+
+# A perf.data of 1 GiB.
+perf_data() {
+    cargo build --quiet --release --locked
+    show python3 benches/import_perf_data.py target/release/kvmtop
+}
+
+[ $# -gt 0 ] || set -- speed tick start recordings perf-data
+for name in "$@"; do
+    case $name in
+        speed | tick | start | recordings) "$name" ;;
+        perf-data) perf_data ;;
+        *)
+            echo "benches/all.sh: no benchmark '$name': speed, tick, start, recordings, perf-data" >&2
+            exit 2
+            ;;
+    esac
+done

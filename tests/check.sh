@@ -1,0 +1,13 @@
+#!/bin/sh
+# The fast loop: format, lints, and every test that needs no guest. `tests/all.sh` is the whole.
+set -eu
+cd "$(dirname "$0")/.."
+export KVMTOP_TEST_GUESTS=0 INSTA_UPDATE=no INSTA_FORCE_PASS=0
+step() { printf '\n== %s\n' "$*"; }
+
+step "format"
+cargo fmt --all --check
+step "lints"
+cargo clippy --locked --all-targets --quiet -- -D warnings
+step "tests without guests"
+cargo test --locked --quiet --no-fail-fast
