@@ -21,7 +21,7 @@ struct Document {
     tool: &'static str,
     engine: &'static str,
     guests: usize,
-    sources: Vec<document::Source>,
+    sources: Vec<document::JsonSource>,
 }
 
 /// Runs it on the live host.

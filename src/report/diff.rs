@@ -17,47 +17,47 @@ use super::json;
 use crate::lint;
 use serde::Serialize;
 
-/// Two inputs compared.
+/// Two inputs compared: what `diff --json` writes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diff {
-    /// Schema of this object.
+    /// Number of the JSON schema: 1.
     pub schema: u32,
-    /// `kvmtop` and its version.
+    /// Program and version, such as `kvmtop 0.1.0`.
     pub tool: &'static str,
-    /// One sentence: the answer.
+    /// The answer in one sentence.
     pub summary: String,
     /// What all changes together mean.
     pub cause: Cause,
-    /// Seconds that each side covers.
+    /// Seconds that the first input covers. `null` where it does not say.
     pub before_s: Option<f64>,
-    /// See `before_s`.
+    /// Seconds that the second input covers. `null` where it does not say.
     pub after_s: Option<f64>,
-    /// Guests, those of before first.
+    /// Guests, those of the first input first.
     pub domains: Vec<DomainDiff>,
-    /// Findings.
+    /// Findings of both inputs.
     pub findings: FindingsDiff,
 }
 
 /// What became of the findings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FindingsDiff {
-    /// No longer there.
-    pub gone: Vec<super::document::Finding>,
-    /// Not there before.
-    pub new: Vec<super::document::Finding>,
-    /// There on both sides, with another severity.
+    /// Only in the first input.
+    pub gone: Vec<super::document::JsonFinding>,
+    /// Only in the second input.
+    pub new: Vec<super::document::JsonFinding>,
+    /// In both, with another severity.
     pub changed: Vec<ChangedFinding>,
-    /// There on both sides.
-    pub same: Vec<super::document::Finding>,
+    /// In both, with the same severity, as they stand in the second input.
+    pub same: Vec<super::document::JsonFinding>,
 }
 
-/// A finding that weighs more or less than before.
+/// A finding whose severity changed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangedFinding {
-    /// As it was.
-    pub before: super::document::Finding,
-    /// As it is.
-    pub after: super::document::Finding,
+    /// As in the first input.
+    pub before: super::document::JsonFinding,
+    /// As in the second input.
+    pub after: super::document::JsonFinding,
 }
 
 /// Compares.

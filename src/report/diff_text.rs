@@ -17,7 +17,7 @@ pub fn text(diff: &Diff) -> String {
     for d in &diff.domains {
         out.push_str(&domain(d, timed));
     }
-    let one = |f: &super::document::Finding| {
+    let one = |f: &super::document::JsonFinding| {
         let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
         format!("{} {who}: {} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
     };

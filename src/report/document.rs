@@ -1,291 +1,366 @@
-//! The shape of the JSON, schema 1 of it: field names and their order are what scripts rely on, so they are only ever added to.
-//! What is not known is `null`.
+//! The shape of the JSON that `--batch --json`, `report --json` and `check --json` write: schema 1. Scripts rely on
+//! the fields' names and order, so fields are only ever added.
+//!
+//! Rules of the whole schema:
+//! - A value that was not measured or is not known is `null`, never 0. A field that is left out instead says so.
+//! - Figures are not rounded: a duration is the kernel's nanoseconds divided by 1000, a rate the count divided by
+//!   `interval_s`.
+//! - Counts and times are those of the interval that ends at `time`, not totals.
+//! - Percentages of CPU time are of one host CPU, so a guest with four busy vCPUs has 400.
+//! - Text from guests and files is passed on as it is, escaped as JSON demands.
 
 use crate::lint::{CannotTell, Confidence, Fix, Severity, Target};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The schema's number.
+/// The schema's number: the value of every object's `schema`.
 pub const SCHEMA: u32 = 1;
 
-/// One interval, or one report.
+/// One interval, or a whole report: one line of `--batch --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Document {
-    /// [`SCHEMA`].
+pub struct JsonDocument {
+    /// Number of this schema: 1.
     pub schema: u32,
-    /// `kvmtop` and its version.
+    /// Program and version, such as `kvmtop 0.1.0`.
     pub tool: &'static str,
-    /// End of the interval, RFC 3339, UTC.
+    /// End of the interval: RFC 3339, UTC, milliseconds. `null` where the input has no clock time.
     pub time: Option<String>,
-    /// Length of the interval, seconds.
+    /// Length of the interval in seconds. `null` in the first interval of a live run, and for a file that does not say
+    /// how long it covers and was read without `--duration`; every rate is `null` then.
     pub interval_s: Option<f64>,
-    /// `live`, `session`, `perf.data`, `text`.
+    /// Kind of input: `live`, `session`, `perf.data` or `text`.
     pub source: String,
-    /// The engine's word.
+    /// What counted the exits: `bpf`, `perf`, `none` (no tracing) or `file` (a file that another tool wrote).
     pub engine: &'static str,
-    /// Events lost within the interval.
+    /// Trace events that the kernel dropped within the interval. Above 0 the counts are too low by up to as many.
     pub lost_events: u64,
-    /// What kvmtop costs.
+    /// What kvmtop itself costs.
     #[serde(rename = "self")]
-    pub own: Own,
-    /// Each source of data.
-    pub sources: Vec<Source>,
+    pub own: JsonCost,
+    /// State of each source of data, and one `domain` entry for each `--domain` pattern that matches no guest.
+    pub sources: Vec<JsonSource>,
     /// The host.
-    pub host: Host,
-    /// The guests.
-    pub domains: Vec<Domain>,
-    /// What is wrong, worst first.
-    pub findings: Vec<Finding>,
-    /// Rules that could not be judged.
+    pub host: JsonHost,
+    /// The guests that `--domain` selects, all of them without it.
+    pub domains: Vec<JsonDomain>,
+    /// What is wrong with the host and the selected guests, worst first.
+    pub findings: Vec<JsonFinding>,
+    /// Rules that could not be judged, with the reason. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cannot_tell: Vec<CannotTell>,
 }
 
-/// What kvmtop costs.
+/// What kvmtop itself costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Own {
-    /// Percent of one CPU.
+pub struct JsonCost {
+    /// CPU time of the kvmtop process, percent of one host CPU. `null` in the first interval and for files.
     pub cpu_percent: Option<f64>,
-    /// Resident memory.
+    /// Resident memory of the kvmtop process in bytes. `null` for files.
     pub rss_bytes: Option<u64>,
 }
 
-/// A source of data.
+/// State of a source of data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Source {
-    /// Its name.
+pub struct JsonSource {
+    /// Name of the source, such as `procfs`, `tracepoints`, `kvm-stats`, `libvirt`, `monitor`.
     pub name: &'static str,
-    /// `ok`, `degraded`, `missing`.
+    /// `ok`, `degraded` (works in part) or `missing`.
     pub state: &'static str,
-    /// What failed, on what, why.
+    /// What failed, on what, and why. Left out for a source that works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// What mends it.
+    /// What to run or change to enable it. Left out where nothing helps or nothing is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
 /// The host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Host {
-    /// Its CPUs.
-    pub cpus: Vec<Cpu>,
+pub struct JsonHost {
+    /// Its online CPUs. Empty for an input that does not describe them.
+    pub cpus: Vec<JsonCpu>,
 }
 
-/// A CPU of the host: percent of its time, and where it sits.
+/// A CPU of the host: where its time went, percent of the interval, and where it sits. The percentages are `null` in
+/// the first interval and where the input holds no CPU times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct Cpu {
+pub struct JsonCpu {
+    /// Number of the CPU.
     pub cpu: u32,
+    /// Time in user mode without guest code, percent.
     pub usr: Option<f64>,
+    /// Time in the kernel without interrupts, percent.
     pub sys: Option<f64>,
+    /// Time in guest code, percent.
     pub guest: Option<f64>,
+    /// Time in hardware interrupts, percent.
     pub irq: Option<f64>,
+    /// Time in soft interrupts, percent.
     pub softirq: Option<f64>,
+    /// Time that a hypervisor below this host gave to others, percent.
     pub steal: Option<f64>,
+    /// Time idle while a task of this CPU waited for I/O, percent.
     pub iowait: Option<f64>,
+    /// Time idle otherwise, percent.
     pub idle: Option<f64>,
+    /// NUMA node. `null` where the topology is not known.
     pub node: Option<u32>,
+    /// Core id, unique within a socket. `null` where the topology is not known.
     pub core: Option<u32>,
+    /// The hardware threads of the same core, this CPU included. Empty where the topology is not known.
     pub siblings: Vec<u32>,
+    /// Whether the CPU is isolated from the scheduler (`isolcpus=`). `null` where that is not known.
     pub isolated: Option<bool>,
 }
 
 /// A guest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Domain {
-    /// Name.
+pub struct JsonDomain {
+    /// Name: libvirt's, else that of the command line (`-name`), else one made from the process id.
     pub name: String,
-    /// UUID.
+    /// UUID. `null` where no source gives it.
     pub uuid: Option<String>,
-    /// Process id of its VMM.
+    /// Process id of the VMM. `null` for files that do not hold it.
     pub pid: Option<i32>,
-    /// Number of vCPUs.
+    /// Number of vCPUs. `null` where it is not known.
     pub vcpus: Option<u32>,
-    /// Machine type.
+    /// Machine type, such as `pc-q35-8.2`. `null` where it is not known.
     pub machine: Option<String>,
-    /// The guest's system: `windows`, `linux`, or the configured id's last word.
+    /// Operating system of the guest as configured: `windows`, `linux`, `bsd`, `macos`, else the configured id.
+    /// `null` where none is configured.
     pub guest_os: Option<String>,
-    /// `qemu` or the VMM's name.
+    /// Name of the VMM: `qemu`, else that of its program.
     pub vmm: String,
-    /// `running`, `paused`, `ended`.
+    /// `running`, `paused` or `ended`. A guest that ended within the interval is listed once more, with all it did.
     pub state: &'static str,
-    /// All threads together.
-    pub cpu: CpuShare,
-    /// Its threads.
-    pub threads: Vec<Thread>,
-    /// Exits by reason: the domain's row, then its vCPUs'.
-    pub exits: Vec<Exit>,
-    /// Accesses by address: the domain's row, then its vCPUs'.
-    pub accesses: Vec<Access>,
-    /// Exits to the VMM.
-    pub userspace_exits: Vec<UserspaceExit>,
-    /// Further kvm tracepoints.
-    pub kvm_events: Vec<KvmEvent>,
-    /// KVM's own statistics, per second.
+    /// CPU time of all threads of the guest together.
+    pub cpu: JsonCpuTime,
+    /// Threads of the VMM, and the vhost and KVM worker threads that serve the guest.
+    pub threads: Vec<JsonThread>,
+    /// Exits by reason: a row for the guest, then one for each vCPU that had such exits.
+    pub exits: Vec<JsonExit>,
+    /// Accesses to I/O ports, device memory and MSRs by address: a row for the guest, then one for each vCPU.
+    pub accesses: Vec<JsonAccess>,
+    /// Exits that the VMM served, by reason: a row for the guest and one for each vCPU. All there is where the kernel
+    /// fires no `kvm_exit`.
+    pub userspace_exits: Vec<JsonUserspaceExit>,
+    /// Other kvm tracepoints, by name. Empty unless they are counted (`--kvm-events`, the key `K`).
+    pub kvm_events: Vec<JsonKvmEvent>,
+    /// KVM's own statistics by KVM's names, per second (a `_ns` counter: nanoseconds per second). Empty where they
+    /// cannot be read, and in the first interval.
     pub counters: BTreeMap<String, f64>,
-    /// Block devices, per second.
-    pub disks: Vec<Disk>,
-    /// Network interfaces, per second.
-    pub nics: Vec<Nic>,
+    /// Block devices, from libvirt. Empty without it, and in the first interval.
+    pub disks: Vec<JsonDisk>,
+    /// Network interfaces, from libvirt. Empty without it, and in the first interval.
+    pub nics: Vec<JsonNic>,
 }
 
-/// CPU time, percent of one host CPU.
+/// Where CPU time went, percent of one host CPU. All are `null` where it was not measured: in the first interval and
+/// for files without CPU times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct CpuShare {
+pub struct JsonCpuTime {
+    /// Time of the VMM in user mode, guest code excluded.
     pub usr: Option<f64>,
+    /// Time in the host's kernel on the guest's behalf: KVM, system calls, vhost.
     pub sys: Option<f64>,
+    /// Time in guest code.
     pub guest: Option<f64>,
+    /// Time runnable but not running: what the guest sees as steal. `null` as well where the kernel keeps no
+    /// `schedstat`.
     pub wait: Option<f64>,
 }
 
 /// A thread of a guest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Thread {
+pub struct JsonThread {
     /// Thread id.
     pub tid: i32,
-    /// Name.
+    /// Name of the thread, as the kernel has it (`comm`).
     pub comm: String,
-    /// Role.
+    /// `vcpu`, `emulator`, `iothread`, `vhost`, `worker` or `other`.
     pub role: &'static str,
-    /// vCPU number.
+    /// Number of the vCPU. `null` for other threads, and for a vCPU whose number is not known.
     pub vcpu: Option<u32>,
-    /// Where its time went.
+    /// Where its time went: `usr`, `sys`, `guest` and `wait` stand in the thread itself.
     #[serde(flatten)]
-    pub time: CpuShare,
-    /// The CPU it ran on last.
+    pub time: JsonCpuTime,
+    /// The host CPU it ran on last. `null` where the input does not hold it.
     pub cpu: Option<u32>,
-    /// The CPUs it may run on.
+    /// The host CPUs it may run on, as a list such as `0-3,8`. `null` where the input does not hold it.
     pub affinity: Option<String>,
-    /// Moves between CPUs within the interval.
+    /// Moves from one host CPU to another. `null` where they were not counted.
     pub migrations: Option<u64>,
-    /// Those to another node.
+    /// Those moves that went to another NUMA node. `null` where moves were not counted.
     pub migrations_cross_node: Option<u64>,
-    /// Context switches by itself within the interval.
+    /// Context switches because the thread waited for something. `null` where they were not counted.
     pub voluntary_switches: Option<u64>,
-    /// Context switches by force.
+    /// Context switches because another task took the CPU. `null` where they were not counted.
     pub involuntary_switches: Option<u64>,
-    /// From woken to running, median.
+    /// Time from woken to running, median, microseconds; estimated from a histogram by powers of two. `null` without a
+    /// wake-up in the interval, and where wake-ups are not traced.
     pub wakeup_p50_us: Option<f64>,
-    /// The same, 99th percentile.
+    /// The same, 99th percentile, microseconds.
     pub wakeup_p99_us: Option<f64>,
 }
 
-/// Exits of one reason.
+/// Exits of one reason, of the guest or of one vCPU. Times run from `kvm_exit` to the next `kvm_entry` of the same
+/// vCPU; they are `null` where the source counts without measuring times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct Exit {
+pub struct JsonExit {
+    /// Name of the reason as the kernel has it, such as `EPT_MISCONFIG`; the number where nobody names it.
     pub reason: String,
+    /// Architecture that numbers the reasons: `vmx` (Intel), `svm` (AMD), `arm64`, else `isa` with the number that the
+    /// kernel gives it. `null` where the source has names only.
     pub isa: Option<String>,
+    /// Number of the reason without flag bits. `null` where the source has names only.
     pub code: Option<u32>,
+    /// Number of the vCPU. `null` in the guest's row, which is the sum of all.
     pub vcpu: Option<u32>,
+    /// Number of these exits.
     pub count: u64,
+    /// Exits per second. `null` where the length of the interval is not known.
     pub rate: Option<f64>,
+    /// Percent of all exits of the guest, also in a vCPU's row.
     pub count_percent: Option<f64>,
+    /// Percent of the time in all exits of the guest, idle ones included, also in a vCPU's row.
     pub time_percent: Option<f64>,
+    /// Percent of the time in all exits of the guest but idle ones. `null` for an idle reason.
     pub work_percent: Option<f64>,
+    /// Shortest exit of the interval, microseconds.
     pub min_us: Option<f64>,
+    /// Longest exit of the interval, microseconds.
     pub max_us: Option<f64>,
+    /// Mean time of an exit, microseconds.
     pub mean_us: Option<f64>,
+    /// 99th percentile, microseconds; estimated from a histogram by powers of two.
     pub p99_us: Option<f64>,
+    /// Standard error of the mean, percent of the mean. `null` with fewer than two exits.
     pub stderr_percent: Option<f64>,
+    /// Whether the guest sleeps in these exits (HLT, WFx).
     pub idle: bool,
 }
 
-/// Accesses to one address.
+/// Accesses to one address in one direction, of the guest or of one vCPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct Access {
+pub struct JsonAccess {
+    /// `pio` (I/O port), `mmio` (device memory) or `msr`.
     pub space: &'static str,
+    /// Port, guest-physical address or MSR number in hexadecimal, such as `0x608`; `other` for the accesses that did
+    /// not fit the engine's table of addresses.
     pub address: String,
+    /// `read` or `write`.
     pub access: &'static str,
+    /// Name of the device that owns the address, or of the MSR. `null` where nobody names it.
     pub device: Option<String>,
+    /// Where the name comes from: `mtree` (the guest's own memory tree), `built-in` (a table of its machine type) or
+    /// `file`. `null` without a name.
     pub device_source: Option<&'static str>,
+    /// Number of the vCPU. `null` in the guest's row, which is the sum of all.
     pub vcpu: Option<u32>,
+    /// Number of these accesses.
     pub count: u64,
+    /// Accesses per second. `null` where the length of the interval is not known.
     pub rate: Option<f64>,
+    /// Time in the exits that held these accesses, percent of the time in all exits of the guest; from a table of
+    /// `perf kvm stat`, percent of that table. `null` where no times were measured.
     pub time_percent: Option<f64>,
+    /// Mean time of those exits, microseconds. `null` where no times were measured.
     pub mean_us: Option<f64>,
 }
 
-/// Exits to the VMM of one reason.
+/// Exits of one reason that the VMM served, of the guest or of one vCPU.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct UserspaceExit {
+pub struct JsonUserspaceExit {
+    /// Name of the reason, such as `KVM_EXIT_IO`; of an errno where `KVM_RUN` failed.
     pub reason: String,
+    /// Number of the vCPU. `null` in the guest's row.
     pub vcpu: Option<u32>,
+    /// Number of these exits.
     pub count: u64,
+    /// Exits per second. `null` where the length of the interval is not known.
     pub rate: Option<f64>,
 }
 
-/// Another tracepoint of KVM's.
+/// Another tracepoint of KVM.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct KvmEvent {
+pub struct JsonKvmEvent {
+    /// Name of the tracepoint, such as `kvm_set_irq`.
     pub event: String,
+    /// How often it fired.
     pub count: u64,
+    /// The same per second. `null` where the length of the interval is not known.
     pub rate: Option<f64>,
 }
 
-/// A block device, per second.
+/// A block device of a guest, as libvirt counts it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct Disk {
+pub struct JsonDisk {
+    /// Target name in the guest's XML, such as `vda`.
     pub name: String,
+    /// Read requests per second.
     pub read_ops: f64,
+    /// Write requests per second.
     pub write_ops: f64,
+    /// Bytes read per second.
     pub read_bytes: f64,
+    /// Bytes written per second.
     pub write_bytes: f64,
+    /// Mean time of a read, microseconds. `null` without a read in the interval.
     pub read_mean_us: Option<f64>,
+    /// Mean time of a write, microseconds. `null` without a write in the interval.
     pub write_mean_us: Option<f64>,
 }
 
-/// A network interface, per second.
+/// A network interface of a guest, as libvirt counts it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct Nic {
+pub struct JsonNic {
+    /// Name of the host's interface, such as `vnet0`.
     pub name: String,
+    /// Bytes received per second.
     pub rx_bytes: f64,
+    /// Bytes sent per second.
     pub tx_bytes: f64,
+    /// Packets received per second.
     pub rx_packets: f64,
+    /// Packets sent per second.
     pub tx_packets: f64,
+    /// Packets dropped per second, received and sent together.
     pub drops: f64,
 }
 
-/// A finding.
+/// Something that is wrong, or costs what need not be paid.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding {
-    /// The rule.
+pub struct JsonFinding {
+    /// Name of the rule, such as `acpi-pm-timer`.
     pub rule: &'static str,
-    /// `info`, `warning`, `critical`.
+    /// `info`, `warning` or `critical`.
     pub severity: Severity,
-    /// `low`, `medium`, `high`.
+    /// How sure the cause is: `low`, `medium` or `high`.
     pub confidence: Confidence,
-    /// The guest; `null` for the host.
+    /// Name of the guest. `null` for the host.
     pub domain: Option<String>,
-    /// Other guests that it is about as well.
+    /// Other guests that it concerns as well. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// What of it.
+    /// What it is about: `host`, `domain`, `vcpu 3`, `thread 4711` (a thread id) or `pcpu 12` (a CPU of the host).
     pub target: Target,
-    /// One line.
+    /// The finding in one line.
     pub title: String,
-    /// The figures.
+    /// The figures that made it fire, and how to read them without kvmtop.
     pub evidence: Vec<String>,
-    /// What they mean.
+    /// Why these figures mean this cause.
     pub why: String,
-    /// What to do.
+    /// What to do, best first.
     pub fix: Vec<Fix>,
-    /// Documents.
+    /// Documents to read: URLs, and files of the kernel's tree.
     pub see: Vec<String>,
-    /// Percent of one host CPU that it costs.
+    /// What it costs now, percent of one host CPU. Left out where that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_percent: Option<f64>,
-    /// Since when it holds, RFC 3339, UTC.
+    /// Since when it holds: RFC 3339, UTC. Left out for files and configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Other rules told here.
+    /// Other rules that fired for the same cause and are covered here. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<&'static str>,
 }

@@ -2,8 +2,8 @@
 
 use super::View;
 use super::document::{
-    Access, Cpu, CpuShare, Disk, Document, Domain, Exit, Finding, Host, KvmEvent, Nic, Own, SCHEMA, Source, Thread,
-    UserspaceExit,
+    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding, JsonHost,
+    JsonKvmEvent, JsonNic, JsonSource, JsonThread, JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
@@ -16,9 +16,9 @@ use std::collections::HashMap;
 pub const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
 
 /// The document of a view.
-pub fn document(view: &View<'_>) -> Document {
+pub fn document(view: &View<'_>) -> JsonDocument {
     let m = view.model;
-    Document {
+    JsonDocument {
         schema: SCHEMA,
         tool: TOOL,
         time: time(m.time_ms),
@@ -26,9 +26,9 @@ pub fn document(view: &View<'_>) -> Document {
         source: view.source.to_string(),
         engine: m.engine.kind.as_str(),
         lost_events: m.lost,
-        own: Own { cpu_percent: m.own_cpu, rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
+        own: JsonCost { cpu_percent: m.own_cpu, rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
         sources: view.sources().into_iter().map(source).collect(),
-        host: Host { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
+        host: JsonHost { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
         domains: view.shown().map(|d| domain(d, m)).collect(),
         findings: view.told().map(finding).collect(),
         cannot_tell: view.not_told().cloned().collect(),
@@ -50,14 +50,14 @@ pub fn time(ms: i64) -> Option<String> {
 }
 
 /// A source's state.
-pub(crate) fn source(s: SourceStatus) -> Source {
-    Source { name: s.id.as_str(), state: s.state.as_str(), cause: s.cause, fix: s.fix }
+pub(crate) fn source(s: SourceStatus) -> JsonSource {
+    JsonSource { name: s.id.as_str(), state: s.state.as_str(), cause: s.cause, fix: s.fix }
 }
 
-fn cpu(c: &CpuModel, host: &HostFacts) -> Cpu {
+fn cpu(c: &CpuModel, host: &HostFacts) -> JsonCpu {
     let time = c.time.as_ref();
     let place = host.topology.cpu(c.cpu);
-    Cpu {
+    JsonCpu {
         cpu: c.cpu,
         usr: time.map(|t| t.usr),
         sys: time.map(|t| t.sys),
@@ -74,10 +74,10 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> Cpu {
     }
 }
 
-fn domain(d: &DomainModel, m: &Model) -> Domain {
+fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
     let facts = &d.facts;
     let rate = |count: u64| m.interval_s.map(|s| count as f64 / s);
-    Domain {
+    JsonDomain {
         name: d.name().to_string(),
         uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
         pid: facts.pid,
@@ -93,7 +93,7 @@ fn domain(d: &DomainModel, m: &Model) -> Domain {
         userspace_exits: d
             .userspace
             .iter()
-            .map(|&(vcpu, reason, count)| UserspaceExit {
+            .map(|&(vcpu, reason, count)| JsonUserspaceExit {
                 reason: userspace_reason(reason),
                 vcpu,
                 count,
@@ -103,7 +103,7 @@ fn domain(d: &DomainModel, m: &Model) -> Domain {
         kvm_events: d
             .kvm_events
             .iter()
-            .map(|(event, &count)| KvmEvent { event: event.clone(), count, rate: rate(count) })
+            .map(|(event, &count)| JsonKvmEvent { event: event.clone(), count, rate: rate(count) })
             .collect(),
         counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
         disks: d.disks.iter().map(disk).collect(),
@@ -144,8 +144,8 @@ const LINUXES: &[&str] = &[
     "nixos",
 ];
 
-fn share(c: Option<&model::CpuShare>) -> CpuShare {
-    c.map_or_else(CpuShare::default, |c| CpuShare {
+fn share(c: Option<&model::CpuShare>) -> JsonCpuTime {
+    c.map_or_else(JsonCpuTime::default, |c| JsonCpuTime {
         usr: Some(c.usr),
         sys: Some(c.sys),
         guest: Some(c.guest),
@@ -153,9 +153,9 @@ fn share(c: Option<&model::CpuShare>) -> CpuShare {
     })
 }
 
-fn thread(t: &ThreadModel) -> Thread {
+fn thread(t: &ThreadModel) -> JsonThread {
     let wakeup = |q: f64| t.wakeups.as_ref().and_then(|w| w.quantile_us(q));
-    Thread {
+    JsonThread {
         tid: t.tid,
         comm: t.comm.clone(),
         role: t.role.as_str(),
@@ -173,7 +173,7 @@ fn thread(t: &ThreadModel) -> Thread {
 }
 
 /// Each reason's row for the domain, followed by its vCPUs' rows.
-fn exits(d: &DomainModel) -> Vec<Exit> {
+fn exits(d: &DomainModel) -> Vec<JsonExit> {
     let mut rows = Vec::new();
     for sum in &d.exits.rows {
         rows.push(exit(sum, &d.exits));
@@ -183,10 +183,10 @@ fn exits(d: &DomainModel) -> Vec<Exit> {
 }
 
 /// A row; its shares are of the domain's exits, a vCPU's too.
-fn exit(r: &ExitRow, domain: &ExitTable) -> Exit {
+fn exit(r: &ExitRow, domain: &ExitTable) -> JsonExit {
     let percent = |part: u64, all: Option<u64>| Some(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64);
     let time = |all: Option<u64>| percent(r.span.total_ns?, all);
-    Exit {
+    JsonExit {
         reason: r.reason.clone(),
         isa: r.id.map(|(isa, _)| isa.as_str().into_owned()),
         code: r.id.map(|(_, code)| code),
@@ -214,7 +214,7 @@ fn micros(ns: Option<u64>) -> Option<f64> {
 }
 
 /// Each address's row for the domain, followed by its vCPUs' rows.
-fn accesses(d: &DomainModel) -> Vec<Access> {
+fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
     let key = |r: &AccessRow| (r.space, r.address, r.direction);
     let mut parts: HashMap<_, Vec<&AccessRow>> = HashMap::new();
     for row in &d.vcpu_accesses {
@@ -230,8 +230,8 @@ fn accesses(d: &DomainModel) -> Vec<Access> {
     rows
 }
 
-fn access(r: &AccessRow) -> Access {
-    Access {
+fn access(r: &AccessRow) -> JsonAccess {
+    JsonAccess {
         space: r.space.as_str(),
         address: r.address_text(),
         access: r.direction.as_str(),
@@ -250,8 +250,8 @@ pub(crate) fn userspace_reason(reason: i32) -> String {
     userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0)).into_owned()
 }
 
-fn disk(d: &model::DiskRates) -> Disk {
-    Disk {
+fn disk(d: &model::DiskRates) -> JsonDisk {
+    JsonDisk {
         name: d.name.clone(),
         read_ops: d.read_ops,
         write_ops: d.write_ops,
@@ -262,8 +262,8 @@ fn disk(d: &model::DiskRates) -> Disk {
     }
 }
 
-fn nic(n: &model::NicRates) -> Nic {
-    Nic {
+fn nic(n: &model::NicRates) -> JsonNic {
+    JsonNic {
         name: n.name.clone(),
         rx_bytes: n.rx_bytes,
         tx_bytes: n.tx_bytes,
@@ -274,8 +274,8 @@ fn nic(n: &model::NicRates) -> Nic {
 }
 
 /// A finding as it is told outside.
-pub(crate) fn finding(f: &lint::Finding) -> Finding {
-    Finding {
+pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
+    JsonFinding {
         rule: f.rule,
         severity: f.severity,
         confidence: f.confidence,

@@ -156,7 +156,7 @@ pub enum Mark {
     Vcpu(u32),
 }
 
-/// Something that is wrong, or costs what need not be paid. Its JSON is `report::document::Finding`.
+/// Something that is wrong, or costs what need not be paid. Its JSON is `report::document::JsonFinding`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finding {
     /// The rule's name, as in [`super::RULES`].

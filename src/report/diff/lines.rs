@@ -8,63 +8,63 @@ use crate::sample::{Direction, EngineKind, Timing};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What became of a row as a whole: its rate, or its share where no duration is known.
+/// A row of both sides: an exit reason, or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
-    /// Counts; `None` where the side did not count such a thing at all.
+    /// Count of the first input. `null` where it did not count such a thing at all.
     pub before: Option<u64>,
-    /// See `before`.
+    /// Count of the second input. `null` where it did not count such a thing at all.
     pub after: Option<u64>,
-    /// Per second.
+    /// Per second. `unknown` where the length of one input is not known.
     pub rate: Compared,
-    /// Percent of the guest's exits (of the table's accesses for an access).
+    /// Percent of the guest's exits; for an access, of the accesses to the same space.
     pub share: Compared,
-    /// Mean time, microseconds.
+    /// Mean time, microseconds. `unknown` where one input has no times.
     pub mean_us: Compared,
-    /// 99th percentile, microseconds.
+    /// 99th percentile, microseconds. `unknown` where one input has no histogram.
     pub p99_us: Compared,
-    /// The row's verdict.
+    /// What became of the row: the verdict of its rate, of its share where no rate is known.
     pub verdict: Verdict,
 }
 
-/// An exit reason on both sides.
+/// An exit reason in both inputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExitLine {
-    /// The reason.
+    /// Name of the reason.
     pub reason: String,
-    /// Whether the guest sleeps in it.
+    /// Whether the guest sleeps in these exits (HLT, WFx).
     pub idle: bool,
-    /// The figures.
+    /// The figures; they stand in the row itself.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// An address on both sides.
+/// An address in both inputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AccessLine {
-    /// `pio`, `mmio`, `msr`.
+    /// `pio` (I/O port), `mmio` (device memory) or `msr`.
     pub space: &'static str,
-    /// The address.
+    /// Port, guest-physical address or MSR number in hexadecimal; `other` for what did not fit the table of addresses.
     pub address: String,
     /// `read` or `write`.
     pub access: &'static str,
-    /// Who owns it.
+    /// Name of the device that owns the address, or of the MSR. `null` where nobody names it.
     pub device: Option<String>,
-    /// The figures.
+    /// The figures; they stand in the row itself.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// A guest on both sides.
+/// A guest in both inputs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DomainDiff {
-    /// Its name before; `None`: not there.
+    /// Its name in the first input. `null` if it is not there.
     pub before: Option<String>,
-    /// Its name after; `None`: not there.
+    /// Its name in the second input. `null` if it is not there.
     pub after: Option<String>,
-    /// All exits together, without those in which the guest sleeps.
+    /// All exits but idle ones, per second.
     pub work: Compared,
-    /// CPU time, percent of one CPU.
+    /// CPU time, percent of one host CPU. Its verdict is always `unknown`: one value says nothing of its noise.
     pub cpu_percent: Compared,
     /// Exits by reason, the largest first.
     pub exits: Vec<ExitLine>,

@@ -1,28 +1,28 @@
-//! Is it a change or noise?
+//! Tells a change from noise.
 
 use crate::sample::Timing;
 use serde::Serialize;
 
-/// How far apart two figures must be, in standard errors of their difference, to be more than chance: one in a thousand.
+/// Figures that differ by more standard errors of their difference than this do so by chance once in a thousand times.
 const BEYOND_CHANCE: f64 = 3.29;
-/// How far apart, relatively, to matter: a tenth.
+/// Smaller relative differences do not matter.
 const MATTERS: f64 = 0.1;
 
 /// What became of a figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Only on the side of after.
+    /// Only in the second input.
     New,
-    /// Only on the side of before.
+    /// Only in the first input.
     Gone,
-    /// More than noise: grew.
+    /// Grew by more than noise.
     More,
-    /// More than noise: shrank.
+    /// Shrank by more than noise.
     Less,
-    /// Within the noise, or too small a change to matter.
+    /// The difference is within the noise or too small to matter.
     Same,
-    /// What is known does not decide.
+    /// The inputs do not hold enough to decide.
     #[default]
     Unknown,
 }
@@ -44,16 +44,16 @@ impl Verdict {
     }
 }
 
-/// A figure on both sides.
+/// A figure of both inputs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Compared {
-    /// As it was.
+    /// In the first input. `null` where it is not known.
     pub before: Option<f64>,
-    /// As it is.
+    /// In the second input. `null` where it is not known.
     pub after: Option<f64>,
-    /// Change of the figure, percent of what it was; `None` from zero.
+    /// Change in percent of `before`. `null` where one of the two is not known or `before` is 0.
     pub change_percent: Option<f64>,
-    /// Whether it is more than noise.
+    /// Whether the change is more than noise.
     pub verdict: Verdict,
 }
 

@@ -14,11 +14,11 @@ use std::fmt::Write as _;
 pub enum Cause {
     /// Something changed by more than noise.
     Changed,
-    /// Nothing did.
+    /// Nothing changed by more than noise.
     Nothing,
-    /// Nothing did, but one side was watched longer.
+    /// The same, but one input covers a longer time.
     OnlyDuration,
-    /// No guest is on both sides, or nothing was counted on one of them.
+    /// No guest is in both inputs, or one of them counted nothing.
     #[default]
     NotComparable,
 }
