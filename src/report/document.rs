@@ -236,7 +236,7 @@ pub struct JsonExit {
     pub p99_us: Option<f64>,
     /// Standard error of the mean, percent of the mean. `null` with fewer than two exits.
     pub stderr_percent: Option<f64>,
-    /// Whether the guest sleeps in these exits (HLT, WFx).
+    /// Whether the guest sleeps in these exits (HLT, `WFx`).
     pub idle: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct Change {
 pub struct ExitLine {
     /// Name of the reason.
     pub reason: String,
-    /// Whether the guest sleeps in these exits (HLT, WFx).
+    /// Whether the guest sleeps in these exits (HLT, `WFx`).
     pub idle: bool,
     /// The figures; they stand in the row itself.
     #[serde(flatten)]
