@@ -186,7 +186,7 @@ mod tests {
         let session = Session::open(path).unwrap();
         let mut recording = Recording::new(session.cursor(), DomainFilter::default(), &lint::Options::default());
         let model = Model::new(&recording.sample(0).unwrap(), Base::Start);
-        let mut state = AppState::new(crate::ui::Session::default(), (120, 40));
+        let mut state = AppState::new(crate::ui::ScreenSession::default(), (120, 40));
         state.absorb(Tick { model, ..Tick::default() });
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
         terminal.draw(|frame| render(frame, &state, &Theme::new(Palette::None, false))).unwrap();

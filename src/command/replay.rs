@@ -11,7 +11,7 @@ use crate::session::{self, Cursor, Recorder, Session};
 use crate::source::Feed;
 use crate::source::import::PerfDataFeed;
 use crate::source::session::SessionFeed;
-use crate::ui::{self, Source, UiOptions};
+use crate::ui::{self, ScreenSource, UiOptions};
 use anyhow::{Context, bail, ensure};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -28,7 +28,7 @@ const INTERVAL_S: f64 = 1.0;
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
     let session = open(&args.file)?;
     let title = args.file.display().to_string();
-    show(session, Source::Replay, title, args.at.as_ref(), &args.batch, settings)
+    show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
 }
 
 /// `kvmtop demo`.
@@ -40,7 +40,7 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.batch.batch || args.batch.json {
         say("this is a recording of real guests on another host, not this one");
     }
-    show(session, Source::Demo, "of real guests".into(), None, &args.batch, settings)
+    show(session, ScreenSource::Demo, "of real guests".into(), None, &args.batch, settings)
 }
 
 /// A session, or a perf.data file cut into samples.
@@ -82,7 +82,7 @@ fn nameless() -> anyhow::Result<File> {
 
 fn show(
     session: Session,
-    source: Source,
+    source: ScreenSource,
     title: String,
     at: Option<&At>,
     batch: &BatchArgs,

@@ -1,11 +1,11 @@
 //! Bars, sparklines and heights. Each shade has its own character, so a bar reads without colour too.
 
-use super::grid::put;
-use super::theme::{Role, Theme};
+use super::draw::put;
+use super::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 
 /// The hues of guest, usr, sys, wait; everywhere the same.
-pub const HUES: [Role; 4] = [Role::Guest, Role::Usr, Role::Sys, Role::Wait];
+pub const HUES: [Look; 4] = [Look::Guest, Look::Usr, Look::Sys, Look::Wait];
 
 /// Rates below this are drawn against it: noise stays flat.
 const SPARK_FLOOR: f64 = 100.0;
@@ -29,7 +29,7 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
     if width < 3 {
         return;
     }
-    let dim = theme.style(Role::Dim);
+    let dim = theme.style(Look::Dim);
     put(buf, x, y, &theme.glyphs.edges[0].to_string(), 1, dim);
     put(buf, x + width - 1, y, &theme.glyphs.edges[1].to_string(), 1, dim);
     let mut at = x + 1;
@@ -47,7 +47,7 @@ pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>
     let start = x + width - shown.len() as u16;
     for (i, p) in shown.iter().enumerate() {
         if let Some(v) = p {
-            put(buf, start + i as u16, y, &level(v / top, theme).to_string(), 1, theme.style(Role::Dim));
+            put(buf, start + i as u16, y, &level(v / top, theme).to_string(), 1, theme.style(Look::Dim));
         }
     }
 }

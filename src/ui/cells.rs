@@ -3,10 +3,10 @@
 use super::grid::Cell;
 use super::state::AppState;
 use super::text::clean;
-use super::theme::Role as Look;
+use super::theme::Look;
 use crate::figures::{or_unknown, percent, rate};
 use crate::kvm::thread_name::Role;
-use crate::lint::Severity;
+use crate::lint::{Finding, Severity};
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
 use crate::sample::DomainState;
 
@@ -83,6 +83,11 @@ pub fn severity_role(severity: Severity) -> Look {
         Severity::Warning => Look::Warning,
         Severity::Info => Look::Info,
     }
+}
+
+/// The worst finding about a guest.
+pub fn worst_severity(findings: &[Finding], name: &str) -> Option<Severity> {
+    findings.iter().filter(|f| f.concerns(name)).map(|f| f.severity).max()
 }
 
 /// Name of the guest and its state, or of the thread.

@@ -2,55 +2,15 @@
 //! all made from it.
 
 use super::cells::{self, RowView, device_text, userspace_name};
-use super::grid::{Cell, Spec};
-use super::rows;
+use super::grid::{Cell, ColumnLayout};
+use super::table::ColumnId;
 use super::text::clean;
-use super::theme::Role as Look;
+use super::theme::Look;
 use crate::figures::{percent, rate, share};
 use crate::kvm::thread_name::Role;
 use crate::lint::Finding;
 use crate::model::{DomainModel, ExitTable};
 use std::cmp::Ordering;
-
-/// A column by name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum ColumnId {
-    /// Name of the guest or thread.
-    Name,
-    /// Number of vCPUs.
-    Vcpus,
-    /// CPU time.
-    #[default]
-    Cpu,
-    /// The same as a bar.
-    Bar,
-    /// Guest time.
-    Guest,
-    /// User time.
-    Usr,
-    /// Kernel time.
-    Sys,
-    /// Wait of the vCPUs.
-    Wait,
-    /// Where it runs.
-    Place,
-    /// Exits per second.
-    Exits,
-    /// The last minute of that.
-    Trend,
-    /// The costliest exit reason.
-    TopExit,
-    /// Its share of work.
-    TopShare,
-    /// The costliest access.
-    HotDevice,
-    /// Its rate.
-    HotRate,
-    /// Moves between pCPUs.
-    Migrations,
-    /// Findings.
-    Findings,
-}
 
 /// What a column sorts by.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +40,7 @@ impl SortValue {
 }
 
 /// One column.
-pub struct Column {
+pub struct GuestColumn {
     /// Which.
     pub id: ColumnId,
     /// Header, unit included.
@@ -88,7 +48,7 @@ pub struct Column {
     /// What it says and on what base a percent stands.
     pub help: &'static str,
     /// Width, growth, alignment, and when it goes.
-    pub spec: Spec,
+    pub layout: ColumnLayout,
     /// What it sorts by.
     pub sort: Option<fn(&DomainModel, &[Finding]) -> SortValue>,
     /// What stands in it.
@@ -96,134 +56,134 @@ pub struct Column {
 }
 
 /// The column of an id.
-pub fn column(id: ColumnId) -> &'static Column {
+pub fn column(id: ColumnId) -> &'static GuestColumn {
     COLUMNS.iter().find(|c| c.id == id).unwrap_or(&COLUMNS[0])
 }
 
 /// The columns that can be sorted by.
-pub fn sortable() -> impl Iterator<Item = &'static Column> {
+pub fn sortable() -> impl Iterator<Item = &'static GuestColumn> {
     COLUMNS.iter().filter(|c| c.sort.is_some())
 }
 
 /// All columns, left to right.
-pub static COLUMNS: [Column; 17] = [
-    Column {
+pub static COLUMNS: [GuestColumn; 17] = [
+    GuestColumn {
         id: ColumnId::Name,
         header: "GUEST",
         help: "Name of the guest, and of its threads when unfolded with Enter. The mark before it is the worst finding about it.",
-        spec: Spec::left(14, 14, 0),
+        layout: ColumnLayout::left(14, 14, 0),
         sort: Some(|d, _| SortValue::Name(d.name().to_lowercase())),
         cell: cells::name,
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Findings,
         header: "!",
         help: "Number of findings about the guest.",
-        spec: Spec::right(1, 0, 12),
+        layout: ColumnLayout::right(1, 0, 12),
         sort: Some(|d, f| {
-            let worst = rows::severity(f, d.name()).map_or(0, |s| 1 + s as i64);
+            let worst = cells::worst_severity(f, d.name()).map_or(0, |s| 1 + s as i64);
             SortValue::Number(worst * 1000 + f.iter().filter(|f| f.concerns(d.name())).count() as i64)
         }),
         cell: cells::findings,
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Vcpus,
         header: "VCPU",
         help: "Number of virtual CPUs.",
-        spec: Spec::right(4, 0, 5),
+        layout: ColumnLayout::right(4, 0, 5),
         sort: Some(|d, _| SortValue::Number(d.vcpu_count().into())),
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
             None => Cell::text(r.domain.vcpu_count().to_string()),
         },
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Cpu,
         header: "CPU%",
         help: "CPU time of all threads of the guest, vhost included: guest + usr + sys. 100 is one host CPU.",
-        spec: Spec::right(6, 0, 0),
+        layout: ColumnLayout::right(6, 0, 0),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.busy()))),
         cell: |r| cells::figure(r.cpu().map(|c| c.busy()), percent),
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Bar,
         header: "OF VCPUS",
         help: "The same as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, sys, wait, each in the \
                hue and shade that the line of the host shows.",
-        spec: Spec::left(10, 10, 3),
+        layout: ColumnLayout::left(10, 10, 3),
         sort: None,
         cell: |r| match r.cpu() {
             Some(c) => Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0 * r.capacity()),
             None => Cell::unknown(),
         },
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Guest,
         header: "GUEST%",
         help: "Time in guest code. 100 is one host CPU.",
-        spec: Spec::right(6, 0, 11),
+        layout: ColumnLayout::right(6, 0, 11),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.guest))),
         cell: |r| cells::figure(r.cpu().map(|c| c.guest), percent).role(Look::Guest),
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Usr,
         header: "USR%",
         help: "Time of the VMM in user mode, without guest code. 100 is one host CPU.",
-        spec: Spec::right(5, 0, 11),
+        layout: ColumnLayout::right(5, 0, 11),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.usr))),
         cell: |r| cells::figure(r.cpu().map(|c| c.usr), percent).role(Look::Usr),
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Sys,
         header: "SYS%",
         help: "Time in the host's kernel on the guest's behalf: KVM, system calls, vhost. 100 is one host CPU.",
-        spec: Spec::right(5, 0, 11),
+        layout: ColumnLayout::right(5, 0, 11),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.sys))),
         cell: |r| cells::figure(r.cpu().map(|c| c.sys), percent).role(Look::Sys),
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Wait,
         header: "WAIT%",
         help: "What the guest sees as steal: time that a thread was runnable but not running, percent of the interval. For a guest, \
                of the vCPU that waited longest.",
-        spec: Spec::right(5, 0, 1),
+        layout: ColumnLayout::right(5, 0, 1),
         sort: Some(|d, _| SortValue::Figure(d.longest_wait())),
         cell: cells::wait,
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Place,
         header: "ON CPU",
         help: "The host CPU a thread ran on last; `=` when it may run there only, else `any` or the CPUs it may run on. For a guest, the \
                NUMA nodes its vCPUs sit on.",
-        spec: Spec::left(7, 6, 6),
+        layout: ColumnLayout::left(7, 6, 6),
         sort: None,
         cell: cells::place,
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Exits,
         header: "EXITS/s",
         help: "Exits per second: kvm_exit events; without them KVM's own counter (c); where the kernel fires none, returns to the \
                VMM (u).",
-        spec: Spec::right(7, 0, 1),
+        layout: ColumnLayout::right(7, 0, 1),
         sort: Some(|d, _| SortValue::Figure(d.exit_rate.0)),
         cell: cells::exits,
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Trend,
         header: "TREND",
         help: "Exits per second over the last minute, against the guest's own highest.",
-        spec: Spec::left(8, 12, 9),
+        layout: ColumnLayout::left(8, 12, 9),
         sort: None,
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
             None => Cell::Spark(r.state.history.points(r.domain).map(|p| p.exits).collect()),
         },
     },
-    Column {
+    GuestColumn {
         id: ColumnId::TopExit,
         header: "TOP EXIT",
         help: "The exit reason that took the most time, idle ones aside.",
-        spec: Spec::left(14, 6, 2),
+        layout: ColumnLayout::left(14, 6, 2),
         sort: None,
         cell: |r| match r.exits().and_then(ExitTable::top) {
             Some(e) => Cell::text(clean(&e.reason)),
@@ -234,41 +194,41 @@ pub static COLUMNS: [Column; 17] = [
             },
         },
     },
-    Column {
+    GuestColumn {
         id: ColumnId::TopShare,
         header: "%",
         help: "Its share of the time in all exits but idle ones; of the number of exits, or of returns to the VMM, where time is not measured.",
-        spec: Spec::right(3, 0, 4),
+        layout: ColumnLayout::right(3, 0, 4),
         sort: None,
         cell: |r| match r.exits().and_then(ExitTable::top) {
             Some(e) => cells::figure(e.work_percent.or(e.count_percent), share),
             None => cells::figure(r.top_userspace().map(|(_, percent)| percent), share),
         },
     },
-    Column {
+    GuestColumn {
         id: ColumnId::HotDevice,
         header: "HOT DEVICE",
         help: "The device or MSR whose accesses took the most time.",
-        spec: Spec::left(12, 8, 7),
+        layout: ColumnLayout::left(12, 8, 7),
         sort: None,
         cell: |r| match r.hot() {
             Some(a) => Cell::text(device_text(a)),
             None => Cell::unknown().role(Look::Dim),
         },
     },
-    Column {
+    GuestColumn {
         id: ColumnId::HotRate,
         header: "/s",
         help: "Accesses to it per second.",
-        spec: Spec::right(5, 0, 7),
+        layout: ColumnLayout::right(5, 0, 7),
         sort: Some(|d, _| SortValue::Figure(d.hot_access().and_then(|a| a.rate))),
         cell: |r| cells::figure(r.hot().and_then(|a| a.rate), rate),
     },
-    Column {
+    GuestColumn {
         id: ColumnId::Migrations,
         header: "MOVE/s",
         help: "Moves of the guest's vCPUs from one host CPU to another, per second.",
-        spec: Spec::right(6, 0, 8),
+        layout: ColumnLayout::right(6, 0, 8),
         sort: Some(|d, _| SortValue::Figure(d.vcpu_migrations().map(|m| m as f64))),
         cell: cells::migrations,
     },
@@ -283,7 +243,7 @@ mod tests {
         for (i, c) in COLUMNS.iter().enumerate() {
             assert!(!c.help.is_empty() && c.help.ends_with('.'), "{}", c.header);
             assert!(COLUMNS[i + 1..].iter().all(|o| o.id != c.id), "{}", c.header);
-            assert!(c.spec.width as usize >= c.header.len().min(c.spec.width as usize));
+            assert!(c.layout.width as usize >= c.header.len().min(c.layout.width as usize));
         }
     }
 

@@ -1,8 +1,9 @@
 //! Tables: which columns fit, and painting their cells. Widths are the registry's, so a figure that grows moves nothing.
 
 use super::bars;
+use super::draw::put;
 use super::text::{fit, width};
-use super::theme::{Role, Theme};
+use super::theme::{Look, Theme};
 use crate::figures::UNKNOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,7 +11,7 @@ use ratatui::style::{Modifier, Style};
 
 /// How a column is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spec {
+pub struct ColumnLayout {
     /// Smallest width.
     pub width: u16,
     /// How much it takes beyond that where there is room.
@@ -21,7 +22,7 @@ pub struct Spec {
     pub priority: u8,
 }
 
-impl Spec {
+impl ColumnLayout {
     /// A column of text.
     pub const fn left(width: u16, grow: u16, priority: u8) -> Self {
         Self { width, grow, right: false, priority }
@@ -37,7 +38,7 @@ impl Spec {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// Text or a figure.
-    Text(String, Role),
+    Text(String, Look),
     /// Guest, usr, sys, wait of a whole.
     Bar([f64; 4], f64),
     /// Points in time, newest last.
@@ -47,7 +48,7 @@ pub enum Cell {
 impl Cell {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(text.into(), Role::Text)
+        Self::Text(text.into(), Look::Text)
     }
 
     /// Nothing to say.
@@ -57,7 +58,7 @@ impl Cell {
 
     /// Not known.
     pub fn unknown() -> Self {
-        Self::Text(UNKNOWN.into(), Role::Dim)
+        Self::Text(UNKNOWN.into(), Look::Dim)
     }
 
     /// A value by `f`, or unknown.
@@ -77,7 +78,7 @@ impl Cell {
 
     /// With a meaning; what is unknown stays dim.
     #[must_use]
-    pub fn role(self, role: Role) -> Self {
+    pub fn role(self, role: Look) -> Self {
         match self {
             Self::Text(t, _) if t != UNKNOWN => Self::Text(t, role),
             other => other,
@@ -89,24 +90,24 @@ impl Cell {
 pub type Fitted = (usize, u16, u16);
 
 /// Which columns fit into `columns`, one column apart. The highest priority numbers go first; what is left over is shared.
-pub fn fit_columns(specs: &[Spec], columns: u16) -> Vec<Fitted> {
-    let mut kept: Vec<usize> = (0..specs.len()).collect();
+pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
+    let mut kept: Vec<usize> = (0..layouts.len()).collect();
     let need = |kept: &[usize]| -> u16 {
-        kept.iter().map(|&i| specs[i].width).sum::<u16>() + kept.len().saturating_sub(1) as u16
+        kept.iter().map(|&i| layouts[i].width).sum::<u16>() + kept.len().saturating_sub(1) as u16
     };
     while need(&kept) > columns {
-        let last = kept.iter().enumerate().filter(|(_, i)| specs[**i].priority > 0);
+        let last = kept.iter().enumerate().filter(|(_, i)| layouts[**i].priority > 0);
         // Of equal ones the rightmost goes.
-        let Some((at, _)) = last.max_by_key(|(at, i)| (specs[**i].priority, *at)) else { break };
+        let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].priority, *at)) else { break };
         kept.remove(at);
     }
     let mut room = columns.saturating_sub(need(&kept));
-    let mut widths: Vec<u16> = kept.iter().map(|&i| specs[i].width).collect();
+    let mut widths: Vec<u16> = kept.iter().map(|&i| layouts[i].width).collect();
     let mut grew = true;
     while room > 0 && grew {
         grew = false;
         for (w, &i) in widths.iter_mut().zip(&kept) {
-            if room > 0 && *w < specs[i].width + specs[i].grow {
+            if room > 0 && *w < layouts[i].width + layouts[i].grow {
                 *w += 1;
                 room -= 1;
                 grew = true;
@@ -126,22 +127,14 @@ pub fn fit_columns(specs: &[Spec], columns: u16) -> Vec<Fitted> {
 
 /// How a row as a whole looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Row {
+pub enum RowLook {
     /// As its cells say.
     #[default]
     Plain,
     /// All of it less important.
     Dim,
     /// A cell of a finding: it should be seen.
-    Marked(Role),
-}
-
-/// Writes text at a place, cut to a width; nothing of the style beneath stays. Control characters never get through.
-pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
-    let area = buf.area;
-    if y < area.bottom() && x < area.right() {
-        buf.set_stringn(x, y, text, usize::from(columns.min(area.right() - x)), Style::reset().patch(style));
-    }
+    Marked(Look),
 }
 
 /// Paints a row's cells.
@@ -149,9 +142,9 @@ pub fn paint(
     buf: &mut Buffer,
     area: Rect,
     fitted: &[Fitted],
-    specs: &[Spec],
+    layouts: &[ColumnLayout],
     cells: &[Cell],
-    look: (Row, bool),
+    look: (RowLook, bool),
     theme: &Theme,
 ) {
     let (row, selected) = look;
@@ -165,8 +158,8 @@ pub fn paint(
         match cell {
             Cell::Text(text, role) => {
                 let mut style = match row {
-                    Row::Dim => theme.style(Role::Dim),
-                    Row::Marked(mark) if *role == Role::Text => theme.style(mark).add_modifier(Modifier::BOLD),
+                    RowLook::Dim => theme.style(Look::Dim),
+                    RowLook::Marked(mark) if *role == Look::Text => theme.style(mark).add_modifier(Modifier::BOLD),
                     _ => theme.style(*role),
                 };
                 if selected {
@@ -175,7 +168,7 @@ pub fn paint(
                     style = style.patch(theme.selected());
                 }
                 let text = fit(text, w, theme.glyphs.cut);
-                let x = if specs[i].right { x + w - width(&text).min(w) } else { x };
+                let x = if layouts[i].right { x + w - width(&text).min(w) } else { x };
                 put(buf, x, area.y, &text, w, style);
             }
             Cell::Bar(parts, whole) => {
@@ -191,20 +184,27 @@ pub fn paint(
 }
 
 /// Paints the line of headers.
-pub fn header(buf: &mut Buffer, area: Rect, fitted: &[Fitted], specs: &[Spec], heads: &[String], theme: &Theme) {
+pub fn header(
+    buf: &mut Buffer,
+    area: Rect,
+    fitted: &[Fitted],
+    layouts: &[ColumnLayout],
+    heads: &[String],
+    theme: &Theme,
+) {
     for &(i, x, w) in fitted {
         let text = fit(&heads[i], w, theme.glyphs.cut);
-        let x = area.x + if specs[i].right { x + w - width(&text).min(w) } else { x };
-        put(buf, x, area.y, &text, w, theme.style(Role::Head));
+        let x = area.x + if layouts[i].right { x + w - width(&text).min(w) } else { x };
+        put(buf, x, area.y, &text, w, theme.style(Look::Head));
     }
 }
 
 /// A list with headers whose selected row, if it has one, is kept in view.
 pub struct List<'a> {
     /// Headers and layout.
-    pub columns: &'a [(&'static str, Spec)],
+    pub columns: &'a [(&'static str, ColumnLayout)],
     /// The rows: cells and look.
-    pub rows: Vec<(Vec<Cell>, Row)>,
+    pub rows: Vec<(Vec<Cell>, RowLook)>,
     /// The selected row, when the list has the keys.
     pub at: Option<usize>,
 }
@@ -215,29 +215,29 @@ impl List<'_> {
         if area.height == 0 || area.width == 0 {
             return;
         }
-        let specs: Vec<Spec> = self.columns.iter().map(|(_, s)| *s).collect();
+        let layouts: Vec<ColumnLayout> = self.columns.iter().map(|(_, s)| *s).collect();
         let heads: Vec<String> = self.columns.iter().map(|(h, _)| (*h).to_string()).collect();
-        let fitted = self.fit(&specs, area.width);
-        header(buf, Rect { height: 1, ..area }, &fitted, &specs, &heads, theme);
+        let fitted = self.fit(&layouts, area.width);
+        header(buf, Rect { height: 1, ..area }, &fitted, &layouts, &heads, theme);
         let height = usize::from(area.height - 1);
         let at = self.at.map(|at| at.min(self.rows.len().saturating_sub(1)));
         let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
         for (line, (cells, row)) in self.rows.iter().enumerate().skip(offset).take(height) {
             let y = area.y + 1 + (line - offset) as u16;
-            paint(buf, Rect { y, height: 1, ..area }, &fitted, &specs, cells, (*row, at == Some(line)), theme);
+            paint(buf, Rect { y, height: 1, ..area }, &fitted, &layouts, cells, (*row, at == Some(line)), theme);
         }
     }
 }
 
 impl List<'_> {
     /// The columns that fit. One of which nothing is known at all (an engine that measures no times) gives its room away.
-    fn fit(&self, specs: &[Spec], columns: u16) -> Vec<Fitted> {
+    fn fit(&self, layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
         let told = |i: usize| {
-            specs[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known))
+            layouts[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known))
         };
-        let kept: Vec<usize> = (0..specs.len()).filter(|&i| self.rows.is_empty() || told(i)).collect();
-        let kept_specs: Vec<Spec> = kept.iter().map(|&i| specs[i]).collect();
-        fit_columns(&kept_specs, columns).into_iter().map(|(i, x, w)| (kept[i], x, w)).collect()
+        let kept: Vec<usize> = (0..layouts.len()).filter(|&i| self.rows.is_empty() || told(i)).collect();
+        let kept_layouts: Vec<ColumnLayout> = kept.iter().map(|&i| layouts[i]).collect();
+        fit_columns(&kept_layouts, columns).into_iter().map(|(i, x, w)| (kept[i], x, w)).collect()
     }
 }
 
@@ -248,20 +248,21 @@ mod tests {
     #[test]
     fn a_column_of_which_nothing_is_known_gives_its_room_away() {
         let list = |cell: Cell| List {
-            columns: &[("NAME", SPECS[0]), ("A", SPECS[1]), ("B", SPECS[2])],
-            rows: vec![(vec![Cell::unknown(), cell, Cell::text("1")], Row::Plain)],
+            columns: &[("NAME", LAYOUTS[0]), ("A", LAYOUTS[1]), ("B", LAYOUTS[2])],
+            rows: vec![(vec![Cell::unknown(), cell, Cell::text("1")], RowLook::Plain)],
             at: None,
         };
-        let ids = |l: List<'_>| l.fit(&SPECS, 80).iter().map(|f| f.0).collect::<Vec<_>>();
+        let ids = |l: List<'_>| l.fit(&LAYOUTS, 80).iter().map(|f| f.0).collect::<Vec<_>>();
         assert_eq!(ids(list(Cell::unknown())), [0, 2]);
         assert_eq!(ids(list(Cell::text("0"))), [0, 1, 2]);
     }
 
-    const SPECS: [Spec; 3] = [Spec::left(10, 5, 0), Spec::right(5, 0, 2), Spec::right(5, 0, 1)];
+    const LAYOUTS: [ColumnLayout; 3] =
+        [ColumnLayout::left(10, 5, 0), ColumnLayout::right(5, 0, 2), ColumnLayout::right(5, 0, 1)];
 
     #[test]
     fn the_least_telling_columns_go_first() {
-        let ids = |w| fit_columns(&SPECS, w).iter().map(|f| f.0).collect::<Vec<_>>();
+        let ids = |w| fit_columns(&LAYOUTS, w).iter().map(|f| f.0).collect::<Vec<_>>();
         assert_eq!(ids(80), [0, 1, 2]);
         assert_eq!(ids(22), [0, 1, 2]);
         assert_eq!(ids(21), [0, 2]);
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn spare_room_goes_to_what_can_grow() {
-        assert_eq!(fit_columns(&SPECS, 24), [(0, 0, 12), (1, 13, 5), (2, 19, 5)]);
-        assert_eq!(fit_columns(&SPECS, 200)[0], (0, 0, 15));
+        assert_eq!(fit_columns(&LAYOUTS, 24), [(0, 0, 12), (1, 13, 5), (2, 19, 5)]);
+        assert_eq!(fit_columns(&LAYOUTS, 200)[0], (0, 0, 15));
     }
 }

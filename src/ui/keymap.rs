@@ -60,9 +60,9 @@ impl When {
 
 /// A key with its modifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key(pub KeyCode, pub KeyModifiers);
+pub struct KeyPress(pub KeyCode, pub KeyModifiers);
 
-impl Key {
+impl KeyPress {
     const fn char(c: char) -> Self {
         Self(KeyCode::Char(c), KeyModifiers::NONE)
     }
@@ -98,7 +98,7 @@ impl Key {
 #[derive(Debug, Clone, Copy)]
 pub struct Binding {
     /// Any of these.
-    pub keys: &'static [Key],
+    pub keys: &'static [KeyPress],
     /// Do this.
     pub action: Action,
     /// When.
@@ -109,7 +109,13 @@ pub struct Binding {
     pub help: &'static str,
 }
 
-const fn bind(keys: &'static [Key], action: Action, when: When, short: &'static str, help: &'static str) -> Binding {
+const fn bind(
+    keys: &'static [KeyPress],
+    action: Action,
+    when: When,
+    short: &'static str,
+    help: &'static str,
+) -> Binding {
     Binding { keys, action, when, short, help }
 }
 
@@ -120,123 +126,135 @@ const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
 
 /// All bindings. The footer shows those with a short word in this order, as many as there is room for.
 pub static KEYMAP: [Binding; 45] = [
-    bind(&[Key::char('?'), Key::char('h'), Key::code(C::F(1))], A::Help, When::Always, "help", "this help"),
-    bind(&[Key::char('q'), Key::ctrl('c')], A::Quit, When::Always, "quit", "leave"),
     bind(
-        &[Key::char('y')],
+        &[KeyPress::char('?'), KeyPress::char('h'), KeyPress::code(C::F(1))],
+        A::Help,
+        When::Always,
+        "help",
+        "this help",
+    ),
+    bind(&[KeyPress::char('q'), KeyPress::ctrl('c')], A::Quit, When::Always, "quit", "leave"),
+    bind(
+        &[KeyPress::char('y')],
         A::Copy,
         When::Finding,
         "copy the fix",
         "copy the fix to the terminal's clipboard (OSC 52)",
     ),
     bind(
-        &[Key::char('w')],
+        &[KeyPress::char('w')],
         A::Write,
         When::Finding,
         "write to a file",
         "write the fix to a file in the current folder",
     ),
-    bind(&[Key::char('n')], A::NextFinding, When::Finding, "next", "the next finding"),
-    bind(&[Key::char('N')], A::PrevFinding, When::Finding, "", "the finding before"),
+    bind(&[KeyPress::char('n')], A::NextFinding, When::Finding, "next", "the next finding"),
+    bind(&[KeyPress::char('N')], A::PrevFinding, When::Finding, "", "the finding before"),
     bind(
-        &[Key::char('/')],
+        &[KeyPress::char('/')],
         A::Filter,
         When::Screen,
         "filter",
         "show only guests with this in their name; with * ? [ a glob",
     ),
-    bind(&[Key::char('s')], A::SortMenu, When::Screen, "sort", "choose what guests are sorted by"),
-    bind(&[Key::char('S')], A::SortReverse, When::Screen, "", "sort the other way round"),
+    bind(&[KeyPress::char('s')], A::SortMenu, When::Screen, "sort", "choose what guests are sorted by"),
+    bind(&[KeyPress::char('S')], A::SortReverse, When::Screen, "", "sort the other way round"),
     bind(
-        &[Key::code(C::Enter)],
+        &[KeyPress::code(C::Enter)],
         A::Open,
         When::Always,
         "open",
         "unfold a guest to its threads, open a finding, accept",
     ),
-    bind(&[Key::code(C::Tab)], A::NextPanel, When::Screen, "panel", "the keys go to the next panel"),
+    bind(&[KeyPress::code(C::Tab)], A::NextPanel, When::Screen, "panel", "the keys go to the next panel"),
     bind(
-        &[Key::code(C::BackTab), Key(C::BackTab, SHIFT)],
+        &[KeyPress::code(C::BackTab), KeyPress(C::BackTab, SHIFT)],
         A::PrevPanel,
         When::Screen,
         "",
         "the keys go to the panel before",
     ),
-    bind(&[Key::char('f')], A::Show(Panel::Findings), When::Screen, "findings", "the findings"),
-    bind(&[Key::char('p'), Key::char(' ')], A::Pause, When::Live, "pause", "hold the screen still; again: go on"),
-    bind(&[Key::char('p'), Key::char(' ')], A::Pause, When::Recorded, "play", "play or hold"),
-    bind(&[Key::code(C::Left)], A::Step(-1), When::Recorded, "", "one sample back"),
-    bind(&[Key::code(C::Right)], A::Step(1), When::Recorded, "step", "one sample on"),
-    bind(&[Key(C::Left, SHIFT), Key(C::Left, CTRL)], A::Minutes(-1), When::Recorded, "", "a minute back"),
-    bind(&[Key(C::Right, SHIFT), Key(C::Right, CTRL)], A::Minutes(1), When::Recorded, "", "a minute on"),
+    bind(&[KeyPress::char('f')], A::Show(Panel::Findings), When::Screen, "findings", "the findings"),
     bind(
-        &[Key::char('n')],
+        &[KeyPress::char('p'), KeyPress::char(' ')],
+        A::Pause,
+        When::Live,
+        "pause",
+        "hold the screen still; again: go on",
+    ),
+    bind(&[KeyPress::char('p'), KeyPress::char(' ')], A::Pause, When::Recorded, "play", "play or hold"),
+    bind(&[KeyPress::code(C::Left)], A::Step(-1), When::Recorded, "", "one sample back"),
+    bind(&[KeyPress::code(C::Right)], A::Step(1), When::Recorded, "step", "one sample on"),
+    bind(&[KeyPress(C::Left, SHIFT), KeyPress(C::Left, CTRL)], A::Minutes(-1), When::Recorded, "", "a minute back"),
+    bind(&[KeyPress(C::Right, SHIFT), KeyPress(C::Right, CTRL)], A::Minutes(1), When::Recorded, "", "a minute on"),
+    bind(
+        &[KeyPress::char('n')],
         A::NextMark,
         When::Recorded,
         "next mark",
         "the next sample with a finding or a jump of the exit rate",
     ),
-    bind(&[Key::char('N')], A::PrevMark, When::Recorded, "", "the one before"),
+    bind(&[KeyPress::char('N')], A::PrevMark, When::Recorded, "", "the one before"),
     bind(
-        &[Key::char('g')],
+        &[KeyPress::char('g')],
         A::Goto,
         When::Recorded,
         "go to",
         "go to a clock time (14:03, 14:03:22) or an offset (90s, 12m, 2h)",
     ),
-    bind(&[Key::char(']')], A::Faster, When::Recorded, "", "play twice as fast, up to 64x"),
-    bind(&[Key::char('[')], A::Slower, When::Recorded, "", "play half as fast, down to 0.25x"),
-    bind(&[Key::code(C::Home)], A::TimeStart, When::Recorded, "", "to the first sample"),
-    bind(&[Key::code(C::End)], A::TimeEnd, When::Recorded, "", "to the last sample"),
+    bind(&[KeyPress::char(']')], A::Faster, When::Recorded, "", "play twice as fast, up to 64x"),
+    bind(&[KeyPress::char('[')], A::Slower, When::Recorded, "", "play half as fast, down to 0.25x"),
+    bind(&[KeyPress::code(C::Home)], A::TimeStart, When::Recorded, "", "to the first sample"),
+    bind(&[KeyPress::code(C::End)], A::TimeEnd, When::Recorded, "", "to the last sample"),
     bind(
-        &[Key::char('r')],
+        &[KeyPress::char('r')],
         A::Record,
         When::Live,
         "record",
         "record from now on into a file in the current folder; again: stop",
     ),
-    bind(&[Key::char('e')], A::EngineLevel, When::Live, "", "watch more or less: full, none, counts"),
-    bind(&[Key::char('K')], A::KvmEvents, When::Live, "", "count every kvm tracepoint by guest; again: cease"),
+    bind(&[KeyPress::char('e')], A::EngineLevel, When::Live, "", "watch more or less: full, none, counts"),
+    bind(&[KeyPress::char('K')], A::KvmEvents, When::Live, "", "count every kvm tracepoint by guest; again: cease"),
     bind(
-        &[Key::code(C::Esc), Key::code(C::Backspace)],
+        &[KeyPress::code(C::Esc), KeyPress::code(C::Backspace)],
         A::Back,
         When::Always,
         "",
         "close, back to the table of guests, clear the filter",
     ),
-    bind(&[Key::code(C::Up), Key::char('k')], A::Up, When::Always, "", "up"),
-    bind(&[Key::code(C::Down), Key::char('j')], A::Down, When::Always, "", "down"),
-    bind(&[Key::code(C::PageUp), Key::ctrl('b')], A::PageUp, When::Always, "", "a page up"),
-    bind(&[Key::code(C::PageDown), Key::ctrl('f')], A::PageDown, When::Always, "", "a page down"),
-    bind(&[Key::code(C::Home)], A::First, When::Live, "", "to the first row"),
-    bind(&[Key::code(C::End)], A::Last, When::Live, "", "to the last row"),
-    bind(&[Key::code(C::Right), Key::char('l')], A::Unfold, When::Live, "", "unfold a guest"),
-    bind(&[Key::code(C::Left)], A::Fold, When::Live, "", "fold a guest"),
-    bind(&[Key::char('*')], A::UnfoldAll, When::Screen, "", "unfold or fold all guests"),
-    bind(&[Key::char('1')], A::Show(Panel::Exits), When::Screen, "", "exits by reason"),
+    bind(&[KeyPress::code(C::Up), KeyPress::char('k')], A::Up, When::Always, "", "up"),
+    bind(&[KeyPress::code(C::Down), KeyPress::char('j')], A::Down, When::Always, "", "down"),
+    bind(&[KeyPress::code(C::PageUp), KeyPress::ctrl('b')], A::PageUp, When::Always, "", "a page up"),
+    bind(&[KeyPress::code(C::PageDown), KeyPress::ctrl('f')], A::PageDown, When::Always, "", "a page down"),
+    bind(&[KeyPress::code(C::Home)], A::First, When::Live, "", "to the first row"),
+    bind(&[KeyPress::code(C::End)], A::Last, When::Live, "", "to the last row"),
+    bind(&[KeyPress::code(C::Right), KeyPress::char('l')], A::Unfold, When::Live, "", "unfold a guest"),
+    bind(&[KeyPress::code(C::Left)], A::Fold, When::Live, "", "fold a guest"),
+    bind(&[KeyPress::char('*')], A::UnfoldAll, When::Screen, "", "unfold or fold all guests"),
+    bind(&[KeyPress::char('1')], A::Show(Panel::Exits), When::Screen, "", "exits by reason"),
     bind(
-        &[Key::char('2')],
+        &[KeyPress::char('2')],
         A::Show(Panel::Accesses),
         When::Screen,
         "",
         "ports, addresses and MSRs, with their devices",
     ),
-    bind(&[Key::char('3')], A::Show(Panel::Cpus), When::Screen, "", "who sits on which host CPU"),
+    bind(&[KeyPress::char('3')], A::Show(Panel::Cpus), When::Screen, "", "who sits on which host CPU"),
     bind(
-        &[Key::char('4')],
+        &[KeyPress::char('4')],
         A::Show(Panel::Userspace),
         When::Screen,
         "",
         "exits to the VMM, kvm tracepoints, KVM's counters",
     ),
     bind(
-        &[Key::char('5')],
+        &[KeyPress::char('5')],
         A::Show(Panel::Sources),
         When::Screen,
         "",
         "what kvmtop can see, what is missing and what mends it",
     ),
-    bind(&[Key::ctrl('z')], A::Suspend, When::Always, "", "give the terminal back; fg returns"),
+    bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "give the terminal back; fg returns"),
 ];
 
 /// What a key does now.
@@ -246,7 +264,7 @@ pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
         KeyCode::Char(_) => event.modifiers - KeyModifiers::SHIFT,
         _ => event.modifiers,
     };
-    let key = Key(event.code, mods);
+    let key = KeyPress(event.code, mods);
     KEYMAP.iter().find(|b| b.when.holds(state) && b.keys.contains(&key)).map(|b| b.action)
 }
 
@@ -283,11 +301,11 @@ mod tests {
 
     #[test]
     fn key_names() {
-        assert_eq!(Key::char(' ').name(), "space");
-        assert_eq!(Key::ctrl('c').name(), "Ctrl-C");
-        assert_eq!(Key(C::Left, SHIFT).name(), "Shift-Left");
-        assert_eq!(Key::code(C::BackTab).name(), "Shift-Tab");
-        assert_eq!(Key::code(C::Enter).name(), "Enter");
+        assert_eq!(KeyPress::char(' ').name(), "space");
+        assert_eq!(KeyPress::ctrl('c').name(), "Ctrl-C");
+        assert_eq!(KeyPress(C::Left, SHIFT).name(), "Shift-Left");
+        assert_eq!(KeyPress::code(C::BackTab).name(), "Shift-Tab");
+        assert_eq!(KeyPress::code(C::Enter).name(), "Enter");
     }
 
     #[test]

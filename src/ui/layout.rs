@@ -176,10 +176,10 @@ mod tests {
     use super::*;
     use crate::sample::Direction;
     use crate::synthetic::{Fixture, Guest, Host};
-    use crate::ui::state::{Session, Tick};
+    use crate::ui::state::{ScreenSession, Tick};
 
     fn state(width: u16, height: u16) -> AppState {
-        let mut s = AppState::new(Session::default(), (width, height));
+        let mut s = AppState::new(ScreenSession::default(), (width, height));
         s.absorb(Tick { model: Fixture::busy_host().model(), ..Tick::default() });
         s
     }

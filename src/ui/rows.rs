@@ -1,34 +1,15 @@
 //! Which rows the table has, and in what order: filter, sort, unfold. The selection follows what it shows.
 
 use super::columns::{self, SortValue};
-use super::state::{RowKey, Table};
-use crate::lint::{Finding, Severity};
-use crate::model::{DomainModel, Key, Model};
+use super::table::{GuestTable, RowKey, TableRow, key};
+use crate::lint::Finding;
+use crate::model::{Key, Model};
 use globset::{GlobBuilder, GlobMatcher};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// A row: indices into [`Model::domains`] and that guest's threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// The guest.
-    pub domain: usize,
-    /// Its thread; `None` for the guest's own row.
-    pub thread: Option<usize>,
-}
-
-/// What tells one guest from the next through time.
-pub fn key(d: &DomainModel) -> Key {
-    (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
-}
-
-/// The worst finding about a guest.
-pub fn severity(findings: &[Finding], name: &str) -> Option<Severity> {
-    findings.iter().filter(|f| f.concerns(name)).map(|f| f.severity).max()
-}
-
 /// Rebuilds the rows for a new interval or another order.
-pub fn arrange(table: &mut Table, model: &Model, findings: &[Finding]) {
+pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding]) {
     let matcher = Matcher::new(&table.filter);
     let keys: Vec<Key> = model.domains.iter().map(key).collect();
     let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| matcher.is_match(model.domains[i].name())).collect();
@@ -43,9 +24,9 @@ pub fn arrange(table: &mut Table, model: &Model, findings: &[Finding]) {
     table.unfolded.retain(|k| keys.contains(k));
     table.rows.clear();
     for i in shown {
-        table.rows.push(Row { domain: i, thread: None });
+        table.rows.push(TableRow { domain: i, thread: None });
         if table.unfolded.contains(&keys[i]) {
-            table.rows.extend((0..model.domains[i].threads.len()).map(|t| Row { domain: i, thread: Some(t) }));
+            table.rows.extend((0..model.domains[i].threads.len()).map(|t| TableRow { domain: i, thread: Some(t) }));
         }
     }
     follow(table, model, &keys);
@@ -67,15 +48,15 @@ fn order(shown: &mut [usize], values: &[SortValue], reversed: bool) {
 }
 
 /// Puts the selection where the selected row went; when it is gone, on what stands there now.
-fn follow(table: &mut Table, model: &Model, keys: &[Key]) {
+fn follow(table: &mut GuestTable, model: &Model, keys: &[Key]) {
     let Some(cursor) = &table.cursor else {
         table.at = 0;
         return;
     };
-    let same = |r: &Row| {
+    let same = |r: &TableRow| {
         keys[r.domain] == cursor.domain && r.thread.map(|t| model.domains[r.domain].threads[t].tid) == cursor.thread
     };
-    let guest = |r: &Row| keys[r.domain] == cursor.domain && r.thread.is_none();
+    let guest = |r: &TableRow| keys[r.domain] == cursor.domain && r.thread.is_none();
     match table.rows.iter().position(same).or_else(|| table.rows.iter().position(guest)) {
         Some(at) => table.at = at,
         None => table.at = table.at.min(table.rows.len().saturating_sub(1)),
@@ -84,7 +65,7 @@ fn follow(table: &mut Table, model: &Model, keys: &[Key]) {
 }
 
 /// What the row at a place shows.
-pub fn row_key(table: &Table, model: &Model, at: usize) -> Option<RowKey> {
+pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<RowKey> {
     let row = table.rows.get(at)?;
     let domain = model.domains.get(row.domain)?;
     let thread = match row.thread {

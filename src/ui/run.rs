@@ -5,7 +5,7 @@ use super::feeder::{self, Event};
 use super::judge::Judge;
 use super::player::Player;
 use super::render::render;
-use super::state::{AppState, Session, Source};
+use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
 use super::theme::{Palette, Theme};
 use super::update;
@@ -39,7 +39,7 @@ pub struct UiOptions {
     /// No colour, whatever the terminal can; `NO_COLOR` and `TERM` are heeded in any case.
     pub no_color: bool,
     /// Where the samples come from.
-    pub source: Source,
+    pub source: ScreenSource,
     /// What is being replayed.
     pub title: String,
     /// Seconds between samples.
@@ -98,7 +98,7 @@ fn show(
         Palette::detect(env("NO_COLOR").as_deref(), env("TERM").as_deref(), env("COLORTERM").as_deref())
     };
     let theme = Theme::new(palette, options.ascii);
-    let session = Session {
+    let session = ScreenSession {
         source: options.source,
         title: options.title,
         interval_s: options.interval_s,

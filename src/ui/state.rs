@@ -1,13 +1,10 @@
 //! All that the screen shows, as plain data. Changed by [`super::update`] (keys) and [`AppState::absorb`] (new samples), drawn by
 //! [`super::render`].
 
-use super::columns::ColumnId;
-use super::rows::{self, Row};
+use super::table::{GuestTable, TableRow};
 use crate::lint::{CannotTell, Finding, Target};
-use crate::model::{DomainModel, History, Key, Model, ThreadModel};
-use crate::sample::{SourceId, SourceState};
+use crate::model::{DomainModel, History, Model, ThreadModel};
 use jiff::tz::TimeZone;
-use std::collections::BTreeSet;
 use tui_input::Input;
 
 /// The panels that keys can go to, in the order of Tab.
@@ -58,7 +55,7 @@ impl Panel {
 
 /// Where the samples come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum ScreenSource {
     /// This host, now.
     #[default]
     Live,
@@ -68,7 +65,7 @@ pub enum Source {
     Demo,
 }
 
-impl Source {
+impl ScreenSource {
     /// Whether time can be moved about in.
     pub fn is_recorded(self) -> bool {
         self != Self::Live
@@ -77,9 +74,9 @@ impl Source {
 
 /// What is the same for the whole run.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct ScreenSession {
     /// Where the samples come from.
-    pub source: Source,
+    pub source: ScreenSource,
     /// What is being replayed; empty live.
     pub title: String,
     /// Seconds between samples, as asked for.
@@ -88,49 +85,10 @@ pub struct Session {
     pub zone: TimeZone,
 }
 
-impl Default for Session {
+impl Default for ScreenSession {
     fn default() -> Self {
-        Self { source: Source::Live, title: String::new(), interval_s: 1.0, zone: TimeZone::UTC }
+        Self { source: ScreenSource::Live, title: String::new(), interval_s: 1.0, zone: TimeZone::UTC }
     }
-}
-
-/// A row of the table, by what it shows and not by where it stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowKey {
-    /// The guest.
-    pub domain: Key,
-    /// The thread, for a row of a thread.
-    pub thread: Option<i32>,
-}
-
-/// The table of guests.
-#[derive(Debug, Clone, Default)]
-pub struct Table {
-    /// What stands in it, top to bottom.
-    pub rows: Vec<Row>,
-    /// The guests in the order of the last sample; keeps near-equal ones from changing places.
-    pub order: Vec<Key>,
-    /// The selected row; `None` until a key chose one: then the top row is.
-    pub cursor: Option<RowKey>,
-    /// Where the selected row stands.
-    pub at: usize,
-    /// The first row in view.
-    pub offset: usize,
-    /// Guests whose threads are shown.
-    pub unfolded: BTreeSet<Key>,
-    /// What it is sorted by.
-    pub sort: Sort,
-    /// Only guests whose name matches.
-    pub filter: String,
-}
-
-/// An order of the table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sort {
-    /// By this column.
-    pub column: ColumnId,
-    /// Turned round.
-    pub reversed: bool,
 }
 
 /// What lies over the screen or takes the keys.
@@ -224,14 +182,11 @@ pub struct Panels {
     pub accesses_seen: bool,
 }
 
-/// After so many intervals a message gives its line back to the keys.
-const MESSAGE_LASTS: u8 = 5;
-
 /// All that the screen shows.
 #[derive(Debug, Clone, Default)]
 pub struct AppState {
     /// What is the same for the whole run.
-    pub session: Session,
+    pub session: ScreenSession,
     /// The interval shown; `None` before the first sample.
     pub model: Option<Model>,
     /// The minute before it.
@@ -241,7 +196,7 @@ pub struct AppState {
     /// What could not be judged, and why.
     pub cannot_tell: Vec<CannotTell>,
     /// The table of guests.
-    pub table: Table,
+    pub table: GuestTable,
     /// The panels.
     pub panels: Panels,
     /// What lies over the screen.
@@ -264,7 +219,7 @@ pub struct AppState {
 
 impl AppState {
     /// A screen that waits for its first sample.
-    pub fn new(session: Session, size: (u16, u16)) -> Self {
+    pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
         let panels = Panels { shown: Panel::Exits, ..Panels::default() };
         Self { session, panels, size, ..Self::default() }
     }
@@ -275,80 +230,8 @@ impl AppState {
         self.message_age = 0;
     }
 
-    /// Takes in something new; a live screen that stands still keeps it for later.
-    pub fn absorb(&mut self, tick: Tick) {
-        if self.paused && tick.playback.is_none() {
-            self.history.push(&tick.model);
-            self.held = Some(Box::new(tick));
-            return;
-        }
-        let remember = !tick.again;
-        self.show(tick, remember);
-    }
-
-    fn show(&mut self, tick: Tick, remember: bool) {
-        if let Some(before) = &tick.before {
-            self.history.clear();
-            for m in before {
-                self.history.push(m);
-            }
-        }
-        if remember {
-            self.history.push(&tick.model);
-        }
-        self.message_age = self.message_age.saturating_add(1);
-        if self.message_age > MESSAGE_LASTS {
-            self.message = None;
-        }
-        // A recording that failed is said where it was said to begin.
-        let trouble = |m: &Model| {
-            let failed = m.sources.iter().find(|s| s.id == SourceId::Recording && s.state != SourceState::Ok)?;
-            Some(failed.sentence())
-        };
-        if let Some(now) = trouble(&tick.model).filter(|_| tick.playback.is_none())
-            && self.model.as_ref().and_then(trouble).as_ref() != Some(&now)
-        {
-            self.say(now);
-        }
-        self.findings = tick.findings;
-        self.cannot_tell = tick.cannot_tell;
-        self.playback = tick.playback;
-        self.model = Some(tick.model);
-        self.settle();
-    }
-
-    /// Lets a screen that stood still go on with the newest interval.
-    pub(super) fn resume(&mut self) {
-        self.paused = false;
-        if let Some(tick) = self.held.take() {
-            self.show(*tick, false);
-        }
-    }
-
-    /// Brings everything derived in line: rows, selection, scroll.
-    pub fn settle(&mut self) {
-        let Some(model) = self.model.take() else { return };
-        rows::arrange(&mut self.table, &model, &self.findings);
-        self.model = Some(model);
-        self.panels.accesses_seen |= self.domain().is_some_and(|d| !d.accesses.is_empty());
-        if let Some(Popup::Finding { key, .. }) = &self.popup
-            && self.finding(key).is_none()
-        {
-            self.popup = None;
-            self.say("the finding has cleared");
-        }
-        let height = super::layout::plan(self).table_rows();
-        let t = &mut self.table;
-        t.offset = t.offset.min(t.rows.len().saturating_sub(height));
-        if t.at < t.offset {
-            t.offset = t.at;
-        } else if height > 0 && t.at >= t.offset + height {
-            t.offset = t.at + 1 - height;
-        }
-    }
-
     /// The guest and thread of a row.
-    pub fn at_row(&self, row: Row) -> Option<(&DomainModel, Option<&ThreadModel>)> {
+    pub fn at_row(&self, row: TableRow) -> Option<(&DomainModel, Option<&ThreadModel>)> {
         let domain = self.model.as_ref()?.domains.get(row.domain)?;
         match row.thread {
             Some(t) => Some((domain, Some(domain.threads.get(t)?))),

@@ -5,7 +5,7 @@ use ratatui::style::{Color, Modifier, Style};
 
 /// What a piece of the screen means; the theme decides how that looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum Look {
     /// Ordinary text.
     #[default]
     Text,
@@ -148,18 +148,18 @@ impl Theme {
     }
 
     /// How a meaning looks.
-    pub fn style(&self, role: Role) -> Style {
+    pub fn style(&self, role: Look) -> Style {
         let (xterm, sixteen) = match role {
-            Role::Text | Role::Strong | Role::Head | Role::Key => (None, None),
-            Role::Dim => (Some(244), Some(Color::DarkGray)),
-            Role::Guest | Role::Good => (Some(71), Some(Color::Green)),
-            Role::Usr => (Some(74), Some(Color::Cyan)),
-            Role::Sys => (Some(173), Some(Color::Yellow)),
-            Role::Wait => (Some(133), Some(Color::Magenta)),
-            Role::Irq => (Some(109), Some(Color::Blue)),
-            Role::Critical => (Some(203), Some(Color::LightRed)),
-            Role::Warning => (Some(178), Some(Color::LightYellow)),
-            Role::Info => (Some(110), Some(Color::LightBlue)),
+            Look::Text | Look::Strong | Look::Head | Look::Key => (None, None),
+            Look::Dim => (Some(244), Some(Color::DarkGray)),
+            Look::Guest | Look::Good => (Some(71), Some(Color::Green)),
+            Look::Usr => (Some(74), Some(Color::Cyan)),
+            Look::Sys => (Some(173), Some(Color::Yellow)),
+            Look::Wait => (Some(133), Some(Color::Magenta)),
+            Look::Irq => (Some(109), Some(Color::Blue)),
+            Look::Critical => (Some(203), Some(Color::LightRed)),
+            Look::Warning => (Some(178), Some(Color::LightYellow)),
+            Look::Info => (Some(110), Some(Color::LightBlue)),
         };
         let mut style = Style::new();
         match self.palette {
@@ -168,9 +168,9 @@ impl Theme {
             Palette::Xterm => style.fg = xterm.map(Color::Indexed),
         }
         match role {
-            Role::Strong | Role::Head | Role::Critical | Role::Key => style.add_modifier(Modifier::BOLD),
-            Role::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
-            Role::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
+            Look::Strong | Look::Head | Look::Critical | Look::Key => style.add_modifier(Modifier::BOLD),
+            Look::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
+            Look::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
             _ => style,
         }
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn without_colour_no_style_sets_one() {
         let theme = Theme::new(Palette::None, true);
-        for role in [Role::Dim, Role::Guest, Role::Critical, Role::Warning, Role::Info, Role::Key] {
+        for role in [Look::Dim, Look::Guest, Look::Critical, Look::Warning, Look::Info, Look::Key] {
             assert_eq!(theme.style(role).fg, None);
         }
     }
@@ -207,7 +207,7 @@ mod tests {
     fn the_four_hues_differ_in_every_palette() {
         for palette in [Palette::Sixteen, Palette::Xterm] {
             let theme = Theme::new(palette, false);
-            let hues = [Role::Guest, Role::Usr, Role::Sys, Role::Wait].map(|r| theme.style(r).fg);
+            let hues = [Look::Guest, Look::Usr, Look::Sys, Look::Wait].map(|r| theme.style(r).fg);
             for (i, a) in hues.iter().enumerate() {
                 assert!(hues[i + 1..].iter().all(|b| a != b));
             }

@@ -8,6 +8,7 @@ use super::layout;
 use super::render;
 use super::rows;
 use super::state::{AppState, FindingKey, Panel, Popup};
+use super::table;
 use crate::lint::{Finding, FixKind};
 use crate::sample::EngineLevel;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -166,7 +167,7 @@ fn back(state: &mut AppState) {
 
 /// Unfolds (`Some(true)`), folds, or does the other of both; the selection goes to the guest's own row on folding.
 fn fold(state: &mut AppState, unfold: Option<bool>) {
-    let Some(domain) = state.domain().map(rows::key) else { return };
+    let Some(domain) = state.domain().map(table::key) else { return };
     let t = &mut state.table;
     if unfold.unwrap_or(!t.unfolded.contains(&domain)) {
         t.unfolded.insert(domain);

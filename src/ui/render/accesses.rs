@@ -5,24 +5,24 @@ use crate::figures::{micros, rate, share};
 use crate::lint::Mark;
 use crate::model::AccessRow;
 use crate::ui::cells::severity_role;
-use crate::ui::grid::{Cell, List, Row, Spec};
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::{AppState, Panel};
 use crate::ui::text::clean;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Header and layout.
-pub const COLUMNS: [(&str, Spec); 9] = [
-    ("DEVICE", Spec::left(14, 14, 0)),
-    ("WHAT", Spec::left(14, 12, 7)),
-    ("ADDRESS", Spec::left(15, 4, 1)),
-    ("DIR", Spec::left(5, 0, 1)),
-    ("/s", Spec::right(6, 0, 0)),
-    ("%TIME", Spec::right(5, 0, 2)),
-    ("MEAN us", Spec::right(7, 0, 3)),
-    ("MAX us", Spec::right(6, 0, 6)),
-    ("FROM", Spec::left(8, 0, 4)),
+pub const COLUMNS: [(&str, ColumnLayout); 9] = [
+    ("DEVICE", ColumnLayout::left(14, 14, 0)),
+    ("WHAT", ColumnLayout::left(14, 12, 7)),
+    ("ADDRESS", ColumnLayout::left(15, 4, 1)),
+    ("DIR", ColumnLayout::left(5, 0, 1)),
+    ("/s", ColumnLayout::right(6, 0, 0)),
+    ("%TIME", ColumnLayout::right(5, 0, 2)),
+    ("MEAN us", ColumnLayout::right(7, 0, 3)),
+    ("MAX us", ColumnLayout::right(6, 0, 6)),
+    ("FROM", ColumnLayout::left(8, 0, 4)),
 ];
 
 /// What the columns mean.
@@ -60,7 +60,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     if rows.is_empty() {
-        say(buf, inner, "No port, device memory or MSR was touched in this interval.", Role::Dim, theme);
+        say(buf, inner, "No port, device memory or MSR was touched in this interval.", Look::Dim, theme);
         return;
     }
     let list = List {
@@ -83,11 +83,11 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
         }
         None => Cell::unknown(),
     };
-    let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Role::Dim));
+    let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Look::Dim));
     vec![
         device,
         Cell::text(r.device.as_ref().and_then(|d| d.friendly.as_deref()).map(clean).unwrap_or_default())
-            .role(Role::Dim),
+            .role(Look::Dim),
         Cell::text(format!("{} {}", r.space.as_str(), r.address_text())),
         Cell::text(r.direction.as_str()),
         Cell::figure(r.rate, rate),
@@ -99,9 +99,9 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
 }
 
 /// The row of a finding stands out.
-fn look(r: &AccessRow, state: &AppState) -> Row {
+fn look(r: &AccessRow, state: &AppState) -> RowLook {
     let name = state.domain().map(crate::model::DomainModel::name);
     let mark = Mark::Access(r.space, r.address, r.direction);
     let fired = state.findings.iter().filter(|f| f.domain.as_deref() == name && f.marks.contains(&mark));
-    fired.map(|f| f.severity).max().map_or(Row::Plain, |s| Row::Marked(severity_role(s)))
+    fired.map(|f| f.severity).max().map_or(RowLook::Plain, |s| RowLook::Marked(severity_role(s)))
 }

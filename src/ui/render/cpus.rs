@@ -7,11 +7,12 @@ use crate::lint::{Mark, Severity};
 use crate::model::{CpuModel, Model, Tenant};
 use crate::ui::bars;
 use crate::ui::cells::severity_role;
-use crate::ui::grid::{Cell, List, Row, Spec, put};
-use crate::ui::rows;
+use crate::ui::draw::put;
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::{AppState, Panel};
+use crate::ui::table;
 use crate::ui::text::{clean, width};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -25,15 +26,15 @@ const CORE: u16 = 3;
 const LABEL: u16 = 5;
 
 /// Header and layout of the list beneath the map.
-pub const COLUMNS: [(&str, Spec); 8] = [
-    ("CPU", Spec::right(4, 0, 0)),
-    ("", Spec::left(1, 0, 1)),
-    ("BUSY", Spec::left(8, 8, 2)),
-    ("GUEST", Spec::right(5, 0, 0)),
-    ("USR", Spec::right(4, 0, 3)),
-    ("SYS", Spec::right(4, 0, 0)),
-    ("IRQ", Spec::right(4, 0, 4)),
-    ("WHO", Spec::left(24, 140, 0)),
+pub const COLUMNS: [(&str, ColumnLayout); 8] = [
+    ("CPU", ColumnLayout::right(4, 0, 0)),
+    ("", ColumnLayout::left(1, 0, 1)),
+    ("BUSY", ColumnLayout::left(8, 8, 2)),
+    ("GUEST", ColumnLayout::right(5, 0, 0)),
+    ("USR", ColumnLayout::right(4, 0, 3)),
+    ("SYS", ColumnLayout::right(4, 0, 0)),
+    ("IRQ", ColumnLayout::right(4, 0, 4)),
+    ("WHO", ColumnLayout::left(24, 140, 0)),
 ];
 
 /// What the map and the list mean.
@@ -81,12 +82,12 @@ fn shared(model: &Model, cpu: &CpuModel) -> bool {
 
 /// Whether a vCPU of the selected guest runs here.
 fn mine(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
-    let Some(selected) = state.domain().map(rows::key) else { return false };
+    let Some(selected) = state.domain().map(table::key) else { return false };
     cpu.tenants.iter().any(|t| {
         let domain = model.domains.get(t.domain);
         t.here
             && domain.is_some_and(|d| {
-                rows::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu)
+                table::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu)
             })
     })
 }
@@ -109,7 +110,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let left = if shared_count > 0 { format!("{shared_count} shared by busy vCPUs") } else { String::new() };
     let mut inner = title(buf, area, Panel::Cpus, &left, &right, state, theme);
     if model.host.cpus.is_empty() {
-        say(buf, inner, "This input says nothing of the host's CPUs.", Role::Dim, theme);
+        say(buf, inner, "This input says nothing of the host's CPUs.", Look::Dim, theme);
         return;
     }
     let used = map(buf, inner, state, model, theme);
@@ -156,15 +157,15 @@ fn map(buf: &mut Buffer, area: Rect, state: &AppState, model: &Model, theme: &Th
         let (col, row) = (i as u16 % across, i as u16 / across);
         let (x, y) = (area.x + col * (widest + 3), area.y + row * block);
         let room = if across == 1 { area.width } else { widest };
-        put(buf, x, y, &node_name(*node, cores), room, theme.style(Role::Head));
-        put(buf, x, y + 1, "core", LABEL, theme.style(Role::Dim));
+        put(buf, x, y, &node_name(*node, cores), room, theme.style(Look::Head));
+        put(buf, x, y + 1, "core", LABEL, theme.style(Look::Dim));
         for t in 0..threads {
-            put(buf, x, y + 2 + t, &format!("  t{t}"), LABEL, theme.style(Role::Dim));
+            put(buf, x, y + 2 + t, &format!("  t{t}"), LABEL, theme.style(Look::Dim));
         }
         for (c, ((_, _, core, first), cpus)) in cores.iter().enumerate() {
             let x = x + LABEL + c as u16 * CORE;
             let number = core.unwrap_or(*first).to_string();
-            put(buf, x + 2 - width(&number).min(2), y + 1, &number, CORE, theme.style(Role::Dim));
+            put(buf, x + 2 - width(&number).min(2), y + 1, &number, CORE, theme.style(Look::Dim));
             for (t, cpu) in cpus.iter().enumerate() {
                 cell(buf, x, y + 2 + t as u16, cpu, state, model, theme);
             }
@@ -186,7 +187,7 @@ fn node_name(node: Option<u32>, cores: &Cores<'_>) -> String {
 /// `|` isolated, the height, then what is to be said of it.
 fn cell(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) {
     if model.host.facts.topology.is_isolated(cpu.cpu) {
-        put(buf, x, y, &theme.glyphs.frame[5].to_string(), 1, theme.style(Role::Dim));
+        put(buf, x, y, &theme.glyphs.frame[5].to_string(), 1, theme.style(Look::Dim));
     }
     glyph(buf, x + 1, y, cpu, theme);
     if let Some((mark, role)) = mark(cpu, state, model, theme) {
@@ -194,24 +195,24 @@ fn cell(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, state: &AppState, mode
     }
 }
 
-fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Option<(char, Role)> {
+fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Option<(char, Look)> {
     let severity = severity(state, model, cpu);
     if let Some(s) = severity {
         return Some((super::domains::severity_glyph(s, theme), severity_role(s)));
     }
-    mine(state, model, cpu).then_some(('<', Role::Strong))
+    mine(state, model, cpu).then_some(('<', Look::Strong))
 }
 
 /// Height for busy, hue for what it mostly does.
 fn glyph(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme) {
     let Some(t) = cpu.time else {
-        put(buf, x, y, "-", 1, theme.style(Role::Dim));
+        put(buf, x, y, "-", 1, theme.style(Look::Dim));
         return;
     };
     let parts =
-        [(t.guest, Role::Guest), (t.usr, Role::Usr), (t.sys, Role::Sys), (t.irq + t.softirq + t.steal, Role::Irq)];
-    let role = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Role::Dim, |p| p.1);
-    let role = if t.busy() < 1.0 { Role::Dim } else { role };
+        [(t.guest, Look::Guest), (t.usr, Look::Usr), (t.sys, Look::Sys), (t.irq + t.softirq + t.steal, Look::Irq)];
+    let role = parts.iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Look::Dim, |p| p.1);
+    let role = if t.busy() < 1.0 { Look::Dim } else { role };
     put(buf, x, y, &bars::level(t.busy() / 100.0, theme).to_string(), 1, theme.style(role));
 }
 
@@ -232,7 +233,7 @@ fn lines(
         if y >= last {
             break;
         }
-        put(buf, area.x, y, &node_name(*node, cores), NAME - 1, theme.style(Role::Head));
+        put(buf, area.x, y, &node_name(*node, cores), NAME - 1, theme.style(Look::Head));
         let cpus: Vec<&&CpuModel> = cores.values().flatten().collect();
         for line in cpus.chunks(room.into()) {
             if y >= last {
@@ -242,7 +243,7 @@ fn lines(
                 let x = area.x + NAME + i as u16;
                 glyph(buf, x, y, cpu, theme);
                 if let Some((_, role)) = mark(cpu, state, model, theme) {
-                    let style = if role == Role::Strong {
+                    let style = if role == Look::Strong {
                         theme.style(role).add_modifier(Modifier::UNDERLINED)
                     } else {
                         theme.style(role).patch(theme.selected())
@@ -256,18 +257,18 @@ fn lines(
     y - area.y
 }
 
-fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<Cell>, Row) {
+fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<Cell>, RowLook) {
     let t = cpu.time;
     let look = match severity(state, model, cpu) {
-        Some(s) => Row::Marked(severity_role(s)),
-        None => Row::Plain,
+        Some(s) => RowLook::Marked(severity_role(s)),
+        None => RowLook::Plain,
     };
     let flag =
         if model.host.facts.topology.is_isolated(cpu.cpu) { theme.glyphs.frame[5].to_string() } else { String::new() };
     let bar = t.map_or_else(Cell::unknown, |t| Cell::bar([t.guest, t.usr, t.sys, 0.0], 100.0));
     let cells = vec![
         Cell::text(cpu.cpu.to_string()),
-        Cell::text(flag).role(Role::Dim),
+        Cell::text(flag).role(Look::Dim),
         bar,
         Cell::figure(t.map(|t| t.guest), share),
         Cell::figure(t.map(|t| t.usr), share),

@@ -2,13 +2,14 @@
 
 use super::say;
 use crate::lint::{Finding, Mark, Severity};
-use crate::ui::cells::{RowView, severity_role};
-use crate::ui::columns::{COLUMNS, Column};
-use crate::ui::grid::{self, Cell, Row, Spec, fit_columns, put};
-use crate::ui::rows;
+use crate::ui::cells::{RowView, severity_role, worst_severity};
+use crate::ui::columns::{COLUMNS, GuestColumn};
+use crate::ui::draw::put;
+use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
 use crate::ui::state::{AppState, Panel};
+use crate::ui::table;
 use crate::ui::text::clean;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -18,7 +19,7 @@ const MARKS: u16 = 4;
 /// Paints the table.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else {
-        say(buf, inner(area), "Waiting for the first sample …", Role::Dim, theme);
+        say(buf, inner(area), "Waiting for the first sample …", Look::Dim, theme);
         return;
     };
     if model.domains.is_empty() {
@@ -27,7 +28,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         } else {
             "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts."
         };
-        say(buf, inner(area), text, Role::Text, theme);
+        say(buf, inner(area), text, Look::Text, theme);
         return;
     }
     if state.table.rows.is_empty() {
@@ -36,14 +37,14 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             model.domains.len(),
             clean(&state.table.filter)
         );
-        say(buf, inner(area), &text, Role::Text, theme);
+        say(buf, inner(area), &text, Look::Text, theme);
         return;
     }
-    let specs: Vec<Spec> = COLUMNS.iter().map(|c| c.spec).collect();
+    let layouts: Vec<ColumnLayout> = COLUMNS.iter().map(|c| c.layout).collect();
     let cells = Rect { x: area.x + MARKS, width: area.width.saturating_sub(MARKS + 1), height: 1, ..area };
-    let fitted = fit_columns(&specs, cells.width);
+    let fitted = fit_columns(&layouts, cells.width);
     let heads: Vec<String> = COLUMNS.iter().map(|c| head(c, state, theme)).collect();
-    grid::header(buf, cells, &fitted, &specs, &heads, theme);
+    grid::header(buf, cells, &fitted, &layouts, &heads, theme);
     for (line, (at, row)) in
         state.table.rows.iter().enumerate().skip(state.table.offset).take((area.height - 1).into()).enumerate()
     {
@@ -53,7 +54,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let view = RowView { state, domain, thread };
         let values: Vec<Cell> = COLUMNS.iter().map(|c| (c.cell)(&view)).collect();
         marks(buf, Rect { y, ..area }, &view, selected, theme);
-        grid::paint(buf, Rect { y, ..cells }, &fitted, &specs, &values, (Row::Plain, selected), theme);
+        grid::paint(buf, Rect { y, ..cells }, &fitted, &layouts, &values, (RowLook::Plain, selected), theme);
     }
     scrollbar(buf, area, state, theme);
 }
@@ -67,13 +68,13 @@ fn inner(area: Rect) -> Rect {
     }
 }
 
-fn head(c: &Column, state: &AppState, theme: &Theme) -> String {
+fn head(c: &GuestColumn, state: &AppState, theme: &Theme) -> String {
     if c.id != state.table.sort.column {
         return c.header.to_string();
     }
     let mark = theme.glyphs.sort[usize::from(state.table.sort.reversed)];
     // The mark stands where it moves no letter of the header.
-    if c.header.len() < usize::from(c.spec.width) { format!("{mark}{}", c.header) } else { c.header.to_string() }
+    if c.header.len() < usize::from(c.layout.width) { format!("{mark}{}", c.header) } else { c.header.to_string() }
 }
 
 /// Severity and fold marks before the row, so that the guilty one is seen without colour too.
@@ -81,14 +82,14 @@ fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &
     let g = &theme.glyphs;
     if selected {
         let focused = r.state.panels.focus == Panel::Domains;
-        put(buf, area.x, area.y, &g.cursor.to_string(), 1, theme.style(if focused { Role::Strong } else { Role::Dim }));
+        put(buf, area.x, area.y, &g.cursor.to_string(), 1, theme.style(if focused { Look::Strong } else { Look::Dim }));
     }
     if let Some(s) = severity(r) {
         put(buf, area.x + 1, area.y, &severity_glyph(s, theme).to_string(), 1, theme.style(severity_role(s)));
     }
     if r.thread.is_none() {
-        let open = r.state.table.unfolded.contains(&rows::key(r.domain));
-        put(buf, area.x + 2, area.y, &g.fold[usize::from(open)].to_string(), 1, theme.style(Role::Dim));
+        let open = r.state.table.unfolded.contains(&table::key(r.domain));
+        put(buf, area.x + 2, area.y, &g.fold[usize::from(open)].to_string(), 1, theme.style(Look::Dim));
     }
 }
 
@@ -103,7 +104,7 @@ pub fn severity_glyph(s: Severity, theme: &Theme) -> char {
 
 /// The worst finding about this row: about the guest, or with a mark on this very thread.
 fn severity(r: &RowView<'_>) -> Option<Severity> {
-    let Some(t) = r.thread else { return rows::severity(&r.state.findings, r.domain.name()) };
+    let Some(t) = r.thread else { return worst_severity(&r.state.findings, r.domain.name()) };
     let name = r.domain.name();
     let here = |f: &Finding, m: &Mark| match m {
         Mark::Thread(tid) => *tid == t.tid,
@@ -127,6 +128,6 @@ fn scrollbar(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     for i in 0..room {
         let on = i >= top && i < top + thumb;
         let glyph = if on { theme.glyphs.bar[0] } else { theme.glyphs.frame[5] };
-        put(buf, area.right() - 1, area.y + 1 + i as u16, &glyph.to_string(), 1, theme.style(Role::Dim));
+        put(buf, area.right() - 1, area.y + 1 + i as u16, &glyph.to_string(), 1, theme.style(Look::Dim));
     }
 }

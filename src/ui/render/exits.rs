@@ -7,25 +7,26 @@ use crate::lint::Mark;
 use crate::model::{ExitRow, ExitTable};
 use crate::sample::EngineLevel;
 use crate::ui::cells::severity_role;
-use crate::ui::grid::{Cell, List, Row, Spec, put};
+use crate::ui::draw::put;
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::{AppState, Panel};
 use crate::ui::text::{clean, fit};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Header, layout; help says the bases.
-pub const COLUMNS: [(&str, Spec); 10] = [
-    ("REASON", Spec::left(16, 8, 0)),
-    ("/s", Spec::right(6, 0, 0)),
-    ("%CNT", Spec::right(4, 0, 1)),
-    ("%WORK", Spec::right(5, 0, 0)),
-    ("%CPU", Spec::right(5, 0, 2)),
-    ("MEAN us", Spec::right(7, 0, 3)),
-    ("P99 us", Spec::right(6, 0, 4)),
-    ("MAX us", Spec::right(6, 0, 5)),
-    ("%VMM", Spec::right(4, 0, 6)),
-    ("%STOLEN", Spec::right(7, 0, 7)),
+pub const COLUMNS: [(&str, ColumnLayout); 10] = [
+    ("REASON", ColumnLayout::left(16, 8, 0)),
+    ("/s", ColumnLayout::right(6, 0, 0)),
+    ("%CNT", ColumnLayout::right(4, 0, 1)),
+    ("%WORK", ColumnLayout::right(5, 0, 0)),
+    ("%CPU", ColumnLayout::right(5, 0, 2)),
+    ("MEAN us", ColumnLayout::right(7, 0, 3)),
+    ("P99 us", ColumnLayout::right(6, 0, 4)),
+    ("MAX us", ColumnLayout::right(6, 0, 5)),
+    ("%VMM", ColumnLayout::right(4, 0, 6)),
+    ("%STOLEN", ColumnLayout::right(7, 0, 7)),
 ];
 
 /// What the columns mean.
@@ -80,7 +81,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = table.map(|t| t.rows.as_slice()).unwrap_or_default();
     if rows.is_empty() {
         let text = nothing(state);
-        let used = say(buf, inner, &text, Role::Dim, theme);
+        let used = say(buf, inner, &text, Look::Dim, theme);
         if instead(state) && len(state) > 0 {
             inner.y += used;
             inner.height -= used;
@@ -114,7 +115,7 @@ fn foot(buf: &mut Buffer, area: Rect, table: u16, focused: bool, row: Option<&Ex
         && (spare >= 1 || focused && area.height >= 5)
     {
         let at = below(1);
-        put(buf, at.x, at.y, &fit(text, at.width, theme.glyphs.cut), at.width, theme.style(Role::Dim));
+        put(buf, at.x, at.y, &fit(text, at.width, theme.glyphs.cut), at.width, theme.style(Look::Dim));
     }
     if spare > histogram::LINES + 1 {
         histogram::paint(buf, below(histogram::LINES), row, theme);
@@ -147,14 +148,14 @@ fn cells(r: &ExitRow, interval_s: Option<f64>) -> Vec<Cell> {
 }
 
 /// The row of a finding stands out; idle reasons step back.
-fn look(r: &ExitRow, state: &AppState) -> Row {
+fn look(r: &ExitRow, state: &AppState) -> RowLook {
     let name = state.domain().map(crate::model::DomainModel::name);
     let fired = state.findings.iter().filter(|f| f.domain.as_deref() == name);
     let worst = fired.filter(|f| f.marks.contains(&Mark::Exit(r.reason.clone()))).map(|f| f.severity).max();
     match worst {
-        Some(s) => Row::Marked(severity_role(s)),
-        None if r.idle => Row::Dim,
-        None => Row::Plain,
+        Some(s) => RowLook::Marked(severity_role(s)),
+        None if r.idle => RowLook::Dim,
+        None => RowLook::Plain,
     }
 }
 

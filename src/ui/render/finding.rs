@@ -2,12 +2,12 @@
 
 use super::domains::severity_glyph;
 use super::header;
-use super::popup::{self, Line};
+use super::popup::{self, StyledLine};
 use crate::lint::{Finding, FixKind};
 use crate::ui::cells::severity_role;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, wrap};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -15,29 +15,29 @@ use ratatui::layout::Rect;
 const LABEL: u16 = 10;
 
 /// The text, broken to a screen's width.
-pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<Line> {
+pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
     let room = popup::room(screen).saturating_sub(LABEL);
     let mut out = Vec::new();
-    let mut section = |label: &'static str, text: &str, role: Role| {
+    let mut section = |label: &'static str, text: &str, role: Look| {
         for (i, line) in wrap(text, room).into_iter().enumerate() {
             let label = if i == 0 { label } else { "" };
-            out.push(vec![(format!("{label:<10}"), Role::Head), (line, role)]);
+            out.push(vec![(format!("{label:<10}"), Look::Head), (line, role)]);
         }
     };
     for (i, e) in f.evidence.iter().enumerate() {
-        section(if i == 0 { "SEEN" } else { "" }, &clean(e), Role::Text);
+        section(if i == 0 { "SEEN" } else { "" }, &clean(e), Look::Text);
     }
     if let Some(ms) = f.since_ms {
         section(
             if f.evidence.is_empty() { "SEEN" } else { "" },
             &format!("since {}", header::clock(ms, state)),
-            Role::Dim,
+            Look::Dim,
         );
     }
-    section("", " ", Role::Text);
-    section("WHY", &lines_clean(&f.why), Role::Text);
+    section("", " ", Look::Text);
+    section("WHY", &lines_clean(&f.why), Look::Text);
     for (i, fix) in f.fix.iter().enumerate() {
-        section("", " ", Role::Text);
+        section("", " ", Look::Text);
         let label = if i == 0 { "FIX" } else { "or" };
         let what = match fix.kind {
             FixKind::LibvirtXml => match &f.domain {
@@ -50,22 +50,22 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<Line> {
             FixKind::Advice => String::new(),
         };
         if what.is_empty() {
-            section(label, &lines_clean(&fix.text), Role::Text);
+            section(label, &lines_clean(&fix.text), Look::Text);
         } else {
-            section(label, &what, Role::Dim);
+            section(label, &what, Look::Dim);
             for line in lines_clean(&fix.text).lines() {
-                section("", &format!("  {line}"), Role::Strong);
+                section("", &format!("  {line}"), Look::Strong);
             }
         }
         if let Some(needs) = &fix.needs {
-            section("", &format!("needs: {}", clean(needs)), Role::Dim);
+            section("", &format!("needs: {}", clean(needs)), Look::Dim);
         }
     }
     if !f.see.is_empty() {
-        section("", " ", Role::Text);
+        section("", " ", Look::Text);
     }
     for (i, s) in f.see.iter().enumerate() {
-        section(if i == 0 { "SEE" } else { "" }, &clean(s), Role::Dim);
+        section(if i == 0 { "SEE" } else { "" }, &clean(s), Look::Dim);
     }
     out
 }
@@ -80,7 +80,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, f: &Finding, scroll: u16, state: &App
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
     let title = vec![
         (format!("{} ", severity_glyph(f.severity, theme)), severity_role(f.severity)),
-        (format!("{who} {} {}", theme.glyphs.dot, clean(&f.title)), Role::Strong),
+        (format!("{who} {} {}", theme.glyphs.dot, clean(&f.title)), Look::Strong),
     ];
     let rules: Vec<&str> = std::iter::once(f.rule).chain(f.folded.iter().copied()).collect();
     let note = format!("{} {} {} confidence", rules.join(" + "), theme.glyphs.dot, f.confidence.as_str());

@@ -4,15 +4,19 @@ use super::domains::severity_glyph;
 use super::{finding, header, say, title};
 use crate::lint::Finding;
 use crate::ui::cells::severity_role;
-use crate::ui::grid::{Cell, List, Row, Spec, put};
+use crate::ui::draw::put;
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::{AppState, Panel};
 use crate::ui::text::{clean, fit, width};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-const CANNOT_TELL: [(&str, Spec); 3] =
-    [("CANNOT TELL", Spec::left(22, 0, 0)), ("GUEST", Spec::left(14, 10, 1)), ("BECAUSE", Spec::left(20, 150, 0))];
+const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
+    ("CANNOT TELL", ColumnLayout::left(22, 0, 0)),
+    ("GUEST", ColumnLayout::left(14, 10, 1)),
+    ("BECAUSE", ColumnLayout::left(20, 150, 0)),
+];
 
 /// The worst findings, as many as there is room for.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
@@ -32,7 +36,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if n == 0 {
         let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
         let text = if young { "Measuring the first interval …" } else { "Nothing found: all quiet." };
-        let used = say(buf, inner, text, Role::Dim, theme);
+        let used = say(buf, inner, text, Look::Dim, theme);
         let rest = Rect { y: inner.y + used, height: inner.height - used, ..inner };
         cannot_tell(buf, rest, state, theme);
         return;
@@ -55,7 +59,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = state.cannot_tell.iter().map(|c| {
         let who = c.domain.as_deref().map_or_else(|| "host".to_string(), clean);
-        (vec![Cell::text(c.rule), Cell::text(who), Cell::text(clean(&c.because)).role(Role::Dim)], Row::Plain)
+        (vec![Cell::text(c.rule), Cell::text(who), Cell::text(clean(&c.because)).role(Look::Dim)], RowLook::Plain)
     });
     let list = List { columns: &CANNOT_TELL, rows: rows.collect(), at: None };
     if !list.rows.is_empty() {
@@ -76,7 +80,7 @@ fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &
 
 /// Mark, guest, title, the telling figure, since when.
 fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppState, theme: &Theme) {
-    let plain = theme.style(Role::Text);
+    let plain = theme.style(Look::Text);
     let style = if selected { plain.patch(theme.selected()) } else { plain };
     if selected {
         buf.set_style(area, theme.selected());
@@ -97,11 +101,11 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
         .filter(|_| area.width >= 100)
         .unwrap_or_default();
     let end = area.right() - width(&since);
-    put(buf, end, area.y, &since, width(&since), if selected { style } else { theme.style(Role::Dim) });
+    put(buf, end, area.y, &since, width(&since), if selected { style } else { theme.style(Look::Dim) });
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
     let who_width = if area.width >= 100 { 18 } else { 12 };
     let x = area.x + 2;
-    put(buf, x, area.y, &fit(&who, who_width, theme.glyphs.cut), who_width, style.patch(theme.style(Role::Strong)));
+    put(buf, x, area.y, &fit(&who, who_width, theme.glyphs.cut), who_width, style.patch(theme.style(Look::Strong)));
     let x = x + who_width + 1;
     let room = end.saturating_sub(x + 1);
     let headline = clean(&f.title);
@@ -117,7 +121,7 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
             area.y,
             &fit(&figure, rest, theme.glyphs.cut),
             rest,
-            if selected { style } else { theme.style(Role::Dim) },
+            if selected { style } else { theme.style(Look::Dim) },
         );
     }
 }

@@ -1,10 +1,10 @@
 //! The last line: keys, a message, or what is being typed.
 
-use crate::ui::grid::put;
+use crate::ui::draw::put;
 use crate::ui::keymap;
 use crate::ui::state::{AppState, Panel, Popup};
 use crate::ui::text::{clean, fit, width};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
@@ -19,13 +19,13 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> O
         }
     };
     let x = area.x + 1;
-    put(buf, x, area.y, label, area.width, theme.style(Role::Key));
+    put(buf, x, area.y, label, area.width, theme.style(Look::Key));
     let x = x + width(label);
     let room = area.right().saturating_sub(x + 1);
     let scroll = input.visual_scroll(room.into());
     let text: String = clean(input.value());
     let shown: String = text.chars().skip(scroll).collect();
-    put(buf, x, area.y, &shown, room, theme.style(Role::Text));
+    put(buf, x, area.y, &shown, room, theme.style(Look::Text));
     let at = x + (input.visual_cursor().saturating_sub(scroll) as u16).min(room);
     Some(Position::new(at, area.y))
 }
@@ -34,7 +34,7 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let mut x = area.x + 1;
     if let Some(message) = &state.message {
         let room = area.width.saturating_sub(2);
-        put(buf, x, area.y, &fit(&clean(message), room, theme.glyphs.cut), room, theme.style(Role::Strong));
+        put(buf, x, area.y, &fit(&clean(message), room, theme.glyphs.cut), room, theme.style(Look::Strong));
         return;
     }
     let mut right = area.right();
@@ -42,7 +42,7 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let text = format!("filter: {} (Esc clears)", clean(&state.table.filter));
         let text = fit(&text, area.width / 2, theme.glyphs.cut);
         right = area.right().saturating_sub(width(&text) + 1);
-        put(buf, right, area.y, &text, width(&text), theme.style(Role::Warning));
+        put(buf, right, area.y, &text, width(&text), theme.style(Look::Warning));
     }
     for b in keymap::footer(state) {
         let Some(key) = b.keys.first().map(|k| k.name()) else { continue };
@@ -52,9 +52,9 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         if x + width(&key) + width(b.short) + 3 > right {
             break;
         }
-        put(buf, x, area.y, &key, width(&key), theme.style(Role::Key));
+        put(buf, x, area.y, &key, width(&key), theme.style(Look::Key));
         x += width(&key) + 1;
-        put(buf, x, area.y, b.short, width(b.short), theme.style(Role::Dim));
+        put(buf, x, area.y, b.short, width(b.short), theme.style(Look::Dim));
         x += width(b.short) + 2;
     }
 }

@@ -3,16 +3,16 @@
 use crate::figures::{figure, or_unknown, percent, rate};
 use crate::sample::{EngineKind, EngineLevel, SourceState};
 use crate::ui::bars;
-use crate::ui::grid::put;
-use crate::ui::state::{AppState, Source};
+use crate::ui::draw::put;
+use crate::ui::state::{AppState, ScreenSource};
 use crate::ui::text::{clean, fit, width};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// A piece of a line: words and what they mean.
-type Piece = (String, Role);
+type Piece = (String, Look);
 
 /// Paints the header.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
@@ -60,38 +60,38 @@ fn file_name(title: &str) -> &str {
 
 /// Host, its shape, its guests; the least telling go first.
 fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
-    let Some(m) = &state.model else { return vec![("kvmtop".into(), Role::Strong)] };
+    let Some(m) = &state.model else { return vec![("kvmtop".into(), Look::Strong)] };
     let facts = &m.host.facts;
     let dot = theme.glyphs.dot;
     let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
     let cpus = m.host.cpus.len();
     let vcpus: u32 = m.domains.iter().map(crate::model::DomainModel::vcpu_count).sum();
-    let mut all: Vec<(u8, Piece)> = vec![(0, ("kvmtop".into(), Role::Strong))];
-    if state.session.source != Source::Live {
-        let what = if state.session.source == Source::Demo { "demo: a recording" } else { "replay" };
-        all.push((0, (format!("  {what}"), Role::Warning)));
-        all.push((1, (format!(" {}", clean(file_name(&state.session.title))), Role::Text)));
+    let mut all: Vec<(u8, Piece)> = vec![(0, ("kvmtop".into(), Look::Strong))];
+    if state.session.source != ScreenSource::Live {
+        let what = if state.session.source == ScreenSource::Demo { "demo: a recording" } else { "replay" };
+        all.push((0, (format!("  {what}"), Look::Warning)));
+        all.push((1, (format!(" {}", clean(file_name(&state.session.title))), Look::Text)));
     }
     if !facts.hostname.is_empty() {
-        all.push((1, (format!("  {}", clean(&facts.hostname)), Role::Text)));
+        all.push((1, (format!("  {}", clean(&facts.hostname)), Look::Text)));
     }
     let nodes = facts.topology.nodes().len();
     if cpus > 0 {
-        all.push((3, (format!(" {dot} {}", plural(cpus, "cpu")), Role::Dim)));
+        all.push((3, (format!(" {dot} {}", plural(cpus, "cpu")), Look::Dim)));
     }
     if nodes > 1 {
-        all.push((4, (format!(" {}", plural(nodes, "node")), Role::Dim)));
+        all.push((4, (format!(" {}", plural(nodes, "node")), Look::Dim)));
     }
     if !facts.kernel.is_empty() {
-        all.push((5, (format!(" {dot} {}", clean(&facts.kernel)), Role::Dim)));
+        all.push((5, (format!(" {dot} {}", clean(&facts.kernel)), Look::Dim)));
     }
     if let Some(flavour) = &facts.kvm_flavour {
-        all.push((4, (format!(" {}", clean(flavour)), Role::Dim)));
+        all.push((4, (format!(" {}", clean(flavour)), Look::Dim)));
     }
-    all.push((2, (format!("  {}", plural(m.domains.len(), "guest")), Role::Text)));
-    all.push((3, (format!(" {}", plural(vcpus as usize, "vcpu")), Role::Text)));
+    all.push((2, (format!("  {}", plural(m.domains.len(), "guest")), Look::Text)));
+    all.push((3, (format!(" {}", plural(vcpus as usize, "vcpu")), Look::Text)));
     if cpus > 0 && vcpus > 0 {
-        all.push((4, (format!(" {}x", figure(f64::from(vcpus) / cpus as f64)), Role::Dim)));
+        all.push((4, (format!(" {}x", figure(f64::from(vcpus) / cpus as f64)), Look::Dim)));
     }
     while all.iter().map(|(_, (t, _))| width(t)).sum::<u16>() > room {
         let Some(at) =
@@ -109,23 +109,23 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
     let Some(m) = &state.model else { return Vec::new() };
     let mut all = Vec::new();
     let narrow = state.size.0 < 100;
-    let live = state.session.source == Source::Live;
+    let live = state.session.source == ScreenSource::Live;
     if live && !narrow {
         let (engine, role) = match (m.engine.kind, m.engine.level) {
-            (EngineKind::None, _) | (_, EngineLevel::None) => ("no tracing".into(), Role::Warning),
-            (kind, EngineLevel::Counts) => (format!("{} counts", kind.as_str()), Role::Warning),
-            (kind, EngineLevel::Full) => (kind.as_str().into(), Role::Text),
+            (EngineKind::None, _) | (_, EngineLevel::None) => ("no tracing".into(), Look::Warning),
+            (kind, EngineLevel::Counts) => (format!("{} counts", kind.as_str()), Look::Warning),
+            (kind, EngineLevel::Full) => (kind.as_str().into(), Look::Text),
         };
         all.push((engine, role));
-        all.push((format!("cost {}%", or_unknown(m.own_cpu, percent)), Role::Dim));
+        all.push((format!("cost {}%", or_unknown(m.own_cpu, percent)), Look::Dim));
     }
     if m.lost > 0 {
-        all.push((format!("lost {}", m.lost), Role::Warning));
+        all.push((format!("lost {}", m.lost), Look::Warning));
     } else if !narrow {
-        all.push(("lost 0".into(), Role::Dim));
+        all.push(("lost 0".into(), Look::Dim));
     }
     if super::recording(state) {
-        all.push((format!("{} rec", theme.glyphs.run[2]), Role::Critical));
+        all.push((format!("{} rec", theme.glyphs.run[2]), Look::Critical));
     }
     let stands = match &state.playback {
         Some(p) => !p.playing,
@@ -133,19 +133,19 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
     };
     let glyph = theme.glyphs.run[usize::from(stands)];
     let word = if stands && live { " PAUSED" } else { "" };
-    all.push((format!("{glyph}{word} {}", clock(m.time_ms, state)), if stands { Role::Strong } else { Role::Text }));
+    all.push((format!("{glyph}{word} {}", clock(m.time_ms, state)), if stands { Look::Strong } else { Look::Text }));
     all
 }
 
 fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else { return };
     let mut x = area.x + 1;
-    put(buf, x, area.y, "host", 4, theme.style(Role::Dim));
+    put(buf, x, area.y, "host", 4, theme.style(Look::Dim));
     x += 5;
     let Some(time) = model.host.total() else {
         let why =
             if model.host.cpus.is_empty() { "no figures of its CPUs" } else { "measuring the first interval …" };
-        put(buf, x, area.y, why, area.width - 6, theme.style(Role::Dim));
+        put(buf, x, area.y, why, area.width - 6, theme.style(Look::Dim));
         return;
     };
     let cpus = model.host.cpus.len().max(1) as f64;
@@ -168,14 +168,14 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     );
     x += bar + u16::from(bar > 0);
     let figures = [
-        ("guest", Some(time.guest), Role::Guest),
-        ("usr", Some(time.usr), Role::Usr),
-        ("sys", Some(time.sys), Role::Sys),
-        ("wait", wait, Role::Wait),
-        ("irq", Some(time.irq + time.softirq), Role::Irq),
-        ("steal", Some(time.steal).filter(|s| *s >= 0.05), Role::Warning),
-        ("iowait", Some(time.iowait).filter(|s| *s >= 0.05), Role::Dim),
-        ("idle", Some(time.idle), Role::Dim),
+        ("guest", Some(time.guest), Look::Guest),
+        ("usr", Some(time.usr), Look::Usr),
+        ("sys", Some(time.sys), Look::Sys),
+        ("wait", wait, Look::Wait),
+        ("irq", Some(time.irq + time.softirq), Look::Irq),
+        ("steal", Some(time.steal).filter(|s| *s >= 0.05), Look::Warning),
+        ("iowait", Some(time.iowait).filter(|s| *s >= 0.05), Look::Dim),
+        ("idle", Some(time.idle), Look::Dim),
     ];
     let exits = model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
     let exits = if model.domains.is_empty() { String::new() } else { format!("exits {}/s", or_unknown(exits, rate)) };
@@ -187,10 +187,10 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             break;
         }
         put(buf, x, area.y, name, w, theme.style(role));
-        put(buf, x + name.len() as u16 + 1, area.y, &format!("{:>4}", percent(v)), 5, theme.style(Role::Text));
+        put(buf, x + name.len() as u16 + 1, area.y, &format!("{:>4}", percent(v)), 5, theme.style(Look::Text));
         x += w;
     }
-    put(buf, end + 1, area.y, &exits, area.right().saturating_sub(end + 1), theme.style(Role::Strong));
+    put(buf, end + 1, area.y, &exits, area.right().saturating_sub(end + 1), theme.style(Look::Strong));
 }
 
 /// One line on what is missing; the whole story is in the panel of sources.
@@ -208,8 +208,8 @@ fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: what mends it)".into() };
     let Some(first) = words.into_iter().next() else { return };
     let room = area.width.saturating_sub(4 + width(&more));
-    put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Role::Warning));
+    put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Look::Warning));
     let first = fit(&first, room, theme.glyphs.cut);
-    put(buf, area.x + 3, area.y, &first, room, theme.style(Role::Text));
-    put(buf, area.x + 3 + width(&first), area.y, &more, width(&more), theme.style(Role::Dim));
+    put(buf, area.x + 3, area.y, &first, room, theme.style(Look::Text));
+    put(buf, area.x + 3 + width(&first), area.y, &more, width(&more), theme.style(Look::Dim));
 }

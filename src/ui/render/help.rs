@@ -1,12 +1,12 @@
 //! Help: every key and every column, from the tables that make them work.
 
-use super::popup::{self, Line};
+use super::popup::{self, StyledLine};
 use super::{accesses, cpus, exits, userspace};
 use crate::ui::columns::COLUMNS;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::state::AppState;
 use crate::ui::text::wrap;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -14,9 +14,9 @@ use ratatui::layout::Rect;
 const LABEL: u16 = 22;
 
 /// The text, broken to a screen's width.
-pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
+pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
-    let mut out: Vec<Line> = Vec::new();
+    let mut out: Vec<StyledLine> = Vec::new();
     for when in When::ALL {
         if when == (if recorded { When::Live } else { When::Recorded }) {
             continue;
@@ -25,12 +25,12 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
         for b in KEYMAP.iter().filter(|b| b.when == when) {
             let mut keys: Vec<String> = b.keys.iter().map(|k| k.name()).collect();
             keys.dedup();
-            entry(&mut out, &keys.join(" "), b.help, Role::Key, screen);
+            entry(&mut out, &keys.join(" "), b.help, Look::Key, screen);
         }
     }
     heading(&mut out, "GUESTS");
     for c in &COLUMNS {
-        entry(&mut out, c.header, c.help, Role::Text, screen);
+        entry(&mut out, c.header, c.help, Look::Text, screen);
     }
     for (name, help) in [
         ("EXITS", &exits::HELP[..]),
@@ -40,31 +40,31 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<Line> {
     ] {
         heading(&mut out, name);
         for (head, text) in help {
-            entry(&mut out, head, text, Role::Text, screen);
+            entry(&mut out, head, text, Look::Text, screen);
         }
     }
     out.push(Vec::new());
-    out.push(vec![("- stands for what no source could tell; it is never 0.".into(), Role::Dim)]);
+    out.push(vec![("- stands for what no source could tell; it is never 0.".into(), Look::Dim)]);
     out
 }
 
-fn heading(out: &mut Vec<Line>, text: &str) {
+fn heading(out: &mut Vec<StyledLine>, text: &str) {
     if !out.is_empty() {
         out.push(Vec::new());
     }
-    out.push(vec![(text.into(), Role::Head)]);
+    out.push(vec![(text.into(), Look::Head)]);
 }
 
-fn entry(out: &mut Vec<Line>, label: &str, text: &str, role: Role, screen: u16) {
+fn entry(out: &mut Vec<StyledLine>, label: &str, text: &str, role: Look, screen: u16) {
     let label_width = LABEL.min(popup::room(screen) / 2);
     for (i, line) in wrap(text, popup::room(screen) - label_width).into_iter().enumerate() {
         let label = if i == 0 { label } else { "" };
-        out.push(vec![(format!("  {label:<w$}", w = usize::from(label_width - 2)), role), (line, Role::Text)]);
+        out.push(vec![(format!("  {label:<w$}", w = usize::from(label_width - 2)), role), (line, Look::Text)]);
     }
 }
 
 /// Paints it over the screen.
 pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
-    let title = vec![("kvmtop: keys and columns".into(), Role::Strong)];
+    let title = vec![("kvmtop: keys and columns".into(), Look::Strong)];
     popup::paint(buf, area, title, "Esc closes", &lines(state, area.width), scroll, theme);
 }

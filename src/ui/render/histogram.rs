@@ -4,9 +4,9 @@ use crate::figures::{duration, or_unknown};
 use crate::model::ExitRow;
 use crate::sample::Histogram;
 use crate::ui::bars;
-use crate::ui::grid::put;
+use crate::ui::draw::put;
 use crate::ui::text::{clean, fit, width};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -31,10 +31,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, row: &ExitRow, theme: &Theme) {
     let quantile = |q| or_unknown(row.span.quantile_us(q), duration);
     let words = format!("p50 {}  p90 {}  p99 {}", quantile(0.5), quantile(0.9), quantile(0.99));
     let words_at = area.right().saturating_sub(width(&words));
-    put(buf, words_at, area.y, &words, width(&words), theme.style(Role::Dim));
+    put(buf, words_at, area.y, &words, width(&words), theme.style(Look::Dim));
     let title = format!("how long {} takes", clean(&row.reason));
     let room = words_at.saturating_sub(area.x + 1);
-    put(buf, area.x, area.y, &fit(&title, room, theme.glyphs.cut), room, theme.style(Role::Head));
+    put(buf, area.x, area.y, &fit(&title, room, theme.glyphs.cut), room, theme.style(Look::Head));
     // Few long exits matter as much as many short ones: heights are logarithmic, one event is seen.
     let top = buckets.iter().copied().max().unwrap_or(1).max(1);
     let height = |n: u64| ((n as f64).ln() + 1.0) / ((top as f64).ln() + 1.0);
@@ -42,13 +42,13 @@ pub fn paint(buf: &mut Buffer, area: Rect, row: &ExitRow, theme: &Theme) {
         let x = area.x + i as u16 * BUCKET;
         if x + BUCKET <= area.right() {
             let glyph = bars::level(height(n), theme).to_string().repeat(BUCKET.into());
-            put(buf, x, area.y + 1, &glyph, BUCKET, theme.style(Role::Info));
+            put(buf, x, area.y + 1, &glyph, BUCKET, theme.style(Look::Info));
         }
     }
     for (ns, text) in SCALE {
         let x = area.x + Histogram::bucket(ns) as u16 * BUCKET;
         if x + width(text) <= area.right() {
-            put(buf, x, area.y + 2, text, width(text), theme.style(Role::Dim));
+            put(buf, x, area.y + 2, text, width(text), theme.style(Look::Dim));
         }
     }
 }

@@ -16,11 +16,11 @@ mod sources;
 mod timeline;
 mod userspace;
 
-use super::grid::put;
+use super::draw::put;
 use super::layout::{self, SMALLEST};
 use super::state::{AppState, Panel, Popup};
 use super::text::{fit, width};
-use super::theme::{Role, Theme};
+use super::theme::{Look, Theme};
 use crate::sample::{SourceId, SourceState};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -115,11 +115,11 @@ fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, st
         area.y,
         &theme.glyphs.rule.to_string().repeat(area.width.into()),
         area.width,
-        theme.style(Role::Dim),
+        theme.style(Look::Dim),
     );
     let mut x = area.x + 1;
     let name = format!(" {} ", panel.title());
-    let style = theme.style(Role::Head);
+    let style = theme.style(Look::Head);
     put(
         buf,
         x,
@@ -140,11 +140,11 @@ fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, st
             area.y,
             &format!("{} ", fit(left, left_room.saturating_sub(1), theme.glyphs.cut)),
             left_room,
-            theme.style(Role::Text),
+            theme.style(Look::Text),
         );
     }
     if right_fits {
-        put(buf, area.right() - 1 - right_width, area.y, &format!(" {right} "), right_width, theme.style(Role::Dim));
+        put(buf, area.right() - 1 - right_width, area.y, &format!(" {right} "), right_width, theme.style(Look::Dim));
     }
     Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
 }
@@ -157,7 +157,7 @@ fn scope(state: &AppState) -> String {
 }
 
 /// Sentences in a panel that has no table to show.
-fn say(buf: &mut Buffer, area: Rect, text: &str, role: Role, theme: &Theme) -> u16 {
+fn say(buf: &mut Buffer, area: Rect, text: &str, role: Look, theme: &Theme) -> u16 {
     let lines = super::text::wrap(text, area.width);
     let n = lines.len().min(area.height.into());
     for (i, line) in lines.iter().take(n).enumerate() {
@@ -171,5 +171,5 @@ fn too_small(buf: &mut Buffer, area: Rect, theme: &Theme) {
         "kvmtop needs at least {} columns and {} rows; this terminal has {} x {}. Please enlarge it.",
         SMALLEST.0, SMALLEST.1, area.width, area.height
     );
-    say(buf, area, &text, Role::Text, theme);
+    say(buf, area, &text, Look::Text, theme);
 }

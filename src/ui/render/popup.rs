@@ -1,14 +1,14 @@
 //! A framed text over the screen that can be scrolled.
 
-use crate::ui::grid::put;
+use crate::ui::draw::put;
 use crate::ui::text::{fit, width};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
 /// A line: pieces of text, each with its meaning.
-pub type Line = Vec<(String, Role)>;
+pub type StyledLine = Vec<(String, Look)>;
 
 /// Widest text that still reads well.
 const WIDEST: u16 = 120;
@@ -19,7 +19,15 @@ pub fn room(screen: u16) -> u16 {
 }
 
 /// Paints the frame, its title, a note on its lower edge, and the lines from `scroll` on.
-pub fn paint(buf: &mut Buffer, screen: Rect, title: Line, note: &str, lines: &[Line], scroll: u16, theme: &Theme) {
+pub fn paint(
+    buf: &mut Buffer,
+    screen: Rect,
+    title: StyledLine,
+    note: &str,
+    lines: &[StyledLine],
+    scroll: u16,
+    theme: &Theme,
+) {
     let width_all = room(screen.width) + 4;
     // The footer stays in view: it tells the keys.
     let height = (lines.len() as u16 + 2).min(screen.height.saturating_sub(1));
@@ -33,13 +41,13 @@ pub fn paint(buf: &mut Buffer, screen: Rect, title: Line, note: &str, lines: &[L
     frame(buf, area, theme);
     let mut x = area.x + 2;
     let end = area.right() - 2;
-    put(buf, x - 1, area.y, " ", 1, theme.style(Role::Text));
+    put(buf, x - 1, area.y, " ", 1, theme.style(Look::Text));
     for (text, role) in title {
         let text = fit(&text, end.saturating_sub(x + 1), theme.glyphs.cut);
         put(buf, x, area.y, &text, end.saturating_sub(x), theme.style(role));
         x += width(&text);
     }
-    put(buf, x, area.y, " ", 1, theme.style(Role::Text));
+    put(buf, x, area.y, " ", 1, theme.style(Look::Text));
     let shown = usize::from(height - 2);
     let scroll = usize::from(scroll).min(lines.len().saturating_sub(shown));
     for (i, line) in lines.iter().skip(scroll).take(shown).enumerate() {
@@ -57,13 +65,13 @@ pub fn paint(buf: &mut Buffer, screen: Rect, title: Line, note: &str, lines: &[L
     let foot = [note, &more].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join("  ");
     if !foot.is_empty() {
         let foot = format!(" {} ", fit(&foot, area.width.saturating_sub(6), theme.glyphs.cut));
-        put(buf, area.right() - 2 - width(&foot), area.bottom() - 1, &foot, width(&foot), theme.style(Role::Dim));
+        put(buf, area.right() - 2 - width(&foot), area.bottom() - 1, &foot, width(&foot), theme.style(Look::Dim));
     }
 }
 
 fn frame(buf: &mut Buffer, area: Rect, theme: &Theme) {
     let [top_left, top_right, bottom_left, bottom_right, horizontal, vertical] = theme.glyphs.frame;
-    let style = theme.style(Role::Dim);
+    let style = theme.style(Look::Dim);
     let run = horizontal.to_string().repeat(usize::from(area.width - 2));
     put(buf, area.x, area.y, &format!("{top_left}{run}{top_right}"), area.width, style);
     put(buf, area.x, area.bottom() - 1, &format!("{bottom_left}{run}{bottom_right}"), area.width, style);

@@ -1,10 +1,10 @@
 //! What the table can be sorted by.
 
-use super::popup::{self, Line};
+use super::popup::{self, StyledLine};
 use crate::ui::columns;
 use crate::ui::state::AppState;
 use crate::ui::text::{fit, wrap};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -12,7 +12,7 @@ use ratatui::layout::Rect;
 pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &Theme) {
     let room = popup::room(area.width);
     let g = &theme.glyphs;
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<StyledLine> = Vec::new();
     for (i, c) in columns::sortable().enumerate() {
         let selected = i == at;
         let now = c.id == state.table.sort.column;
@@ -20,11 +20,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &
         let cursor = if selected { g.cursor } else { ' ' };
         let help = wrap(c.help, 10_000).remove(0);
         lines.push(vec![
-            (format!("{cursor} {order} {:<10}", c.header), if selected || now { Role::Strong } else { Role::Text }),
-            (fit(&help, room.saturating_sub(14), g.cut), Role::Dim),
+            (format!("{cursor} {order} {:<10}", c.header), if selected || now { Look::Strong } else { Look::Text }),
+            (fit(&help, room.saturating_sub(14), g.cut), Look::Dim),
         ]);
     }
-    let title = vec![("sort guests by".into(), Role::Strong)];
+    let title = vec![("sort guests by".into(), Look::Strong)];
     popup::paint(
         buf,
         area,

@@ -1,13 +1,13 @@
 //! What kvmtop can see, what is missing, and what mends it.
 
-use super::popup::Line;
+use super::popup::StyledLine;
 use super::title;
 use crate::figures::bytes;
 use crate::sample::SourceState;
-use crate::ui::grid::put;
+use crate::ui::draw::put;
 use crate::ui::state::{AppState, Panel};
 use crate::ui::text::{clean, width, wrap};
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -15,7 +15,7 @@ use ratatui::layout::Rect;
 const LABEL: u16 = 26;
 
 /// The text, broken to a width; what is missing comes first.
-pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
+pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
     let Some(m) = &state.model else { return Vec::new() };
     let mut sources: Vec<_> = m.sources.iter().collect();
     sources.sort_by_key(|s| {
@@ -28,25 +28,25 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
     let mut out = Vec::new();
     for s in sources {
         let role = match s.state {
-            SourceState::Ok => Role::Good,
-            SourceState::Degraded | SourceState::Missing => Role::Warning,
+            SourceState::Ok => Look::Good,
+            SourceState::Degraded | SourceState::Missing => Look::Warning,
         };
-        let mut text: Vec<(String, Role)> = Vec::new();
+        let mut text: Vec<(String, Look)> = Vec::new();
         let room = columns.saturating_sub(LABEL + 2).max(16);
         if let Some(cause) = &s.cause {
-            text.extend(wrap(&clean(cause), room).into_iter().map(|l| (l, Role::Text)));
+            text.extend(wrap(&clean(cause), room).into_iter().map(|l| (l, Look::Text)));
         }
         if let Some(fix) = &s.fix {
             text.extend(
-                wrap(&format!("{} {}", theme.glyphs.arrow, clean(fix)), room).into_iter().map(|l| (l, Role::Strong)),
+                wrap(&format!("{} {}", theme.glyphs.arrow, clean(fix)), room).into_iter().map(|l| (l, Look::Strong)),
             );
         }
         if text.is_empty() {
-            text.push((String::new(), Role::Text));
+            text.push((String::new(), Look::Text));
         }
         for (i, line) in text.into_iter().enumerate() {
             let (name, word) = if i == 0 { (s.id.as_str(), s.state.as_str()) } else { ("", "") };
-            out.push(vec![(format!("{name:<15} "), Role::Text), (format!("{word:<9} "), role), line]);
+            out.push(vec![(format!("{name:<15} "), Look::Text), (format!("{word:<9} "), role), line]);
         }
     }
     if m.overflow > 0 {
@@ -55,8 +55,8 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<Line> {
             m.overflow
         );
         out.push(vec![
-            (format!("{:<LABEL$}", "overflow", LABEL = usize::from(LABEL)), Role::Warning),
-            (text, Role::Text),
+            (format!("{:<LABEL$}", "overflow", LABEL = usize::from(LABEL)), Look::Warning),
+            (text, Look::Text),
         ]);
     }
     out

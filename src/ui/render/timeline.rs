@@ -2,10 +2,10 @@
 
 use super::header::clock;
 use crate::figures::figure;
-use crate::ui::grid::put;
+use crate::ui::draw::put;
 use crate::ui::state::AppState;
 use crate::ui::text::width;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -17,8 +17,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let speed = format!("{}x", figure(p.speed));
     let digits = p.len.to_string().len();
     let right = format!(" {}  {:>digits$}/{}  {speed:>5} ", clock(p.range_ms.1, state), p.index + 1, p.len);
-    put(buf, area.x, area.y, &left, area.width, theme.style(Role::Dim));
-    put(buf, area.right().saturating_sub(width(&right)), area.y, &right, area.width, theme.style(Role::Dim));
+    put(buf, area.x, area.y, &left, area.width, theme.style(Look::Dim));
+    put(buf, area.right().saturating_sub(width(&right)), area.y, &right, area.width, theme.style(Look::Dim));
     let x = area.x + width(&left);
     let room = area.width.saturating_sub(width(&left) + width(&right));
     if room < 3 {
@@ -30,11 +30,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         x + (share * f64::from(room - 1)).round() as u16
     };
     let done = column(now);
-    put(buf, x, area.y, &theme.glyphs.rule.to_string().repeat(room.into()), room, theme.style(Role::Dim));
+    put(buf, x, area.y, &theme.glyphs.rule.to_string().repeat(room.into()), room, theme.style(Look::Dim));
     let filled = done - x;
-    put(buf, x, area.y, &"=".repeat(filled.into()), filled, theme.style(Role::Text));
+    put(buf, x, area.y, &"=".repeat(filled.into()), filled, theme.style(Look::Text));
     for mark in &p.marks {
-        put(buf, column(*mark), area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Role::Warning));
+        put(buf, column(*mark), area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Look::Warning));
     }
-    put(buf, done, area.y, &theme.glyphs.run[0].to_string(), 1, theme.style(Role::Strong));
+    put(buf, done, area.y, &theme.glyphs.run[0].to_string(), 1, theme.style(Look::Strong));
 }

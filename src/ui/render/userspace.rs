@@ -4,21 +4,22 @@ use super::{say, scope, title};
 use crate::figures::{rate, share};
 use crate::kvm::userspace_exit;
 use crate::ui::cells::userspace_name;
-use crate::ui::grid::{Cell, List, Row, Spec};
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::{AppState, Panel};
 use crate::ui::text::clean;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-const EXITS: [(&str, Spec); 4] = [
-    ("EXIT TO VMM", Spec::left(20, 6, 0)),
-    ("/s", Spec::right(6, 0, 0)),
-    ("%CNT", Spec::right(4, 0, 1)),
-    ("MEANING", Spec::left(12, 60, 2)),
+const EXITS: [(&str, ColumnLayout); 4] = [
+    ("EXIT TO VMM", ColumnLayout::left(20, 6, 0)),
+    ("/s", ColumnLayout::right(6, 0, 0)),
+    ("%CNT", ColumnLayout::right(4, 0, 1)),
+    ("MEANING", ColumnLayout::left(12, 60, 2)),
 ];
 
-const RATES: [(&str, Spec); 2] = [("KVM EVENT OR COUNTER", Spec::left(18, 24, 0)), ("/s", Spec::right(6, 0, 0))];
+const RATES: [(&str, ColumnLayout); 2] =
+    [("KVM EVENT OR COUNTER", ColumnLayout::left(18, 24, 0)), ("/s", ColumnLayout::right(6, 0, 0))];
 
 /// What the columns mean.
 pub const HELP: [(&str, &str); 3] = [
@@ -61,12 +62,12 @@ pub fn exits_list(state: &AppState, focused: bool) -> List<'static> {
             Cell::figure(seconds.map(|s| n as f64 / s), rate),
             Cell::figure(Some(100.0 * n as f64 / all.max(1) as f64), share),
             Cell::text(u32::try_from(reason).ok().and_then(userspace_exit::meaning).unwrap_or_default())
-                .role(Role::Dim),
+                .role(Look::Dim),
         ]
     };
     List {
         columns: &EXITS,
-        rows: rows.into_iter().map(|r| (cells(r), Row::Plain)).collect(),
+        rows: rows.into_iter().map(|r| (cells(r), RowLook::Plain)).collect(),
         at: focused.then_some(state.panels.at),
     }
 }
@@ -80,7 +81,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let (exits, rates) = (exits(state), rates(state));
     let focused = state.panels.focus == Panel::Userspace;
     if exits.is_empty() && rates.is_empty() {
-        say(buf, inner, "No exit to the VMM in this interval, and no counter of KVM that moved.", Role::Dim, theme);
+        say(buf, inner, "No exit to the VMM in this interval, and no counter of KVM that moved.", Look::Dim, theme);
         return;
     }
     let mut left = inner;
@@ -93,7 +94,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             right.x = inner.right() - right.width;
             left.width = inner.width - right.width - 2;
         }
-        let rows = rates.into_iter().map(|(k, r)| (vec![Cell::text(k), Cell::text(rate(r))], Row::Plain)).collect();
+        let rows = rates.into_iter().map(|(k, r)| (vec![Cell::text(k), Cell::text(rate(r))], RowLook::Plain)).collect();
         List { columns: &RATES, rows, at: focused.then_some(state.panels.at) }.paint(buf, right, theme);
     }
     if left.width > 0 {

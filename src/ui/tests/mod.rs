@@ -6,7 +6,7 @@ mod screens;
 mod terminal;
 
 use super::render::render;
-use super::state::{AppState, Session, Source, Tick};
+use super::state::{AppState, ScreenSession, ScreenSource, Tick};
 use super::text::width;
 use super::theme::{Palette, Theme};
 use crate::lint::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target};
@@ -20,7 +20,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// A live screen over a fixture, with a minute of history.
 pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {
-    let mut state = AppState::new(Session::default(), (width, height));
+    let mut state = AppState::new(ScreenSession::default(), (width, height));
     state.history = f.history();
     state.absorb(Tick { model: f.model(), ..Tick::default() });
     state
@@ -29,7 +29,7 @@ pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {
 /// The busy host with its findings.
 pub fn busy(width: u16, height: u16) -> AppState {
     let f = Fixture::busy_host();
-    let mut state = AppState::new(Session::default(), (width, height));
+    let mut state = AppState::new(ScreenSession::default(), (width, height));
     state.history = f.history();
     state.absorb(Tick { model: f.model(), findings: findings(), ..Tick::default() });
     state
@@ -100,7 +100,8 @@ pub fn findings() -> Vec<Finding> {
 /// A replay that stands at a sample.
 pub fn replayed(width: u16, height: u16) -> AppState {
     let f = Fixture::busy_host();
-    let session = Session { source: Source::Replay, title: "night.kvmtop".into(), ..Session::default() };
+    let session =
+        ScreenSession { source: ScreenSource::Replay, title: "night.kvmtop".into(), ..ScreenSession::default() };
     let mut state = AppState::new(session, (width, height));
     let playback = super::state::Playback {
         index: 1830,

@@ -110,12 +110,12 @@ fn paused() {
 
 #[test]
 fn before_the_first_sample() {
-    shows("waiting_80x24", &AppState::new(Session::default(), (80, 24)));
+    shows("waiting_80x24", &AppState::new(ScreenSession::default(), (80, 24)));
 }
 
 #[test]
 fn first_sample_shows_names_at_once() {
-    let mut state = AppState::new(Session::default(), (120, 40));
+    let mut state = AppState::new(ScreenSession::default(), (120, 40));
     state.absorb(Tick { model: Fixture::busy_host().first(), ..Tick::default() });
     shows("first_sample_120x40", &state);
 }

@@ -1,0 +1,84 @@
+//! How the screen's state changes with a new sample. Keys change it in [`super::update`].
+
+use super::layout;
+use super::rows;
+use super::state::{AppState, Popup, Tick};
+use crate::model::Model;
+use crate::sample::{SourceId, SourceState};
+
+/// After so many intervals a message gives its line back to the keys.
+const MESSAGE_LASTS: u8 = 5;
+
+impl AppState {
+    /// Takes in something new; a live screen that stands still keeps it for later.
+    pub fn absorb(&mut self, tick: Tick) {
+        if self.paused && tick.playback.is_none() {
+            self.history.push(&tick.model);
+            self.held = Some(Box::new(tick));
+            return;
+        }
+        let remember = !tick.again;
+        self.show(tick, remember);
+    }
+
+    fn show(&mut self, tick: Tick, remember: bool) {
+        if let Some(before) = &tick.before {
+            self.history.clear();
+            for m in before {
+                self.history.push(m);
+            }
+        }
+        if remember {
+            self.history.push(&tick.model);
+        }
+        self.message_age = self.message_age.saturating_add(1);
+        if self.message_age > MESSAGE_LASTS {
+            self.message = None;
+        }
+        // A recording that failed is said where it was said to begin.
+        let trouble = |m: &Model| {
+            let failed = m.sources.iter().find(|s| s.id == SourceId::Recording && s.state != SourceState::Ok)?;
+            Some(failed.sentence())
+        };
+        if let Some(now) = trouble(&tick.model).filter(|_| tick.playback.is_none())
+            && self.model.as_ref().and_then(trouble).as_ref() != Some(&now)
+        {
+            self.say(now);
+        }
+        self.findings = tick.findings;
+        self.cannot_tell = tick.cannot_tell;
+        self.playback = tick.playback;
+        self.model = Some(tick.model);
+        self.settle();
+    }
+
+    /// Lets a screen that stood still go on with the newest interval.
+    pub(super) fn resume(&mut self) {
+        self.paused = false;
+        if let Some(tick) = self.held.take() {
+            self.show(*tick, false);
+        }
+    }
+
+    /// Brings everything derived in line: rows, selection, scroll.
+    pub fn settle(&mut self) {
+        let Some(model) = self.model.take() else { return };
+        rows::arrange(&mut self.table, &model, &self.findings);
+        self.model = Some(model);
+        self.panels.accesses_seen |= self.domain().is_some_and(|d| !d.accesses.is_empty());
+        if let Some(Popup::Finding { key, .. }) = &self.popup
+            && self.finding(key).is_none()
+        {
+            self.popup = None;
+            self.say("the finding has cleared");
+        }
+        let height = layout::plan(self).table_rows();
+        let t = &mut self.table;
+        t.offset = t.offset.min(t.rows.len().saturating_sub(height));
+        if t.at < t.offset {
+            t.offset = t.at;
+        } else if height > 0 && t.at >= t.offset + height {
+            t.offset = t.at + 1 - height;
+        }
+    }
+}

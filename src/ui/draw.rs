@@ -1,0 +1,12 @@
+//! Writing into the screen's buffer.
+
+use ratatui::buffer::Buffer;
+use ratatui::style::Style;
+
+/// Writes text at a place, cut to a width; nothing of the style beneath stays. Control characters never get through.
+pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
+    let area = buf.area;
+    if y < area.bottom() && x < area.right() {
+        buf.set_stringn(x, y, text, usize::from(columns.min(area.right() - x)), Style::reset().patch(style));
+    }
+}
