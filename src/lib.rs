@@ -16,6 +16,7 @@
 //!                        ui (ratatui)          report (text, JSON)      export (OpenMetrics)
 //! ```
 
+pub mod analysis;
 pub mod cli;
 pub mod command;
 pub mod figures;

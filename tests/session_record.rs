@@ -4,7 +4,7 @@
 mod common;
 
 use common::guest::{Guest, Work};
-use kvmtop::cli::DomainFilter;
+use kvmtop::analysis::DomainFilter;
 use kvmtop::lint;
 use kvmtop::model::{Base, Model};
 use kvmtop::report::{View, json};

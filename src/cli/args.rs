@@ -1,7 +1,7 @@
 //! The command line as clap sees it. Doc comments here are the help: the first line stands in `-h`, all of it in `--help`.
 
-use super::domains::Pattern;
-use super::values::{self, At};
+use super::values;
+use crate::analysis::{Pattern, RecordingTime};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -194,8 +194,8 @@ pub struct ReplayArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Begin here: 14:03, 2026-11-21T14:03, or +10m from the start
-    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
-    pub at: Option<At>,
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    pub at: Option<RecordingTime>,
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
@@ -224,8 +224,8 @@ pub struct InputArgs {
     #[arg(long)]
     pub perf_times: bool,
     /// Of a session, the interval at this time: 14:03 or +10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = values::at, allow_hyphen_values = true)]
-    pub at: Option<At>,
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    pub at: Option<RecordingTime>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

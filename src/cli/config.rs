@@ -2,8 +2,8 @@
 //! silently dropped is worse. `assets/kvmtop.toml` shows all of it, and a test holds that it equals the defaults.
 
 use super::args::{self, EngineChoice};
-use super::domains::Pattern;
 use super::values;
+use crate::analysis::Pattern;
 use crate::lint::Thresholds;
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};

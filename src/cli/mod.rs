@@ -3,12 +3,10 @@
 
 pub mod args;
 pub mod config;
-pub mod domains;
 pub mod settings;
 pub mod values;
 
 pub use args::{Cli, Command};
-pub use domains::DomainFilter;
 pub use settings::Settings;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Options over config file over defaults: what a command runs with.
 
-use super::DomainFilter;
 use super::args::{ChoiceArgs, EngineChoice, SamplingArgs, ScreenArgs};
 use super::config::Config;
+use crate::analysis::DomainFilter;
 use crate::lint;
 use crate::session::Limits;
 use std::time::Duration;

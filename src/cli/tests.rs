@@ -2,8 +2,8 @@
 
 use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
-use super::domains::Pattern;
 use super::settings::{Look, Settings};
+use crate::analysis::Pattern;
 use clap::{CommandFactory, Parser};
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,79 +1,69 @@
-//! `--batch`: each interval as a table or as a JSON object a line.
+//! `--batch`: each interval as a table or as one JSON object per line.
 
 use super::print;
+use crate::analysis::{Interval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::BatchArgs;
-use crate::lint;
-use crate::model::{Base, Model};
 use crate::report::{View, json, text};
-use crate::sample::{Sample, SourceStatus};
+use crate::sample::SourceStatus;
 use crate::source::Feed;
 use std::io;
+use std::sync::Arc;
 
 /// Judges and prints intervals as their samples come.
 pub struct Batch<'a> {
     settings: &'a Settings,
     args: &'a BatchArgs,
     source: &'a str,
-    memory: lint::RuleMemory,
-    previous: Option<Sample>,
-    /// The sources, as the interval before told of them.
-    said: Vec<SourceStatus>,
+    pipeline: Pipeline,
+    /// The sources as the text of the interval before showed them.
+    shown: Vec<SourceStatus>,
     printed: u64,
 }
 
 impl<'a> Batch<'a> {
-    /// Nothing is printed yet. `source` is the JSON's word for where the samples come from.
+    /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
-        Self {
-            settings,
-            args,
-            source,
-            memory: lint::RuleMemory::default(),
-            previous: None,
-            said: Vec::new(),
-            printed: 0,
-        }
+        let pipeline = Pipeline::new(settings.findings.clone());
+        Self { settings, args, source, pipeline, shown: Vec::new(), printed: 0 }
     }
 
-    /// Prints intervals until the feed ends or enough are printed. The first sample is only what the second is compared with.
+    /// Prints intervals until the feed ends or enough are printed. The first sample is only the base of the first interval.
     pub fn run(&mut self, feed: &mut dyn Feed) -> anyhow::Result<()> {
         while !self.enough() {
             let Some(sample) = feed.next()? else { break };
-            if let Some(previous) = self.previous.take() {
-                self.interval(&Model::new(&sample, Base::Previous(&previous)))?;
+            if let Some(interval) = self.pipeline.next(Arc::new(sample)) {
+                self.print(&interval)?;
             }
-            self.previous = Some(sample);
         }
         Ok(())
     }
 
-    /// What follows is not to be compared with what came before.
-    pub fn gap(&mut self) {
-        self.previous = None;
-        self.memory.clear();
+    /// The next sample does not continue what came before.
+    pub fn restart(&mut self) {
+        self.pipeline.restart();
     }
 
-    /// Whether as many intervals as were asked for are printed.
+    /// Whether the number of intervals that the user asked for is printed.
     pub fn enough(&self) -> bool {
         self.args.count.is_some_and(|n| self.printed >= n)
     }
 
-    fn interval(&mut self, model: &Model) -> io::Result<()> {
-        let findings = lint::run(model, &mut self.memory, &self.settings.findings);
-        let view = View { model, findings: &findings, source: self.source, domains: &self.settings.domains };
+    fn print(&mut self, interval: &Interval) -> io::Result<()> {
+        let Interval { model, report } = interval;
+        let view = View { model, findings: report, source: self.source, domains: &self.settings.domains };
         if self.printed == 0 && self.args.json {
-            // The text says it above each table.
+            // Text has it above each table.
             super::say_unmatched(&view);
         }
         let out = if self.args.json {
             json::line(&view)? + "\n"
         } else {
             // An empty line between two intervals.
-            let gap = if self.printed == 0 { "" } else { "\n" };
-            let text = text::interval(&view, &self.said);
-            self.said = view.sources();
-            format!("{gap}{text}")
+            let separator = if self.printed == 0 { "" } else { "\n" };
+            let text = text::interval(&view, &self.shown);
+            self.shown = view.sources();
+            format!("{separator}{text}")
         };
         self.printed += 1;
         print(&out)

@@ -1,14 +1,16 @@
-//! `kvmtop check`: watches for a while, says what is wrong, and tells scripts by its exit status.
+//! `kvmtop check`: watches for a while and prints what is wrong; scripts read the exit status.
 
 use super::{live, print, say_unmatched};
+use crate::analysis::{Interval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::figures;
-use crate::lint::{self, Severity};
+use crate::lint::Severity;
 use crate::model::{Base, Model};
 use crate::report::{View, json, text};
-use crate::sample::{EngineKind, Sample, SourceId, SourceState};
+use crate::sample::{EngineKind, SourceId, SourceState};
 use crate::source::Feed;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Exit status when nothing could be seen.
@@ -23,10 +25,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands)?;
     let seen = watch(&mut live.feed, duration, &settings)?;
-    let Some((model, findings)) = seen else {
+    let Some(Interval { model, report }) = seen else {
         anyhow::bail!("stopped before anything was seen");
     };
-    let view = View { model: &model, findings: &findings, source: "live", domains: &settings.domains };
+    let view = View { model: &model, findings: &report, source: "live", domains: &settings.domains };
     if args.json {
         say_unmatched(&view);
         print(&(json::line(&view)? + "\n"))?;
@@ -40,27 +42,23 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(status(&view))
 }
 
-/// The whole time as one interval, and what the rules said of its last part: a rule remembers what came before.
-fn watch(
-    feed: &mut dyn Feed,
-    duration: Duration,
-    settings: &Settings,
-) -> anyhow::Result<Option<(Model, lint::Report)>> {
+/// The whole time as one interval, with the findings at its end: the rules remember what came before.
+fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow::Result<Option<Interval>> {
     let Some(first) = feed.next()? else { return Ok(None) };
-    let mut memory = lint::RuleMemory::default();
-    let mut previous: Option<Sample> = None;
-    let mut findings = lint::Report::default();
+    let first = Arc::new(first);
+    let mut pipeline = Pipeline::new(settings.findings.clone());
+    pipeline.next(first.clone());
+    let mut last = None;
     while let Some(sample) = feed.next()? {
-        let interval = Model::new(&sample, Base::Previous(previous.as_ref().unwrap_or(&first)));
-        findings = lint::run(&interval, &mut memory, &settings.findings);
+        let sample = Arc::new(sample);
         let passed = Duration::from_nanos(sample.mono_ns.saturating_sub(first.mono_ns));
-        previous = Some(sample);
+        last = pipeline.next(sample.clone()).map(|interval| (sample, interval.report));
         // A tick that comes a little early must not cost another whole interval.
         if passed + settings.interval / 10 >= duration {
             break;
         }
     }
-    Ok(previous.map(|last| (Model::new(&last, Base::Previous(&first)), findings)))
+    Ok(last.map(|(last, report)| Interval { model: Model::new(&last, Base::Previous(&first)), report }))
 }
 
 fn told(view: &View<'_>) -> String {

@@ -1,18 +1,16 @@
-//! What each command does: arguments in, output and an exit status out. All that reads, waits and prints is here; what is
-//! shown is decided in [`crate::report`] and [`crate::ui`].
+//! What each command does: arguments in, output and an exit status out. Everything that reads, waits and prints is here;
+//! [`crate::report`] and [`crate::ui`] decide what is shown.
 
 mod batch;
 mod check;
 mod doctor;
-mod files;
 mod live;
-mod narrow;
-mod player;
-mod progress;
+mod progress_line;
 mod record;
 mod replay;
-mod screen;
-mod sessions;
+mod report;
+mod report_session;
+pub(crate) mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
@@ -57,10 +55,10 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         None => {
             needs_terminal()?;
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
-            screen::run(&settings)
+            screen::live(&settings)
         }
-        Some(Command::Report(args)) => files::report(&args, &settings(None, &args.choice, None)?),
-        Some(Command::Diff(args)) => files::diff(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Report(args)) => report::report(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Diff(args)) => report::diff(&args, &settings(None, &args.choice, None)?),
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Replay(args)) => replay::run(&args, &settings(None, &args.choice, Some(&args.screen))?),
         Some(Command::Demo(args)) => replay::demo(&args, &settings(None, &args.choice, Some(&args.screen))?),

@@ -1,6 +1,5 @@
 //! `kvmtop record`: samples into a session file.
 
-use super::narrow::narrow;
 use super::{live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
@@ -27,7 +26,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
     while let Some(sample) = feed.next()? {
-        let mut sample = narrow(&sample, &settings.domains).unwrap_or(sample);
+        let mut sample = settings.domains.apply(&sample).unwrap_or(sample);
         if samples == 0 {
             for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
                 say(&source.sentence());

@@ -1,8 +1,7 @@
 //! The JSON against the contract's list of keys, and what text looks like.
 
-use super::{View, diff, diff_text, json, narrow, text};
-use crate::cli::DomainFilter;
-use crate::cli::domains::Pattern;
+use super::{View, diff, diff_text, json, text};
+use crate::analysis::{DomainFilter, Interval, Pattern};
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
 use crate::model::{Base, Model};
 use crate::sample::{Direction, SourceId, SourceStatus};
@@ -212,8 +211,9 @@ fn only_what_is_asked_for_is_shown() {
     let mut wanted = seats(&model);
     assert!(wanted.iter().any(|(name, _)| name != "win10-2"));
     wanted.retain(|(name, _)| name == "win10-2");
-    let (mut narrowed, mut left) = (model.clone(), findings.clone());
-    narrow(&mut narrowed, &mut left, &domains);
+    let mut interval = Interval { model: model.clone(), report: findings.clone() };
+    interval.keep_only(&domains);
+    let Interval { model: narrowed, report: left } = interval;
     assert_eq!(left.findings, view.told().cloned().collect::<Vec<_>>());
     assert_eq!((narrowed.domains.len(), seats(&narrowed)), (1, wanted));
     assert_eq!(narrowed.sources, view.sources());

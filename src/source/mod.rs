@@ -5,9 +5,11 @@ pub mod events;
 pub mod import;
 pub mod live;
 pub mod pairing;
+pub mod recording_feed;
 pub mod session;
 
 use crate::sample::Sample;
+use std::sync::Arc;
 
 /// Something that yields samples in order of time.
 pub trait Feed {
@@ -16,4 +18,34 @@ pub trait Feed {
     /// # Errors
     /// Only what ends the feed as a whole. A source that fails on the way is a `SourceStatus` inside the sample.
     fn next(&mut self) -> anyhow::Result<Option<Sample>>;
+}
+
+/// The samples of a recording by number, in order of time.
+pub trait RecordedSamples: Send {
+    /// How many samples there are; may grow while a file is still being written.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The wall-clock time of a sample, milliseconds since the epoch.
+    fn time_ms(&mut self, index: usize) -> Option<i64>;
+
+    /// The last sample at or before a time; the first when all are later.
+    fn index_at(&mut self, time_ms: i64) -> usize;
+
+    /// The first sample at or after a time, which ends the interval that holds the time; the last when all are earlier.
+    fn index_from(&mut self, time_ms: i64) -> usize;
+
+    /// Whether nothing was counted between the sample before and this one: the first sample of all, and the first of each
+    /// later run of the recorder.
+    fn begins_run(&self, index: usize) -> bool;
+
+    /// A sample.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is damaged there; neighbours may still be whole.
+    fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>>;
 }

@@ -1,12 +1,12 @@
 //! The screen.
 //!
 //! ```text
-//!  key -> keymap -> Action -> update(state) -> Effects -> run carries them out
-//!  Feed | Player -> feeder (Model, findings) -> state.absorb(Tick)
+//!  key -> keymap -> Action -> update(state) -> Effects -> event_loop carries them out
+//!  feeder (in `command`) -> ScreenEvent -> state.absorb(Tick)
 //!                                  state -> layout::plan -> render/*.rs
 //! ```
 //!
-//! Everything but [`run`](run()), `feeder` and `terminal` is pure: the screen is drawn from [`AppState`] alone.
+//! Everything but `event_loop` and `terminal` is pure: the screen is drawn from [`AppState`] alone.
 
 mod absorb;
 mod action;
@@ -14,16 +14,13 @@ mod bars;
 mod cells;
 mod columns;
 mod draw;
-mod feeder;
-mod goto;
+mod event;
+mod event_loop;
 mod grid;
-mod judge;
 mod keymap;
 mod layout;
-mod player;
 mod render;
 mod rows;
-mod run;
 mod state;
 mod table;
 mod terminal;
@@ -33,10 +30,10 @@ mod update;
 
 pub use action::{Action, Control, Effect, Replay};
 pub use columns::{COLUMNS, GuestColumn};
+pub use event::ScreenEvent;
+pub use event_loop::{Outside, UiOptions, run};
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
-pub use player::Player;
 pub use render::render;
-pub use run::{UiOptions, replay, run};
 pub use state::{AppState, Panel, Playback, Popup, ScreenSession, ScreenSource, Tick};
 pub use table::ColumnId;
 pub use theme::{Palette, Theme};

@@ -2,13 +2,13 @@
 
 use super::action::{Action, Effect, Replay};
 use super::columns;
-use super::goto;
 use super::keymap;
 use super::layout;
 use super::render;
 use super::rows;
 use super::state::{AppState, FindingKey, Panel, Popup};
 use super::table;
+use crate::analysis::{RecordingTime, is_within};
 use crate::lint::{Finding, FixKind};
 use crate::sample::EngineLevel;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -310,13 +310,14 @@ fn typing(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
 fn accept(state: &mut AppState) -> Vec<Effect> {
     let Some(Popup::Goto(input)) = state.popup.take() else { return Vec::new() };
     let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
-    if let Some(ms) = goto::time(input.value(), range, &state.session.zone) {
-        // To the second, as a user types it.
-        if ms > range.1 || ms + 999 < range.0 {
+    let time = RecordingTime::parse_typed(input.value());
+    if let Some(ms) = time.and_then(|time| time.time_ms(range, &state.session.zone)) {
+        if !is_within(ms, range) {
             state.say(format!("'{}' is outside of the recording", super::text::clean(input.value())));
         }
         return vec![Effect::Replay(Replay::Seek(ms.clamp(range.0, range.1.max(range.0))))];
     }
-    state.message = Some(format!("'{}' is no time: 14:03, 14:03:22, 90s, 12m, 2h", super::text::clean(input.value())));
+    state.message =
+        Some(format!("invalid time '{}'; use 14:03, 14:03:22, 90s, 12m or 2h", super::text::clean(input.value())));
     Vec::new()
 }

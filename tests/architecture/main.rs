@@ -20,20 +20,20 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("source", &["kvm", "sample", "session"]),
     ("model", &["kvm", "sample"]),
     ("lint", &["kvm", "sample", "model", "figures"]),
-    ("analysis", &["kvm", "sample", "session", "source", "model", "lint"]),
+    ("analysis", &["kvm", "sample", "model", "lint"]),
     // How figures are printed; used by whatever prints.
     ("figures", &[]),
-    ("report", &["kvm", "sample", "model", "lint", "figures", "analysis", "cli"]),
-    ("ui", &["kvm", "sample", "source", "model", "lint", "figures", "analysis", "report", "cli"]),
-    ("cli", &["kvm", "sample", "session", "source", "lint", "analysis"]),
+    ("report", &["kvm", "sample", "model", "lint", "figures", "analysis"]),
+    ("ui", &["kvm", "sample", "model", "lint", "figures", "analysis", "report"]),
+    ("cli", &["session", "lint", "analysis"]),
     ("command", &["kvm", "sample", "session", "source", "model", "lint", "figures", "analysis", "report", "ui", "cli"]),
     ("lib", &["command"]),
 ];
 
 /// Folders that neither read nor write anything outside the program, ask no clock and start no thread.
-const PURE: &[&str] = &["kvm", "sample", "model", "lint", "figures", "report", "ui"];
-/// The screen's edge: its loop, its feeding thread and the terminal's state.
-const EDGE: &[&str] = &["ui/run.rs", "ui/feeder.rs", "ui/terminal.rs"];
+const PURE: &[&str] = &["kvm", "sample", "model", "lint", "figures", "analysis", "report", "ui"];
+/// The screen's edge: its event loop and the terminal's state.
+const EDGE: &[&str] = &["ui/event_loop.rs", "ui/terminal.rs"];
 /// What a pure folder must not name.
 const MACHINE: &[&str] = &[
     "std::fs",

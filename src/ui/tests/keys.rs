@@ -285,7 +285,7 @@ fn keys_of_a_replay() {
         assert_eq!(replay(&mut s, keys), expected, "{keys}");
     }
     assert!(press(&mut s, "gx<Enter>").is_empty());
-    assert!(s.message.as_ref().unwrap().contains("no time"));
+    assert!(s.message.as_ref().unwrap().contains("invalid time"));
     assert!(press(&mut s, "rKe").is_empty(), "keys of a live host do nothing here");
     press(&mut s, "<Down><Enter>");
     assert_eq!(s.table.unfolded.len(), 1, "Enter unfolds where the arrows move in time");

@@ -2,9 +2,11 @@
 //! terminal, where it shows a made-up host.
 
 use super::*;
+use crate::analysis::{DomainFilter, Pipeline};
+use crate::command::screen::live_feeder::feed;
 use crate::sample::Sample;
 use crate::source::Feed;
-use crate::ui::{UiOptions, run};
+use crate::ui::{Outside, UiOptions, run};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
@@ -41,7 +43,9 @@ impl Feed for Made {
 #[test]
 fn child() {
     let Ok(then) = std::env::var(ASKED) else { return };
-    let status = match run(Box::new(Made { second: 0.0, then }), None, UiOptions::default()) {
+    let (made, stop) = (Made { second: 0.0, then }, Default::default());
+    let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events, &stop);
+    let status = match run(UiOptions::default(), Outside::default(), feeder) {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("error: {e:#}");

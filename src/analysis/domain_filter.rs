@@ -1,6 +1,8 @@
-//! `--domain`: which guests are meant.
+//! `--domain`: which guests are asked for.
 
-use crate::sample::{DomainFacts, SourceId, SourceStatus};
+use crate::lint;
+use crate::model::{DomainModel, Model};
+use crate::sample::{DomainFacts, Sample, SourceId, SourceStatus};
 use globset::{GlobBuilder, GlobMatcher};
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
@@ -30,7 +32,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it means this domain.
+    /// Whether it selects this guest.
     pub fn matches(&self, facts: &DomainFacts) -> bool {
         // With dashes or without.
         let digits = |text: &str| text.replace('-', "").to_ascii_lowercase();
@@ -47,20 +49,75 @@ impl PartialEq for Pattern {
     }
 }
 
-/// All of `--domain` together; without a pattern every domain is meant.
+/// All `--domain` patterns together; without a pattern every guest is selected.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DomainFilter {
-    /// The patterns; a domain is meant if any matches.
+    /// A guest is selected if any of these matches.
     pub patterns: Vec<Pattern>,
 }
 
 impl DomainFilter {
-    /// Whether the domain is meant.
+    /// Whether there is no pattern, so that every guest is selected.
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// The selected guests, in the model's order.
+    pub fn guests<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = &'a DomainModel> {
+        model.domains.iter().filter(|d| self.matches(&d.facts))
+    }
+
+    /// The findings about the host and the selected guests, worst first.
+    pub fn findings<'a>(
+        &'a self,
+        model: &'a Model,
+        report: &'a lint::Report,
+    ) -> impl Iterator<Item = &'a lint::Finding> {
+        report.findings.iter().filter(|f| {
+            self.concerns(model, f.domain.as_deref()) || f.also.iter().any(|guest| self.concerns(model, Some(guest)))
+        })
+    }
+
+    /// The rules that could not be judged for the host and the selected guests.
+    pub fn cannot_tell<'a>(
+        &'a self,
+        model: &'a Model,
+        report: &'a lint::Report,
+    ) -> impl Iterator<Item = &'a lint::CannotTell> {
+        report.cannot_tell.iter().filter(|c| self.concerns(model, c.domain.as_deref()))
+    }
+
+    /// Whether something about this guest, or (`None`) about the host, is asked for.
+    fn concerns(&self, model: &Model, domain: Option<&str>) -> bool {
+        domain.is_none_or(|name| self.is_empty() || self.guests(model).any(|d| d.name() == name))
+    }
+
+    /// The model's sources, and one for each pattern that matches no guest.
+    pub fn sources(&self, model: &Model) -> Vec<SourceStatus> {
+        let mut all = model.sources.clone();
+        all.extend(self.unmatched(model.domains.iter().map(|d| &*d.facts)));
+        all
+    }
+
+    /// The sample with the selected guests only, and a source for each pattern that matches none; `None` when all guests are
+    /// selected.
+    pub fn apply(&self, sample: &Sample) -> Option<Sample> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut sources = sample.sources.clone();
+        sources.extend(self.unmatched(sample.domains.iter().map(|d| &*d.facts)));
+        let domains = sample.domains.iter().filter(|d| self.matches(&d.facts)).cloned().collect();
+        let (host, engine) = (sample.host.clone(), sample.engine.clone());
+        Some(Sample { host, domains, engine, sources, ..*sample })
+    }
+
+    /// Whether the guest is selected.
     pub fn matches(&self, facts: &DomainFacts) -> bool {
         self.patterns.is_empty() || self.patterns.iter().any(|p| p.matches(facts))
     }
 
-    /// A status for each pattern that matches none of these domains.
+    /// A source for each pattern that matches none of these guests.
     pub fn unmatched<'a>(&self, domains: impl Iterator<Item = &'a DomainFacts>) -> Vec<SourceStatus> {
         let domains: Vec<_> = domains.collect();
         let missing = self.patterns.iter().filter(|p| !domains.iter().any(|d| p.matches(d)));
@@ -86,6 +143,7 @@ impl DomainFilter {
 mod tests {
     use super::*;
     use crate::sample::{Known, Origin};
+    use crate::synthetic::Fixture;
 
     fn facts(name: &str, uuid: &str, pid: i32) -> DomainFacts {
         DomainFacts {
@@ -121,7 +179,17 @@ mod tests {
     }
 
     #[test]
-    fn what_matches_nothing_is_said() {
+    fn only_selected_guests_stay_in_a_sample() {
+        let sample = Fixture::busy_host().sample(1.0);
+        let filter = DomainFilter { patterns: vec![Pattern::new("win*").unwrap(), Pattern::new("nope").unwrap()] };
+        let filtered = filter.apply(&sample).unwrap();
+        assert_eq!(filtered.domains.iter().map(|d| d.facts.name.value.as_str()).collect::<Vec<_>>(), ["win10-2"]);
+        assert_eq!(filtered.sources.last().unwrap().cause.as_deref(), Some("--domain nope matches no guest"));
+        assert_eq!(DomainFilter::default().apply(&sample), None);
+    }
+
+    #[test]
+    fn a_pattern_that_matches_nothing_is_reported() {
         let all = [facts("b", "", 1), facts("a", "", 2)];
         let filter = DomainFilter { patterns: vec![Pattern::new("a").unwrap(), Pattern::new("nope*").unwrap()] };
         let said = filter.unmatched(all.iter());

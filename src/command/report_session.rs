@@ -1,10 +1,9 @@
 //! Recorded sessions as inputs: found among files, played, summed up into one interval.
 
-use super::progress::Progress;
-use super::replay::resolve;
+use super::progress_line::ProgressLine;
 use super::say;
+use crate::analysis::{Interval, Pipeline, RecordingTime};
 use crate::cli::Settings;
-use crate::cli::values::At;
 use crate::kvm::sanitize;
 use crate::lint;
 use crate::model::{Base, Model, Overall};
@@ -68,35 +67,34 @@ fn is_session(path: &Path) -> bool {
 /// When the session cannot be read.
 pub fn read(
     path: &Path,
-    at: Option<At>,
+    at: Option<RecordingTime>,
     beside: &mut Beside,
     settings: &Settings,
-) -> anyhow::Result<(Model, lint::Report)> {
+) -> anyhow::Result<Interval> {
     let session = Session::open(path)?;
     if let Some(damage) = session.damage() {
         say(&damage);
     }
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut tape = Tape { cursor: session.cursor(), beside };
-    let mut memory = lint::RuleMemory::default();
+    let mut pipeline = Pipeline::new(settings.findings.clone());
     let Some(at) = at else {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let progress = Progress::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        return whole(&mut tape, &mut memory, settings, progress);
+        let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
+        return whole(&mut tape, pipeline, progress);
     };
     // The first sample ends no interval.
     let last = tape.cursor.len() - 1;
-    let index = tape.cursor.index_from(resolve(&at, range, &TimeZone::system())?).max(last.min(1));
+    let index = tape.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
     // The rules need what came before to know how long something holds.
     let first = index.saturating_sub(LOOK_BACK);
-    let mut before: Option<Arc<Sample>> = None;
-    let mut last = (Model::default(), lint::Report::default());
+    let mut last = Interval::default();
     for i in first..=index {
         let sample = tape.at(i)?;
-        let model = Model::new(&sample, before.as_deref().map_or(Base::Start, Base::Previous));
-        let findings = lint::run(&model, &mut memory, &settings.findings);
-        last = (model, findings);
-        before = Some(sample);
+        if tape.cursor.begins_run(i) {
+            pipeline.restart();
+        }
+        last = pipeline.next_or_first(sample);
     }
     Ok(last)
 }
@@ -125,13 +123,10 @@ const READ_AHEAD: usize = 16;
 /// First to last sample as one interval. Guests that ended on the way are in it with all they did, and findings that held for a
 /// while only as well, each as it was when it weighed most. Of several runs of the recorder, between which nothing was counted,
 /// the longest is told.
-fn whole(
-    tape: &mut Tape<'_>,
-    memory: &mut lint::RuleMemory,
-    settings: &Settings,
-    mut progress: Progress,
-) -> anyhow::Result<(Model, lint::Report)> {
-    let mut run = Run::new(tape.at(0)?);
+fn whole(tape: &mut Tape<'_>, mut pipeline: Pipeline, mut progress: ProgressLine) -> anyhow::Result<Interval> {
+    let first = tape.at(0)?;
+    pipeline.next(first.clone());
+    let mut run = Run::new(first);
     let mut longest: Option<Run> = None;
     let mut runs = 1;
     let mut report = lint::Report::default();
@@ -152,14 +147,14 @@ fn whole(
             let (sample, begins) = sample?;
             if begins {
                 runs += 1;
+                pipeline.restart();
+                pipeline.next(sample.clone());
                 let ended = std::mem::replace(&mut run, Run::new(sample));
                 longest = Some(ended.longer(longest.take()));
-                memory.clear();
                 continue;
             }
-            let model = Model::new(&sample, Base::Previous(&run.last));
+            let Some(Interval { model, report: now }) = pipeline.next(sample.clone()) else { continue };
             run.overall.take(&model);
-            let now = lint::run(&model, memory, &settings.findings);
             now.findings.into_iter().for_each(|f| keep(&mut report.findings, f));
             report.cannot_tell = now.cannot_tell;
             run.goes_on(sample);
@@ -180,7 +175,7 @@ fn whole(
     let base = if run.samples > 1 { Base::Previous(&run.first) } else { Base::Start };
     let mut model = Model::new(&last, base);
     run.overall.put(&mut model);
-    Ok((model, report))
+    Ok(Interval { model, report })
 }
 
 /// What a run of the recorder left.
@@ -251,8 +246,8 @@ mod tests {
         }
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
         let read = |at: Option<&str>| {
-            let at = at.map(|at| crate::cli::values::at(at).unwrap());
-            read(&path, at, &mut Beside::default(), &settings).unwrap().0
+            let at = at.map(|at| RecordingTime::parse(at).unwrap());
+            read(&path, at, &mut Beside::default(), &settings).unwrap().model
         };
         let (longest, rate) = (read(None), |m: &Model| m.domains[0].exit_rate.0.unwrap().round() as u64);
         assert_eq!(longest.interval_s, Some(5.0));
@@ -285,7 +280,7 @@ mod tests {
         }
         recorder.close().unwrap();
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
-        let (model, _) = read(&path, None, &mut Beside::default(), &settings).unwrap();
+        let Interval { model, .. } = read(&path, None, &mut Beside::default(), &settings).unwrap();
         let (exits, accesses) = (&model.domains[0].exits.rows[0].span, &model.domains[0].accesses[0]);
         assert_eq!((exits.min_ns, exits.max_ns), (Some(64), Some(1 << 34)));
         assert_eq!((accesses.span.max_ns, accesses.burst.map(|b| b.count)), (Some(1 << 34), Some(100)));

@@ -1,26 +1,30 @@
 //! `report` and `diff`: files instead of a live host.
 
-use super::{FAILED, print, say, say_unmatched, sessions};
+use super::{FAILED, print, report_session, say, say_unmatched};
+use crate::analysis::{Interval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
-use crate::model::{Base, Model};
 use crate::report::{View, diff, diff_text, json, text};
 use crate::source::import::{self, Beside, ImportOptions, Imported};
 use std::path::PathBuf;
 
 /// Files read, joined and judged.
-struct Read {
-    model: Model,
-    findings: lint::Report,
+struct JudgedInput {
+    interval: Interval,
     source: &'static str,
     /// Whether a file could not be used; the others were.
     damaged: bool,
 }
 
-impl Read {
+impl JudgedInput {
     fn view<'a>(&'a self, settings: &'a Settings) -> View<'a> {
-        View { model: &self.model, findings: &self.findings, source: self.source, domains: &settings.domains }
+        View {
+            model: &self.interval.model,
+            findings: &self.interval.report,
+            source: self.source,
+            domains: &settings.domains,
+        }
     }
 }
 
@@ -54,16 +58,16 @@ fn status(damaged: bool) -> u8 {
     if damaged { FAILED } else { 0 }
 }
 
-fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<Read> {
+fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<JudgedInput> {
     let options = ImportOptions {
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,
         perf_times: reading.perf_times,
     };
-    if let Some((session, others)) = sessions::find(inputs)? {
+    if let Some((session, others)) = report_session::find(inputs)? {
         let (mut beside, damaged) = describe(&others, &options);
-        let (model, findings) = sessions::read(&session, reading.at, &mut beside, settings)?;
-        return Ok(Read { model, findings, source: "session", damaged });
+        let interval = report_session::read(&session, reading.at, &mut beside, settings)?;
+        return Ok(JudgedInput { interval, source: "session", damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no times to choose from");
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
@@ -74,10 +78,9 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
         say(note);
     }
     anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
-    let model = Model::new(&sample, Base::Whole(base));
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
-    let findings = lint::run(&model, &mut lint::RuleMemory::default(), &options);
-    Ok(Read { model, findings, source, damaged: !errors.is_empty() })
+    let interval = Pipeline::new(options).whole(&sample, base);
+    Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }
 
 /// What files beside a session tell of its domains and its host, and whether one of them was of no use.

@@ -1,17 +1,12 @@
-//! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries effects out.
+//! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
 use super::action::{Control, Effect, Replay};
-use super::feeder::{self, Event};
-use super::judge::Judge;
-use super::player::Player;
+use super::event::ScreenEvent;
 use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
 use super::theme::{Palette, Theme};
 use super::update;
-use crate::cli::DomainFilter;
-use crate::lint;
-use crate::source::Feed;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -31,12 +26,12 @@ const WAITING: usize = 32;
 /// How long leaving waits for the collector to close what it has open.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// How the screen is to be.
+/// How the screen looks and what it shows.
 #[derive(Debug, Clone, Default)]
 pub struct UiOptions {
-    /// No Unicode.
+    /// Only ASCII characters.
     pub ascii: bool,
-    /// No colour, whatever the terminal can; `NO_COLOR` and `TERM` are heeded in any case.
+    /// No colour, whatever the terminal can do; `NO_COLOR` and `TERM` are heeded in any case.
     pub no_color: bool,
     /// Where the samples come from.
     pub source: ScreenSource,
@@ -44,48 +39,28 @@ pub struct UiOptions {
     pub title: String,
     /// Seconds between samples.
     pub interval_s: f64,
-    /// Thresholds and rules switched off.
-    pub lint: lint::Options,
-    /// Which guests are shown. The rules judge over all of them.
-    pub domains: DomainFilter,
-    /// Where a replay starts, milliseconds since the epoch; it then stands still.
-    pub start_ms: Option<i64>,
 }
 
-/// Shows a live feed until the user leaves. `control` goes to the collector.
+/// Who carries out what the screen asks for.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// The collector of a live screen.
+    pub control: Option<Sender<Control>>,
+    /// The player of a recording.
+    pub replay: Option<Sender<Replay>>,
+    /// Set when the screen ends.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Shows what a feeder sends until the user leaves. The feeder runs on a thread of its own and ends when nobody receives its
+/// events, or when `outside` hangs up.
 ///
 /// # Errors
-/// Without a terminal, when the terminal goes away, or when the feed as a whole fails.
-pub fn run(feed: Box<dyn Feed + Send>, control: Option<Sender<Control>>, options: UiOptions) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let (stopped, judge) = (stop.clone(), Judge::new(&options));
-    let feeder = move |events: SyncSender<Event>| feeder::live(feed, judge, &events, &stopped);
-    show(options, Outside { control, replay: None, stop }, feeder)
-}
-
-/// Shows a recording until the user leaves.
-///
-/// # Errors
-/// Without a terminal, when the terminal goes away, or when there is nothing in the recording.
-pub fn replay(player: Box<dyn Player>, options: UiOptions) -> anyhow::Result<()> {
-    anyhow::ensure!(!player.is_empty(), "{}: there is no sample in it", options.title);
-    let (commands, obey) = mpsc::channel();
-    let (judge, start) = (Judge::new(&options), options.start_ms);
-    let feeder = move |events: SyncSender<Event>| feeder::replay(player, judge, start, &events, &obey);
-    show(options, Outside { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
-}
-
-/// Whom effects go to.
-struct Outside {
-    control: Option<Sender<Control>>,
-    replay: Option<Sender<Replay>>,
-    stop: Arc<AtomicBool>,
-}
-
-fn show(
+/// Without a terminal, when the terminal goes away, or when the feeder reports an error.
+pub fn run(
     options: UiOptions,
     mut outside: Outside,
-    feeder: impl FnOnce(SyncSender<Event>) + Send + 'static,
+    feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
     anyhow::ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
@@ -115,7 +90,7 @@ fn show(
     })?;
     let size = guard.terminal.size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    let result = turn(&mut guard, &mut state, &theme, &mut outside, &wake);
+    let result = event_loop(&mut guard, &mut state, &theme, &mut outside, &wake);
     drop(guard);
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
     outside.stop.store(true, Ordering::Relaxed);
@@ -129,17 +104,17 @@ fn show(
 }
 
 /// Reads keys on a thread of its own; it ends with the process.
-fn keys(events: SyncSender<Event>) -> anyhow::Result<()> {
+fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     std::thread::Builder::new().name("keys".into()).spawn(move || {
         loop {
             let event = match event::read() {
-                Ok(event::Event::Key(key)) => Event::Key(key),
-                Ok(event::Event::Resize(..)) => Event::Resize,
+                Ok(event::Event::Key(key)) => ScreenEvent::Key(key),
+                Ok(event::Event::Resize(..)) => ScreenEvent::Resize,
                 Ok(_) => continue,
                 // The terminal is gone.
-                Err(_) => Event::Leave,
+                Err(_) => ScreenEvent::Leave,
             };
-            let last = matches!(event, Event::Leave);
+            let last = matches!(event, ScreenEvent::Leave);
             if events.send(event).is_err() || last {
                 return;
             }
@@ -148,11 +123,11 @@ fn keys(events: SyncSender<Event>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn signals(events: SyncSender<Event>) -> anyhow::Result<()> {
+fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGCONT]).context("cannot watch for signals")?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in &mut signals {
-            let event = if signal == SIGCONT { Event::Continued } else { Event::Leave };
+            let event = if signal == SIGCONT { ScreenEvent::Continued } else { ScreenEvent::Leave };
             if events.send(event).is_err() {
                 return;
             }
@@ -161,13 +136,13 @@ fn signals(events: SyncSender<Event>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Draws, sleeps until something happens, takes in all that happened, and draws again.
-fn turn(
+/// Draws, sleeps until something happens, handles all that happened, and draws again.
+fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
     theme: &Theme,
     outside: &mut Outside,
-    wake: &Receiver<Event>,
+    wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     loop {
         if Guard::is_taken() {
@@ -177,24 +152,24 @@ fn turn(
         let mut next = Some(first);
         while let Some(event) = next {
             match event {
-                Event::Tick(tick) => state.absorb(*tick),
-                Event::Say(text) => state.say(text),
-                Event::Key(key) => {
+                ScreenEvent::Tick(tick) => state.absorb(*tick),
+                ScreenEvent::Say(text) => state.say(text),
+                ScreenEvent::Key(key) => {
                     for effect in update::key(state, key) {
                         if carry_out(effect, guard, state, outside)? {
                             return Ok(());
                         }
                     }
                 }
-                Event::Resize => resize(guard, state)?,
-                Event::Continued => {
+                ScreenEvent::Resize => resize(guard, state)?,
+                ScreenEvent::Continued => {
                     guard.resume()?;
                     resize(guard, state)?;
                 }
-                Event::Leave => return Ok(()),
-                Event::Ended(Some(e)) => return Err(e),
+                ScreenEvent::Leave => return Ok(()),
+                ScreenEvent::Ended(Some(e)) => return Err(e),
                 // A feed that ends leaves its last interval on the screen.
-                Event::Ended(None) => state.say("no more samples; q leaves"),
+                ScreenEvent::Ended(None) => state.say("no more samples; q leaves"),
             }
             next = wake.try_recv().ok();
         }
@@ -252,7 +227,7 @@ fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &
     Ok(false)
 }
 
-/// A name that tells host and time: `kvmtop-kvm07-20261121-140322.kvmtop`.
+/// A file name with host and time: `kvmtop-kvm07-20261121-140322.kvmtop`.
 fn recording_path(state: &AppState) -> PathBuf {
     let host = state.model.as_ref().map(|m| m.host.facts.hostname.as_str()).unwrap_or_default();
     let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();

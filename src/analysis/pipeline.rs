@@ -1,0 +1,108 @@
+//! From samples to judged intervals: the sample before, the rules' memory, gaps.
+
+use super::DomainFilter;
+use crate::lint;
+use crate::model::{Base, Model};
+use crate::sample::Sample;
+use std::sync::Arc;
+
+/// What happened between two samples, and what the rules say about it.
+#[derive(Debug, Clone, Default)]
+pub struct Interval {
+    /// Rates and shares.
+    pub model: Model,
+    /// Findings, and the rules that could not be judged.
+    pub report: lint::Report,
+}
+
+impl Interval {
+    /// Leaves out what is not about the host or a guest that the filter selects. The rules have judged all guests by then: a
+    /// guest is often slow because of another one.
+    pub fn keep_only(&mut self, filter: &DomainFilter) {
+        if filter.is_empty() {
+            return;
+        }
+        let Self { model, report } = self;
+        let findings = filter.findings(model, report).cloned().collect();
+        let cannot_tell = filter.cannot_tell(model, report).cloned().collect();
+        model.sources = filter.sources(model);
+        self.report = lint::Report { findings, cannot_tell };
+        self.model.retain(|facts| filter.matches(facts));
+    }
+}
+
+/// Joins each sample with the one before it and judges the interval between them. The rules remember earlier intervals.
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    options: lint::Options,
+    memory: lint::RuleMemory,
+    previous: Option<Arc<Sample>>,
+}
+
+impl Pipeline {
+    /// A pipeline that has seen nothing.
+    pub fn new(options: lint::Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// The interval that ends with this sample; `None` for the first sample, and for the first after [`Pipeline::restart`].
+    pub fn next(&mut self, sample: Arc<Sample>) -> Option<Interval> {
+        let previous = self.previous.replace(sample.clone())?;
+        Some(self.judge(&sample, Base::Previous(&previous)))
+    }
+
+    /// As [`Pipeline::next`], but a first sample is shown as well: with names and states, without any rate.
+    pub fn next_or_first(&mut self, sample: Arc<Sample>) -> Interval {
+        match self.next(sample.clone()) {
+            Some(interval) => interval,
+            None => self.judge(&sample, Base::Start),
+        }
+    }
+
+    /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is known.
+    pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> Interval {
+        self.judge(sample, Base::Whole(seconds))
+    }
+
+    /// Forgets the previous sample and what the rules remember: what follows does not continue what came before.
+    pub fn restart(&mut self) {
+        self.previous = None;
+        self.memory.clear();
+    }
+
+    fn judge(&mut self, sample: &Sample, base: Base<'_>) -> Interval {
+        let model = Model::new(sample, base);
+        let report = lint::run(&model, &mut self.memory, &self.options);
+        Interval { model, report }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::Fixture;
+
+    #[test]
+    fn an_interval_needs_two_samples_without_a_gap_between_them() {
+        let sample = |second: f64| Arc::new(Fixture::busy_host().sample(second));
+        let mut pipeline = Pipeline::default();
+        assert!(pipeline.next(sample(1.0)).is_none());
+        assert_eq!(pipeline.next(sample(3.0)).unwrap().model.interval_s, Some(2.0));
+        pipeline.restart();
+        let first = pipeline.next_or_first(sample(9.0));
+        assert_eq!((first.model.interval_s, first.model.domains.is_empty()), (None, false));
+        assert_eq!(pipeline.next_or_first(sample(10.0)).model.interval_s, Some(1.0));
+    }
+
+    #[test]
+    fn rules_remember_until_a_restart() {
+        let sample = |second: f64| Arc::new(Fixture::busy_host().sample(second));
+        let rules = |pipeline: &mut Pipeline, seconds: std::ops::Range<u32>| {
+            seconds.filter_map(|s| pipeline.next(sample(f64::from(s)))).last().unwrap().report.findings.len()
+        };
+        let mut pipeline = Pipeline::default();
+        let after_long = rules(&mut pipeline, 0..30);
+        pipeline.restart();
+        assert!(rules(&mut pipeline, 30..32) < after_long, "patterns have to last before they are reported");
+    }
+}

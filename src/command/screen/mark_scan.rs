@@ -1,0 +1,103 @@
+//! Finds the marks of a recording in the background while the screen already shows it.
+
+use crate::analysis::{DomainFilter, MarkFinder};
+use crate::lint;
+use crate::session::Cursor;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// More marks than this would make the time line solid.
+const MOST_MARKS: usize = 10_000;
+/// How long "next mark" waits for the scan to reach it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The marks found so far. Dropping it ends the scan.
+#[derive(Debug, Default)]
+pub struct MarkScan {
+    found: Arc<Mutex<FoundMarks>>,
+    stop: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct FoundMarks {
+    /// Number and time of each, in order.
+    marks: Vec<(usize, i64)>,
+    /// Samples before this one are scanned.
+    scanned: usize,
+    done: bool,
+}
+
+impl MarkScan {
+    /// Starts the scan.
+    pub fn start(cursor: &Cursor, filter: DomainFilter, options: lint::Options) -> Self {
+        let scan = Self::default();
+        if let Ok(cursor) = cursor.again() {
+            let (found, stop) = (scan.found.clone(), scan.stop.clone());
+            let finder = MarkFinder::new(options, filter);
+            // Without a thread there are no marks; the replay works without them.
+            let _ = std::thread::Builder::new().name("marks".into()).spawn(move || run(cursor, finder, &found, &stop));
+        }
+        scan
+    }
+
+    /// Times of the marks found so far, in order.
+    pub fn times_ms(&self) -> Vec<i64> {
+        lock(&self.found).marks.iter().map(|(_, ms)| *ms).collect()
+    }
+
+    /// The number of the nearest marked sample after (or before) a sample. Waits for the scan for a while.
+    pub fn next(&self, from: usize, forward: bool) -> Option<usize> {
+        let begun = Instant::now();
+        loop {
+            let found = lock(&self.found);
+            let mut numbers = found.marks.iter().map(|m| m.0);
+            let nearest = if forward { numbers.find(|i| *i > from) } else { numbers.rfind(|i| *i < from) };
+            let scanned = found.done || if forward { nearest.is_some() } else { found.scanned > from };
+            drop(found);
+            if scanned || begun.elapsed() > PATIENCE {
+                return nearest;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for MarkScan {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn lock(found: &Mutex<FoundMarks>) -> MutexGuard<'_, FoundMarks> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(mut cursor: Cursor, mut finder: MarkFinder, found: &Mutex<FoundMarks>, stop: &AtomicBool) {
+    for i in 0..cursor.len() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(sample) = cursor.at(i) else { break };
+        if cursor.begins_run(i) {
+            finder.restart();
+        }
+        let time_ms = sample.time_ms;
+        let is_mark = finder.is_mark(sample);
+        let mut found = lock(found);
+        found.scanned = i + 1;
+        if is_mark && found.marks.len() < MOST_MARKS {
+            found.marks.push((i, time_ms));
+        }
+    }
+    lock(found).done = true;
+}
+
+#[cfg(test)]
+impl MarkScan {
+    /// A scan that has ended with these marks.
+    pub(crate) fn finished(marks: Vec<(usize, i64)>) -> Self {
+        let found = FoundMarks { marks, scanned: usize::MAX, done: true };
+        Self { found: Arc::new(Mutex::new(found)), stop: Arc::default() }
+    }
+}

@@ -1,0 +1,34 @@
+//! What feeds the screen: a thread that fetches samples and judges them, so that keys never wait for either.
+
+pub(crate) mod live_feeder;
+mod mark_scan;
+mod player;
+
+pub use live_feeder::live;
+pub use player::replay;
+
+use crate::cli::Settings;
+use crate::ui::{ScreenEvent, UiOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::SyncSender;
+
+/// How the screen looks, by the settings.
+pub fn ui_options(settings: &Settings) -> UiOptions {
+    UiOptions {
+        ascii: settings.look.ascii,
+        no_color: !settings.look.color,
+        interval_s: settings.interval.as_secs_f64(),
+        ..UiOptions::default()
+    }
+}
+
+/// Runs a feeder and reports its end to the screen, also when it panics.
+fn run_feeder(run: impl FnOnce() -> anyhow::Result<()>, events: &SyncSender<ScreenEvent>) {
+    let ended = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => None,
+        Ok(Err(e)) => Some(e),
+        Err(_) => Some(anyhow::anyhow!("reading samples failed by a fault in kvmtop; please report the message above")),
+    };
+    // The screen may be gone already.
+    let _ = events.send(ScreenEvent::Ended(ended));
+}

@@ -1,0 +1,364 @@
+//! Plays a recording on the screen: play, pause, step, seek, speed.
+
+use super::mark_scan::MarkScan;
+use super::{run_feeder, ui_options};
+use crate::analysis::{DomainFilter, Interval, Pipeline};
+use crate::cli::Settings;
+use crate::model::Model;
+use crate::session::Cursor;
+use crate::source::RecordedSamples;
+use crate::source::session::SessionSamples;
+use crate::ui::{self, Outside, Playback, Replay, ScreenEvent, ScreenSource, Tick, UiOptions};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
+use std::time::{Duration, Instant};
+
+/// Intervals before a jump's target that history and rules look back on, at most.
+const LOOK_BACK: usize = 60;
+/// How long looking back may take; a seek answers well within the 50 ms that feel immediate.
+const LOOK_BACK_TIME: Duration = Duration::from_millis(25);
+/// A replay redraws no faster than this; at high speed it skips samples in between.
+const FRAME: Duration = Duration::from_millis(50);
+/// A replay waits no longer than this for a sample, however long the recording paused.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there and stands still.
+pub fn replay(
+    cursor: Cursor,
+    source: ScreenSource,
+    title: String,
+    start_ms: Option<i64>,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let (filter, rules) = (settings.domains.clone(), settings.findings.clone());
+    let marks = MarkScan::start(&cursor, filter.clone(), rules.clone());
+    let samples = Box::new(SessionSamples::new(cursor));
+    let (commands, requests) = channel();
+    let feeder = move |events: SyncSender<ScreenEvent>| {
+        run_feeder(
+            || {
+                Player::new(samples, marks, Pipeline::new(rules), filter, &events).play(start_ms, &requests);
+                Ok(())
+            },
+            &events,
+        );
+    };
+    let options = UiOptions { source, title, ..ui_options(settings) };
+    ui::run(options, Outside { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
+}
+
+struct Player<'a> {
+    samples: Box<dyn RecordedSamples>,
+    marks: MarkScan,
+    pipeline: Pipeline,
+    filter: DomainFilter,
+    events: &'a SyncSender<ScreenEvent>,
+    /// The number of the sample that the user is at; a damaged one is not shown.
+    position: usize,
+    /// The last interval shown, and the number of the sample that ends it.
+    shown: Option<(usize, Interval)>,
+    /// The number of the last sample that the pipeline took, counting damaged ones that follow it.
+    judged: Option<usize>,
+    playing: bool,
+    speed: f64,
+}
+
+impl<'a> Player<'a> {
+    fn new(
+        samples: Box<dyn RecordedSamples>,
+        marks: MarkScan,
+        pipeline: Pipeline,
+        filter: DomainFilter,
+        events: &'a SyncSender<ScreenEvent>,
+    ) -> Self {
+        let (position, shown, judged, playing, speed) = (0, None, None, true, 1.0);
+        Self { samples, marks, pipeline, filter, events, position, shown, judged, playing, speed }
+    }
+
+    /// Plays until nobody sends commands any more.
+    fn play(&mut self, start_ms: Option<i64>, commands: &Receiver<Replay>) {
+        self.playing = start_ms.is_none();
+        let first = start_ms.map_or(0, |ms| self.samples.index_from(ms));
+        self.go(first);
+        loop {
+            let command = match self.due() {
+                Some(wait) => match commands.recv_timeout(wait) {
+                    Ok(c) => Some(c),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                },
+                None => match commands.recv() {
+                    Ok(c) => Some(c),
+                    Err(_) => return,
+                },
+            };
+            if let Some(c) = command {
+                self.handle(c);
+            } else {
+                let next = self.position + self.stride();
+                self.go(next);
+            }
+        }
+    }
+
+    fn last(&self) -> usize {
+        self.samples.len().saturating_sub(1)
+    }
+
+    /// Time from this sample to the next at the speed of playing.
+    fn step(&mut self) -> Duration {
+        let i = self.position;
+        let times = self.samples.time_ms(i + 1).zip(self.samples.time_ms(i));
+        let ms = times.map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
+        Duration::from_secs_f64((ms as f64 / 1e3 / self.speed).min(LONGEST_WAIT.as_secs_f64()))
+    }
+
+    /// How long until the next sample is due; `None`: only a command moves on.
+    fn due(&mut self) -> Option<Duration> {
+        (self.playing && self.position < self.last()).then(|| self.step().max(FRAME))
+    }
+
+    /// How many samples to move on so that playing keeps its speed.
+    fn stride(&mut self) -> usize {
+        let step = self.step().as_secs_f64().max(1e-6);
+        ((FRAME.as_secs_f64() / step).round() as usize).max(1)
+    }
+
+    fn handle(&mut self, command: Replay) {
+        let at = self.position;
+        let to = match command {
+            Replay::Play(on) => {
+                self.playing = on;
+                if on && at == self.last() { 0 } else { at }
+            }
+            Replay::Speed(speed) => {
+                self.speed = speed;
+                at
+            }
+            Replay::Step(n) => {
+                self.playing = false;
+                at.saturating_add_signed(isize::try_from(n).unwrap_or(0))
+            }
+            Replay::Jump(ms) => {
+                let now = self.samples.time_ms(at).unwrap_or(0);
+                let to = self.samples.index_at(now.saturating_add(ms));
+                // Samples may lie further apart than the jump: move at least one.
+                if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
+            }
+            Replay::Seek(ms) => self.samples.index_from(ms),
+            Replay::End { last } => {
+                if last {
+                    self.last()
+                } else {
+                    0
+                }
+            }
+            Replay::Mark { forward } => {
+                self.playing = false;
+                if let Some(i) = self.marks.next(at, forward) {
+                    i
+                } else {
+                    let side = if forward { "after" } else { "before" };
+                    let _ = self.events.send(ScreenEvent::Say(format!("no mark {side} this sample")));
+                    return;
+                }
+            }
+        };
+        self.go(to);
+    }
+
+    /// Shows the interval that ends with a sample. A damaged sample is reported and skipped.
+    fn go(&mut self, index: usize) {
+        let index = index.min(self.last());
+        self.position = index;
+        if let Some((_, interval)) = self.shown.as_ref().filter(|(shown, _)| *shown == index) {
+            let interval = interval.clone();
+            return self.show(interval, None, true);
+        }
+        let follows = index.checked_sub(1).is_some_and(|before| self.judged == Some(before));
+        let sample = match self.samples.sample(index) {
+            Ok(sample) => sample,
+            Err(e) => {
+                let _ = self.events.send(ScreenEvent::Say(format!("sample {}: {e:#}", index + 1)));
+                self.playing &= index < self.last();
+                if follows {
+                    self.judged = Some(index);
+                }
+                return;
+            }
+        };
+        let before = if follows { None } else { Some(self.look_back(index)) };
+        if self.samples.begins_run(index) {
+            self.pipeline.restart();
+        }
+        let mut interval = self.pipeline.next_or_first(sample);
+        interval.keep_only(&self.filter);
+        self.judged = Some(index);
+        self.shown = Some((index, interval.clone()));
+        if index == self.last() {
+            self.playing = false;
+        }
+        self.show(interval, before, false);
+    }
+
+    fn show(&mut self, interval: Interval, before: Option<Vec<Model>>, again: bool) {
+        let last = self.last();
+        let playback = Playback {
+            index: self.position,
+            len: self.samples.len(),
+            range_ms: (self.samples.time_ms(0).unwrap_or(0), self.samples.time_ms(last).unwrap_or(0)),
+            speed: self.speed,
+            playing: self.playing,
+            marks: self.marks.times_ms(),
+        };
+        let tick = Tick { playback: Some(playback), before, again, ..interval.into() };
+        let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));
+    }
+
+    /// Judges the intervals before a sample that was jumped to, so that history and rules know them as if they had been played.
+    fn look_back(&mut self, index: usize) -> Vec<Model> {
+        self.pipeline.restart();
+        let begin = Instant::now();
+        if let Some(nearest) = index.checked_sub(1) {
+            let _ = self.samples.sample(nearest);
+        }
+        let each = begin.elapsed().max(Duration::from_micros(1));
+        let n = (LOOK_BACK_TIME.as_micros() / each.as_micros()).clamp(2, LOOK_BACK as u128) as usize;
+        let mut models = Vec::new();
+        // One more than n: the first sample is only the base of the first interval.
+        for i in index.saturating_sub(n + 1)..index {
+            let Ok(sample) = self.samples.sample(i) else { continue };
+            if self.samples.begins_run(i) {
+                self.pipeline.restart();
+            }
+            if let Some(mut interval) = self.pipeline.next(sample) {
+                interval.keep_only(&self.filter);
+                models.push(interval.model);
+            }
+        }
+        models
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+    use crate::session::{Limits, Recorder, Session};
+    use crate::synthetic::Fixture;
+    use crate::ui::{AppState, Palette, Theme, render};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use std::sync::mpsc;
+
+    struct Made(Fixture, usize);
+
+    impl RecordedSamples for Made {
+        fn len(&self) -> usize {
+            self.1
+        }
+        fn time_ms(&mut self, index: usize) -> Option<i64> {
+            (index < self.1).then(|| self.0.sample(index as f64).time_ms)
+        }
+        fn index_at(&mut self, time_ms: i64) -> usize {
+            let first = self.0.sample(0.0).time_ms;
+            (((time_ms - first).max(0) / 1000) as usize).min(self.1 - 1)
+        }
+        fn index_from(&mut self, time_ms: i64) -> usize {
+            self.index_at(time_ms + 999)
+        }
+        fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
+            anyhow::ensure!(index != 50, "damaged");
+            Ok(Arc::new(self.0.sample(index as f64)))
+        }
+        fn begins_run(&self, index: usize) -> bool {
+            index == 0
+        }
+    }
+
+    fn play(commands: &[Replay]) -> Vec<(usize, Tick)> {
+        let (tx, rx) = mpsc::sync_channel(100);
+        let (ctx, crx) = mpsc::channel();
+        commands.iter().for_each(|c| ctx.send(*c).unwrap());
+        drop(ctx);
+        let start = Fixture::busy_host().sample(10.0).time_ms;
+        let (samples, marks) = (Box::new(Made(Fixture::busy_host(), 100)), MarkScan::finished(vec![(30, 0)]));
+        Player::new(samples, marks, Pipeline::default(), DomainFilter::default(), &tx).play(Some(start), &crx);
+        drop(tx);
+        rx.into_iter()
+            .filter_map(|e| match e {
+                ScreenEvent::Tick(t) => Some((t.playback.as_ref().unwrap().index, *t)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn commands_move_and_say_where() {
+        let ticks = play(&[
+            Replay::Step(1),
+            Replay::Step(-2),
+            Replay::Jump(60_000),
+            Replay::End { last: true },
+            Replay::End { last: false },
+            Replay::Step(-1),
+            Replay::Mark { forward: true },
+            Replay::Mark { forward: true },
+            Replay::Speed(4.0),
+        ]);
+        let at: Vec<usize> = ticks.iter().map(|(i, _)| *i).collect();
+        assert_eq!(at, [10, 11, 9, 69, 99, 0, 0, 30, 30]);
+        let last = ticks.last().unwrap().1.playback.as_ref().unwrap();
+        assert!((last.speed - 4.0).abs() < f64::EPSILON && !last.playing && last.len == 100);
+    }
+
+    #[test]
+    fn a_jump_looks_back_and_a_step_does_not() {
+        let ticks = play(&[Replay::Step(1), Replay::Jump(30_000)]);
+        assert!(ticks[0].1.before.as_ref().is_some_and(|b| !b.is_empty()));
+        assert!(ticks[1].1.before.is_none());
+        assert!(ticks[2].1.before.is_some());
+        assert!(ticks.iter().all(|(_, t)| t.model.interval_s == Some(1.0)));
+    }
+
+    #[test]
+    fn a_damaged_sample_is_passed_over() {
+        let ticks = play(&[Replay::Jump(39_000), Replay::Step(1), Replay::Step(1)]);
+        let at: Vec<usize> = ticks.iter().map(|(i, _)| *i).collect();
+        assert_eq!(at, [10, 49, 51]);
+        let jumped = play(&[Replay::Jump(40_000), Replay::Step(1)]);
+        for (i, tick) in [ticks.last(), jumped.last()].into_iter().flatten() {
+            assert_eq!((*i, tick.model.interval_s), (51, Some(2.0)), "from the last whole sample");
+        }
+    }
+
+    /// What the screen of a replay shows of a recording's first sample.
+    fn screen(path: &std::path::Path) -> String {
+        let session = Session::open(path).unwrap();
+        let sample = SessionSamples::new(session.cursor()).sample(0).unwrap();
+        let mut state = AppState::new(ui::ScreenSession::default(), (120, 40));
+        state.absorb(Pipeline::default().next_or_first(sample).into());
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| render(frame, &state, &Theme::new(Palette::None, false))).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn a_damaged_recording_is_reported_and_not_shown_as_being_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.kvmtop");
+        let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+        for second in 0..50 {
+            recorder.append(&Fixture::busy_host().sample(f64::from(second))).unwrap();
+        }
+        recorder.close().unwrap();
+        assert!(!screen(&path).contains("session degraded"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x55;
+        std::fs::write(&path, bytes).unwrap();
+        let shown = screen(&path);
+        assert!(shown.contains("session degraded"), "{shown}");
+        assert!(!shown.contains("● rec"), "{shown}");
+    }
+}

@@ -1,0 +1,22 @@
+//! What wakes the screen.
+
+use super::state::Tick;
+use ratatui::crossterm::event::KeyEvent;
+
+/// What wakes the screen.
+pub enum ScreenEvent {
+    /// Something new to show.
+    Tick(Box<Tick>),
+    /// A key.
+    Key(KeyEvent),
+    /// The terminal has another size.
+    Resize,
+    /// A signal asks to leave.
+    Leave,
+    /// The process runs again after a stop.
+    Continued,
+    /// A message for the user.
+    Say(String),
+    /// There are no more samples, with the reason if the feed failed.
+    Ended(Option<anyhow::Error>),
+}
