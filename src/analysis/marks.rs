@@ -69,10 +69,8 @@ mod tests {
                 ..fixture.sample(of)
             })
         };
-        let marks: Vec<bool> = (0..40)
-            .map(|i| f64::from(i))
-            .map(|s| finder.is_mark(at(s, if s < 30.0 { s } else { 3.0 * s - 60.0 })))
-            .collect();
+        let marks: Vec<bool> =
+            (0..40).map(f64::from).map(|s| finder.is_mark(at(s, if s < 30.0 { s } else { 3.0 * s - 60.0 }))).collect();
         assert!(!marks[0], "the first sample has no interval");
         assert!(marks[1..10].contains(&true), "findings begin");
         assert!(marks[12..31].iter().all(|m| !m), "nothing new: {marks:?}");

@@ -47,16 +47,18 @@ impl Pipeline {
 
     /// The interval that ends with this sample; `None` for the first sample, and for the first after [`Pipeline::restart`].
     pub fn next(&mut self, sample: Arc<Sample>) -> Option<Interval> {
-        let previous = self.previous.replace(sample.clone())?;
-        Some(self.judge(&sample, Base::Previous(&previous)))
+        let previous = self.previous.take();
+        let interval = previous.map(|previous| self.judge(&sample, Base::Previous(&previous)));
+        self.previous = Some(sample);
+        interval
     }
 
     /// As [`Pipeline::next`], but a first sample is shown as well: with names and states, without any rate.
     pub fn next_or_first(&mut self, sample: Arc<Sample>) -> Interval {
-        match self.next(sample.clone()) {
-            Some(interval) => interval,
-            None => self.judge(&sample, Base::Start),
-        }
+        let previous = self.previous.take();
+        let interval = self.judge(&sample, previous.as_deref().map_or(Base::Start, Base::Previous));
+        self.previous = Some(sample);
+        interval
     }
 
     /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is known.

@@ -11,6 +11,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::num::NonZero;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ impl Feed for Made {
 #[test]
 fn child() {
     let Ok(then) = std::env::var(ASKED) else { return };
-    let (made, stop) = (Made { second: 0.0, then }, Default::default());
+    let (made, stop) = (Made { second: 0.0, then }, AtomicBool::default());
     let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events, &stop);
     let status = match run(UiOptions::default(), Outside::default(), feeder) {
         Ok(()) => 0,
