@@ -60,13 +60,29 @@ fn commands_of_the_table() {
     }
 }
 
-/// The two commands that do it all are targets of the Makefile, and what the README links to is there.
+/// A reader learns from the first lines what it is, how to try it, and that it wants root.
+#[test]
+fn the_first_lines_say_what_it_is() {
+    let text = readme();
+    let first: Vec<&str> = text.lines().filter(|l| !l.is_empty()).take(11).collect();
+    assert!(first[1].starts_with("![") && first[1].ends_with("(assets/screen.svg)"), "{}", first[1]);
+    let first = first.join("\n");
+    for word in ["KVM host", "make run", "kvmtop demo", "as root"] {
+        assert!(first.contains(word), "'{word}' is not in:\n{first}");
+    }
+}
+
+/// Every `make` command is a target of the Makefile, the two that do it all are named, and all links lead somewhere.
 #[test]
 fn make_and_links() {
     let (text, make) = (readme(), std::fs::read_to_string(root().join("Makefile")).expect("Makefile"));
-    for target in ["run", "test"] {
-        assert!(text.contains(&format!("make {target} ")));
+    let word = |rest: &str| rest.chars().take_while(char::is_ascii_lowercase).collect::<String>();
+    let targets: Vec<String> = text.split("make ").skip(1).map(word).collect();
+    for target in &targets {
         assert!(make.lines().any(|l| l.starts_with(&format!("{target}:"))), "make {target}");
+    }
+    for target in ["run", "test"] {
+        assert!(targets.iter().any(|t| t == target), "the README does not name `make {target}`");
     }
     for link in text.split("](").skip(1).filter_map(|l| l.split(')').next()).filter(|l| !l.contains("://")) {
         assert!(root().join(link).exists(), "{link}");
