@@ -139,16 +139,6 @@ impl EventFormat {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The first list of names whose expression uses this field.
-    pub fn symbols_of(&self, field: &str) -> Option<&SymbolList> {
-        self.symbols.iter().find(|list| list.mentions(field))
-    }
-
-    /// The kernel's name of a value of this field.
-    pub fn symbol(&self, field: &str, value: u64) -> Option<&str> {
-        self.symbols.iter().filter(|list| list.mentions(field) && !list.flags).find_map(|list| list.name(value))
-    }
-
     /// The exit reason names of `kvm_exit` (or `kvm_nested_vmexit`): on x86 one list for VMX and one for SVM, told
     /// apart by the names in them; on arm64 one for `ret` and one for `esr_ec`. Empty for other events.
     pub fn reason_names(&self) -> ReasonNames {
@@ -167,47 +157,6 @@ impl EventFormat {
             }
         }
         names
-    }
-}
-
-impl Field {
-    /// The value in a record of this machine's byte order; signed values are sign-extended. `None` when the record
-    /// is too short or the field is no number of 1, 2, 4 or 8 bytes.
-    pub fn read(&self, record: &[u8]) -> Option<u64> {
-        self.read_endian(record, cfg!(target_endian = "big"))
-    }
-
-    /// As [`Field::read`], for a record from a machine of the given byte order.
-    pub fn read_endian(&self, record: &[u8], big_endian: bool) -> Option<u64> {
-        let bytes = record.get(self.offset..self.offset.checked_add(self.size)?)?;
-        let mut wide = [0; 8];
-        if !matches!(self.size, 1 | 2 | 4 | 8) {
-            return None;
-        }
-        for (slot, byte) in wide.iter_mut().enumerate() {
-            let index = if big_endian { self.size.checked_sub(slot + 1) } else { Some(slot) };
-            *byte = index.and_then(|index| bytes.get(index)).copied().unwrap_or(0);
-        }
-        let value = u64::from_le_bytes(wide);
-        let shift = 64 - 8 * self.size as u32;
-        Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })
-    }
-
-    /// The bytes of a text field, up to its NUL: a fixed `char[16]` or a dynamic `__data_loc char[]`.
-    pub fn read_bytes<'a>(&self, record: &'a [u8], big_endian: bool) -> Option<&'a [u8]> {
-        let bytes = if self.is_data_loc {
-            let locator = Self { signed: false, ..self.clone() }.read_endian(record, big_endian)?;
-            let (offset, length) = ((locator & 0xffff) as usize, (locator >> 16 & 0xffff) as usize);
-            record.get(offset..offset + length)?
-        } else {
-            record.get(self.offset..self.offset.checked_add(self.size)?)?
-        };
-        Some(bytes.iter().position(|byte| *byte == 0).and_then(|end| bytes.get(..end)).unwrap_or(bytes))
-    }
-
-    /// The field's text on this machine, invalid UTF-8 replaced.
-    pub fn read_text(&self, record: &[u8]) -> Option<String> {
-        Some(String::from_utf8_lossy(self.read_bytes(record, cfg!(target_endian = "big"))?).into_owned())
     }
 }
 

@@ -42,16 +42,6 @@ impl Isa {
             Self::Other(code) => Cow::Owned(format!("isa{code}")),
         }
     }
-
-    /// The reverse of [`Isa::as_str`].
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "vmx" => Some(Self::Vmx),
-            "svm" => Some(Self::Svm),
-            "arm64" => Some(Self::Arm64),
-            other => other.strip_prefix("isa")?.parse().ok().map(Self::from_code),
-        }
-    }
 }
 
 impl fmt::Display for Isa {
@@ -69,9 +59,5 @@ mod tests {
         assert_eq!(Isa::from_code(1), Isa::Vmx);
         assert_eq!(Isa::from_code(2), Isa::Svm);
         assert_eq!(Isa::from_code(7).as_str(), "isa7");
-        for isa in [Isa::Vmx, Isa::Svm, Isa::Arm64, Isa::Other(9)] {
-            assert_eq!(Isa::parse(&isa.as_str()), Some(isa));
-        }
-        assert_eq!(Isa::parse("isa"), None);
     }
 }

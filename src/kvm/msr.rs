@@ -156,16 +156,6 @@ pub fn meaning(msr: u32) -> Option<&'static str> {
     row(msr).map(|row| row.2).or_else(|| range(msr).map(|row| row.4)).filter(|text| !text.is_empty())
 }
 
-/// Whether only a Hyper-V-aware guest would use this register: a sign of Windows.
-pub const fn is_hyperv(msr: u32) -> bool {
-    matches!(msr, 0x4000_0000..=0x4000_01ff)
-}
-
-/// Whether only a KVM-aware guest would use this register: a sign of Linux.
-pub const fn is_kvm_paravirt(msr: u32) -> bool {
-    matches!(msr, 0x11 | 0x12 | 0x4b56_4d00..=0x4b56_4dff)
-}
-
 /// Whether the register is a power or temperature meter, which guest tools poll without harm.
 pub fn is_power_meter(msr: u32) -> bool {
     meaning(msr).is_some_and(|text| text == POWER || text == SENSOR)
@@ -208,9 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn families_are_told_apart() {
-        assert!(is_hyperv(0x4000_0020) && !is_hyperv(0x4b56_4d00));
-        assert!(is_kvm_paravirt(0x4b56_4d00) && is_power_meter(0x606) && !is_power_meter(0x6e0));
+    fn power_meters_are_a_family() {
+        assert!(is_power_meter(0x606) && !is_power_meter(0x6e0));
     }
 
     proptest! {

@@ -67,16 +67,6 @@ pub fn display(reason: u32, errno: i32) -> Cow<'static, str> {
     }
 }
 
-/// The number of a reason, with or without its `KVM_EXIT_` prefix; also `KVM_EXIT_99` for one without a name.
-pub fn code(name: &str) -> Option<u32> {
-    let short = name.strip_prefix("KVM_EXIT_").unwrap_or(name);
-    NAMES
-        .iter()
-        .position(|full| full.strip_prefix("KVM_EXIT_") == Some(short))
-        .and_then(|index| u32::try_from(index).ok())
-        .or_else(|| short.parse().ok())
-}
-
 /// What the reason means to an admin, where it is worth a sentence.
 pub fn meaning(reason: u32) -> Option<&'static str> {
     Some(match reason {
@@ -115,7 +105,6 @@ mod tests {
             (43, "SNP_REQ_CERTS"),
         ] {
             assert_eq!(name(number).unwrap(), format!("KVM_EXIT_{expected}"));
-            assert_eq!(code(expected), Some(number));
         }
         assert_eq!(name(44), None);
     }
@@ -126,7 +115,5 @@ mod tests {
         assert_eq!(display(10, -4), "restart");
         assert_eq!(display(0, -14), "error 14");
         assert_eq!(display(99, 0), "KVM_EXIT_99");
-        assert_eq!(code("KVM_EXIT_99"), Some(99));
-        assert_eq!(code("restart"), None);
     }
 }

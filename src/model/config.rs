@@ -132,11 +132,6 @@ impl Pins {
     pub fn iothread(&self, index: u32) -> Option<&CpuSet> {
         self.iothreads.get(&index).or(self.rest.as_ref())
     }
-
-    /// The CPUs that hold a vCPU pinned to that CPU alone.
-    pub fn single_cpus(&self) -> CpuSet {
-        self.vcpus.values().filter_map(CpuSet::single).collect()
-    }
 }
 
 /// Memory placement.
@@ -349,7 +344,6 @@ mod tests {
         assert_eq!(c.timers.pit_policy.as_deref(), Some("delay"));
         assert_eq!(c.machine.version, Some((6, 2)));
         assert_eq!(c.pins.vcpu(1).map(ToString::to_string).as_deref(), Some("0-3"));
-        assert_eq!(c.pins.single_cpus().to_string(), "2");
     }
 
     #[test]

@@ -19,18 +19,6 @@ pub enum GuestKind {
     Unknown,
 }
 
-impl GuestKind {
-    /// The word in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Windows => "windows",
-            Self::Linux => "linux",
-            Self::Other => "other",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// How sure a guess is. Ordered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sureness {

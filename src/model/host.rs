@@ -16,8 +16,6 @@ pub struct HostModel {
     pub tasks: Vec<HostTaskModel>,
     /// Memory.
     pub memory: Option<HostMemory>,
-    /// Pages swapped out within the interval.
-    pub swapped_out_pages: Option<u64>,
     /// Lines of the kernel log that concern KVM.
     pub kernel_log: Vec<crate::kvm::kernel_log::LogLine>,
 }
@@ -179,13 +177,11 @@ impl HostModel {
             })
             .collect();
         seat(&mut cpus, domains);
-        let swapped = now.memory.zip(before.and_then(|b| b.memory));
         Self {
             facts: now.facts.clone(),
             cpus,
             tasks: tasks(&now.tasks),
             memory: now.memory,
-            swapped_out_pages: swapped.map(|(n, b)| n.swapped_out_pages.saturating_sub(b.swapped_out_pages)),
             kernel_log: now.kernel_log.clone(),
         }
     }

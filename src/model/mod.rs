@@ -128,11 +128,6 @@ impl Model {
         }
     }
 
-    /// The domain of this name, if there is one.
-    pub fn domain(&self, name: &str) -> Option<&DomainModel> {
-        self.domains.iter().find(|d| d.facts.name.value == name)
-    }
-
     /// Whether this kernel is known to fire no `kvm_exit`.
     pub fn no_kvm_exit(&self) -> bool {
         self.engine.fires_kvm_exit == Some(false)

@@ -97,13 +97,6 @@ pub struct ThreadEvents {
     pub preempted_by: Vec<OtherTask>,
 }
 
-impl ThreadEvents {
-    /// Whether nothing was counted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Exits of one reason on one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitCell {

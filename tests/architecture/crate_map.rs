@@ -52,6 +52,8 @@ pub struct CrateMap {
     pub imports: Vec<Import>,
     pub outside: Vec<Outside>,
     pub types: Vec<Type>,
+    /// First names of all paths: every other crate that the code names is among them.
+    pub first_names: BTreeSet<String>,
 }
 
 impl CrateMap {
@@ -63,6 +65,7 @@ impl CrateMap {
         for (number, module) in tree.modules.iter().enumerate() {
             map.types.extend(module.types.iter().cloned());
             for used in &module.paths {
+                map.first_names.extend(used.segments.first().cloned());
                 let at = Place { file: module.file.clone(), line: used.line };
                 match tree.resolve(number, &used.segments, used.is_use, 0) {
                     Some(Target::Item(owner, item)) if tree.modules[owner].file != module.file => {
@@ -352,6 +355,12 @@ impl<'ast> Visit<'ast> for Reader {
             self.path(segments, first.ident.span());
         }
         syn::visit::visit_path(self, path);
+    }
+
+    /// Derives and other attributes name crates, too: `#[derive(thiserror::Error)]`.
+    fn visit_meta_list(&mut self, list: &'ast syn::MetaList) {
+        self.visit_path(&list.path);
+        self.tokens(list.tokens.clone());
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {

@@ -163,3 +163,20 @@ fn no_comment_refers_to_a_document_that_is_not_here() {
     }
     fail_beyond(FOREIGN_DOCUMENTS, "References to what is not in the repository", &found);
 }
+
+/// What only tests need is a dev-dependency; what nothing needs is gone.
+#[test]
+fn the_program_uses_each_of_its_dependencies() {
+    let manifest: toml::Table = include_str!("../../Cargo.toml").parse().expect("Cargo.toml");
+    let dependencies = manifest["dependencies"].as_table().expect("dependencies");
+    // The name in code, where it is not the package's own.
+    let renamed = BTreeMap::from([("perf-event2", "perf_event"), ("perf-event-open-sys2", "perf_event_open_sys")]);
+    let unused: Vec<&String> = dependencies
+        .keys()
+        .filter(|name| {
+            let in_code = renamed.get(name.as_str()).map_or_else(|| name.replace('-', "_"), ToString::to_string);
+            !HOUSE.first_names.contains(&in_code)
+        })
+        .collect();
+    assert!(unused.is_empty(), "no product code uses {unused:?}");
+}

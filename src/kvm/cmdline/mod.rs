@@ -100,11 +100,6 @@ impl QemuCommand {
         on(name) || on("passthrough")
     }
 
-    /// Whether any Hyper-V enlightenment is on, the clock included.
-    pub fn any_hyperv(&self) -> bool {
-        self.hv_time == Some(true) || self.hyperv.keys().any(|name| name != "vendor_id" && self.hyperv_on(name))
-    }
-
     /// The number of vCPUs: as written, with those that are plugged in as devices, or the product of the topology.
     pub fn vcpus(&self) -> Option<u32> {
         let smp = self.smp;

@@ -26,16 +26,6 @@ pub enum MapSource {
     Mtree,
 }
 
-impl MapSource {
-    /// The lower-case name used in JSON.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Builtin => "builtin",
-            Self::Mtree => "mtree",
-        }
-    }
-}
-
 /// A visible stretch of addresses that one region serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
@@ -86,11 +76,6 @@ impl DeviceMap {
             Space::Mmio => &self.mmio,
             Space::Msr => &[],
         }
-    }
-
-    /// The first region of this name.
-    pub fn find(&self, space: Space, name: &str) -> Option<&Region> {
-        self.regions(space).iter().find(|region| region.name == name)
     }
 
     /// Whether the map knows nothing.

@@ -285,11 +285,6 @@ pub struct DomainXml {
 }
 
 impl DomainXml {
-    /// Where a vCPU may run: its own pin, else the domain's cpuset; `None` is everywhere.
-    pub fn vcpu_affinity(&self, vcpu: u32) -> Option<&CpuSet> {
-        self.vcpu_pins.get(&vcpu).or(self.vcpu_cpuset.as_ref())
-    }
-
     /// Whether a Hyper-V enlightenment (`stimer`, `stimer_direct`) is on.
     pub fn hyperv_on(&self, name: &str) -> bool {
         self.hyperv.as_ref().is_some_and(|hyperv| hyperv.on(name))

@@ -14,7 +14,7 @@ fn a_full_domain_is_read() {
     assert_eq!((xml.machine.as_deref(), xml.arch.as_deref(), xml.uefi), (Some("pc-q35-8.2"), Some("x86_64"), true));
     assert_eq!(xml.topology, Some(GuestTopology { sockets: 1, dies: 1, cores: 2, threads: 2 }));
     assert_eq!(xml.vcpu_pins.get(&1).unwrap().to_string(), "10");
-    assert_eq!(xml.vcpu_affinity(3).unwrap().to_string(), "2-3,10-11");
+    assert_eq!(xml.vcpu_cpuset.as_ref().unwrap().to_string(), "2-3,10-11");
     assert_eq!(xml.emulator_pin.as_ref().unwrap().to_string(), "0,8");
     assert_eq!(xml.iothread_pins.get(&1).unwrap().to_string(), "1");
     assert_eq!(xml.iothreads, 1);

@@ -26,21 +26,6 @@ impl ReasonNames {
         self.names.get(&isa)?.get(&code).map(String::as_str)
     }
 
-    /// The code of a name, spelt exactly so.
-    pub fn code(&self, isa: Isa, name: &str) -> Option<u32> {
-        self.names.get(&isa)?.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
-    }
-
-    /// How many names are known for an instruction set.
-    pub fn len(&self, isa: Isa) -> usize {
-        self.names.get(&isa).map_or(0, BTreeMap::len)
-    }
-
-    /// Whether nothing was learnt.
-    pub fn is_empty(&self) -> bool {
-        self.names.values().all(BTreeMap::is_empty)
-    }
-
     /// Takes over what another set knows and this one does not.
     pub fn merge(&mut self, other: &Self) {
         for (isa, names) in &other.names {

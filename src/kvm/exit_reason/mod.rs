@@ -11,29 +11,12 @@ mod vmx;
 pub use learnt::ReasonNames;
 
 use super::isa::Isa;
-use serde::{Deserialize, Serialize};
 
 /// One line of a table: code, the kernel's name, plain meaning (empty where there is nothing to add).
 type Row = (u32, &'static str, &'static str);
 
 /// Added to arm64's `ret` when it is not TRAP, so that it cannot meet an exception class.
 pub const ARM64_RET: u32 = 0x100;
-
-/// An exit reason of one instruction set.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ReasonId {
-    /// Instruction set.
-    pub isa: Isa,
-    /// Code as described at the top of this module.
-    pub code: u32,
-}
-
-impl ReasonId {
-    /// A reason with the flag bits of VMX taken off, so that equal reasons are equal values.
-    pub const fn new(isa: Isa, code: u32) -> Self {
-        Self { isa, code: basic(isa, code) }
-    }
-}
 
 /// arm64: the code for a `kvm_exit` with these two fields. `ret` TRAP (2) stands for its exception class `esr_ec`
 /// (0 to 0x3f); any other `ret` becomes [`ARM64_RET`] + `ret`: 0x100 IRQ, 0x101 SERROR, 0x103 IL.

@@ -28,9 +28,10 @@ fn a_real_file_gives_fields_and_both_lists() {
 #[test]
 fn built_in_tables_agree_with_a_real_kernel() {
     let names = parse(KVM_EXIT).unwrap().reason_names();
-    assert!(names.len(Isa::Vmx) > 60 && names.len(Isa::Svm) > 100);
-    for isa in [Isa::Vmx, Isa::Svm] {
-        for code in (0..0x500).chain(0x8000_0000..0x8000_0020).chain([0x8000_fffd, 0xffff_ffff]) {
+    for (isa, at_least) in [(Isa::Vmx, 60), (Isa::Svm, 100)] {
+        let codes = || (0..0x500).chain(0x8000_0000..0x8000_0020).chain([0x8000_fffd, 0xffff_ffff]);
+        assert!(codes().filter(|code| names.get(isa, *code).is_some()).count() > at_least);
+        for code in codes() {
             if let Some(kernel) = names.get(isa, code) {
                 assert_eq!(crate::kvm::exit_reason::name(isa, code), Some(kernel), "{isa} {code:#x}");
             }
@@ -46,28 +47,14 @@ fn arm64_has_two_lists_in_one_code_space() {
 }
 
 #[test]
-fn values_are_read_in_either_byte_order() {
-    let field = Field { name: "x".into(), offset: 2, size: 4, signed: true, is_data_loc: false, ty: "int".into() };
-    let record = [0, 0, 0xfc, 0xff, 0xff, 0xff];
-    assert_eq!(field.read_endian(&record, false), Some((-4i64).cast_unsigned()));
-    assert_eq!(field.read_endian(&[0, 0, 0, 0, 1, 2], true), Some(0x102));
-    assert_eq!(field.read_endian(&record[..5], false), None);
-    let odd = Field { size: 3, ..field };
-    assert_eq!(odd.read_endian(&record, false), None);
-}
-
-#[test]
 fn text_fields_are_fixed_or_located() {
     let fixed = parse("name: a\nID: 1\n\tfield:char comm[16];\toffset:0;\tsize:16;\tsigned:0;\n").unwrap();
     let comm = fixed.field("comm").unwrap();
     assert_eq!(comm.ty, "char[16]");
-    assert_eq!(comm.read_text(b"CPU 0/KVM\0\0\0\0\0\0\0").unwrap(), "CPU 0/KVM");
     let located = parse("name: a\nID: 1\n\tfield:__data_loc char[] comm;\toffset:0;\tsize:4;\tsigned:0;\n").unwrap();
     let comm = located.field("comm").unwrap();
     assert!(comm.is_data_loc);
     assert_eq!(comm.ty, "__data_loc char[]");
-    assert_eq!(comm.read_bytes(&[4, 0, 3, 0, b'a', b'b', 0], false).unwrap(), b"ab");
-    assert_eq!(comm.read_bytes(&[4, 0, 30, 0, b'a', b'b', 0], false), None);
 }
 
 #[test]
@@ -88,13 +75,5 @@ proptest! {
         if let Ok(format) = parse(&format!("{}{junk}{}", &KVM_EXIT[..cut], &KVM_EXIT[cut..])) {
             let _ = format.reason_names();
         }
-    }
-
-    #[test]
-    fn any_record_is_survived(offset in any::<usize>(), size in any::<usize>(), located in any::<bool>(), record in prop::collection::vec(any::<u8>(), 0..64)) {
-        let field = Field { offset, size, is_data_loc: located, ..Field::default() };
-        let _ = (field.read(&record), field.read_endian(&record, true), field.read_text(&record));
-        let near = Field { offset: offset % 80, size: size % 10, is_data_loc: located, signed: true, ..Field::default() };
-        let _ = (near.read(&record), near.read_endian(&record, true), near.read_bytes(&record, true));
     }
 }

@@ -128,7 +128,7 @@ fn near_equal_guests_do_not_change_places() {
     burn(&mut f, "idle-4", 40.0);
     let mut s = screen(&f, 120, 40);
     let before: Vec<String> = names(&s).into_iter().map(String::from).collect();
-    let web = f.model().domain("web-1").unwrap().cpu.unwrap().busy();
+    let web = f.model().domains.iter().find(|d| d.name() == "web-1").unwrap().cpu.unwrap().busy();
     for wobble in [web + 1.0, web - 1.0, web + 1.5] {
         burn(&mut f, "idle-4", wobble);
         s.absorb(Tick { model: f.model(), ..Tick::default() });
