@@ -4,8 +4,8 @@
 //! Every struct is taken apart without `..`, so that a new field does not compile before its merge is written here.
 //!
 //! - Counts, faults and crossings add, saturating.
-//! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe every counted duration, so
-//!   the sum is unknown if a side that counted durations does not know its own.
+//! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe every counted
+//!   duration, so the sum is unknown if a side that counted durations does not know its own.
 //! - Shortest and longest follow [`MissingExtreme`].
 //! - Of two bursts the one with more accesses stays; a side without one changes nothing.
 //! - Wake-ups and the number of migrations add; a side that did not watch them changes nothing.
@@ -23,8 +23,8 @@ use std::hash::Hash;
 /// What it means that a [`Timing`] has counted durations, but has no shortest or longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingExtreme {
-    /// Nothing happened within the last interval: the counters go on from sample to sample, and their extremes are those of
-    /// the last interval only. The other side's extreme holds.
+    /// Nothing happened within the last interval: the counters go on from sample to sample, and their extremes are
+    /// those of the last interval only. The other side's extreme holds.
     NothingInInterval,
     /// It is unknown: the counters cover one interval. The sum's extreme is unknown as well.
     Unknown,
@@ -48,8 +48,8 @@ impl ThreadEvents {
     }
 
     /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
-    /// address of their kind, so that no count is lost. Of the other tasks those stay that took longest or came most often.
-    /// Exit reasons, those for the VMM too, are numbers of the kernel: there are a few hundred.
+    /// address of their kind, so that no count is lost. Of the other tasks those stay that took longest or came most
+    /// often. Exit reasons, those for the VMM too, are numbers of the kernel: there are a few hundred.
     pub fn limit(&mut self, max_accesses: usize, max_tasks: usize) {
         if self.accesses.len() > max_accesses {
             let mut beyond = self.accesses.split_off(max_accesses);

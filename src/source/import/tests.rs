@@ -1,6 +1,6 @@
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
-use super::{Beside, FileError, ImportOptions, Imported, load};
+use super::{Beside, ImportError, ImportOptions, Imported, load};
 use crate::kvm::Space;
 use crate::model::{Base, Model};
 use crate::sample::Origin;
@@ -87,11 +87,11 @@ fn two_descriptions_are_two_domains() {
     assert_eq!(names(&imported), ["web", "db", "guest"]);
     assert!(imported.sample.domains[0].facts.command.is_some(), "joined by UUID");
     assert!(
-        imported.notes.iter().any(|n| n.contains("nothing tells which of the described domains")),
+        imported.notes.iter().any(|n| n.contains("cannot tell which of the described domains")),
         "{:?}",
         imported.notes
     );
-    let [FileError { what, .. }] = imported.errors.as_slice() else { panic!("{:?}", imported.errors) };
+    let [ImportError { what, .. }] = imported.errors.as_slice() else { panic!("{:?}", imported.errors) };
     assert!(what.contains("does not name its domain"), "{what}");
     // The same domain twice is one.
     assert_eq!(names(&import(&[("a", XML), ("b", XML)], &ImportOptions::default())), ["web"]);

@@ -1,6 +1,7 @@
 #![expect(clippy::format_collect, clippy::format_push_string, reason = "short texts of tests")]
 
-use super::{Key, Table, TableKind, fold, scan};
+use super::table::{PrintedTable, RowKey, TableKind};
+use super::{find_tables, guest_counters};
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
 use crate::sample::{Direction, ThreadEvents};
@@ -23,7 +24,7 @@ Total Samples:2000, Total events handled time:999086.10us.
 const TOTAL: u64 = 2000;
 
 fn one(text: &str) -> ThreadEvents {
-    let folded = fold(&scan(text)).remove(&None).unwrap_or_default();
+    let folded = guest_counters(&find_tables(text)).remove(&None).unwrap_or_default();
     assert!(folded.vcpus.is_empty());
     folded.all
 }
@@ -190,35 +191,37 @@ fn tables_of_single_vcpus_are_not_counted_twice() {
         .replace("all VCPUs", "VCPU 3")
         .replace("        310 ", "        100 ")
         .replace("Total Samples:2000", "Total Samples:1790");
-    let folded = fold(&scan(&format!("{REPORT}{part}"))).remove(&None).unwrap();
+    let folded = guest_counters(&find_tables(&format!("{REPORT}{part}"))).remove(&None).unwrap();
     assert_eq!(exits(&folded.vcpus[&3]), 1790);
     assert_eq!(exits(&folded.all), 210, "what other vCPUs did");
-    let alone = fold(&scan(&part)).remove(&None).unwrap();
+    let alone = guest_counters(&find_tables(&part)).remove(&None).unwrap();
     assert_eq!((exits(&alone.all), exits(&alone.vcpus[&3])), (0, 1790));
 }
 
 #[test]
 fn missing_rows_are_said() {
     let text = REPORT.lines().filter(|l| !l.contains("MSR_WRITE")).collect::<Vec<_>>().join("\n");
-    let folded = fold(&scan(&text)).remove(&None).unwrap();
-    assert_eq!(folded.notes, ["the table's rows hold 800 of the 2000 samples that it states: rows are missing"]);
-    let folded = fold(&scan(&REPORT.replace("Total Samples:2000", "Total Samples:1999"))).remove(&None).unwrap();
-    assert_eq!(folded.notes, ["the table's rows hold 2000 samples, and it states 1999: a row or the total is wrong"]);
+    let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();
+    assert_eq!(folded.notes, ["the table states 2000 samples and its rows hold 800: rows are missing"]);
+    let folded = guest_counters(&find_tables(&REPORT.replace("Total Samples:2000", "Total Samples:1999")))
+        .remove(&None)
+        .unwrap();
+    assert_eq!(folded.notes, ["the table states 1999 samples and its rows hold 2000: a row or the total is wrong"]);
 }
 
 #[test]
 fn frames_of_live_add_up_and_tell_their_time() {
     let frame = |clock: &str| format!("{clock}\n\n{}", REPORT.replace("all VMs", "pid(s) 4711"));
     let text = format!("{}{}{}", frame("23:59:58.500000"), frame("23:59:59.500000"), frame("00:00:00.500000"));
-    let mut guests = fold(&scan(&text));
+    let mut guests = guest_counters(&find_tables(&text));
     let folded = guests.remove(&Some("4711".into())).unwrap();
     assert_eq!(exits(&folded.all), 3 * TOTAL);
     assert_eq!(folded.seconds, Some(3.0));
     // Without clocks, only a command line tells.
     let bare = REPORT.repeat(2);
-    assert_eq!(fold(&scan(&bare))[&None].seconds, None);
+    assert_eq!(guest_counters(&find_tables(&bare))[&None].seconds, None);
     let stated = format!("# perf kvm stat live -d 5 -p 4711\n{bare}");
-    assert_eq!(fold(&scan(&stated))[&None].seconds, Some(10.0));
+    assert_eq!(guest_counters(&find_tables(&stated))[&None].seconds, Some(10.0));
 }
 
 #[test]
@@ -230,7 +233,7 @@ fn a_recording_command_tells_its_time() {
         ("perf kvm stat record -a", None),
         ("we let it sleep 10 seconds", None),
     ] {
-        let folded = fold(&scan(&format!("{line}\n{REPORT}"))).remove(&None).unwrap();
+        let folded = guest_counters(&find_tables(&format!("{line}\n{REPORT}"))).remove(&None).unwrap();
         assert_eq!(folded.seconds, seconds, "{line}");
     }
 }
@@ -238,14 +241,14 @@ fn a_recording_command_tells_its_time() {
 #[test]
 fn an_empty_table_is_a_table() {
     let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
-    let scanned = scan(text);
+    let scanned = find_tables(text);
     assert!(super::looks_like(text));
     assert_eq!(scanned.tables.len(), 1);
     assert_eq!(
         scanned.tables[0],
-        Table { kind: TableKind::Accesses(Space::Pio), total: Some((0, Some(0.0))), ..Table::default() }
+        PrintedTable { kind: TableKind::Accesses(Space::Pio), total: Some((0, Some(0.0))), ..PrintedTable::default() }
     );
-    assert!(fold(&scanned)[&None].notes.is_empty());
+    assert!(guest_counters(&scanned)[&None].notes.is_empty());
 }
 
 #[test]
@@ -256,7 +259,7 @@ fn prose_is_no_table() {
         "Samples are taken every 4000 cycles. VM-EXIT handling costs 3 %.",
         "total 12\n-rw-r--r-- 1 root root 4096 Nov 21 perf.data\n",
     ] {
-        assert!(scan(text).tables.iter().all(|t| t.rows.is_empty()), "{text}");
+        assert!(find_tables(text).tables.iter().all(|t| t.rows.is_empty()), "{text}");
         assert!(!super::looks_like(text), "{text}");
     }
 }
@@ -265,7 +268,7 @@ fn prose_is_no_table() {
 fn keys_are_read_as_perf_writes_them() {
     let row = |kind, text: &str| super::row::parse(kind, &[], &super::row::words(text), None).map(|r| (r.key, r.count));
     let msr = TableKind::Accesses(Space::Msr);
-    assert_eq!(row(msr, "0x10:R 7 100.00% 1.00us"), Some((Key::Address(0x10, Direction::Read), 7)));
+    assert_eq!(row(msr, "0x10:R 7 100.00% 1.00us"), Some((RowKey::Address(0x10, Direction::Read), 7)));
     assert_eq!(row(msr, "0xzz:R 7 100.00%"), None);
     assert_eq!(row(msr, "0x10:PUT 7 100.00%"), None);
     assert_eq!(row(TableKind::Exits, "HLT 7"), None, "a name and a number alone are prose");
@@ -319,7 +322,7 @@ fn comments_and_lists_are_no_part_of_a_table() {
 fn a_table_that_is_shown_twice_counts_once() {
     let mut rows: Vec<&str> = REPORT.lines().collect();
     rows[5..9].reverse();
-    let folded = fold(&scan(&format!("{REPORT}> {}\n", rows.join("\n> ")))).remove(&None).unwrap();
+    let folded = guest_counters(&find_tables(&format!("{REPORT}> {}\n", rows.join("\n> ")))).remove(&None).unwrap();
     assert_eq!((exits(&folded.all), folded.notes.len()), (TOTAL, 0));
 }
 
@@ -327,14 +330,14 @@ fn a_table_that_is_shown_twice_counts_once() {
 fn tables_of_two_recordings_cover_the_time_of_both() {
     let after = REPORT.replace("480", "481").replace("2000,", "2001,");
     let text = format!("# perf kvm stat record -a sleep 5\nbefore:\n{REPORT}after:\n{after}");
-    let folded = fold(&scan(&text)).remove(&None).unwrap();
+    let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();
     assert_eq!((exits(&folded.all), folded.seconds), (2 * TOTAL + 1, Some(10.0)));
     assert!(folded.notes[0].contains("kvmtop diff"), "{:?}", folded.notes);
 }
 
 #[test]
 fn a_lone_frame_of_live_covers_a_second() {
-    let folded = fold(&scan(&format!("11:12:07.687968\n\n{REPORT}"))).remove(&None).unwrap();
+    let folded = guest_counters(&find_tables(&format!("11:12:07.687968\n\n{REPORT}"))).remove(&None).unwrap();
     assert_eq!(folded.seconds, Some(1.0));
     assert!(folded.notes[0].contains("frame a second"), "{:?}", folded.notes);
 }
@@ -346,7 +349,7 @@ fn arm64_times_are_the_guests_own() {
         "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\nVIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
     ] {
         let text = format!("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n{rows}");
-        let folded = fold(&scan(&text)).remove(&None).unwrap();
+        let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();
         assert!(
             folded.all.exits.iter().all(|c| c.time.count > 0 && c.time.total_ns.is_none() && c.time.max_ns.is_none())
         );
@@ -395,7 +398,7 @@ fn pieces() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in pieces()) {
-        for folded in fold(&scan(&text)).into_values() {
+        for folded in guest_counters(&find_tables(&text)).into_values() {
             prop_assert!(folded.seconds.is_none_or(|s| s.is_finite() && s >= 0.0));
             for cell in &folded.all.exits {
                 let _ = cell.time.since(None).stderr_percent();
@@ -408,6 +411,6 @@ proptest! {
 fn a_table_without_a_readable_row_is_said() {
     let head = REPORT.lines().find(|line| line.contains("Samples%")).unwrap();
     let row = "HLT 10132 81,22% 99,80% 1,40us 1001203,11us 7890,22us ( +- 1,24% )";
-    let folded = fold(&scan(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
-    assert!(folded.notes[0].contains("without any row that can be read"), "{:?}", folded.notes);
+    let folded = guest_counters(&find_tables(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
+    assert!(folded.notes[0].contains("without any readable row"), "{:?}", folded.notes);
 }

@@ -1,62 +1,64 @@
-//! The header of a `perf.data` (tools/perf/util/header.h): where its parts lie, and the few of them that are needed.
+//! Reads the header of a `perf.data` (tools/perf/util/header.h): the positions of its parts, and the few parts that are
+//! needed.
 //!
-//! The sizes in it are checked here before anything is read by them, so that a damaged file cannot ask for memory.
+//! Every size is checked before it is used, so that a damaged file cannot make kvmtop allocate memory.
 
+use crate::source::import::imported::io_message;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Attributes (events) of one file, and ids of one of them (one a CPU or thread).
+/// Limits of attributes (events) in a file, and of ids of an attribute (one for each CPU or thread).
 const MAX_ATTRS: u64 = 4096;
 const MAX_IDS: u64 = 1 << 20;
-/// The largest part that is read as a whole: the kernel's formats take some MiB at most.
+/// The largest part that is read. The kernel's formats take a few MiB.
 const MAX_PART: u64 = 64 << 20;
-/// Size of the header of a file, and of a stream.
+/// Sizes of the header of a file and of a stream.
 const FILE_HEADER: u64 = 104;
 const STREAM_HEADER: u64 = 16;
 
-/// Features of the header that are read: their bits (tools/perf/util/header.h, `HEADER_*`).
+/// Bits of the features that are read (tools/perf/util/header.h, `HEADER_*`).
 pub(super) const TRACING_DATA: u32 = 1;
 pub(super) const HOSTNAME: u32 = 3;
 pub(super) const OSRELEASE: u32 = 4;
 pub(super) const ARCH: u32 = 6;
 const SAMPLE_TIME: u32 = 21;
 
-/// Where the records are and how they are to be read.
+/// Positions and formats of the records.
 #[derive(Debug, Default)]
-pub(super) struct Header {
+pub(super) struct PerfDataHeader {
     /// Byte order of the machine that recorded.
     pub big_endian: bool,
-    /// The attributes as they stand in the file, each with its ids; empty for a stream, which carries them among its records.
+    /// The attributes as in the file, each with its ids. Empty for a stream, which has them among its records.
     pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Bytes of records; `None` up to the end.
+    /// Bytes of records; `None`: up to the end of the file.
     pub data_len: Option<u64>,
     /// Whether it was written to a pipe.
     pub stream: bool,
     /// Parts by their feature bit.
     pub parts: Vec<(u32, Vec<u8>)>,
-    /// Whether parts are missing that the header promises, as in a file that was cut off.
+    /// Whether parts listed in the header are missing, as in a file that was cut off.
     pub cut: bool,
 }
 
-impl Header {
+impl PerfDataHeader {
     /// A part.
     pub fn part(&self, feature: u32) -> Option<&[u8]> {
         self.parts.iter().find(|p| p.0 == feature).map(|p| p.1.as_slice())
     }
 
-    /// A part that is a text: its length, then the text, padded.
+    /// A part that holds a text: its length, then the padded text.
     pub fn text(&self, feature: u32) -> Option<String> {
         text_of(self.part(feature)?)
     }
 
-    /// The last event's time, where the file tells it beforehand.
+    /// The time of the last event, if the header has it.
     pub fn last_time(&self) -> Option<u64> {
         let bytes = *self.part(SAMPLE_TIME)?.get(8..16)?.first_chunk::<8>()?;
         Some(u64_of(bytes, self.big_endian)).filter(|t| *t > 0)
     }
 }
 
-/// A text behind a length of four bytes.
+/// A text after a length of four bytes.
 pub(super) fn text_of(part: &[u8]) -> Option<String> {
     let text = part.get(4..)?;
     let text = text.split(|b| *b == 0).next()?;
@@ -68,19 +70,19 @@ pub(super) fn u64_of(bytes: [u8; 8], big_endian: bool) -> u64 {
     if big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
 }
 
-/// Why a file is not used.
-pub(super) const DAMAGED: &str = "its header is damaged: a part lies outside of the file";
+/// The error for a damaged header.
+pub(super) const DAMAGED: &str = "its header is damaged: a part lies outside the file";
 
-/// Reads the header and leaves the file at its first record.
-pub(super) fn read(file: &mut File) -> Result<Header, String> {
+/// Reads the header. The file's position is then that of the first record.
+pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     let io = |e: io::Error| match e.kind() {
         io::ErrorKind::UnexpectedEof => "the file ends within its header".to_owned(),
-        _ => format!("cannot read it: {}", super::super::reason(&e)),
+        _ => format!("cannot read it: {}", io_message(&e)),
     };
     let mut magic = [0; 8];
     file.read_exact(&mut magic).map_err(io)?;
-    let mut header = Header { big_endian: &magic == b"2ELIFREP", ..Header::default() };
-    let mut reader = Reader { file, big_endian: header.big_endian };
+    let mut header = PerfDataHeader { big_endian: &magic == b"2ELIFREP", ..PerfDataHeader::default() };
+    let mut reader = HeaderReader { file, big_endian: header.big_endian };
     let size = reader.u64().map_err(io)?;
     if size < FILE_HEADER {
         header.stream = true;
@@ -102,7 +104,7 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
     }
     for i in 0..attrs.1 / attr_size {
         let attr = reader.bytes(attrs.0 + i * attr_size, attr_size).map_err(io)?;
-        // The attribute itself, then the place of its ids.
+        // The attribute itself, then position and size of its ids.
         let (attr, place) = attr.split_at_checked(attr_size as usize - 16).ok_or(DAMAGED)?;
         let place: Vec<u64> = place.as_chunks::<8>().0.iter().map(|b| u64_of(*b, header.big_endian)).collect();
         let [at, size] = place[..] else { return Err(DAMAGED.into()) };
@@ -111,7 +113,7 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
         }
         header.attrs.push((attr.to_vec(), reader.bytes(at, size).map_err(io)?));
     }
-    // A recorder that was killed leaves the size at 0: the records then go on to the end.
+    // A killed recorder leaves the size at 0: the records then extend to the end of the file.
     header.data_len = Some(data.1).filter(|size| *size > 0);
     if let Some(size) = header.data_len {
         header.cut = !inside(data.0, size);
@@ -123,8 +125,8 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
     Ok(header)
 }
 
-/// The table of parts stands behind the records, a place for each feature bit in order.
-fn parts(reader: &mut Reader, features: [u64; 4], table: u64, len: u64, header: &mut Header) {
+/// Reads the parts. Their table follows the records and has an entry for each feature bit, in order.
+fn parts(reader: &mut HeaderReader, features: [u64; 4], table: u64, len: u64, header: &mut PerfDataHeader) {
     let set =
         (0..256u32).filter(|bit| features.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1));
     for (entry, bit) in (0u64..).zip(set) {
@@ -143,19 +145,19 @@ fn parts(reader: &mut Reader, features: [u64; 4], table: u64, len: u64, header: 
     }
 }
 
-struct Reader<'a> {
+struct HeaderReader<'a> {
     file: &'a mut File,
     big_endian: bool,
 }
 
-impl Reader<'_> {
+impl HeaderReader<'_> {
     fn u64(&mut self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.file.read_exact(&mut bytes)?;
         Ok(u64_of(bytes, self.big_endian))
     }
 
-    /// Bytes whose number was checked before.
+    /// Reads bytes; the caller has checked their number.
     fn bytes(&mut self, at: u64, size: u64) -> io::Result<Vec<u8>> {
         self.file.seek(SeekFrom::Start(at))?;
         let mut bytes = vec![0; usize::try_from(size).map_err(|_| io::ErrorKind::InvalidData)?];

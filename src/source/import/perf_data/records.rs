@@ -1,9 +1,9 @@
-//! The records of a `perf.data`, one after the other, whatever the file is: recorded to a file or to a pipe, compressed or not.
+//! Reads the records of a `perf.data` one by one, recorded to a file or to a pipe, compressed or not.
 //!
-//! A record is handed out where it lies in the buffer, uncopied. The formats that a pipe carries between its records, and the parts of
-//! its header, are kept on the way. A damaged file can ask for no more memory than what is set here.
+//! A record is handed out in place, without a copy. The formats and header parts that a pipe has between its records
+//! are stored on the way. The limits here bound the memory that a damaged file can make kvmtop use.
 
-use super::header::{self, Header};
+use super::header::{self, PerfDataHeader};
 use std::io::{self, Read, Take};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,55 +25,55 @@ pub(super) mod kind {
     pub const COMPRESSED2: u32 = 83;
 }
 
-/// Formats of a kernel take some MiB at most.
+/// Limit of the formats of a kernel, which take a few MiB.
 const MAX_TRACING_DATA: u64 = 64 << 20;
-/// What is read and what is unpacked at a time; a record has at most 64 KiB.
+/// Bytes read or decompressed at a time. A record has at most 64 KiB.
 const PIECE: usize = 512 * 1024;
 /// Compressed records need a window of at most 2^25 bytes (`perf record -z20`).
 const WINDOW_LOG: u32 = 25;
 const CUT: &str = "the file ends within a record: it was cut off";
-const SIZE: &str = "a record has a size that cannot be; what follows is left out";
+const SIZE: &str = "a record has an impossible size; the rest is left out";
 
-/// What is met on the way.
+/// What reading the records has found so far.
 #[derive(Debug, Default)]
-pub(super) struct Met {
+pub(super) struct ReadState {
     /// The header, its parts from the file or from the stream.
-    pub header: Header,
-    /// The records end within one, or one has a size that cannot be, or cannot be unpacked.
+    pub header: PerfDataHeader,
+    /// Why the records end early: within a record, at an impossible size, or at damaged compressed data.
     pub damaged: Option<&'static str>,
 }
 
-/// What is met on the way, shared with whoever uses the records.
-pub(super) type Shared = Arc<Mutex<Met>>;
+/// The state, shared with the users of the records.
+pub(super) type SharedState = Arc<Mutex<ReadState>>;
 
-/// A lock that no panic can spoil.
-pub(super) fn lock(shared: &Shared) -> std::sync::MutexGuard<'_, Met> {
+/// Locks the state, even after a panic of another user.
+pub(super) fn lock(shared: &SharedState) -> std::sync::MutexGuard<'_, ReadState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A record: its type and what follows its header.
+/// A record: its type and the bytes after its header.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Record<'a> {
+pub(super) struct PerfRecord<'a> {
     pub kind: u32,
     pub body: &'a [u8],
 }
 
-/// The records.
+/// Reads the records.
 pub(super) struct Records<R> {
     source: Take<R>,
     big_endian: bool,
-    /// Whether the header says how many bytes of records there are.
+    /// Whether the header states the number of bytes of records.
     sized: bool,
     buffer: Vec<u8>,
     /// The unread part of `buffer`.
     unread: Range<usize>,
-    zstd: Option<Unpack>,
-    met: Shared,
+    zstd: Option<Decompression>,
+    state: SharedState,
     ended: bool,
 }
 
-/// Compressed records at work.
-struct Unpack {
+/// Decompression of records.
+struct Decompression {
     decoder: Decoder<'static>,
     packed: Vec<u8>,
     at: usize,
@@ -82,11 +82,11 @@ struct Unpack {
 }
 
 impl<R: Read> Records<R> {
-    /// From the first record on, `met` holding the header.
-    pub fn new(source: R, met: &Shared) -> Self {
+    /// From the first record on. `state` holds the header.
+    pub fn new(source: R, state: &SharedState) -> Self {
         let (big_endian, length) = {
-            let met = lock(met);
-            (met.header.big_endian, met.header.data_len)
+            let state = lock(state);
+            (state.header.big_endian, state.header.data_len)
         };
         Self {
             source: source.take(length.unwrap_or(u64::MAX)),
@@ -95,29 +95,29 @@ impl<R: Read> Records<R> {
             buffer: vec![0; 2 * PIECE],
             unread: 0..0,
             zstd: None,
-            met: met.clone(),
+            state: state.clone(),
             ended: false,
         }
     }
 
     /// The next record.
-    pub fn next(&mut self) -> io::Result<Option<Record<'_>>> {
+    pub fn next(&mut self) -> io::Result<Option<PerfRecord<'_>>> {
         loop {
-            if let Some((kind, body)) = self.unpacked() {
+            if let Some((kind, body)) = self.decompressed() {
                 let plain = self.zstd.as_ref().map(|z| z.plain.as_slice()).unwrap_or_default();
-                return Ok(Some(Record { kind, body: &plain[body] }));
+                return Ok(Some(PerfRecord { kind, body: &plain[body] }));
             }
             if self.ended {
                 return Ok(None);
             }
             let Some((kind, body)) = self.plain()? else { continue };
-            if !self.service(kind, &body)? {
-                return Ok(Some(Record { kind, body: &self.buffer[body] }));
+            if !self.handle(kind, &body)? {
+                return Ok(Some(PerfRecord { kind, body: &self.buffer[body] }));
             }
         }
     }
 
-    /// The next record of the source; its place in the buffer.
+    /// The next record of the source, as its type and range in the buffer.
     fn plain(&mut self) -> io::Result<Option<(u32, Range<usize>)>> {
         if !self.ensure(8)? {
             let cut = !self.unread.is_empty() || self.sized && self.source.limit() > 0;
@@ -138,7 +138,7 @@ impl<R: Read> Records<R> {
         Ok(Some((kind, start + 8..start + size)))
     }
 
-    /// Has this many unread bytes in the buffer, or all that there are.
+    /// Reads until the buffer holds this number of unread bytes. Returns false at the end of the source.
     fn ensure(&mut self, size: usize) -> io::Result<bool> {
         while self.unread.len() < size {
             if self.buffer.len() - self.unread.end < PIECE {
@@ -155,8 +155,8 @@ impl<R: Read> Records<R> {
         Ok(true)
     }
 
-    /// Sees to records that are about the file itself; false for all others.
-    fn service(&mut self, kind: u32, body: &Range<usize>) -> io::Result<bool> {
+    /// Handles records about the file itself. Returns false for all others.
+    fn handle(&mut self, kind: u32, body: &Range<usize>) -> io::Result<bool> {
         let bytes = &self.buffer[body.clone()];
         let word = |bytes: &[u8]| bytes.first_chunk::<8>().map_or(0, |b| header::u64_of(*b, self.big_endian));
         match kind {
@@ -171,12 +171,12 @@ impl<R: Read> Records<R> {
                 let (feature, part) = (word(bytes), bytes.get(8..).unwrap_or_default().to_vec());
                 self.keep(u32::try_from(feature).unwrap_or(u32::MAX), part);
             }
-            // Bulk data of processor traces follows the record.
+            // The data of a processor trace follows the record.
             kind::AUXTRACE => self.skip(word(bytes))?,
-            kind::COMPRESSED => self.pack(&body.clone())?,
+            kind::COMPRESSED => self.start_decompression(&body.clone())?,
             kind::COMPRESSED2 => {
                 let size = usize::try_from(word(bytes)).unwrap_or(usize::MAX).min(body.len().saturating_sub(8));
-                self.pack(&(body.start + 8..body.start + 8 + size))?;
+                self.start_decompression(&(body.start + 8..body.start + 8 + size))?;
             }
             _ => return Ok(false),
         }
@@ -186,21 +186,21 @@ impl<R: Read> Records<R> {
     fn end(&mut self, damage: Option<&'static str>) {
         self.ended = true;
         if damage.is_some() {
-            lock(&self.met).damaged = damage;
+            lock(&self.state).damaged = damage;
         }
     }
 
     fn keep(&mut self, feature: u32, part: Vec<u8>) {
-        let parts = &mut lock(&self.met).header.parts;
+        let parts = &mut lock(&self.state).header.parts;
         if parts.len() < 64 && !parts.iter().any(|p| p.0 == feature) {
             parts.push((feature, part));
         }
     }
 
-    /// Bytes that follow a record without being one.
+    /// Reads the bytes attached to a record.
     fn attached(&mut self, size: u64) -> io::Result<Vec<u8>> {
         if size > MAX_TRACING_DATA {
-            self.end(Some("the kernel's event formats in it have a size that cannot be"));
+            self.end(Some("its kernel event formats have an impossible size"));
             return Ok(Vec::new());
         }
         let buffered = self.buffered(size);
@@ -215,7 +215,7 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// Takes up to this many of the bytes that were read already.
+    /// Takes at most this number of the bytes that were read already.
     fn buffered(&mut self, size: u64) -> Range<usize> {
         let n = self.unread.len().min(usize::try_from(size).unwrap_or(usize::MAX));
         let taken = self.unread.start..self.unread.start + n;
@@ -223,11 +223,11 @@ impl<R: Read> Records<R> {
         taken
     }
 
-    fn pack(&mut self, body: &Range<usize>) -> io::Result<()> {
+    fn start_decompression(&mut self, body: &Range<usize>) -> io::Result<()> {
         if self.zstd.is_none() {
             let mut decoder = Decoder::new()?;
             decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
-            self.zstd = Some(Unpack { decoder, packed: Vec::new(), at: 0, plain: Vec::new(), used: 0 });
+            self.zstd = Some(Decompression { decoder, packed: Vec::new(), at: 0, plain: Vec::new(), used: 0 });
         }
         if let Some(zstd) = &mut self.zstd {
             zstd.packed.clear();
@@ -237,9 +237,9 @@ impl<R: Read> Records<R> {
         Ok(())
     }
 
-    /// The next record among the unpacked ones; its place in their buffer. What is left behind the last is the beginning of one
-    /// that goes on in the next compressed record.
-    fn unpacked(&mut self) -> Option<(u32, Range<usize>)> {
+    /// The next decompressed record, as its type and range in the decompressed bytes. Bytes after the last complete
+    /// record are the beginning of one that continues in the next compressed record.
+    fn decompressed(&mut self) -> Option<(u32, Range<usize>)> {
         loop {
             let zstd = self.zstd.as_mut()?;
             let rest = zstd.plain.get(zstd.used..).unwrap_or_default();
@@ -260,15 +260,15 @@ impl<R: Read> Records<R> {
             }
             if !zstd.piece() {
                 self.zstd = None;
-                self.end(Some("compressed records cannot be unpacked; what follows is left out"));
+                self.end(Some("compressed records cannot be decompressed; the rest is left out"));
                 return None;
             }
         }
     }
 }
 
-impl Unpack {
-    /// Unpacks a piece behind what is left; false when it cannot be.
+impl Decompression {
+    /// Decompresses another piece after the unused bytes. Returns false if that fails.
     fn piece(&mut self) -> bool {
         self.plain.drain(..self.used);
         self.used = 0;
@@ -283,7 +283,7 @@ impl Unpack {
         self.at += read;
         self.plain.truncate(old + written);
         match done {
-            // The end of a frame; another may follow.
+            // The end of a frame; another one can follow.
             Ok(0) => self.at >= self.packed.len() || self.decoder.reinit().is_ok(),
             Ok(_) => read > 0 || written > 0,
             Err(_) => false,
@@ -291,7 +291,7 @@ impl Unpack {
     }
 }
 
-/// Type and size of the record that begins here.
+/// Type and size of the record that starts here.
 fn head(bytes: &[u8], big_endian: bool) -> Option<(u32, usize)> {
     let [k0, k1, k2, k3, _, _, s0, s1] = *bytes.first_chunk::<8>()?;
     Some(if big_endian {

@@ -1,6 +1,6 @@
-//! From an event's text to what happened, for the texts of all kernels that print these events.
+//! Decodes the text of an event, as all kernels print it.
 
-use super::line::Line;
+use super::line::TraceLine;
 use crate::kvm::Space;
 use crate::kvm::exit_reason::{self, arm64_code, guess_isa};
 use crate::kvm::isa::Isa;
@@ -8,26 +8,26 @@ use crate::sample::Direction;
 use crate::source::pairing::{Access, Event, Kind, Task};
 use std::collections::HashMap;
 
-/// Different reasons that one file may have; kernels know some 130.
+/// Limit of different exit reasons in one file. Kernels know about 130.
 const MAX_REASONS: usize = 1024;
 
-/// Decodes lines, remembering the reasons seen.
+/// Decodes lines and remembers the exit reasons found.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct TraceDecoder {
     reasons: HashMap<String, (Isa, u32)>,
-    /// Names that no table knows, by the number that stands for them.
+    /// Names that no table knows. The position is used as the code.
     unknown: Vec<String>,
     isa: Isa,
 }
 
-impl Decoder {
-    /// The name of a reason that no table knows.
+impl TraceDecoder {
+    /// The name of a reason that no built-in table knows.
     pub fn name(&self, isa: Isa, code: u32) -> Option<&str> {
         (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
     }
 
-    /// The events of one line: none where it is of no interest, two for a switch of tasks.
-    pub fn decode(&mut self, line: &Line, mut put: impl FnMut(Event)) {
+    /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch`.
+    pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(Event)) {
         let mut emit = |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: line.time, cpu: line.cpu, kind });
         if line.event == "sched_switch" {
             if let Some((prev, runnable, next)) = switch(line.text) {
@@ -80,7 +80,7 @@ impl Decoder {
             isa => isa,
         };
         self.isa = guess;
-        // libtraceevent's plugin writes "UNKNOWN (131072)", kernels of some flavours the bare number.
+        // libtraceevent's plugin writes "UNKNOWN (131072)", some kernels write the bare number.
         let number = name.split_once('(').and_then(|(_, n)| n.strip_suffix(')')).unwrap_or(name).trim();
         let code = exit_reason::code(guess, name).or_else(|| number.parse().ok());
         let found = code.map_or((Isa::Other(0), self.unknown.len() as u32), |code| (guess, code));
@@ -115,7 +115,7 @@ fn arm64(text: &str) -> Option<u32> {
     Some(arm64_code(ret, class))
 }
 
-/// The number behind `vcpu `.
+/// The number after `vcpu `.
 fn vcpu(text: &str) -> Option<u32> {
     let rest = text.split_once("vcpu ")?.1;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -127,7 +127,7 @@ fn pio(text: &str) -> Option<Kind> {
     Some(access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false))
 }
 
-/// `mmio write len 4 gpa 0xfee000b0 val 0x0`; `unsatisfied-read` is completed by a later `read`.
+/// `mmio write len 4 gpa 0xfee000b0 val 0x0`; a later `read` completes an `unsatisfied-read`.
 fn mmio(text: &str) -> Option<Kind> {
     let direction = direction(text, "mmio ")?;
     Some(access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false))
@@ -173,13 +173,13 @@ fn halted(text: &str) -> Option<Kind> {
     Some(Kind::Halted { ns })
 }
 
-/// The number behind `name=`.
+/// The number after `name=`.
 fn field(text: &str, name: &str) -> Option<i64> {
     let rest = text.split_once(name)?.1;
     rest.split(|c: char| !c.is_ascii_digit() && c != '-').next()?.parse().ok()
 }
 
-/// The thread that a scheduler's event is about: ` pid=131 `, or `CPU 0/KVM:131 [120]` of older trace-cmd.
+/// The thread of a scheduler event: ` pid=131 `, or `CPU 0/KVM:131 [120]` of older trace-cmd.
 fn task_id(text: &str) -> Option<i32> {
     let id = field(text, " pid=").or_else(|| named(text).map(|task| i64::from(task.1)))?;
     i32::try_from(id).ok()
@@ -192,7 +192,7 @@ fn named(text: &str) -> Option<(&str, i32, &str)> {
     Some((name.trim(), tid.trim().parse().ok()?, rest))
 }
 
-/// Who left the CPU, whether it would have gone on, and who came.
+/// The thread that left the CPU, whether it was still runnable, and the task that replaced it.
 fn switch(text: &str) -> Option<(i32, bool, Task)> {
     let (left, right) = text.split_once("==>")?;
     let id = |n: i64| i32::try_from(n).ok();

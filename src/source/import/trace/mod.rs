@@ -1,11 +1,13 @@
-//! Lines of `trace-cmd report`, of ftrace's `trace` file and of `perf script`, with the kvm and sched events of any kernel.
+//! Reads lines of `trace-cmd report`, of ftrace's `trace` file and of `perf script`, with the kvm and sched events of
+//! any kernel.
 
 mod decode;
 mod line;
 
-use super::guests::{Counts, guests};
-use super::sniff::Kind;
-use super::{Gathered, clean, reason};
+use super::gathered::{FileType, Gathered};
+use super::group_threads::{KvmEventCounts, group_threads};
+use super::imported::io_message;
+use super::pasted_text::unquote;
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::topology::HostTopology;
 use crate::source::pairing::Pairing;
@@ -13,15 +15,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-/// A line beyond this length is none of an event.
+/// Longest line of an event.
 const MAX_LINE: u64 = 64 * 1024;
-/// Threads whose names are kept.
+/// Limit of the threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// Whether a text holds an event that is understood.
+/// Whether a text holds a kvm event.
 pub(super) fn looks_like(text: &str) -> bool {
     let is_event = |text: &str| line::parse(text).is_some_and(|l| l.event.starts_with("kvm_"));
-    let mut lines = text.lines().take(20_000).map(clean::unquote).peekable();
+    let mut lines = text.lines().take(20_000).map(unquote).peekable();
     while let Some(line) = lines.next() {
         if is_event(line) || line::is_cut(line) && lines.peek().is_some_and(|next| is_event(&joined(line, next))) {
             return true;
@@ -30,14 +32,14 @@ pub(super) fn looks_like(text: &str) -> bool {
     false
 }
 
-/// A line that mail has cut, and the next.
+/// A line that mail wrapped, joined with the next one.
 fn joined(line: &str, next: &str) -> String {
     format!("{} {}", line.trim_end(), next.trim())
 }
 
-/// Reads a trace: a text, and the rest of its file where that is too large for one.
+/// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
 pub(super) fn read(text: &str, more: Option<&mut File>, gathered: &mut Gathered) -> Result<(), String> {
-    let mut reader = Reader::new(text, gathered.topology.clone().unwrap_or_default());
+    let mut reader = TraceReader::new(text, gathered.topology.clone().unwrap_or_default());
     match more {
         None => text.lines().for_each(|l| reader.line(l)),
         Some(file) => {
@@ -50,7 +52,7 @@ pub(super) fn read(text: &str, more: Option<&mut File>, gathered: &mut Gathered)
                     .by_ref()
                     .take(MAX_LINE)
                     .read_until(b'\n', &mut bytes)
-                    .map_err(|e| format!("cannot read it: {}", reason(&e)))?;
+                    .map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
                 reader.line(&String::from_utf8_lossy(&bytes));
                 bytes.clear();
                 if n == 0 {
@@ -63,23 +65,23 @@ pub(super) fn read(text: &str, more: Option<&mut File>, gathered: &mut Gathered)
 }
 
 #[derive(Debug)]
-struct Reader {
+struct TraceReader {
     pairing: Pairing,
-    decoder: decode::Decoder,
-    counts: Counts,
+    decoder: decode::TraceDecoder,
+    counts: KvmEventCounts,
     names: HashMap<i32, String>,
     first: Option<u64>,
     last: u64,
     lost: u64,
     gap: bool,
-    /// A line that goes on in the next.
+    /// A line that continues in the next one.
     cut: String,
 }
 
-impl Reader {
+impl TraceReader {
     fn new(head: &str, topology: HostTopology) -> Self {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
-        // Without entries no exit has a length, and each still counts.
+        // Without entries exits have no duration; they are counted all the same.
         if !head.contains("kvm_entry:") {
             pairing = pairing.untimed();
         }
@@ -88,8 +90,8 @@ impl Reader {
         }
         Self {
             pairing,
-            decoder: decode::Decoder::default(),
-            counts: Counts::default(),
+            decoder: decode::TraceDecoder::default(),
+            counts: KvmEventCounts::default(),
             names: HashMap::new(),
             first: None,
             last: 0,
@@ -100,23 +102,23 @@ impl Reader {
     }
 
     fn line(&mut self, raw: &str) {
-        let text = clean::unquote(raw);
+        let text = unquote(raw);
         if text.len() as u64 > MAX_LINE || text.starts_with('#') {
             return;
         }
         let before = std::mem::take(&mut self.cut);
         if before.is_empty() {
-            self.whole_or_cut(text);
+            self.complete_or_cut(text);
         } else if text.is_empty() || line::parse(text).is_some() || line::is_cut(text) {
-            // It was whole, after all.
+            // The line before was complete after all.
             self.event(&before);
-            self.whole_or_cut(text);
+            self.complete_or_cut(text);
         } else {
-            self.whole_or_cut(&joined(&before, text));
+            self.complete_or_cut(&joined(&before, text));
         }
     }
 
-    fn whole_or_cut(&mut self, text: &str) {
+    fn complete_or_cut(&mut self, text: &str) {
         if line::is_cut(text) && text.len() < 1024 { text.clone_into(&mut self.cut) } else { self.event(text) }
     }
 
@@ -147,7 +149,7 @@ impl Reader {
     fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
         let cut = std::mem::take(&mut self.cut);
         self.event(&cut);
-        let Some(first) = self.first else { return Err("no line of it holds a kvm event".into()) };
+        let Some(first) = self.first else { return Err("none of its lines holds a kvm event".into()) };
         for (tid, comm) in &self.names {
             self.pairing.name(*tid, comm);
         }
@@ -161,8 +163,8 @@ impl Reader {
         gathered.lost = gathered.lost.saturating_add(self.lost);
         gathered.overflow = gathered.overflow.saturating_add(self.pairing.overflow());
         gathered.events = gathered.events.saturating_add(self.pairing.events());
-        gathered.spans.push((Kind::Trace, (self.last - first) as f64 / 1e9));
-        gathered.guests.extend(guests(threads, &self.counts, |_| None));
+        gathered.seconds.push((FileType::Trace, (self.last - first) as f64 / 1e9));
+        gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
         Ok(())
     }
 }

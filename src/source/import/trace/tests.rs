@@ -1,6 +1,6 @@
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
-use super::line::{Line, lost, parse};
+use super::line::{TraceLine, lost, parse};
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
 use crate::kvm::thread_name::Role;
@@ -64,7 +64,7 @@ fn names_of_trace_cmds_plugin_are_known() {
 
 #[test]
 fn lines_of_every_tool_are_taken_apart() {
-    let expected = Line {
+    let expected = TraceLine {
         comm: "CPU 1/KVM",
         tid: 131,
         pid: None,
@@ -83,7 +83,7 @@ fn lines_of_every_tool_are_taken_apart() {
     ] {
         assert_eq!(parse(line), Some(expected), "{line}");
     }
-    let with_process = Line { pid: Some(120), ..expected };
+    let with_process = TraceLine { pid: Some(120), ..expected };
     assert_eq!(
         parse("CPU 1/KVM-131 (    120) [007] d..1. 58.246573: kvm_entry: vcpu 1, rip 0x8130"),
         Some(with_process)
@@ -240,7 +240,7 @@ proptest! {
             Just("CPU:0 [LOST 18446744073709551615 EVENTS]".to_owned()),
         ], 0..60)) {
         let text = lines.join("\n");
-        let mut gathered = crate::source::import::Gathered::default();
+        let mut gathered = crate::source::import::gathered::Gathered::default();
         let _ = super::read(&text, None, &mut gathered);
     }
 }

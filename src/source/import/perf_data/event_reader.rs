@@ -1,54 +1,55 @@
-//! From records to events in order of time.
+//! Reads records and yields events in order of time.
 //!
-//! perf writes what each CPU's ring holds, one after the other, and marks the end of each such round: what comes two rounds later is
-//! younger than all before (tools/perf/util/ordered-events.c). Events are decoded where they lie and sorted as small values, a round
-//! at a time.
+//! perf writes the content of each CPU's ring, one after the other, and marks the end of each such round. Events two
+//! rounds later are younger than all before (tools/perf/util/ordered-events.c). Events are decoded in place and sorted
+//! as small values, one round at a time.
 
-use super::layout::Layouts;
-use super::records::{Met, Records, Shared, kind, lock};
-use super::tracing::{self, Formats};
-use super::{AMBIGUOUS, NO_EVENTS, header, reason};
+use super::event_formats::{self, KernelFormats, NO_NAME};
+use super::header;
+use super::records::{ReadState, Records, SharedState, kind, lock};
+use super::sample_layout::SampleLayouts;
+use crate::source::import::imported::io_message;
 use crate::source::pairing::{Event, Kind, RawSample};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-/// Events of which no order is known yet; beyond that the older half is taken to be in order. A file without marks would else be
-/// held in memory as a whole.
+/// Limit of the events that wait to be sorted. Beyond it the older half is handed out; a file without marks would
+/// otherwise be held in memory completely.
 const MAX_WAITING: usize = 600_000;
-/// The number of an event that is none of `kvm`.
-pub(super) const NO_NAME: u16 = u16::MAX;
+const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended properly, or the file is damaged";
+const AMBIGUOUS: &str = "its events have different layouts, and its records do not identify theirs";
 
-/// Something that happened at an instant.
+/// One event, or a gap of lost events.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Item {
+pub(super) struct BatchItem {
     /// Nanoseconds of the recorder's clock.
     pub time: u64,
-    /// The thread it happened to.
+    /// Thread id.
     pub tid: i32,
-    /// Its process.
+    /// Process id.
     pub pid: i32,
     /// The CPU.
     pub cpu: u32,
-    /// The place of the event's name in [`Formats::names`].
+    /// The position of the event's name in [`KernelFormats::names`], or [`NO_NAME`].
     pub name: u16,
-    /// What.
+    /// What happened.
     pub what: What,
 }
 
 /// What happened.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What {
-    /// Something to be paired.
+    /// An event for the pairing.
     Kind(Kind),
-    /// Another kvm event, to be counted.
+    /// Another kvm event, which is only counted.
     Other,
-    /// So many events are missing.
+    /// This number of events is missing.
     Lost(u64),
 }
 
-impl Item {
-    /// As an event, if it is one.
+impl BatchItem {
+    /// The event for the pairing.
     pub fn event(&self) -> Option<Event> {
         match self.what {
             What::Kind(kind) => Some(Event { tid: self.tid, pid: self.pid, time: self.time, cpu: self.cpu, kind }),
@@ -57,68 +58,69 @@ impl Item {
     }
 }
 
-/// What one round gives.
+/// The content of one round.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
-    /// In order of time.
-    pub items: Vec<Item>,
-    /// Names of threads.
+pub(super) struct EventBatch {
+    /// Events in order of time.
+    pub items: Vec<BatchItem>,
+    /// Thread ids and names.
     pub comms: Vec<(i32, String)>,
     /// Records that could not be read.
     pub broken: u64,
     /// Samples read.
     pub samples: u64,
-    /// The formats, once they are known.
-    pub formats: Option<Arc<Formats>>,
+    /// The formats, in the batch with which they become known.
+    pub formats: Option<Arc<KernelFormats>>,
 }
 
 /// Reads batches.
-pub(super) struct Reader {
+pub(super) struct EventReader {
     records: Records<File>,
-    met: Shared,
-    layouts: Layouts,
-    formats: Option<Arc<Formats>>,
-    waiting: Vec<Item>,
-    /// The latest instant of all rounds but the one at work, and of all.
+    state: SharedState,
+    layouts: SampleLayouts,
+    formats: Option<Arc<KernelFormats>>,
+    waiting: Vec<BatchItem>,
+    /// The latest time of all rounds before the current one.
     settled: u64,
+    /// The latest time of all rounds.
     latest: u64,
-    spare: Receiver<Vec<Item>>,
-    batch: Batch,
+    spare: Receiver<Vec<BatchItem>>,
+    batch: EventBatch,
     ended: bool,
 }
 
-impl Reader {
-    /// From a file that stands at its first record. Items that were used up may be sent back.
-    pub fn new(file: File, met: &Shared, spare: Receiver<Vec<Item>>) -> Result<Self, String> {
+impl EventReader {
+    /// From a file at the position of its first record. `spare` returns used buffers.
+    pub fn new(file: File, state: &SharedState, spare: Receiver<Vec<BatchItem>>) -> Result<Self, String> {
         let (mut layouts, stream) = {
-            let met = lock(met);
-            (Layouts::new(met.header.big_endian), met.header.stream)
+            let state = lock(state);
+            (SampleLayouts::new(state.header.big_endian), state.header.stream)
         };
-        for (attr, ids) in std::mem::take(&mut lock(met).header.attrs) {
+        for (attr, ids) in std::mem::take(&mut lock(state).header.attrs) {
             let body: Vec<u8> = attr.iter().chain(&ids).copied().collect();
-            layouts.learn(&body);
+            layouts.add(&body);
         }
         if !stream && layouts.is_empty() {
             return Err(NO_EVENTS.into());
         }
         Ok(Self {
-            records: Records::new(file, met),
-            met: met.clone(),
+            records: Records::new(file, state),
+            state: state.clone(),
             layouts,
             formats: None,
             waiting: Vec::new(),
             settled: 0,
             latest: 0,
             spare,
-            batch: Batch::default(),
+            batch: EventBatch::default(),
             ended: false,
         })
     }
 
-    /// What comes next; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Batch>, String> {
+    /// The next batch; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<EventBatch>, String> {
         while !self.ended {
-            let Some(record) = self.records.next().map_err(|e| format!("cannot read it: {}", reason(&e)))? else {
+            let Some(record) = self.records.next().map_err(|e| format!("cannot read it: {}", io_message(&e)))? else {
                 self.ended = true;
                 if self.layouts.is_empty() {
                     return Err(NO_EVENTS.into());
@@ -134,12 +136,12 @@ impl Reader {
                         if self.layouts.is_ambiguous() {
                             return Err(AMBIGUOUS.into());
                         }
-                        let formats = Arc::new(learnt(&lock(&self.met))?);
+                        let formats = Arc::new(kernel_formats(&lock(&self.state))?);
                         self.batch.formats = Some(formats.clone());
                         self.formats.insert(formats)
                     };
                     self.batch.samples += 1;
-                    let put = |item: Item| {
+                    let put = |item: BatchItem| {
                         self.latest = self.latest.max(item.time);
                         self.waiting.push(item);
                     };
@@ -159,11 +161,18 @@ impl Reader {
                 kind::LOST | kind::LOST_SAMPLES => {
                     if let Some(lost) = self.layouts.lost(record.kind, record.body) {
                         let time = self.layouts.time(record.kind, record.body).unwrap_or(self.latest);
-                        self.waiting.push(Item { time, tid: 0, pid: 0, cpu: 0, name: NO_NAME, what: What::Lost(lost) });
+                        self.waiting.push(BatchItem {
+                            time,
+                            tid: 0,
+                            pid: 0,
+                            cpu: 0,
+                            name: NO_NAME,
+                            what: What::Lost(lost),
+                        });
                     }
                 }
                 kind::HEADER_ATTR => {
-                    self.layouts.learn(record.body);
+                    self.layouts.add(record.body);
                 }
                 _ => {}
             }
@@ -181,16 +190,17 @@ impl Reader {
         Ok(if empty { None } else { Some(last) })
     }
 
-    /// Hands out all up to this instant.
+    /// Moves all events up to this time to the batch.
     fn settle(&mut self, until: u64) {
-        // Runs that are sorted already, one a CPU, are merged as such; equal instants keep the file's order.
+        // The sort is stable and merges runs that are sorted already, one for each CPU; equal times keep the file's
+        // order.
         self.waiting.sort_by_key(|item| item.time);
         let n = self.waiting.partition_point(|item| item.time <= until);
         if !self.batch.items.is_empty() {
             self.batch.items.extend(self.waiting.drain(..n));
             return;
         }
-        // The used-up items of an earlier batch lend their room.
+        // The buffer of an earlier batch is used again.
         let mut rest = self.spare.try_recv().unwrap_or_default();
         rest.clear();
         rest.extend_from_slice(self.waiting.get(n..).unwrap_or_default());
@@ -199,25 +209,25 @@ impl Reader {
     }
 }
 
-/// The events of one sample: at least one for any kvm event.
-fn decode(formats: &Formats, sample: &RawSample<'_>, mut put: impl FnMut(Item)) {
+/// Decodes one sample: at least one item for any kvm event.
+fn decode(formats: &KernelFormats, sample: &RawSample<'_>, mut put: impl FnMut(BatchItem)) {
     let RawSample { pid, tid, time, cpu, .. } = *sample;
     let name = formats.name_of(sample.raw);
     let mut counted = false;
     formats.decoder.decode(sample, |event| {
         let name = if counted { NO_NAME } else { name };
         counted = true;
-        put(Item { time, tid: event.tid, pid: event.pid, cpu, name, what: What::Kind(event.kind) });
+        put(BatchItem { time, tid: event.tid, pid: event.pid, cpu, name, what: What::Kind(event.kind) });
     });
     if !counted && name != NO_NAME {
-        put(Item { time, tid, pid, cpu, name, what: What::Other });
+        put(BatchItem { time, tid, pid, cpu, name, what: What::Other });
     }
 }
 
-/// The recorded kernel's formats, which stand before the first sample.
-fn learnt(met: &Met) -> Result<Formats, String> {
-    let Some(data) = met.header.part(header::TRACING_DATA) else {
-        return Err(if met.header.cut {
+/// The recorded kernel's formats, which precede the first sample.
+fn kernel_formats(state: &ReadState) -> Result<KernelFormats, String> {
+    let Some(data) = state.header.part(header::TRACING_DATA) else {
+        return Err(if state.header.cut {
             "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
                 .into()
         } else {
@@ -225,7 +235,7 @@ fn learnt(met: &Met) -> Result<Formats, String> {
         });
     };
     let formats =
-        tracing::parse(data, met.header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
+        event_formats::parse(data, state.header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
     if formats.names.is_empty() {
         return Err("it holds no kvm events; expected a recording of 'perf kvm stat record'".into());
     }

@@ -1,50 +1,51 @@
-//! What the events of a `perf.data` add up to.
+//! Counts the events of a `perf.data`: pairs exits and entries, and applies perf's rules and times.
 
-use super::reader::{Batch, Item, NO_NAME, What};
-use super::rule::{Counted, Step, Thread};
-use super::tracing::Formats;
+use super::event_formats::{KernelFormats, NO_NAME};
+use super::event_reader::{BatchItem, EventBatch, What};
+use super::perf_rules::{CountedAccess, PerfThread, Step};
 use crate::kvm::Space;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Direction, Timing};
 use crate::source::events::TracedThread;
-use crate::source::import::guests::{Counts, guests};
-use crate::source::import::join::Guest;
+use crate::source::import::group_threads::{KvmEventCounts, group_threads};
+use crate::source::import::guest::ImportedGuest;
 use crate::source::pairing::{Event, Kind, MAX_THREADS, Pairing};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Names of threads that are kept.
+/// Limit of the thread names that are kept.
 const MAX_COMMS: usize = 262_144;
-/// Different addresses with perf's times, over all threads.
+/// Limit of different addresses with perf's times, over all threads.
 const MAX_TIMES: usize = 262_144;
 
-type AccessKey = (i32, Space, u64, Direction);
-type Times = HashMap<AccessKey, Timing, RandomState>;
+/// perf's times by thread id and address.
+type PerfTimes = HashMap<(i32, Space, u64, Direction), Timing, RandomState>;
 
 /// A thread of the file.
 #[derive(Debug, Default)]
-struct Known {
+struct RecordedThread {
     pid: i32,
-    rule: Thread,
-    /// Events seen, by the place of their names.
+    rules: PerfThread,
+    /// Numbers of events, by the position of their names in [`KernelFormats::names`].
     counts: Vec<u64>,
 }
 
-/// All that was counted so far.
+/// All counts so far.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct PerfDataCounters {
     pairing: Pairing,
-    /// All events as they are, until the first entry: a kernel that fires none shows its accesses all the same.
+    /// All events without perf's rules, until the first entry. Without any entry in the file these are the counts: a
+    /// kernel that fires no `kvm_entry` still shows its accesses.
     unpaired: Option<Pairing>,
-    threads: HashMap<i32, Known, RandomState>,
-    formats: Option<Arc<Formats>>,
+    threads: HashMap<i32, RecordedThread, RandomState>,
+    formats: Option<Arc<KernelFormats>>,
     comms: HashMap<i32, String, RandomState>,
-    /// perf's times, where they are asked for.
-    times: Option<Times>,
-    /// The first and the last kvm event.
+    /// perf's times, if they are requested.
+    times: Option<PerfTimes>,
+    /// Time of the first kvm event.
     pub first: Option<u64>,
-    /// See `first`.
+    /// Time of the last kvm event.
     pub last: u64,
     /// Events lost.
     pub lost: u64,
@@ -54,14 +55,14 @@ pub(super) struct Tally {
     pub samples: u64,
 }
 
-impl Tally {
-    /// Begins with nothing counted.
+impl PerfDataCounters {
+    /// Without any counts.
     pub fn new(perf_times: bool) -> Self {
-        Self { times: perf_times.then(Times::default), ..Self::default() }
+        Self { times: perf_times.then(PerfTimes::default), ..Self::default() }
     }
 
-    /// Takes what comes with a batch but its items.
-    pub fn begin(&mut self, batch: &mut Batch) {
+    /// Takes everything of a batch except its items.
+    pub fn begin(&mut self, batch: &mut EventBatch) {
         self.broken += batch.broken;
         self.samples += batch.samples;
         for (tid, comm) in batch.comms.drain(..) {
@@ -80,8 +81,8 @@ impl Tally {
         }
     }
 
-    /// Takes one item. They come in order of time.
-    pub fn item(&mut self, item: &Item) {
+    /// Takes one item. Items must come in order of time.
+    pub fn item(&mut self, item: &BatchItem) {
         if let What::Lost(count) = item.what {
             self.lose(count, item.time);
             return;
@@ -91,7 +92,7 @@ impl Tally {
         let known = match self.threads.get_mut(&item.tid) {
             Some(known) => known,
             None if item.name != NO_NAME && room => self.threads.entry(item.tid).or_default(),
-            // The scheduler's events are of interest for threads that run a guest.
+            // Scheduler events matter only for threads that run a guest.
             None => return,
         };
         if item.name != NO_NAME {
@@ -112,7 +113,7 @@ impl Tally {
             }
         }
         let (pairing, times) = (&mut self.pairing, &mut self.times);
-        known.rule.event(&event, |step| match step {
+        known.rules.event(&event, |step| match step {
             Step::Event => pairing.event(&event),
             Step::InKernel => pairing.in_kernel(event.tid, event.time),
             Step::Count(counted) => count(&event, &counted, pairing, times.as_mut()),
@@ -121,7 +122,7 @@ impl Tally {
 
     fn lose(&mut self, count: u64, time: u64) {
         self.lost = self.lost.saturating_add(count);
-        // perf pairs across gaps; so does this where perf's times are asked for.
+        // perf pairs across gaps; with perf's times kvmtop does the same.
         if self.times.is_some() {
             return;
         }
@@ -131,23 +132,23 @@ impl Tally {
         }
     }
 
-    /// Whether perf's own ways are asked for.
+    /// Whether perf's times are requested.
     pub fn as_perf(&self) -> bool {
         self.times.is_some()
     }
 
     /// Accesses that perf does not count.
     pub fn uncounted(&self) -> u64 {
-        self.threads.values().map(|t| t.rule.uncounted).sum()
+        self.threads.values().map(|t| t.rules.uncounted).sum()
     }
 
-    /// The pairing that tells most: without a single entry in the file, nothing is paired.
+    /// The pairing that holds the counts.
     pub fn counted(&self) -> &Pairing {
         self.unpaired.as_ref().unwrap_or(&self.pairing)
     }
 
-    /// The guests as counted so far.
-    pub fn guests(&mut self) -> Vec<Guest> {
+    /// The guests with their counts so far.
+    pub fn guests(&mut self) -> Vec<ImportedGuest> {
         let pairing = self.unpaired.as_mut().unwrap_or(&mut self.pairing);
         for (tid, _) in pairing.threads().collect::<Vec<_>>() {
             if let Some(comm) = self.comms.get(&tid) {
@@ -157,21 +158,21 @@ impl Tally {
         let mut threads = pairing.snapshot();
         if let Some(times) = &self.times {
             for (tid, thread) in &mut threads {
-                perf_times(*tid, thread, times);
+                replace_times(*tid, thread, times);
             }
         }
-        let mut counts = Counts::default();
+        let mut counts = KvmEventCounts::default();
         let names = self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default();
         for (tid, known) in &self.threads {
             for (name, count) in names.iter().zip(&known.counts).filter(|(_, count)| **count > 0) {
                 counts.add(*tid, known.pid, name, *count);
             }
         }
-        guests(threads, &counts, |pid| self.comms.get(&pid).cloned())
+        group_threads(threads, &counts, |pid| self.comms.get(&pid).cloned())
     }
 }
 
-fn count(event: &Event, counted: &Counted, pairing: &mut Pairing, times: Option<&mut Times>) {
+fn count(event: &Event, counted: &CountedAccess, pairing: &mut Pairing, times: Option<&mut PerfTimes>) {
     let access = counted.access;
     pairing.event(&Event { time: counted.seen, kind: Kind::Access(access), ..*event });
     if let Some(times) = times {
@@ -182,8 +183,8 @@ fn count(event: &Event, counted: &Counted, pairing: &mut Pairing, times: Option<
     }
 }
 
-/// Puts perf's times in place of the exits'.
-fn perf_times(tid: i32, thread: &mut TracedThread, times: &Times) {
+/// Replaces the times of the exits by perf's.
+fn replace_times(tid: i32, thread: &mut TracedThread, times: &PerfTimes) {
     for cell in &mut thread.events.accesses {
         if let Some(time) = cell.address.and_then(|a| times.get(&(tid, cell.space, a, cell.direction))) {
             cell.time = time.clone();

@@ -1,67 +1,70 @@
-//! The `TRACING_DATA` of a `perf.data`: the `format` files of the kernel that was recorded (tools/perf/util/trace-event-info.c).
+//! Reads the `TRACING_DATA` of a `perf.data`: the `format` files of the recorded kernel
+//! (tools/perf/util/trace-event-info.c).
 
-use super::reader::NO_NAME;
 use crate::kvm::format;
 use crate::source::pairing::{Decoder, EVENTS};
 
-/// Systems, and events of one, that any kernel has at most.
+/// The position of an event that is not one of `kvm`.
+pub(super) const NO_NAME: u16 = u16::MAX;
+/// Limits of systems, and of events in a system.
 const MAX_SYSTEMS: u32 = 10_000;
 const MAX_EVENTS: u32 = 20_000;
 
-/// What the recorded kernel's events look like.
+/// The event formats of the recorded kernel.
 #[derive(Debug, Default)]
-pub(super) struct Formats {
-    /// Reads the records of the events that are understood.
+pub(super) struct KernelFormats {
+    /// Decodes the records of the events that pairing uses.
     pub decoder: Decoder,
     /// Names of all `kvm` events.
     pub names: Vec<String>,
-    /// Their places in `names`, by the number that records carry.
-    places: Vec<u16>,
-    /// Whether moves between CPUs were recorded.
+    /// Positions in `names`, by the event id in the records.
+    positions: Vec<u16>,
+    /// Whether `sched_migrate_task` was recorded.
     pub migrations: bool,
     big_endian: bool,
 }
 
-/// Learns the events of `kvm` and `sched`. `big_endian` is the byte order of the records.
-pub(super) fn parse(data: &[u8], big_endian: bool) -> Option<Formats> {
-    let mut cursor = Cursor { rest: data, big_endian: false };
-    cursor.expect(b"\x17\x08\x44tracing")?;
-    cursor.text()?;
-    cursor.big_endian = cursor.byte()? == 1;
-    cursor.byte()?;
-    cursor.u32()?;
-    cursor.expect(b"header_page\0")?;
-    cursor.sized()?;
-    cursor.expect(b"header_event\0")?;
-    cursor.sized()?;
-    for _ in 0..cursor.u32()?.min(MAX_EVENTS) {
-        cursor.sized()?;
+/// Reads the formats of `kvm` and `sched` events. `big_endian` is the byte order of the records.
+pub(super) fn parse(data: &[u8], big_endian: bool) -> Option<KernelFormats> {
+    let mut bytes = ByteReader { rest: data, big_endian: false };
+    bytes.expect(b"\x17\x08\x44tracing")?;
+    bytes.text()?;
+    bytes.big_endian = bytes.byte()? == 1;
+    bytes.byte()?;
+    bytes.u32()?;
+    bytes.expect(b"header_page\0")?;
+    bytes.sized()?;
+    bytes.expect(b"header_event\0")?;
+    bytes.sized()?;
+    for _ in 0..bytes.u32()?.min(MAX_EVENTS) {
+        bytes.sized()?;
     }
-    let mut formats = Formats { decoder: Decoder::with_endian(big_endian), big_endian, ..Formats::default() };
-    for _ in 0..cursor.u32()?.min(MAX_SYSTEMS) {
-        let system = cursor.text()?;
-        for _ in 0..cursor.u32()?.min(MAX_EVENTS) {
-            let text = cursor.sized()?;
+    let mut formats =
+        KernelFormats { decoder: Decoder::with_endian(big_endian), big_endian, ..KernelFormats::default() };
+    for _ in 0..bytes.u32()?.min(MAX_SYSTEMS) {
+        let system = bytes.text()?;
+        for _ in 0..bytes.u32()?.min(MAX_EVENTS) {
+            let text = bytes.sized()?;
             if system == b"kvm" || system == b"sched" {
-                formats.learn(system, &String::from_utf8_lossy(text));
+                formats.add(system, &String::from_utf8_lossy(text));
             }
         }
     }
     Some(formats)
 }
 
-impl Formats {
-    fn learn(&mut self, system: &[u8], text: &str) {
+impl KernelFormats {
+    fn add(&mut self, system: &[u8], text: &str) {
         let Ok(format) = format::parse(text) else { return };
         if system == b"kvm"
             && self.names.len() < usize::from(NO_NAME)
             && let Ok(id) = u16::try_from(format.id)
         {
             let at = usize::from(id);
-            if self.places.len() <= at {
-                self.places.resize(at + 1, NO_NAME);
+            if self.positions.len() <= at {
+                self.positions.resize(at + 1, NO_NAME);
             }
-            self.places[at] = self.names.len() as u16;
+            self.positions[at] = self.names.len() as u16;
             self.names.push(format.name.clone());
         }
         if EVENTS.iter().any(|(group, name)| group.as_bytes() == system && *name == format.name) {
@@ -70,21 +73,21 @@ impl Formats {
         }
     }
 
-    /// The place in `names` of a record's event; `NO_NAME` if it is none of `kvm`.
+    /// The position in `names` of a record's event; `NO_NAME` if it is not one of `kvm`.
     pub fn name_of(&self, raw: &[u8]) -> u16 {
         let Some(id) = raw.first_chunk::<2>() else { return NO_NAME };
         let id = if self.big_endian { u16::from_be_bytes(*id) } else { u16::from_le_bytes(*id) };
-        self.places.get(usize::from(id)).copied().unwrap_or(NO_NAME)
+        self.positions.get(usize::from(id)).copied().unwrap_or(NO_NAME)
     }
 }
 
 #[derive(Debug)]
-struct Cursor<'a> {
+struct ByteReader<'a> {
     rest: &'a [u8],
     big_endian: bool,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> ByteReader<'a> {
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(n)?;
         self.rest = rest;
@@ -104,7 +107,7 @@ impl<'a> Cursor<'a> {
         Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
-    /// A text with its length before it.
+    /// A text after its length.
     fn sized(&mut self) -> Option<&'a [u8]> {
         let bytes = *self.take(8)?.first_chunk::<8>()?;
         let length = if self.big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };

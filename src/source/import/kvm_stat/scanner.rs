@@ -1,62 +1,65 @@
 //! Finds the tables in a text: a small state machine over its lines.
 
-use super::header::{self, Column, Heading};
-use super::row;
-use super::{Scan, Table, TableKind};
+use super::headings::{self, Heading, PrintedColumn};
+use super::table::{FoundTables, PrintedTable, TableKind};
+use super::{row, values};
 use crate::kvm::exit_reason::guess_isa;
 use crate::kvm::isa::Isa;
-use crate::source::import::clean;
+use crate::source::import::pasted_text;
 
-/// No perf prints as many: a guest has 65 536 ports, each in two directions.
+/// Limit of rows in a text. A guest has 65 536 ports, each in two directions.
 const MAX_ROWS: usize = 200_000;
-/// An hour of `live`, with a table per vCPU of a small guest.
+/// Limit of tables: an hour of `live`, with a table for each vCPU of a small guest.
 const MAX_TABLES: usize = 20_000;
-/// Words of one row; a longer one is none.
+/// Longest row in words.
 const MAX_WORDS: usize = 24;
 
-/// Whether a text holds a table, if only an empty one.
+/// Whether a text holds a table, even an empty one.
 pub(in crate::source::import) fn looks_like(text: &str) -> bool {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.lines(&clean::line(raw));
-        if scanner.table.is_some() || !scanner.scan.tables.is_empty() {
+        scanner.lines(&pasted_text::line(raw));
+        if scanner.table.is_some() || !scanner.found.tables.is_empty() {
             return true;
         }
     }
     false
 }
 
-/// The tables of a text.
-pub(in crate::source::import) fn scan(text: &str) -> Scan {
+/// Finds the tables of a text.
+pub(in crate::source::import) fn find_tables(text: &str) -> FoundTables {
     let mut scanner = Scanner::default();
     for raw in text.lines() {
-        scanner.lines(&clean::line(raw));
+        scanner.lines(&pasted_text::line(raw));
     }
     scanner.end_table();
-    scanner.scan
+    scanner.found
 }
 
 #[derive(Debug, Default)]
 struct Scanner {
-    scan: Scan,
+    found: FoundTables,
+    /// Rows in all tables.
     rows: usize,
     heading: Heading,
-    /// The kind of event that the last command line asked for.
-    asked: Option<TableKind>,
+    /// The kind of table that the last command line requested.
+    requested: Option<TableKind>,
     clock: Option<f64>,
     recorded: Option<f64>,
-    /// The table at work, its columns, and whether the titles may still go on.
-    table: Option<(Table, Vec<Column>)>,
+    /// The current table and its columns.
+    table: Option<(PrintedTable, Vec<PrintedColumn>)>,
+    /// Whether the next line can continue the titles.
     titles_open: bool,
-    /// The words of the row at work.
+    /// The words of the current row.
     words: Vec<String>,
-    /// The code that a line above told for the row at work, and for the one to come.
+    /// The code that a line above stated for the current row.
     code: Option<u32>,
+    /// The code that a line above stated for the next row.
     next_code: Option<u32>,
 }
 
 impl Scanner {
-    /// A line, or a whole table that lost its line breaks.
+    /// Takes a line, or a whole table that lost its line breaks.
     fn lines(&mut self, line: &str) {
         if !(line.contains("Samples%") && line.contains(" )")) {
             return self.line(line);
@@ -75,36 +78,36 @@ impl Scanner {
         if line.is_empty() || line.starts_with("```") || line.starts_with("~~~") {
             return;
         }
-        let (recorded, frame) = header::stated(line);
-        self.scan.recorded_s = self.scan.recorded_s.or(recorded);
+        let (recorded, frame) = headings::stated_seconds(line);
+        self.found.recorded_s = self.found.recorded_s.or(recorded);
         self.recorded = recorded.or(self.recorded);
-        self.scan.frame_s = self.scan.frame_s.or(frame);
-        self.asked = header::stated_kind(line).or(self.asked);
-        if let Some(heading) = header::heading(line) {
+        self.found.frame_s = self.found.frame_s.or(frame);
+        self.requested = headings::requested_kind(line).or(self.requested);
+        if let Some(heading) = headings::heading(line) {
             self.end_table();
             self.heading = heading;
-        } else if let Some(clock) = header::clock(line) {
+        } else if let Some(clock) = headings::clock(line) {
             self.end_table();
             self.clock = Some(clock);
-        } else if let Some((kind, columns)) = header::titles(line) {
+        } else if let Some((kind, columns)) = headings::titles(line) {
             self.end_table();
             self.begin_table(kind, columns);
             self.titles_open = true;
-        } else if let Some(total) = header::total(line) {
+        } else if let Some(total) = headings::total(line) {
             self.end_row();
             if let Some((table, _)) = self.table.as_mut() {
                 table.total = Some(total);
             }
-        } else if let Some(ns) = header::handled_time(line) {
+        } else if let Some(ns) = headings::handled_time(line) {
             if let Some((_, time @ None)) = self.table.as_mut().and_then(|(t, _)| t.total.as_mut()) {
                 *time = Some(ns);
             }
-        } else if let Some(lost) = header::lost(line) {
+        } else if let Some(lost) = headings::lost(line) {
             self.end_row();
-            if let Some(table) = self.table.as_mut().map(|(t, _)| t).or(self.scan.tables.last_mut()) {
+            if let Some(table) = self.table.as_mut().map(|(t, _)| t).or(self.found.tables.last_mut()) {
                 table.lost = table.lost.saturating_add(lost);
             }
-        } else if let Some(code) = header::unknown_code(line) {
+        } else if let Some(code) = headings::unknown_code(line) {
             self.end_row();
             self.next_code = Some(code);
         } else {
@@ -119,24 +122,24 @@ impl Scanner {
             return;
         }
         if self.titles_open
-            && let (Some(more), Some((_, columns))) = (header::columns(line), self.table.as_mut())
+            && let (Some(more), Some((_, columns))) = (headings::columns(line), self.table.as_mut())
         {
             columns.extend(more);
             return;
         }
         self.titles_open = false;
-        let bare = self.table.as_ref().is_some_and(|(_, columns)| columns.contains(&Column::Bare));
-        let is_value = |w: &String| row::is_value(w, bare);
+        let bare = self.table.as_ref().is_some_and(|(_, columns)| columns.contains(&PrintedColumn::Bare));
+        let is_value = |w: &String| values::is_value(w, bare);
         if words.iter().all(is_value) {
-            // The rest of a row that mail has wrapped.
+            // The rest of a row that mail wrapped.
             if row::split(&self.words).is_some() && self.words.len() + words.len() <= MAX_WORDS {
                 self.words.extend(words);
             }
             return;
         }
-        let starts_with_count = words.first().is_some_and(|w| row::count(w).is_some());
+        let starts_with_count = words.first().is_some_and(|w| values::count(w).is_some());
         if starts_with_count && words.len() > 1 && words.iter().skip(1).all(is_value) && self.words.len() == 1 {
-            // The name stood on a line of its own.
+            // The name is on a line of its own.
             self.words.extend(words);
             return;
         }
@@ -146,7 +149,7 @@ impl Scanner {
                 return;
             }
             if self.table.as_ref().is_none_or(|(t, _)| t.total.is_some()) {
-                let Some(kind) = kind_without_titles(name, rest, self.asked) else { return };
+                let Some(kind) = kind_without_titles(name, rest, self.requested) else { return };
                 self.end_table();
                 self.begin_table(kind, Vec::new());
             }
@@ -160,28 +163,28 @@ impl Scanner {
         }
     }
 
-    fn begin_table(&mut self, kind: TableKind, columns: Vec<Column>) {
+    fn begin_table(&mut self, kind: TableKind, columns: Vec<PrintedColumn>) {
         let Heading { pids, vcpu } = self.heading.clone();
         let (clock, recorded_s) = (self.clock.take(), self.recorded);
-        self.table = Some((Table { kind, vcpu, pids, clock, recorded_s, ..Table::default() }, columns));
+        self.table = Some((PrintedTable { kind, vcpu, pids, clock, recorded_s, ..PrintedTable::default() }, columns));
     }
 
     fn end_row(&mut self) {
         self.titles_open = false;
         let words = std::mem::take(&mut self.words);
         let code = self.code.take();
-        let asked = self.asked;
+        let requested = self.requested;
         let Some((table, columns)) = self.table.as_mut() else { return };
-        // perf's terminal browser has one title for all kinds of rows.
+        // perf's terminal browser has the same title for all kinds of rows.
         if table.kind == TableKind::Exits
             && table.rows.is_empty()
-            && let Some(kind) = words.first().and_then(|w| row::space_of(w, asked))
+            && let Some(kind) = words.first().and_then(|w| row::space_of(w, requested))
         {
             table.kind = kind;
         }
         if let Some(row) = row::parse(table.kind, columns, &words, code) {
             if self.rows >= MAX_ROWS {
-                self.scan.cut = true;
+                self.found.cut = true;
                 return;
             }
             self.rows += 1;
@@ -193,17 +196,18 @@ impl Scanner {
         self.end_row();
         self.next_code = None;
         if let Some((table, _)) = self.table.take() {
-            if self.scan.tables.len() < MAX_TABLES { self.scan.tables.push(table) } else { self.scan.cut = true }
+            if self.found.tables.len() < MAX_TABLES { self.found.tables.push(table) } else { self.found.cut = true }
         }
     }
 }
 
-/// Rows without titles above them are believed only if they look like nothing else: a known name, a percentage, a time.
-fn kind_without_titles(name: &[String], rest: &[String], asked: Option<TableKind>) -> Option<TableKind> {
+/// The kind of a row without titles above it. It is accepted only if it can be nothing else: a known name, a percentage
+/// and a time.
+fn kind_without_titles(name: &[String], rest: &[String], requested: Option<TableKind>) -> Option<TableKind> {
     let [name] = name else { return None };
-    let valued = rest.iter().any(|w| row::percent(w).is_some()) && rest.iter().any(|w| row::time(w).is_some());
+    let valued = rest.iter().any(|w| values::percent(w).is_some()) && rest.iter().any(|w| values::time(w).is_some());
     if !valued {
         return None;
     }
-    row::space_of(name, asked).or_else(|| (guess_isa([name.as_str()]) != Isa::Other(0)).then_some(TableKind::Exits))
+    row::space_of(name, requested).or_else(|| (guess_isa([name.as_str()]) != Isa::Other(0)).then_some(TableKind::Exits))
 }

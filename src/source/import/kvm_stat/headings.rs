@@ -1,28 +1,29 @@
-//! The lines around the rows: headings, column titles, totals.
+//! Parses the lines around the rows: headings, column titles, totals, command lines.
 
-use super::TableKind;
+use super::table::TableKind;
+use super::values::time;
 use crate::kvm::Space;
 
-/// A column behind `Samples`.
+/// A column after `Samples`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Column {
+pub(super) enum PrintedColumn {
     SamplesPercent,
     TimePercent,
-    /// Not a column but a word of the titles, `(ns)`, as in the text that perf's terminal browser shows since 6.4: times are
-    /// bare nanoseconds.
+    /// Not a column but the word `(ns)` in the titles, as in the text that perf's terminal browser shows since 6.4:
+    /// times are nanoseconds without a unit.
     Bare,
-    /// `Time (ns)`: all of the row's time.
+    /// `Time (ns)`: sum of the row's durations.
     Total,
     Min,
     Max,
     Mean,
 }
 
-/// Marks of comments and lists that stand before a pasted row.
+/// Marks of comments and lists before a pasted row.
 pub(super) const LEADING_MARKS: &[char] = &['#', '*', '+', '-', '/', '|'];
 
-/// A line of column titles: what the rows are, and the columns so far (a wrapped line goes on in the next).
-pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<Column>)> {
+/// A line of column titles: what the rows count, and the columns so far (a wrapped line continues in the next one).
+pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<PrintedColumn>)> {
     let (name, rest) = line.split_once("Samples")?;
     let name = name.trim_matches(|c| c == ' ' || LEADING_MARKS.contains(&c)).to_ascii_lowercase();
     let kind = match name.as_str() {
@@ -35,23 +36,23 @@ pub(super) fn titles(line: &str) -> Option<(TableKind, Vec<Column>)> {
     Some((kind, columns(rest)?))
 }
 
-/// Column titles alone: the rest of a wrapped line. `None` if a word is no part of a title.
-pub(super) fn columns(line: &str) -> Option<Vec<Column>> {
+/// Column titles alone: the rest of a wrapped line. `None` if any word is not part of a title.
+pub(super) fn columns(line: &str) -> Option<Vec<PrintedColumn>> {
     let mut columns = Vec::new();
     let line = line.to_ascii_lowercase().replace("(ns)", " (ns)");
     let mut before = "";
     for word in line.split([' ', '|', '*', ':']).filter(|w| !w.is_empty()) {
         match word {
-            "samples%" | "sample%" => columns.push(Column::SamplesPercent),
-            "time%" => columns.push(Column::TimePercent),
-            "min" => columns.push(Column::Min),
-            "max" => columns.push(Column::Max),
-            "avg" | "mean" => columns.push(Column::Mean),
+            "samples%" | "sample%" => columns.push(PrintedColumn::SamplesPercent),
+            "time%" => columns.push(PrintedColumn::TimePercent),
+            "min" => columns.push(PrintedColumn::Min),
+            "max" => columns.push(PrintedColumn::Max),
+            "avg" | "mean" => columns.push(PrintedColumn::Mean),
             "(ns)" => {
                 if before == "time" {
-                    columns.push(Column::Total);
+                    columns.push(PrintedColumn::Total);
                 }
-                columns.push(Column::Bare);
+                columns.push(PrintedColumn::Bare);
             }
             "time" if matches!(before, "min" | "max" | "avg" | "mean") => {
                 before = "";
@@ -65,8 +66,8 @@ pub(super) fn columns(line: &str) -> Option<Vec<Column>> {
     Some(columns)
 }
 
-/// The kind of event that a command line asks for (`perf kvm stat report --event=msr`).
-pub(super) fn stated_kind(line: &str) -> Option<TableKind> {
+/// The kind of table that a command line requests (`perf kvm stat report --event=msr`).
+pub(super) fn requested_kind(line: &str) -> Option<TableKind> {
     let rest = line.split_once("kvm ")?.1.split_once("--event")?.1;
     match rest.trim_start_matches(['=', ' ']).split(|c: char| !c.is_ascii_alphanumeric()).next()? {
         "vmexit" => Some(TableKind::Exits),
@@ -77,7 +78,7 @@ pub(super) fn stated_kind(line: &str) -> Option<TableKind> {
     }
 }
 
-/// `Analyze events for all VMs, VCPU 1:`: the processes and the vCPU that follow it.
+/// `Analyze events for all VMs, VCPU 1:`: the processes and the vCPU of the tables after it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Heading {
     pub pids: Option<String>,
@@ -103,10 +104,10 @@ pub(super) fn total(line: &str) -> Option<(u64, Option<f64>)> {
     digits.parse().ok().map(|count| (count, ns))
 }
 
-/// `Total events handled time:42782518.51us.`, which mail may have put on a line of its own.
+/// `Total events handled time:42782518.51us.` in nanoseconds. Mail can wrap it to a line of its own.
 pub(super) fn handled_time(line: &str) -> Option<f64> {
     let text = line.split_once("handled time:").map(|(_, after)| after).or_else(|| line.strip_prefix("time:"))?;
-    super::row::time(text.trim().trim_end_matches('.'))
+    time(text.trim().trim_end_matches('.'))
 }
 
 /// `Lost events: 12`.
@@ -114,7 +115,7 @@ pub(super) fn lost(line: &str) -> Option<u64> {
     line.split_once("Lost events:")?.1.trim().parse().ok()
 }
 
-/// A line with nothing but the time of day, as `live` prints above each frame: seconds.
+/// Seconds of the day from a line with nothing but the time of day, as `live` prints above each frame.
 pub(super) fn clock(line: &str) -> Option<f64> {
     let mut parts = line.trim().split(':');
     let (h, m, s) = (parts.next()?, parts.next()?, parts.next()?);
@@ -133,8 +134,9 @@ pub(super) fn unknown_code(line: &str) -> Option<u32> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Seconds that a command line states: of a recording (`perf kvm stat record -a sleep 10`), or of a frame (`perf kvm stat live -d 2`).
-pub(super) fn stated(line: &str) -> (Option<f64>, Option<f64>) {
+/// Seconds that a command line states: of a recording (`perf kvm stat record -a sleep 10`) and of a frame
+/// (`perf kvm stat live -d 2`).
+pub(super) fn stated_seconds(line: &str) -> (Option<f64>, Option<f64>) {
     let words: Vec<&str> = line.split_whitespace().map(|w| w.trim_matches(['`', '"', '\'', ';', ','])).collect();
     let has = |word: &str| words.contains(&word);
     let kvm_stat = has("kvm") && has("stat") && words.iter().any(|w| *w == "perf" || w.ends_with("/perf"));
@@ -147,14 +149,14 @@ pub(super) fn stated(line: &str) -> (Option<f64>, Option<f64>) {
     } else if has("live") {
         let joined =
             words.iter().find_map(|w| w.strip_prefix("--display=").or_else(|| w.strip_prefix("-d")).and_then(seconds));
-        // Each frame covers a second if nothing else is said (perf-kvm(1), `--display`).
+        // A frame covers one second by default (perf-kvm(1), `--display`).
         (None, after("-d").or_else(|| after("--display")).or(joined).or(Some(1.0)))
     } else {
         (None, None)
     }
 }
 
-/// `10`, `10s`, `0.5`, `2m` as sleep(1) has them.
+/// Parses `10`, `10s`, `0.5`, `2m` as sleep(1) does.
 fn seconds(text: &str) -> Option<f64> {
     let (digits, factor) =
         match text.strip_suffix('s').map(|d| (d, 1.0)).or_else(|| text.strip_suffix('m').map(|d| (d, 60.0))) {

@@ -1,68 +1,72 @@
-//! A `perf.data` cut into intervals, to be replayed on the screen.
+//! Cuts a `perf.data` into intervals, so that it can be replayed on the screen.
 
-use super::PerfData;
+use super::recording::{NO_KVM, PerfData};
+use super::records;
 use crate::sample::{DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceStatus};
 use crate::source::Feed;
-use crate::source::import::join;
+use crate::source::import::guest::ImportedGuest;
+use crate::source::import::imported::io_message;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Yields a sample for each interval of a `perf.data`, counters cumulative, the first with none.
+/// Yields a sample at the end of each interval of a `perf.data`, with cumulative counters, after a first one without
+/// guests.
 pub struct PerfDataFeed {
     data: PerfData,
     interval_ns: u64,
-    /// End of the interval at work, by the recorder's clock; `None` before the first event.
+    /// End of the current interval by the recorder's clock; `None` before the first sample.
     end: Option<u64>,
-    /// Wall clock of the recorder's zero, milliseconds since the epoch.
+    /// Wall clock at the zero of the recorder's clock, milliseconds since the epoch.
     zero_ms: i64,
     done: bool,
 }
 
 impl PerfDataFeed {
-    /// Opens a file. `interval_s` is the length of an interval in seconds.
+    /// Opens a file. `interval_s` is the length of an interval in seconds; `perf_times` as in
+    /// [`ImportOptions`](crate::source::import::ImportOptions).
     ///
     /// # Errors
-    /// A sentence that says what is wrong with the file.
+    /// One sentence that names the file and what is wrong with it.
     pub fn open(path: &Path, interval_s: f64, perf_times: bool) -> anyhow::Result<Self> {
-        let said = |what: String| anyhow::anyhow!("{}: {what}", path.display());
-        let file = File::open(path).map_err(|e| said(format!("cannot open it: {}", super::reason(&e))))?;
+        let error = |what: String| anyhow::anyhow!("{}: {what}", path.display());
+        let file = File::open(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
         let modified = file.metadata().and_then(|m| m.modified()).ok();
-        let mut data = PerfData::open(file, perf_times).map_err(said)?;
-        // The first event tells whether the file can be used at all.
-        while data.tally.first.is_none() {
+        let mut data = PerfData::open(file, perf_times).map_err(error)?;
+        // The first kvm event shows that the file can be used.
+        while data.counters.first.is_none() {
             let next = data.next_time().map_or(0, |t| t.saturating_add(1));
-            if !data.step(next).map_err(said)? {
-                return Err(said(super::NO_KVM.into()));
+            if !data.step(next).map_err(error)? {
+                return Err(error(NO_KVM.into()));
             }
         }
-        let first = data.tally.last;
-        let last = super::records::lock(&data.met).header.last_time();
+        let first = data.counters.last;
+        let last = records::lock(&data.state).header.last_time();
         let wall =
             modified.and_then(|m| m.duration_since(std::time::UNIX_EPOCH).ok()).map_or(0, |d| d.as_millis() as i64);
-        // The file was last written when its last event was.
+        // The file was last written at the time of its last event.
         let zero_ms = wall.saturating_sub((last.unwrap_or(first) / 1_000_000) as i64);
         let interval_ns = ((interval_s * 1e9) as u64).max(1_000_000);
         Ok(Self { data, interval_ns, end: None, zero_ms, done: false })
     }
 
     fn sample(&mut self, now: u64) -> Sample {
-        let guests = self.data.tally.guests();
-        let tally = &self.data.tally;
-        let fires = guests.iter().flat_map(join::Guest::events).any(|e| !e.exits.is_empty());
+        let guests = self.data.counters.guests();
+        let counters = &self.data.counters;
+        let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
         Sample {
             time_ms: self.zero_ms.saturating_add((now / 1_000_000) as i64),
             mono_ns: now,
             boot_ns: now,
             host: HostSample { facts: Arc::new(self.data.host()), ..HostSample::default() },
-            domains: guests.into_iter().map(|g| join::sample(g, DomainFacts::default())).collect(),
+            domains: guests.into_iter().map(|g| g.into_domain(DomainFacts::default())).collect(),
             engine: EngineStatus {
                 kind: EngineKind::File,
                 level: EngineLevel::Full,
-                lost: tally.lost,
-                overflow: tally.counted().overflow(),
-                events: tally.samples,
-                fires_kvm_exit: if fires { Some(true) } else { tally.counted().fires_kvm_exit() },
+                lost: counters.lost,
+                overflow: counters.counted().overflow(),
+                events: counters.samples,
+                fires_kvm_exit: if fires { Some(true) } else { counters.counted().fires_kvm_exit() },
                 ..EngineStatus::default()
             },
             sources: vec![SourceStatus::ok(SourceId::PerfData)],
@@ -76,10 +80,10 @@ impl Feed for PerfDataFeed {
         if self.done {
             return Ok(None);
         }
-        let first = self.data.tally.first.unwrap_or_default();
+        let first = self.data.counters.first.unwrap_or_default();
         let Some(end) = self.end else {
             self.end = Some(first.saturating_add(self.interval_ns));
-            // What came before the first interval: nothing.
+            // Nothing happened before the first interval.
             let start = Sample { domains: Vec::new(), ..self.sample(first) };
             return Ok(Some(start));
         };
@@ -88,7 +92,7 @@ impl Feed for PerfDataFeed {
                 Ok(true) => {}
                 Ok(false) => {
                     self.done = true;
-                    return Ok(Some(self.sample(self.data.tally.last)));
+                    return Ok(Some(self.sample(self.data.counters.last)));
                 }
                 Err(what) => anyhow::bail!("{what}"),
             }

@@ -1,28 +1,30 @@
-//! Files that describe what a session measured: its domains' XML, command lines and memory trees, the host's topology and log.
+//! Description files given together with a recorded session: XML, command lines and memory trees of its domains, the
+//! topology and the kernel log of its host. They complete the session's samples.
 
-use super::Imported;
-use super::join::UNNAMED;
+use super::guest::UNNAMED;
+use super::imported::Imported;
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{DomainFacts, DomainSample, HostFacts, Known, Origin, Sample, ThreadEvents};
 use std::sync::Arc;
 
-/// Facts are remembered for this many guests at once.
-const REMEMBERED: usize = 4096;
+/// Limit of the completed facts that are kept for reuse.
+const MAX_COMPLETED: usize = 4096;
 
-/// What is known of domains beside their samples. What a sample tells itself stays.
+/// Facts of domains and host from files. They fill what a sample leaves open and replace nothing that it has.
 #[derive(Debug, Default)]
 pub struct Beside {
     described: Vec<Arc<DomainFacts>>,
     topology: Option<HostTopology>,
     log: Vec<LogLine>,
-    /// Facts as recorded and as completed: samples share them.
+    /// Facts as recorded and as completed, so that samples go on sharing them.
     completed: Vec<(Arc<DomainFacts>, Arc<DomainFacts>)>,
     host: Option<(Arc<HostFacts>, Arc<HostFacts>)>,
 }
 
 impl Beside {
-    /// Takes over what files describe; answers also with the names of domains that a file measured, which a session does itself.
+    /// Takes the descriptions of imported files. Also returns the names of domains that a file measured: only a
+    /// session's own measurements are used.
     pub fn new(imported: Imported) -> (Self, Vec<String>) {
         let Sample { host, domains, .. } = imported.sample;
         let measured = |d: &DomainSample| !d.threads.is_empty() || d.unattributed != ThreadEvents::default();
@@ -42,11 +44,11 @@ impl Beside {
         self.described.is_empty() && self.topology.is_none() && self.log.is_empty()
     }
 
-    /// Adds what the files tell to a sample.
+    /// Completes a sample.
     pub fn complete(&mut self, sample: &mut Sample) {
-        let alone = sample.domains.len() == 1;
+        let is_only = sample.domains.len() == 1;
         for domain in &mut sample.domains {
-            domain.facts = self.facts(&domain.facts, alone);
+            domain.facts = self.completed(&domain.facts, is_only);
         }
         if let Some(topology) = self.topology.as_ref().filter(|_| sample.host.facts.topology == HostTopology::default())
         {
@@ -63,7 +65,7 @@ impl Beside {
         }
     }
 
-    fn facts(&mut self, recorded: &Arc<DomainFacts>, alone: bool) -> Arc<DomainFacts> {
+    fn completed(&mut self, recorded: &Arc<DomainFacts>, is_only: bool) -> Arc<DomainFacts> {
         if let Some((_, completed)) = self.completed.iter().find(|(from, _)| Arc::ptr_eq(from, recorded)) {
             return completed.clone();
         }
@@ -73,14 +75,14 @@ impl Beside {
             (Some(a), Some(b)) => a == *b,
             _ => d.name.value == recorded.name.value,
         };
-        // As among files: a single one that names no domain is the only domain's.
-        let nameless = || match self.described.as_slice() {
-            [one] if alone && one.uuid.is_none() && one.name.value == UNNAMED => Some(one),
+        // As among files: a single description without a name belongs to the only domain.
+        let unnamed = || match self.described.as_slice() {
+            [one] if is_only && one.uuid.is_none() && one.name.value == UNNAMED => Some(one),
             _ => None,
         };
-        let Some(described) = self.described.iter().find(same).or_else(nameless) else { return recorded.clone() };
-        let completed = Arc::new(filled(recorded, described));
-        if self.completed.len() >= REMEMBERED {
+        let Some(described) = self.described.iter().find(same).or_else(unnamed) else { return recorded.clone() };
+        let completed = Arc::new(fill(recorded, described));
+        if self.completed.len() >= MAX_COMPLETED {
             self.completed.clear();
         }
         self.completed.push((recorded.clone(), completed.clone()));
@@ -88,7 +90,8 @@ impl Beside {
     }
 }
 
-fn filled(recorded: &DomainFacts, described: &DomainFacts) -> DomainFacts {
+/// The recorded facts, with gaps filled from the description.
+fn fill(recorded: &DomainFacts, described: &DomainFacts) -> DomainFacts {
     let mut all = recorded.clone();
     let described = described.clone();
     all.uuid = all.uuid.or(described.uuid);
@@ -99,7 +102,7 @@ fn filled(recorded: &DomainFacts, described: &DomainFacts) -> DomainFacts {
         (all.xml, all.xml_text) = (described.xml, described.xml_text);
     }
     all.command = all.command.or(described.command);
-    // Built-in names are a guess that the guest's own tree is better than.
+    // The guest's own memory tree is better than built-in names, which are a guess.
     if described.devices.is_some() && all.devices.as_ref().is_none_or(|d| d.from == Origin::BuiltIn) {
         all.devices = described.devices;
     }

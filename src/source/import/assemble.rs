@@ -1,0 +1,167 @@
+//! Combines the files of each domain into one sample.
+//!
+//! A measured guest and a description belong together if their process or name agrees; two descriptions, if their UUID
+//! or else their name agrees. If there is only one domain, every file belongs to it.
+
+use super::gathered::{Description, FileType, Gathered};
+use super::guest::{ImportedGuest, UNNAMED, merge_same_guests};
+use super::imported::{ImportError, ImportOptions, Imported};
+use crate::kvm::cmdline::QemuCommand;
+use crate::kvm::device_map::DeviceMap;
+use crate::kvm::domain_xml::DomainXml;
+use crate::sample::{DomainFacts, DomainSample, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What belongs to one domain.
+#[derive(Debug, Default)]
+struct DomainFiles {
+    description: Description,
+    guest: Option<ImportedGuest>,
+    tree: Option<DeviceMap>,
+}
+
+/// Makes one sample of all files.
+pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
+    let mut domains = merge_descriptions(std::mem::take(&mut gathered.descriptions));
+    let engine = gathered.engine();
+    let guests = merge_same_guests(std::mem::take(&mut gathered.guests));
+    assign_guests(&mut domains, guests, &mut gathered.notes);
+    let trees = std::mem::take(&mut gathered.trees);
+    assign_trees(&mut domains, trees, &mut gathered.errors);
+    let base = interval(&gathered, options);
+    let mut sample = Sample { engine, ..Sample::default() };
+    sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
+    sample.host = HostSample {
+        facts: Arc::new(HostFacts {
+            topology: gathered.topology.unwrap_or_default(),
+            ..gathered.host.unwrap_or_default()
+        }),
+        kernel_log: gathered.log,
+        ..HostSample::default()
+    };
+    sample.domains = domains.into_iter().map(|files| domain(files, options)).collect();
+    gathered.types.sort_unstable();
+    gathered.types.dedup();
+    sample.sources = gathered.types.iter().map(|file_type| SourceStatus::ok(source_id(*file_type))).collect();
+    let source = gathered.types.first().map_or("file", |file_type| source_id(*file_type).as_str());
+    Imported { sample, base, source, errors: gathered.errors, notes: gathered.notes }
+}
+
+/// The source that a file of this type is.
+fn source_id(file_type: FileType) -> SourceId {
+    match file_type {
+        FileType::PerfData => SourceId::PerfData,
+        FileType::Trace => SourceId::Trace,
+        FileType::Tables => SourceId::Text,
+        FileType::DomainXml => SourceId::Xml,
+        FileType::CommandLine => SourceId::Cmdline,
+        FileType::Mtree => SourceId::Mtree,
+        FileType::KernelLog => SourceId::KernelLog,
+        FileType::Topology => SourceId::Topology,
+    }
+}
+
+/// One entry for each described domain. A command line without name and UUID belongs to the only domain, if there is
+/// but one.
+fn merge_descriptions(descriptions: Vec<Description>) -> Vec<DomainFiles> {
+    let mut domains: Vec<DomainFiles> = Vec::new();
+    let (with_xml, others): (Vec<_>, Vec<_>) = descriptions.into_iter().partition(|d| d.xml.is_some());
+    let (named, unnamed): (Vec<_>, Vec<_>) = others.into_iter().partition(|d| d.name().is_some() || d.uuid().is_some());
+    for description in with_xml.into_iter().chain(named) {
+        match domains.iter_mut().find(|d| d.description.is_same(&description)) {
+            Some(domain) => domain.description.merge(description),
+            None => domains.push(DomainFiles { description, ..DomainFiles::default() }),
+        }
+    }
+    for description in unnamed {
+        match domains.as_mut_slice() {
+            [only] if only.description.command.is_none() => only.description.merge(description),
+            _ => domains.push(DomainFiles { description, ..DomainFiles::default() }),
+        }
+    }
+    domains
+}
+
+/// Gives each measured guest to the domain whose description names its process or its name.
+fn assign_guests(domains: &mut Vec<DomainFiles>, guests: Vec<ImportedGuest>, notes: &mut Vec<String>) {
+    let described = domains.len();
+    let single = guests.len() == 1;
+    for guest in guests {
+        let known = domains.iter().position(|d| {
+            let pid = d.description.xml.as_ref().and_then(|(xml, _)| xml.pid);
+            let by_pid = guest.pid.is_some() && guest.pid == pid;
+            d.guest.is_none() && (by_pid || guest.name.is_some() && guest.name.as_deref() == d.description.name())
+        });
+        let place = known.or_else(|| (single && described == 1).then_some(0));
+        if let Some(domain) = place.and_then(|i| domains.get_mut(i)) {
+            domain.guest = Some(guest);
+            continue;
+        }
+        if described > 0 {
+            let name = guest.name.as_deref().unwrap_or(UNNAMED);
+            notes.push(format!("cannot tell which of the described domains '{name}' is; it is listed separately"));
+        }
+        domains.push(DomainFiles { guest: Some(guest), ..DomainFiles::default() });
+    }
+}
+
+/// Gives a memory tree to the only domain: the tree itself does not name one.
+fn assign_trees(domains: &mut Vec<DomainFiles>, trees: Vec<(PathBuf, DeviceMap)>, errors: &mut Vec<ImportError>) {
+    for (path, tree) in trees {
+        if domains.is_empty() {
+            domains.push(DomainFiles::default());
+        }
+        match domains.as_mut_slice() {
+            [only] if only.tree.is_none() => only.tree = Some(tree),
+            [_] => {
+                let what = "a second memory tree for one domain; the first in order of name is used".into();
+                errors.push(ImportError { path, what });
+            }
+            all => {
+                let what = format!(
+                    "a memory tree does not name its domain, and there are {}; pass it with the files of one domain",
+                    all.len()
+                );
+                errors.push(ImportError { path, what });
+            }
+        }
+    }
+}
+
+/// Seconds that the counters cover. For tables it is `--duration`, else what their text states. A trace and a perf.data
+/// have their own.
+fn interval(gathered: &Gathered, options: &ImportOptions) -> Option<f64> {
+    let longest = |types: &[FileType]| {
+        gathered.seconds.iter().filter(|(file_type, _)| types.contains(file_type)).map(|s| s.1).reduce(f64::max)
+    };
+    if gathered.types.contains(&FileType::Tables) {
+        return options.duration_s.or_else(|| longest(&[FileType::Tables]));
+    }
+    longest(&[FileType::PerfData, FileType::Trace]).or(options.duration_s)
+}
+
+fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
+    let guest = files.guest.unwrap_or_default();
+    let xml = files.description.xml.as_ref().map(|(xml, _)| xml.clone());
+    let command = files.description.command.clone();
+    let known = |text: Option<String>| text.map(|t| Known::new(t, Origin::File));
+    let of_xml = |f: fn(&DomainXml) -> Option<String>| xml.as_deref().and_then(f);
+    let of_command = |f: fn(&QemuCommand) -> Option<String>| command.as_deref().and_then(f);
+    let vcpus = options.vcpus.or_else(|| xml.as_ref()?.vcpus).or_else(|| command.as_ref()?.vcpus());
+    let name = of_xml(|x| x.name.clone()).or_else(|| of_command(|c| c.name.clone()));
+    let facts = DomainFacts {
+        name: Known::new(name.unwrap_or_default(), Origin::File),
+        uuid: known(of_xml(|x| x.uuid.clone()).or_else(|| of_command(|c| c.uuid.clone()))),
+        machine: known(of_xml(|x| x.machine.clone()).or_else(|| of_command(|c| c.machine.clone()))),
+        vcpus: vcpus.map(|n| Known::new(n, Origin::File)),
+        guest_os: known(of_xml(|x| x.os_id.clone())),
+        xml: xml.map(|x| Known::new(x, Origin::File)),
+        xml_text: files.description.xml.map(|(_, text)| text),
+        command,
+        // The monitor printed it, whoever saved it.
+        devices: files.tree.map(|t| Known::new(Arc::new(t), Origin::Monitor)),
+        ..DomainFacts::default()
+    };
+    guest.into_domain(facts)
+}

@@ -1,0 +1,59 @@
+//! Detects a file's type by its content, never by its name.
+
+use super::gathered::FileType;
+use super::{kvm_stat, trace};
+use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, topology_text};
+
+/// Bytes at the beginning of a file that are examined before the whole file is read.
+pub(super) const HEAD: usize = 256 * 1024;
+
+/// The types of file that can be read, as errors list them.
+pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
+    lines of 'trace-cmd report', ftrace or 'perf script' with kvm events, a libvirt domain XML, a QEMU command line, \
+    the output of 'info mtree', a kernel log, or 'lscpu -p' / 'virsh capabilities'";
+
+/// The type of a file that begins with a magic number.
+pub(super) fn binary(head: &[u8]) -> Option<FileType> {
+    let magic = head.first_chunk::<8>()?;
+    // tools/perf/util/header.c: the magic of version 2 in both byte orders.
+    (magic == b"PERFILE2" || magic == b"2ELIFREP").then_some(FileType::PerfData)
+}
+
+/// A well-known type of file that kvmtop does not read, for the error message.
+pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
+    Some(match head {
+        [0x7f, b'E', b'L', b'F', ..] => "an ELF program or library",
+        [0x1f, 0x8b, ..] => "gzip-compressed: unpack it first",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd-compressed: unpack it first",
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz-compressed: unpack it first",
+        [b'P', b'K', 3, 4, ..] => "a zip archive: unpack it first",
+        [b'P', b'E', b'R', b'F', b'F', b'I', b'L', b'E', ..] => {
+            "a perf.data from before Linux 2.6.32, which no current perf reads"
+        }
+        [0x17, 0x08, 0x44, b't', b'r', b'a', b'c', b'i', ..] => {
+            "a trace.dat: run 'trace-cmd report' on it and pass its output"
+        }
+        _ => return None,
+    })
+}
+
+/// The types of input that a text holds; empty if none.
+pub(super) fn text(text: &str) -> Vec<FileType> {
+    let mut types = Vec::new();
+    let mut add = |file_type, is_present: bool| {
+        if is_present {
+            types.push(file_type);
+        }
+        is_present
+    };
+    let topology = add(FileType::Topology, topology_text::looks_like(text));
+    // The capabilities of a host contain the domain types that it supports.
+    add(FileType::DomainXml, !topology && domain_xml::looks_like(text));
+    let tables = add(FileType::Tables, kvm_stat::looks_like(text));
+    let trace = add(FileType::Trace, !tables && trace::looks_like(text));
+    let mtree = add(FileType::Mtree, mtree::looks_like(text));
+    // A mail with a trace can contain the guest's command line. A task's name (`qemu-system-x86-6660`) has no options.
+    add(FileType::CommandLine, !mtree && cmdline::looks_like(text));
+    add(FileType::KernelLog, !trace && kernel_log::looks_like(text));
+    types
+}

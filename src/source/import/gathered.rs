@@ -1,0 +1,123 @@
+//! What the files gave, before the files of one domain are combined.
+
+use super::guest::ImportedGuest;
+use super::imported::ImportError;
+use crate::kvm::cmdline::QemuCommand;
+use crate::kvm::device_map::DeviceMap;
+use crate::kvm::domain_xml::DomainXml;
+use crate::kvm::kernel_log::LogLine;
+use crate::kvm::topology::HostTopology;
+use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A type of input. One text can hold several: a mail with a table and the domain's XML.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum FileType {
+    /// `perf.data`, as a file or as written to a pipe.
+    PerfData,
+    /// Tables of `perf kvm stat`.
+    Tables,
+    /// Lines of `trace-cmd report`, ftrace or `perf script`.
+    Trace,
+    /// A libvirt domain XML or status XML.
+    DomainXml,
+    /// A QEMU command line.
+    CommandLine,
+    /// `info mtree`, flat or not.
+    Mtree,
+    /// A kernel log.
+    KernelLog,
+    /// `lscpu -p` or `virsh capabilities`.
+    Topology,
+}
+
+/// The content of all files so far.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// Measured domains.
+    pub guests: Vec<ImportedGuest>,
+    /// Descriptions of domains.
+    pub descriptions: Vec<Description>,
+    /// Memory trees, each with its file.
+    pub trees: Vec<(PathBuf, DeviceMap)>,
+    /// The kernel log.
+    pub log: Vec<LogLine>,
+    /// The host's topology.
+    pub topology: Option<HostTopology>,
+    /// The host that a recording names.
+    pub host: Option<HostFacts>,
+    /// Length of each input in seconds.
+    pub seconds: Vec<(FileType, f64)>,
+    /// Events that the recorder lost.
+    pub lost: u64,
+    /// Events that found no room in a bounded table.
+    pub overflow: u64,
+    /// Events read.
+    pub events: u64,
+    /// The types found.
+    pub types: Vec<FileType>,
+    /// Files that could not be used.
+    pub errors: Vec<ImportError>,
+    /// Further remarks, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Gathered {
+    /// The files as a tracing engine.
+    pub fn engine(&self) -> EngineStatus {
+        let measured = self.guests.iter().flat_map(ImportedGuest::events);
+        let exits = measured.clone().any(|e| !e.exits.is_empty());
+        let served = measured.flat_map(|e| &e.userspace).any(|u| u.count > 0);
+        EngineStatus {
+            kind: EngineKind::File,
+            level: EngineLevel::Full,
+            lost: self.lost,
+            overflow: self.overflow,
+            events: self.events,
+            fires_kvm_exit: if exits { Some(true) } else { served.then_some(false) },
+            ..EngineStatus::default()
+        }
+    }
+}
+
+/// A domain as its XML or its command line describes it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Description {
+    /// The XML and its text.
+    pub xml: Option<(Arc<DomainXml>, Arc<str>)>,
+    /// The command line.
+    pub command: Option<Arc<QemuCommand>>,
+}
+
+impl Description {
+    /// The UUID in lower case.
+    pub fn uuid(&self) -> Option<String> {
+        let xml = self.xml.as_ref().and_then(|(xml, _)| xml.uuid.as_deref());
+        xml.or_else(|| self.command.as_ref()?.uuid.as_deref()).map(str::to_ascii_lowercase)
+    }
+
+    /// The name.
+    pub fn name(&self) -> Option<&str> {
+        let xml = self.xml.as_ref().and_then(|(xml, _)| xml.name.as_deref());
+        xml.or_else(|| self.command.as_ref()?.name.as_deref())
+    }
+
+    /// Whether both describe one domain.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self.uuid(), other.uuid()) {
+            (Some(a), Some(b)) => a == b,
+            _ => self.name().is_some() && self.name() == other.name(),
+        }
+    }
+
+    /// Adds another description of the same domain.
+    pub fn merge(&mut self, other: Self) {
+        let is_status = |d: &Self| d.xml.as_ref().is_some_and(|(xml, _)| xml.pid.is_some());
+        // The status XML of a running domain knows more than its definition.
+        if self.xml.is_none() || (is_status(&other) && !is_status(self)) {
+            self.xml = other.xml.or(self.xml.take());
+        }
+        self.command = self.command.take().or(other.command);
+    }
+}

@@ -1,0 +1,126 @@
+//! A guest that a file measured, and the merge of one that several files measured.
+
+use super::kvm_stat::TableCounters;
+use crate::kvm::thread_name::Role;
+use crate::sample::{DomainFacts, DomainSample, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample, Vmm};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The name of a guest that no file names.
+pub(super) const UNNAMED: &str = "guest";
+
+/// A guest that a file measured.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ImportedGuest {
+    /// Its name, where the file has it.
+    pub name: Option<String>,
+    /// The VMM's process id, where the file has it.
+    pub pid: Option<i32>,
+    /// Its VMM, where the file has it.
+    pub vmm: Option<Vmm>,
+    /// Its threads.
+    pub threads: Vec<ThreadSample>,
+    /// Events of the guest that belong to no known thread.
+    pub unattributed: ThreadEvents,
+    /// Further kvm events.
+    pub kvm_events: BTreeMap<String, u64>,
+}
+
+impl ImportedGuest {
+    /// A guest from the tables of `perf kvm stat`. Each vCPU with a table of its own becomes a thread.
+    pub fn from_tables(pids: Option<String>, counters: TableCounters) -> Self {
+        let threads = counters.vcpus.into_iter().map(|(vcpu, events)| ThreadSample {
+            // The tables have no thread ids; the vCPU's number keeps the threads apart.
+            start_ticks: u64::from(vcpu),
+            comm: format!("CPU {vcpu}"),
+            role: Role::Vcpu,
+            index: Some(vcpu),
+            events,
+            ..ThreadSample::default()
+        });
+        Self {
+            pid: pids.and_then(|p| p.parse().ok()),
+            threads: threads.collect(),
+            unattributed: counters.all,
+            ..Self::default()
+        }
+    }
+
+    /// All its event counters.
+    pub fn events(&self) -> impl Iterator<Item = &ThreadEvents> + Clone {
+        self.threads.iter().map(|t| &t.events).chain([&self.unattributed])
+    }
+
+    /// The guest as a sample's domain. What `facts` leave open is filled from the measurement.
+    pub fn into_domain(self, mut facts: DomainFacts) -> DomainSample {
+        if facts.name.value.is_empty() {
+            facts.name = Known::new(self.name.unwrap_or_else(|| UNNAMED.into()), Origin::File);
+        }
+        facts.vmm = self.vmm.unwrap_or(facts.vmm);
+        facts.pid = self.pid.or(facts.pid);
+        DomainSample {
+            facts: Arc::new(facts),
+            threads: self.threads,
+            unattributed: self.unattributed,
+            kvm_events: self.kvm_events,
+            ..DomainSample::default()
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        for thread in other.threads {
+            match self.threads.iter_mut().find(|t| (t.tid, t.start_ticks) == (thread.tid, thread.start_ticks)) {
+                Some(same) => same.events.merge(thread.events, MissingExtreme::Unknown),
+                None => self.threads.push(thread),
+            }
+        }
+        self.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
+        for (name, count) in other.kvm_events {
+            let sum = self.kvm_events.entry(name).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+}
+
+/// Merges guests that have the same process and name: tables of exits and of accesses come in a file each. If there are
+/// one named guest and one without name and process, the latter belongs to the former.
+pub(super) fn merge_same_guests(guests: Vec<ImportedGuest>) -> Vec<ImportedGuest> {
+    let mut merged: Vec<ImportedGuest> = Vec::new();
+    for guest in guests {
+        match merged.iter_mut().find(|g| g.pid == guest.pid && g.name == guest.name) {
+            Some(same) => same.merge(guest),
+            None => merged.push(guest),
+        }
+    }
+    let is_unnamed = |g: &ImportedGuest| g.pid.is_none() && g.name.is_none();
+    if merged.len() == 2
+        && let Some(at) = merged.iter().position(is_unnamed)
+    {
+        let unnamed = merged.remove(at);
+        merged.iter_mut().for_each(|named| named.merge(unnamed.clone()));
+    }
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::OtherTask;
+
+    #[test]
+    fn two_files_of_the_same_threads_keep_who_woke_and_who_preempted() {
+        let task = |tid, count, ns| OtherTask { tid, comm: "kworker".into(), count, ns };
+        let guest = |woken_by, preempted_by| {
+            let events = ThreadEvents { woken_by, preempted_by, ..ThreadEvents::default() };
+            let thread = ThreadSample { tid: 7, events, ..ThreadSample::default() };
+            ImportedGuest { threads: vec![thread], ..ImportedGuest::default() }
+        };
+        let first = guest(vec![task(1, 2, 0)], vec![task(3, 1, 100)]);
+        let second = guest(vec![task(1, 5, 0), task(2, 1, 0)], vec![task(3, 1, 50)]);
+        let merged = merge_same_guests(vec![first, second]);
+        let [guest] = merged.as_slice() else { panic!("{merged:?}") };
+        let events = &guest.threads[0].events;
+        assert_eq!(events.woken_by, [task(1, 7, 0), task(2, 1, 0)]);
+        assert_eq!(events.preempted_by, [task(3, 2, 150)]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Opens files and folders, and reads each file by its type.
+
+use super::detect::{self, EXPECTED};
+use super::gathered::{FileType, Gathered};
+use super::imported::{ImportError, ImportOptions, Imported, io_message};
+use super::{assemble, perf_data, text_file};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Limit of the files of one folder, and of all files.
+const MAX_FILES: usize = 4096;
+
+/// Reads files. A folder stands for the files in it.
+pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
+    let mut gathered = Gathered::default();
+    let (files, mut errors) = expand_folders(paths);
+    for path in files {
+        if let Err(what) = read(&path, options, &mut gathered) {
+            errors.push(ImportError { path, what });
+        }
+    }
+    let mut imported = assemble::assemble(gathered, options);
+    imported.errors.splice(0..0, errors);
+    imported
+}
+
+/// The files that the paths stand for: a folder is replaced by its files in order of name, without those of its
+/// subfolders.
+fn expand_folders(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<ImportError>) {
+    let (mut files, mut errors) = (Vec::new(), Vec::new());
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        match files_of_folder(path) {
+            Ok(found) if found.is_empty() => {
+                errors.push(ImportError { path: path.clone(), what: "the folder holds no file".into() });
+            }
+            Ok(found) => files.extend(found),
+            Err(e) => {
+                let what = format!("cannot list the folder: {}", io_message(&e));
+                errors.push(ImportError { path: path.clone(), what });
+            }
+        }
+    }
+    if files.len() > MAX_FILES {
+        let what = format!("more than {MAX_FILES} files; this one and those after it are left out");
+        errors.extend(files.get(MAX_FILES).map(|path| ImportError { path: path.clone(), what }));
+        files.truncate(MAX_FILES);
+    }
+    (files, errors)
+}
+
+fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path)?.take(4 * MAX_FILES) {
+        let entry = entry?;
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        // Reading anything but a regular file (a pipe, a device) could block for ever.
+        if !hidden && std::fs::metadata(entry.path()).map_or(true, |m| m.is_file()) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Adds the content of one file.
+fn read(path: &Path, options: &ImportOptions, gathered: &mut Gathered) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|e| format!("cannot open it: {}", io_message(&e)))?;
+    let mut head = Vec::new();
+    file.by_ref()
+        .take(detect::HEAD as u64)
+        .read_to_end(&mut head)
+        .map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    if head.is_empty() {
+        return Err(format!("the file is empty; expected {EXPECTED}"));
+    }
+    if let Some(file_type) = detect::binary(&head) {
+        drop(head);
+        return read_perf_data(path, file_type, file, options, gathered);
+    }
+    if let Some(what) = detect::unsupported(&head) {
+        return Err(format!("this is {what}; expected {EXPECTED}"));
+    }
+    text_file::read(path, head, file, gathered)
+}
+
+fn read_perf_data(
+    path: &Path,
+    file_type: FileType,
+    file: File,
+    options: &ImportOptions,
+    gathered: &mut Gathered,
+) -> Result<(), String> {
+    let content = perf_data::read(file, options.perf_times)?;
+    let name = path.file_name().map(|n| crate::kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+    gathered.notes.extend(content.notes.iter().map(|note| format!("{name}: {note}")));
+    gathered.seconds.push((file_type, content.seconds));
+    gathered.lost = gathered.lost.saturating_add(content.lost);
+    gathered.overflow = gathered.overflow.saturating_add(content.overflow);
+    gathered.events = gathered.events.saturating_add(content.events);
+    gathered.guests.extend(content.guests);
+    gathered.host.get_or_insert(content.host);
+    gathered.types.push(file_type);
+    Ok(())
+}

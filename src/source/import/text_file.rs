@@ -1,0 +1,126 @@
+//! Text files: reads every type of input that one contains.
+
+use super::detect::{self, EXPECTED};
+use super::gathered::{Description, FileType, Gathered};
+use super::guest::ImportedGuest;
+use super::imported::io_message;
+use super::{kvm_stat, pasted_text, trace};
+use crate::kvm::cmdline::QemuCommand;
+use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, sanitize, topology_text};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Larger text files are refused, except traces, which are read line by line.
+const MAX_TEXT: u64 = 32 * 1024 * 1024;
+/// Limit of the domains or command lines of one text.
+const MAX_PARTS: usize = 1024;
+
+/// Reads a text. `bytes` are its beginning, which was read before.
+pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
+    let rest = MAX_TEXT + 1 - bytes.len() as u64;
+    file.by_ref().take(rest).read_to_end(&mut bytes).map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    let whole = bytes.len() as u64 <= MAX_TEXT;
+    let text = pasted_text::decode(&bytes);
+    drop(bytes);
+    let text = unquoted(&text);
+    let types = detect::text(&text);
+    if types.is_empty() {
+        return Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}"));
+    }
+    if !whole && types != [FileType::Trace] {
+        return Err(format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20));
+    }
+    for file_type in types {
+        read_type(path, file_type, &text, if whole { None } else { Some(&mut file) }, gathered)?;
+        gathered.types.push(file_type);
+    }
+    Ok(())
+}
+
+fn read_type(
+    path: &Path,
+    file_type: FileType,
+    text: &str,
+    more: Option<&mut File>,
+    gathered: &mut Gathered,
+) -> Result<(), String> {
+    match file_type {
+        FileType::Tables => tables(path, text, gathered),
+        FileType::Trace => trace::read(text, more, gathered)?,
+        FileType::DomainXml => {
+            for part in domains(text) {
+                let xml = Arc::new(domain_xml::parse(part).map_err(|e| e.to_string())?);
+                let xml = Some((xml, xml_text(part)));
+                gathered.descriptions.push(Description { xml, ..Description::default() });
+            }
+        }
+        FileType::CommandLine => {
+            for command in commands(text)? {
+                let command = Some(Arc::new(command));
+                gathered.descriptions.push(Description { command, ..Description::default() });
+            }
+        }
+        FileType::Mtree => {
+            gathered.trees.push((path.to_owned(), mtree::parse(text).map_err(|e| e.to_string())?));
+        }
+        FileType::KernelLog => gathered.log.extend(kernel_log::parse(text)),
+        FileType::Topology => gathered.topology = Some(topology_text::parse(text).map_err(|e| e.to_string())?),
+        FileType::PerfData => {}
+    }
+    Ok(())
+}
+
+fn tables(path: &Path, text: &str, gathered: &mut Gathered) {
+    let found = kvm_stat::find_tables(text);
+    let name = path.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+    if found.cut {
+        gathered.notes.push(format!("{name}: more tables than any perf prints; the last ones are left out"));
+    }
+    for (pids, counters) in kvm_stat::guest_counters(&found) {
+        gathered.notes.extend(counters.notes.iter().map(|note| format!("{name}: {note}")));
+        gathered.lost = gathered.lost.saturating_add(counters.lost);
+        gathered.seconds.extend(counters.seconds.map(|s| (FileType::Tables, s)));
+        gathered.guests.push(ImportedGuest::from_tables(pids, counters));
+    }
+}
+
+/// The XML of each domain in a text; most texts hold one.
+fn domains(text: &str) -> Vec<&str> {
+    let parts = |end: &str, begin: &str| -> Vec<_> {
+        text.split_inclusive(end).filter(|part| part.contains(begin) && part.ends_with(end)).take(MAX_PARTS).collect()
+    };
+    let found = match parts("</domstatus>", "<domstatus") {
+        status if status.is_empty() => parts("</domain>", "<domain"),
+        status => status,
+    };
+    if found.len() > 1 { found } else { vec![text] }
+}
+
+/// The command lines in a text: those of several guests as `ps` lists them, or a single one, which can span several
+/// lines.
+fn commands(text: &str) -> Result<Vec<QemuCommand>, String> {
+    let lines = text.lines().filter(|line| line.contains("qemu-system-")).take(MAX_PARTS);
+    let named = lines.filter_map(|line| cmdline::parse_text(line).ok()).filter(|command| command.name.is_some());
+    let named: Vec<_> = named.collect();
+    if named.len() > 1 { Ok(named) } else { Ok(vec![cmdline::parse_text(text).map_err(|e| e.to_string())?]) }
+}
+
+/// The text without the quote marks of mail, if most lines have them.
+fn unquoted(text: &str) -> Cow<'_, str> {
+    let (mut quoted, mut plain) = (0usize, 0usize);
+    for line in text.lines().take(20_000).filter(|l| !l.trim().is_empty()) {
+        *if line.trim_start().starts_with('>') { &mut quoted } else { &mut plain } += 1;
+    }
+    if quoted <= plain {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.lines().flat_map(|l| [pasted_text::unquote(l), "\n"]).collect())
+}
+
+/// The XML as it is shown: every line sanitized.
+fn xml_text(text: &str) -> Arc<str> {
+    text.lines().map(|l| sanitize(l, pasted_text::MAX_LINE) + "\n").collect::<String>().into()
+}
