@@ -21,7 +21,7 @@ pub(super) struct KvmEventCounts {
 }
 
 impl KvmEventCounts {
-    /// KvmEventCounts so many.
+    /// Counts `number` events of one name.
     pub fn add(&mut self, tid: i32, pid: i32, event: &str, number: u64) {
         let next = self.names.len();
         let id = match self.names.get(event) {
@@ -107,7 +107,7 @@ fn split_by_vcpu(threads: Vec<(i32, TracedThread)>) -> Vec<Vec<(i32, TracedThrea
         let vcpu = vcpu_number(&thread);
         match groups.last_mut() {
             Some(group) if vcpu.is_none() || !group.iter().any(|(_, t)| vcpu_number(t) == vcpu) => {
-                group.push((tid, thread))
+                group.push((tid, thread));
             }
             _ => groups.push(vec![(tid, thread)]),
         }
