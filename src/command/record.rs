@@ -26,13 +26,13 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
     while let Some(sample) = feed.next()? {
-        let mut sample = settings.domains.apply(&sample).unwrap_or(sample);
+        let sample = settings.domains.apply(&sample).unwrap_or(sample);
         if samples == 0 {
             for source in sample.sources.iter().filter(|s| s.cause.is_some()) {
                 say(&source.sentence());
             }
         }
-        recorder.lend(&mut sample).map_err(|e| {
+        recorder.append(&sample).map_err(|e| {
             anyhow::anyhow!(
                 "{e:#}; the recording has ended: make room, and the same command goes on behind what is there"
             )

@@ -62,8 +62,8 @@ pub fn open(path: &Path) -> anyhow::Result<Session> {
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
     let file = nameless()?;
     let mut recorder = Recorder::into_file(file.try_clone()?, path);
-    while let Some(mut sample) = feed.next()? {
-        recorder.lend(&mut sample)?;
+    while let Some(sample) = feed.next()? {
+        recorder.append(&sample)?;
     }
     recorder.close()?;
     Session::from_file(file, path)

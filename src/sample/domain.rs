@@ -138,7 +138,8 @@ pub struct DomainFacts {
 /// One guest at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DomainSample {
-    /// What it is.
+    /// What it is. A recording holds it apart from the sample.
+    #[serde(skip)]
     pub facts: Arc<DomainFacts>,
     /// Whether it runs.
     pub state: DomainState,

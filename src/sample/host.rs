@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// The host at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
-    /// What does not change while kvmtop runs.
+    /// What does not change while kvmtop runs. A recording holds it apart from the sample.
+    #[serde(skip)]
     pub facts: Arc<HostFacts>,
     /// Per online CPU, in order of number. Empty for a file that says nothing of the host.
     pub cpus: Vec<CpuTimes>,

@@ -76,8 +76,8 @@ impl<F: Feed> Feed for RecordingFeed<F> {
         };
         if let Some(recorder) = &mut self.recorder {
             let done = match (self.select)(&sample) {
-                Some(mut part) => recorder.lend(&mut part),
-                None => recorder.lend(&mut sample),
+                Some(part) => recorder.append(&part),
+                None => recorder.append(&sample),
             };
             self.failure = done.err().map(|e| format!("{e:#}"));
         }

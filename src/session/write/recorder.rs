@@ -1,10 +1,9 @@
 //! The recorder: a file that nobody else writes, within limits.
 
-use super::facts::Header;
-use super::files::{self, Taken};
-use super::frame::SCHEMA;
-use super::writer::Writer;
+use super::part::PartWriter;
+use super::rotation::{self, LockedFile};
 use crate::sample::Sample;
+use crate::session::format::Header;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -18,21 +17,20 @@ pub struct Limits {
     pub age: Option<Duration>,
 }
 
-/// Parts that a limit is shared out over: what is dropped at once is this part of it.
+/// Parts that a limit is shared out over: one of them is deleted at a time.
 const PARTS: u32 = 8;
 /// A smaller `--max-size` would hold hardly more than facts.
 const LEAST_SIZE: u64 = 256 << 10;
 
 /// Writes samples into a recording.
 ///
-/// An existing recording of the same schema version is gone on with: a new run begins behind its last whole sample. One that is
-/// damaged, or of an older version, is kept beside it as FILE.1. With limits the recording is cut into parts: FILE is the one being
-/// written, FILE.1 the one before, and the oldest is dropped as a whole.
+/// An existing recording is continued: a new run begins behind its last whole sample. A damaged one is kept as FILE.1. With limits
+/// the recording is cut into parts: FILE is the one being written, FILE.1 the one before, and the oldest is deleted as a whole.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
     limits: Limits,
-    writer: Writer,
+    writer: PartWriter,
     header: Header,
     /// Whether the header of this run stands in the file.
     begun: bool,
@@ -49,33 +47,31 @@ impl Recorder {
         if limits.size.is_some_and(|s| s < LEAST_SIZE) {
             bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", LEAST_SIZE >> 10);
         }
-        files::survive_file_size_limits();
-        let Taken { file, part, aside } = files::take(path)?;
+        rotation::survive_file_size_limits();
+        let LockedFile { file, part, aside } = rotation::lock(path)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let known = part.as_ref().and_then(|p| p.header.as_ref()).or(aside.as_ref().and_then(|a| a.header.as_ref()));
         let header = Header {
             tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(),
-            schema: SCHEMA,
             recording: known
                 .map_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()), |h| h.recording.clone()),
             part: known.map_or(0, |h| h.part + u32::from(part.is_none())),
             ..Header::default()
         };
-        let continued = part.as_ref().map(|p| format!("{} goes on behind its {} samples", path.display(), p.samples));
+        let continued = part.as_ref().map(|p| format!("{} goes on behind its {} samples", path.display(), p.samples()));
         let note = aside.map(|a| a.note).or(continued);
-        let writer = part.map_or_else(|| Writer::new(file), Writer::after);
+        let writer = part.map_or_else(|| PartWriter::new(file), PartWriter::after);
         Ok(Self { path: path.into(), limits, writer, header, begun: false, note })
     }
 
     /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
     pub fn into_file(file: std::fs::File, path: &Path) -> Self {
-        let header =
-            Header { tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(), schema: SCHEMA, ..Header::default() };
+        let header = Header { tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(), ..Header::default() };
         let (path, limits) = (path.into(), Limits::default());
-        Self { path, limits, writer: Writer::new(file), header, begun: false, note: None }
+        Self { path, limits, writer: PartWriter::new(file), header, begun: false, note: None }
     }
 
-    /// What the user should know: that an existing recording is gone on with, or was moved aside.
+    /// What the user should know: that an existing recording is continued, or was moved aside.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -100,14 +96,6 @@ impl Recorder {
     /// # Errors
     /// When it cannot be written; what was written before stays whole, and a later sample may be tried.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
-        self.lend(&mut sample.clone())
-    }
-
-    /// The same without a copy: the sample is left as it was.
-    ///
-    /// # Errors
-    /// As [`Recorder::append`].
-    pub fn lend(&mut self, sample: &mut Sample) -> Result<()> {
         if self.part_is_full(sample.time_ms) {
             self.next_part()?;
         }
@@ -121,7 +109,7 @@ impl Recorder {
         })
     }
 
-    fn put(&mut self, sample: &mut Sample) -> Result<()> {
+    fn put(&mut self, sample: &Sample) -> Result<()> {
         if !self.begun {
             self.header.started_ms = sample.time_ms;
             self.header.host = (*sample.host.facts).clone();
@@ -139,16 +127,16 @@ impl Recorder {
         self.writer.samples() > 0 && (long || old)
     }
 
-    /// Closes the part, begins the next, and drops what is beyond the limits.
+    /// Closes the part, begins the next, and deletes what is beyond the limits.
     fn next_part(&mut self) -> Result<()> {
         self.writer.close()?;
-        let file = files::rotate(&self.path, self.writer.file())
+        let file = rotation::rotate(&self.path, self.writer.file())
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
-        self.writer = Writer::new(file);
+        self.writer = PartWriter::new(file);
         self.header.part += 1;
         self.begun = false;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
-        files::drop_old(&self.path, &self.header.recording, room, self.limits.age);
+        rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
         Ok(())
     }
 

@@ -1,21 +1,25 @@
 //! A recording as a whole: its file, and the older parts beside it.
 
 use super::cursor::Cursor;
-use super::facts::Header;
-use super::files::{MOST_PARTS, part_path};
-use super::part::{CHECKED_WHOLE, Part};
+use super::part::{CHECKED_WHOLE, Hole, PartReader};
 use super::scan::End;
+use crate::session::format::Header;
 use anyhow::{Context, Result, bail};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// More parts than this are neither made nor looked for.
+pub const MOST_PARTS: u32 = 1000;
+
 /// An opened recording.
 #[derive(Debug)]
 pub struct Session {
     /// Oldest first; each with its name.
-    pub(super) parts: Vec<(PathBuf, Part)>,
+    pub(super) parts: Vec<(PathBuf, PartReader)>,
 }
 
 impl Session {
@@ -30,7 +34,7 @@ impl Session {
         if !file.metadata().with_context(|| format!("cannot read {name}"))?.is_file() {
             bail!("cannot open {name}: it is not a file");
         }
-        let part = Part::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
+        let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
         for older in (1..MOST_PARTS).map(|n| part_path(path, n)) {
@@ -52,19 +56,20 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn from_file(file: File, name: &Path) -> Result<Self> {
-        let part = Part::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {}", name.display()))?;
+        let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {}", name.display()))?;
         Ok(Self { parts: vec![(name.into(), part)] })
     }
 
     /// The same files once more.
     pub(super) fn again(&self) -> Result<Self> {
-        let parts = self.parts.iter().map(|(path, part)| Ok((path.clone(), part.again()?))).collect::<Result<_>>()?;
+        let parts =
+            self.parts.iter().map(|(path, part)| Ok((path.clone(), part.try_clone()?))).collect::<Result<_>>()?;
         Ok(Self { parts })
     }
 
     /// Looks for samples that were added since. Answers whether there are any.
     pub fn refresh(&mut self) -> bool {
-        self.parts.last_mut().is_some_and(|(_, p)| p.go_on())
+        self.parts.last_mut().is_some_and(|(_, p)| p.refresh())
     }
 
     /// What the recorder said of itself and its host when it began.
@@ -74,7 +79,7 @@ impl Session {
 
     /// How many samples there are.
     pub fn len(&self) -> usize {
-        self.parts.iter().map(|(_, p)| p.samples as usize).sum()
+        self.parts.iter().map(|(_, p)| p.samples()).sum()
     }
 
     /// Whether there is none.
@@ -84,16 +89,20 @@ impl Session {
 
     /// Times of the first and last sample, milliseconds since the epoch.
     pub fn range_ms(&self) -> Option<(i64, i64)> {
-        let mut with_samples = self.parts.iter().filter(|(_, p)| p.samples > 0).map(|(_, p)| p);
+        let mut with_samples = self.parts.iter().filter(|(_, p)| p.samples() > 0).map(|(_, p)| p);
         let first = with_samples.clone().next()?;
         let last = with_samples.next_back()?;
-        Some((first.chunks.first()?.time_ms, last.last_ms))
+        Some((first.segments.first()?.first_ms, last.segments.last()?.last_ms))
     }
 
-    /// Where and why the recording is not read to its end, in a sentence each.
+    /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read: this is what was
+    /// found so far.
     pub fn damage(&self) -> Option<String> {
-        let sentences: Vec<String> = self.parts.iter().filter_map(|(path, part)| damage(path, part)).collect();
-        Some(sentences.join("; ")).filter(|s| !s.is_empty())
+        let sentences = self
+            .parts
+            .iter()
+            .flat_map(|(path, part)| part.holes.iter().map(|hole| missing(path, hole)).chain(damaged_end(path, part)));
+        Some(sentences.collect::<Vec<_>>().join("; ")).filter(|s| !s.is_empty())
     }
 
     /// Reads samples.
@@ -101,42 +110,78 @@ impl Session {
         Cursor::new(self)
     }
 
-    /// The part that holds a sample, and the sample's number in it.
-    pub(super) fn place(&self, index: usize) -> Option<(usize, u32)> {
+    /// Where a sample is.
+    pub(super) fn place(&self, index: usize) -> Option<Place> {
         let mut left = index;
-        for (i, (_, p)) in self.parts.iter().enumerate() {
-            if left < p.samples as usize {
-                return Some((i, left as u32));
+        for (part, (_, reader)) in self.parts.iter().enumerate() {
+            for (segment, s) in reader.segments.iter().enumerate() {
+                if left < s.samples as usize {
+                    return Some(Place { part, segment, sample: left as u32 });
+                }
+                left -= s.samples as usize;
             }
-            left -= p.samples as usize;
         }
         None
     }
 }
 
+/// Where a sample is in a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Number of the file.
+    pub part: usize,
+    /// Number of the segment in it.
+    pub segment: usize,
+    /// Number of the sample in that.
+    pub sample: u32,
+}
+
 /// What a file beside a recording is.
 enum Older {
     /// An older part of it.
-    Part(Box<Part>),
+    Part(Box<PartReader>),
     /// A second name of a file that is there already: a recorder was killed between two steps of beginning a part.
     Same,
     /// Nothing of it.
     None,
 }
 
-fn older_part(path: &Path, newer: &[(PathBuf, Part)], checked: u64) -> Older {
+fn older_part(path: &Path, newer: &[(PathBuf, PartReader)], checked: u64) -> Older {
     let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
     let Ok(file) = File::open(path) else { return Older::None };
     if newer.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {
         return Older::Same;
     }
-    let Ok(part) = Part::open(file, checked) else { return Older::None };
-    let recording = |p: &Part| p.header.as_ref().map(|h| h.recording.clone());
+    let Ok(part) = PartReader::open(file, checked) else { return Older::None };
+    let recording = |p: &PartReader| p.header.as_ref().map(|h| h.recording.clone());
     let same = recording(&part).is_some() && newer.first().is_some_and(|(_, p)| recording(p) == recording(&part));
     if same { Older::Part(Box::new(part)) } else { Older::None }
 }
 
-fn damage(path: &Path, part: &Part) -> Option<String> {
+/// The name of an older part: 1 is the one before.
+pub fn part_path(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+fn missing(path: &Path, hole: &Hole) -> String {
+    let clock = |ms: i64| Timestamp::from_millisecond(ms).ok().map(|t| t.to_zoned(TimeZone::system()).strftime("%T"));
+    let between = match (hole.after_ms.and_then(clock), hole.before_ms.and_then(clock)) {
+        (Some(after), Some(before)) => format!(" between {after} and {before}"),
+        (None, Some(before)) => format!(" before {before}"),
+        (Some(after), None) => format!(" after {after}"),
+        (None, None) => String::new(),
+    };
+    let samples = match hole.samples {
+        0 => "no sample is missing".to_string(),
+        1 => format!("one sample{between} is missing"),
+        n => format!("{n} samples{between} are missing"),
+    };
+    format!("{} is damaged at byte {}: {samples}", path.display(), hole.at)
+}
+
+fn damaged_end(path: &Path, part: &PartReader) -> Option<String> {
     let what = match part.stop {
         End::Whole => return None,
         // The frame that a recorder at work is about to finish.
@@ -146,7 +191,7 @@ fn damage(path: &Path, part: &Part) -> Option<String> {
         End::Damaged => "is damaged",
     };
     let lost = part.length.saturating_sub(part.end);
-    let samples = match part.samples {
+    let samples = match part.samples() {
         0 => "no sample stands before that".to_string(),
         1 => "the one sample before is there".to_string(),
         n => format!("the {n} samples before are there"),

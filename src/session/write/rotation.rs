@@ -1,9 +1,7 @@
-//! A recording's files: taken by one recorder at a time, cut into parts, dropped part by part.
+//! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
 
-use super::facts::{self, Header};
-use super::frame::{self, FrameKind, PROLOGUE};
-use super::part::{CHECKED_WHOLE, Part};
-use super::scan::{End, read_frame};
+use crate::session::format::{self, Header, MAGIC, PROLOGUE};
+use crate::session::read::{CHECKED_WHOLE, End, MOST_PARTS, PartReader, header_of, part_path};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -15,21 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// More parts than this are neither made nor looked for.
-pub const MOST_PARTS: u32 = 1000;
-
 /// A file that this process may record into.
-pub struct Taken {
+pub struct LockedFile {
     /// The file, locked.
     pub file: File,
-    /// What is in it already and is gone on with.
-    pub part: Option<Part>,
+    /// What is in it already and is continued.
+    pub part: Option<PartReader>,
     /// What was there before and was moved aside.
-    pub aside: Option<Aside>,
+    pub aside: Option<MovedAside>,
 }
 
-/// A recording that cannot be gone on with.
-pub struct Aside {
+/// A damaged recording, to which nothing can be added.
+pub struct MovedAside {
     /// What it says of itself.
     pub header: Option<Header>,
     /// What became of it.
@@ -42,15 +37,8 @@ pub fn survive_file_size_limits() {
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// The name of an older part: 1 is the one before.
-pub fn part_path(path: &Path, number: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
-    name.into()
-}
-
-/// Opens, locks and judges a file to record into.
-pub fn take(path: &Path) -> Result<Taken> {
+/// Opens, locks and checks a file to record into.
+pub fn lock(path: &Path) -> Result<LockedFile> {
     let name = path.display();
     if let Ok(meta) = fs::metadata(path)
         && !meta.is_file()
@@ -58,42 +46,42 @@ pub fn take(path: &Path) -> Result<Taken> {
         bail!("cannot record into {name}: it is not a file");
     }
     let file = locked(path)?;
-    let length = file.metadata().with_context(|| format!("cannot record into {name}"))?.len();
+    let cannot = || format!("cannot record into {name}");
+    let length = file.metadata().with_context(cannot)?.len();
     let mut first = [0; PROLOGUE];
     let n = first.len().min(length as usize);
     file.read_exact_at(&mut first[..n], 0).with_context(|| format!("cannot read {name}"))?;
     if n == 0 {
-        return Ok(Taken { file, part: None, aside: None });
+        return Ok(LockedFile { file, part: None, aside: None });
     }
-    if !frame::looks_like(&first[..n]) && !frame::MAGIC.starts_with(&first[..n]) {
+    if !format::looks_like(&first[..n]) && !MAGIC.starts_with(&first[..n]) {
         bail!(
             "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another name"
         );
     }
     if n < PROLOGUE {
         // A recorder was killed before it wrote anything of worth.
-        file.set_len(0).with_context(|| format!("cannot record into {name}"))?;
-        return Ok(Taken { file, part: None, aside: None });
+        file.set_len(0).with_context(cannot)?;
+        return Ok(LockedFile { file, part: None, aside: None });
     }
-    if frame::newer(&first) {
-        frame::check_prologue(&first).with_context(|| format!("cannot record into {name}"))?;
+    if format::is_newer(&first) {
+        format::check_prologue(&first).with_context(cannot)?;
     }
-    let shared = file.try_clone().with_context(|| format!("cannot record into {name}"))?;
-    let why = match Part::open(shared, CHECKED_WHOLE) {
-        Ok(part) if part.schema == frame::SCHEMA && matches!(part.stop, End::Whole | End::Cut) => {
+    let part = PartReader::open(file.try_clone().with_context(cannot)?, CHECKED_WHOLE);
+    let header = match part {
+        Ok(part) if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) => {
             if part.stop == End::Cut {
                 // The torn frame at the end holds no whole sample.
-                file.set_len(part.end).with_context(|| format!("cannot record into {name}"))?;
+                file.set_len(part.end).with_context(cannot)?;
             }
-            return Ok(Taken { file, part: Some(part), aside: None });
+            return Ok(LockedFile { file, part: Some(part), aside: None });
         }
-        Ok(part) if part.schema != frame::SCHEMA => (part.header, "of an older version"),
-        Ok(part) => (part.header, "damaged"),
-        Err(_) => (None, "damaged"),
+        Ok(part) => part.header,
+        Err(_) => None,
     };
     let next = rotate(path, &file).with_context(|| format!("cannot move the recording in {name} aside"))?;
-    let note = format!("the recording in {name} is {} and was moved to {}", why.1, part_path(path, 1).display());
-    Ok(Taken { file: next, part: None, aside: Some(Aside { header: why.0, note }) })
+    let note = format!("the recording in {name} is damaged and was moved to {}", part_path(path, 1).display());
+    Ok(LockedFile { file: next, part: None, aside: Some(MovedAside { header, note }) })
 }
 
 /// Opens and locks a file; the lock ends with the process.
@@ -161,16 +149,9 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     Ok(fresh)
 }
 
-/// The header of a session file, if it is one.
-pub fn header_of(file: &File) -> Option<Header> {
-    let length = file.metadata().ok()?.len();
-    let (kind, payload) = read_frame(file, length, PROLOGUE as u64)?;
-    if kind == FrameKind::Header { facts::unpack(&payload).ok() } else { None }
-}
-
-/// Drops the oldest parts of a recording: those beyond `room` bytes and those written last before `age`. Files that belong to no
+/// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer than `age` ago. Files that belong to no
 /// such recording are left alone.
-pub fn drop_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
+pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
     let mut sum = 0;
     for n in 1..MOST_PARTS {
         let part = part_path(path, n);

@@ -1,0 +1,203 @@
+//! A sample as the bytes of a frame and back: serde's description of it, in postcard's encoding, compressed by zstd.
+//!
+//! A segment is one zstd stream, flushed behind each sample: what a frame holds repeats most of the frames before it. A sample
+//! carries the facts of the host and of guests only where they are new in the segment.
+
+use super::frame::{self, FrameKind, HEAD, Stamp};
+use crate::sample::{DomainFacts, HostFacts, Sample};
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+use zstd::stream::write::{Decoder, Encoder};
+
+/// zstd's level: higher ones take twice the time for 1 % fewer bytes.
+const LEVEL: i32 = 3;
+/// zstd looks back so many bytes, as a power of two; a reader refuses streams that want more.
+const WINDOW_LOG: u32 = 21;
+/// The most that a frame may hold uncompressed, bytes. A guest with its XML and its devices is some 60 KB.
+const LONGEST: usize = 64 << 20;
+
+/// What a run of the recorder says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The program and its version.
+    pub tool: String,
+    /// When the run began, milliseconds since the epoch.
+    pub started_ms: i64,
+    /// The same for all parts of one recording: the time and process that began it.
+    pub recording: String,
+    /// Number of the part of the recording, from 0.
+    pub part: u32,
+    /// The host.
+    pub host: HostFacts,
+}
+
+/// A header as a frame.
+///
+/// # Errors
+/// When it is larger than a frame may be.
+pub fn pack_header(header: &Header) -> Result<Vec<u8>> {
+    frame::seal(FrameKind::Header, postcard::to_extend(header, vec![0; HEAD])?)
+}
+
+/// A header out of a frame's payload.
+pub fn unpack_header(payload: &[u8]) -> Option<Header> {
+    postcard::from_bytes(payload).ok()
+}
+
+/// What stands before the sample in a frame.
+type NewFacts = (Option<HostFacts>, Vec<DomainFacts>, Vec<u32>);
+
+/// What makes a guest the same in two samples: PID, start of the process, name.
+type GuestKey = (Option<i32>, u64, String);
+
+/// Compresses the samples of one segment.
+pub struct SegmentWriter {
+    stream: Encoder<'static, Vec<u8>>,
+    host: Option<Arc<HostFacts>>,
+    /// The latest facts of each guest, by PID and start of the process, and their number in the segment.
+    domains: HashMap<GuestKey, (u32, Arc<DomainFacts>)>,
+    facts: u32,
+    /// Bytes taken in.
+    pub raw: usize,
+}
+
+impl fmt::Debug for SegmentWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentWriter").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+impl SegmentWriter {
+    /// Begins a segment.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new() -> Result<Self> {
+        let mut stream = Encoder::new(Vec::new(), LEVEL)?;
+        stream.window_log(WINDOW_LOG)?;
+        Ok(Self { stream, host: None, domains: HashMap::new(), facts: 0, raw: 0 })
+    }
+
+    /// The next sample as a frame. After an error the segment is unusable.
+    ///
+    /// # Errors
+    /// When the sample is larger than a frame may be.
+    pub fn pack(&mut self, kind: FrameKind, stamp: Stamp, sample: &Sample) -> Result<Vec<u8>> {
+        let host = &sample.host.facts;
+        let new_host = self.host.as_ref().is_none_or(|known| !same(known, host)).then_some(&**host);
+        self.host = Some(host.clone());
+        let mut new_domains = Vec::new();
+        let mut numbers = Vec::with_capacity(sample.domains.len());
+        for facts in sample.domains.iter().map(|d| &d.facts) {
+            let guest = (facts.pid, facts.start_ticks, facts.name.value.clone());
+            let known = self.domains.get(&guest).filter(|(_, known)| same(known, facts));
+            numbers.push(known.map_or(self.facts, |(number, _)| *number));
+            if known.is_none() {
+                new_domains.push(&**facts);
+                self.domains.insert(guest, (self.facts, facts.clone()));
+                self.facts += 1;
+            }
+        }
+        let bytes = postcard::to_allocvec(&(new_host, new_domains, numbers, sample))?;
+        ensure!(bytes.len() <= LONGEST, "a sample of {} bytes is larger than the format allows", bytes.len());
+        self.raw += bytes.len();
+        *self.stream.get_mut() = stamp.begin(kind);
+        self.stream.write_all(&bytes)?;
+        self.stream.flush()?;
+        frame::seal(kind, std::mem::take(self.stream.get_mut()))
+    }
+}
+
+fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+/// Decompresses the samples of one segment, in order.
+pub struct SegmentReader {
+    stream: Decoder<'static, Bounded>,
+    host: Arc<HostFacts>,
+    domains: Vec<Arc<DomainFacts>>,
+    /// Facts of the segment read before, which are shared where they are the same.
+    known: Vec<Arc<DomainFacts>>,
+    /// Facts of the sample read last, by their numbers.
+    numbers: Vec<u32>,
+    /// Where the sample begins in the bytes of its frame.
+    begin: usize,
+}
+
+impl fmt::Debug for SegmentReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentReader").field("facts", &self.domains.len()).finish_non_exhaustive()
+    }
+}
+
+impl SegmentReader {
+    /// Begins a segment; `before` has read another one of the recording.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn new(before: Option<Self>) -> Result<Self> {
+        let mut stream = Decoder::new(Bounded(Vec::new()))?;
+        stream.window_log_max(WINDOW_LOG)?;
+        let (host, known) = before.map(|b| (b.host, b.domains)).unwrap_or_default();
+        Ok(Self { stream, host, domains: Vec::new(), known, numbers: Vec::new(), begin: 0 })
+    }
+
+    /// Takes in the next sample's compressed bytes. After an error nothing more of the segment can be read.
+    ///
+    /// # Errors
+    /// When no recorder wrote them.
+    pub fn advance(&mut self, packed: &[u8]) -> Result<()> {
+        self.stream.get_mut().0.clear();
+        self.stream.write_all(packed).and_then(|()| self.stream.flush()).context("a sample does not decompress")?;
+        let bytes = &self.stream.get_ref().0;
+        let ((host, domains, numbers), sample): (NewFacts, &[u8]) =
+            postcard::take_from_bytes(bytes).context("facts are not what a recorder writes")?;
+        self.begin = bytes.len() - sample.len();
+        if let Some(host) = host.filter(|host| *host != *self.host) {
+            self.host = Arc::new(host);
+        }
+        let known = &self.known;
+        let shared = |facts| known.iter().find(|k| ***k == facts).cloned().unwrap_or_else(|| Arc::new(facts));
+        self.domains.extend(domains.into_iter().map(shared));
+        self.numbers = numbers;
+        Ok(())
+    }
+
+    /// The sample taken in last.
+    ///
+    /// # Errors
+    /// When no recorder wrote it.
+    pub fn sample(&self) -> Result<Sample> {
+        let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
+        let mut sample: Sample = postcard::from_bytes(bytes).context("a sample is not what a recorder writes")?;
+        ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");
+        sample.host.facts = self.host.clone();
+        for (domain, number) in sample.domains.iter_mut().zip(&self.numbers) {
+            let Some(facts) = self.domains.get(*number as usize) else { bail!("a guest's facts are missing") };
+            domain.facts = facts.clone();
+        }
+        Ok(sample)
+    }
+}
+
+/// Bytes up to [`LONGEST`]: a hostile frame of some kilobytes may decompress to gigabytes.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > LONGEST {
+            return Err(io::Error::other("a frame holds more than any recorder writes"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! Index frames: where a segment is. Each points to the one before, so that a long file opens by following them from its end.
+
+use super::frame::{self, FrameKind, HEAD};
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+/// Length of the marks by which frames are found in a damaged file.
+pub const MARK_LENGTH: usize = 8;
+/// What the payload of a segment's first frame begins with.
+pub const SEGMENT_MARK: [u8; MARK_LENGTH] = *b"KVMTOPsg";
+/// What the payload of an index frame begins with.
+pub const INDEX_MARK: [u8; MARK_LENGTH] = *b"KVMTOPix";
+
+/// A stretch of samples that can be read without the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Byte of the file at which its first frame begins.
+    pub offset: u64,
+    /// Samples before it in the file, damaged ones included.
+    pub number: u32,
+    /// How many samples it has.
+    pub samples: u32,
+    /// Time of its first sample, milliseconds since the epoch.
+    pub first_ms: i64,
+    /// Time of its last sample, milliseconds since the epoch.
+    pub last_ms: i64,
+    /// Whether a run of the recorder begins with it: nothing was counted between it and the sample before.
+    pub run: bool,
+}
+
+impl Segment {
+    /// As an index frame; `before` is where the index frame before it begins, 0 for none.
+    ///
+    /// # Errors
+    /// Never: the type is that of what may fail for other frames.
+    pub fn pack(&self, before: u64) -> Result<Vec<u8>> {
+        let mut out = vec![0; HEAD];
+        out.extend(INDEX_MARK);
+        frame::seal(FrameKind::Index, postcard::to_extend(&(before, self), out)?)
+    }
+
+    /// Out of an index frame's payload, with the place of the index frame before.
+    pub fn unpack(payload: &[u8]) -> Option<(u64, Self)> {
+        postcard::from_bytes(payload.strip_prefix(&INDEX_MARK)?).ok()
+    }
+}

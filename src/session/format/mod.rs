@@ -1,0 +1,11 @@
+//! What stands in a file: frames, what each holds, and a sample as bytes.
+
+mod codec;
+mod frame;
+mod index;
+
+pub use codec::{Header, SegmentReader, SegmentWriter, pack_header, unpack_header};
+pub use frame::{
+    Frame, FrameHead, FrameKind, HEAD, MAGIC, PROLOGUE, SCHEMA, Stamp, check_prologue, is_newer, looks_like, prologue,
+};
+pub use index::{INDEX_MARK, MARK_LENGTH, SEGMENT_MARK, Segment};

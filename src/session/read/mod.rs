@@ -1,0 +1,12 @@
+//! Reading: the frames of a file, its segments, a recording of several files, and samples by number.
+
+mod cursor;
+mod part;
+mod scan;
+mod session;
+
+pub use cursor::Cursor;
+pub(super) use part::{CHECKED_WHOLE, PartReader, header_of};
+pub(super) use scan::End;
+pub use session::Session;
+pub(super) use session::{MOST_PARTS, part_path};
