@@ -7,11 +7,11 @@ mod common;
 use common::guest::{Guest, Work};
 use kvmtop::kvm::Space;
 use kvmtop::kvm::topology::HostTopology;
-use kvmtop::sample::{AccessCell, Direction, EngineLevel};
+use kvmtop::sample::{AccessCell, Direction, EngineLevel, Timing};
 use kvmtop::source::engine::bpf::BpfEngine;
 use kvmtop::source::engine::perf::PerfEngine;
 use kvmtop::source::events::{Engine, Reading, TracedThread};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -227,6 +227,37 @@ fn wakeups_have_a_waker() {
     // It sleeps in nanosleep: a timer's interrupt wakes it, whatever task that interrupts.
     assert_eq!(events.woken_by[0].tid, 0, "{:?}", events.woken_by);
     assert!(served_count(events) > 50);
+}
+
+/// What grew from one reading to the next lies between the shortest and the longest of that interval, however short it is.
+#[test]
+fn an_interval_holds_its_own_extremes() {
+    let Some(mut engine) = engine("bpf: an interval holds its own extremes") else { return };
+    let mut guest = Guest::start(&[Work::Idle; 16], true);
+    guest.go();
+    guest.wait_done();
+    let wakeups = |reading: &Reading| -> BTreeMap<i32, Timing> {
+        let mine = reading.threads.iter().filter(|(_, t)| t.pid == guest.pid() as i32);
+        mine.map(|(tid, t)| (*tid, t.events.wakeups.clone().expect("the scheduler is watched"))).collect()
+    };
+    let (mut before, mut rows) = (wakeups(&engine.read()), 0);
+    for _ in 0..2000 {
+        let now = wakeups(&engine.read());
+        for (tid, t) in &now {
+            let Some(old) = before.get(tid) else { continue };
+            let (count, total) = (t.count - old.count, t.total_ns.unwrap() - old.total_ns.unwrap());
+            let extremes = t.min_ns.zip(t.max_ns);
+            let Some((min, max)) = extremes else {
+                assert_eq!((count, total), (0, 0), "without a shortest and a longest: {t:?} after {old:?}");
+                continue;
+            };
+            rows += 1;
+            assert!(count * min <= total && total <= count * max, "{count} of {total} ns: {min} to {max}");
+            assert!(count > 2 || min + max == total * 2 / count.max(1), "{count} of {total} ns: {min} to {max}");
+        }
+        before = now;
+    }
+    assert!(rows > 1000, "{rows} intervals with a wake-up");
 }
 
 #[test]

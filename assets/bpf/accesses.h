@@ -2,6 +2,7 @@
 /* Ports, device memory and MSRs that a guest touched. */
 #pragma once
 #include "threads.h"
+#include "durations.h"
 
 enum { PIO = 1, MMIO = 2, MSR = 3 };
 
@@ -11,10 +12,9 @@ static always_inline u64 probe(u64 key)
 }
 
 /* Not at its first place: at one of the next, or not there yet. */
-static noinline u64 find_access(struct slot *s, u64 key)
+static noinline u64 find_access(struct slot *s, u64 key, u32 epoch)
 {
 	u64 first = probe(key), found = ACCESSES;
-	u32 now = epoch;
 	struct access_cell *c;
 
 	for (u64 i = 0; i < PROBES; i++) {
@@ -23,17 +23,19 @@ static noinline u64 find_access(struct slot *s, u64 key)
 		c = &s->accesses[at];
 		if (c->key == key)
 			return at;
-		if (found == ACCESSES && (!c->key || now - c->epoch > 1))
+		if (found == ACCESSES && (!c->key || !is_recent(&c->time, epoch)))
 			found = at;
 	}
 	if (found >= ACCESSES) {
 		s->overflow++;
-		return ACCESSES + (key & (RESTS - 1));
+		return ACCESSES + (key & (REST_KINDS - 1));
 	}
-	c = &s->accesses[found & (ACCESSES - 1)];
+	found &= ACCESSES - 1;
+	c = &s->accesses[found];
 	__builtin_memset(c, 0, sizeof(*c));
+	__builtin_memset(s->access_histogram[found], 0, sizeof(s->access_histogram[found]));
 	c->key = key;
-	c->epoch = now;
+	c->time.epoch[epoch & 1] = epoch;
 	s->accesses_used |= 1ull << found;
 	return found;
 }
@@ -74,20 +76,29 @@ static always_inline void burst(struct access_cell *c, u64 now)
 	c->last = now;
 }
 
-static always_inline void access(u64 address, u64 space, u64 write, u64 fault)
+/* As `extremes_of`, and the bursts of this epoch begin. */
+static always_inline struct extremes *access_extremes(struct access_cell *c, u32 epoch)
 {
-	struct slot *s = my_slot();
-	u64 key = address << 3 | space << 1 | write;
-	struct access_cell *c;
-	u64 i;
+	u64 i = epoch & 1;
 
-	if (!s)
-		return;
-	i = probe(key) & (ACCESSES - 1);
+	if (c->time.epoch[i] != epoch) {
+		c->longest[i] = 0;
+		c->longest_ns[i] = 0;
+		c->run = 0;
+		c->skip = 0;
+	}
+	return extremes_of(&c->time, epoch);
+}
+
+static always_inline void count_access(struct slot *s, u32 epoch, u64 key, u64 fault)
+{
+	u64 i = probe(key) & (ACCESSES - 1), odd = epoch & 1;
+	struct access_cell *c;
+
 	if (s->accesses[i].key != key)
-		i = find_access(s, key);
+		i = find_access(s, key, epoch);
 	if (i >= ACCESSES) {
-		s->others[i & (RESTS - 1)].count++;
+		s->rests[i & (REST_KINDS - 1)].count++;
 		if (level > 1 && s->exit_at)
 			touch(s, i);
 		return;
@@ -96,29 +107,32 @@ static always_inline void access(u64 address, u64 space, u64 write, u64 fault)
 	c->time.count++;
 	c->faults += fault;
 	if (level < 2) {
-		c->epoch = epoch;
+		c->time.epoch[odd] = epoch;
 		return;
 	}
-	if (c->epoch != epoch) {
-		c->epoch = epoch;
-		c->time.min = 0;
-		c->time.max = 0;
-		c->best = 0;
-		c->run = 0;
-		c->skip = 0;
-	}
+	access_extremes(c, epoch);
 	if (c->skip) {
 		c->skip--;
 		c->run++;
 	} else {
 		burst(c, s->exit_at);
 	}
-	if (c->run > c->best) {
-		c->best = c->run;
-		c->best_ns = c->last - c->run_start;
+	if (c->run > c->longest[odd]) {
+		c->longest[odd] = c->run;
+		c->longest_ns[odd] = c->last - c->run_start;
 	}
 	if (s->exit_at)
 		touch(s, i);
+}
+
+static always_inline void access(u64 address, u64 space, u64 write, u64 fault)
+{
+	struct slot *s = my_slot();
+
+	if (!s)
+		return;
+	count_access(s, begin_change(s), address << 3 | space << 1 | write, fault);
+	end_change(s);
 }
 
 SEC("raw_tracepoint/kvm_pio")

@@ -18,6 +18,8 @@ typedef int s32;
 /* Keeps the compiler from merging a check with what it guards: the verifier follows neither `a | b` of pointers nor a bound
  * proven on a copy. */
 #define opaque(v) asm volatile("" : "+r"(v))
+/* Keeps the compiler from moving reads and writes across it. */
+#define barrier() asm volatile("" ::: "memory")
 #define offset_of(type, field) __builtin_offsetof(type, field)
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23, BPF_F_MMAPABLE = 1 << 10, BPF_NOEXIST = 1 };

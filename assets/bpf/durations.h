@@ -17,10 +17,23 @@ static always_inline u64 log2_bucket(u64 ns)
 	return r & (BUCKETS - 1);
 }
 
-/* All but the count: as often as `times` a duration of `ns`. */
-static always_inline void add_time(struct timing *t, u64 ns, u64 times)
+/* The extremes of this epoch, empty if it has only begun. */
+static always_inline struct extremes *extremes_of(struct timing *t, u32 epoch)
 {
-	u64 clipped = ns < 1 << 30 ? ns : 1 << 30;
+	u64 i = epoch & 1;
+
+	if (t->epoch[i] != epoch) {
+		t->epoch[i] = epoch;
+		t->extremes[i].min = 0;
+		t->extremes[i].max = 0;
+	}
+	return &t->extremes[i];
+}
+
+/* All but the count: `times` durations of `ns`. */
+static always_inline void add_time(struct timing *t, struct extremes *x, u64 ns, u64 times)
+{
+	u64 clipped = ns < 1 << 30 ? ns : 1 << 30; /* kvmtop's sample::SPREAD_CLIP_NS */
 	u64 square = clipped * clipped * times;
 	u64 low = t->square_low + square;
 
@@ -28,17 +41,8 @@ static always_inline void add_time(struct timing *t, u64 ns, u64 times)
 	t->square_low = low;
 	if (low < square)
 		t->square_high++;
-	if (!t->min || ns < t->min)
-		t->min = ns;
-	if (ns > t->max)
-		t->max = ns;
-}
-
-static always_inline void fresh(struct timing *t, u32 *cell_epoch)
-{
-	if (*cell_epoch != epoch) {
-		*cell_epoch = epoch;
-		t->min = 0;
-		t->max = 0;
-	}
+	if (!x->min || ns < x->min)
+		x->min = ns;
+	if (ns > x->max)
+		x->max = ns;
 }

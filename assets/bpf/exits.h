@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Exits: from kvm_exit to the next kvm_entry of the thread. */
 #pragma once
-#include "threads.h"
-#include "durations.h"
+#include "accesses.h"
 
 /* A byte that stands for a reason: VMX and SVM reasons that occur get one of their own, the rest share 0xff. */
 static always_inline u64 short_code(u32 code)
@@ -18,8 +17,8 @@ static always_inline u64 short_code(u32 code)
 
 static noinline u64 new_exit(struct slot *s, u32 code, u32 isa)
 {
-	u32 now = epoch;
 	struct exit_cell *c;
+	u32 epoch;
 	u64 found;
 
 	s->scratch = EXITS;
@@ -29,7 +28,7 @@ static noinline u64 new_exit(struct slot *s, u32 code, u32 isa)
 			s->exit_index[0xff] = i + 1;
 			return i;
 		}
-		if (s->scratch == EXITS && (!c->used || now - c->epoch > 1))
+		if (s->scratch == EXITS && (!c->used || !is_recent(&c->time, s->epoch)))
 			s->scratch = i;
 	}
 	found = s->scratch;
@@ -39,6 +38,7 @@ static noinline u64 new_exit(struct slot *s, u32 code, u32 isa)
 		return EXITS - 1;
 	}
 	c = &s->exits[found];
+	epoch = begin_change(s);
 	if (c->used) {
 		s->exit_index[short_code(c->code) & 0xff] = 0;
 		__builtin_memset(c, 0, sizeof(*c));
@@ -46,7 +46,8 @@ static noinline u64 new_exit(struct slot *s, u32 code, u32 isa)
 	c->used = 1;
 	c->code = code;
 	c->isa = isa;
-	c->epoch = now;
+	c->time.epoch[epoch & 1] = epoch;
+	end_change(s);
 	s->exit_index[short_code(code) & 0xff] = found + 1;
 	return found;
 }
@@ -102,8 +103,11 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	if (i >= EXITS)
 		return PASS;
 	if (level < 2) {
-		s->exits[i].time.count++;
-		s->exits[i].epoch = epoch;
+		struct timing *t = &s->exits[i].time;
+		u32 epoch = s->epoch;
+
+		t->count++;
+		t->epoch[epoch & 1] = epoch;
 		return PASS;
 	}
 	s->exit_cell = i;
@@ -116,20 +120,23 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	return PASS;
 }
 
-static always_inline void charge(struct slot *s, u64 touch, u64 ns, u64 times)
+static always_inline void charge(struct slot *s, u32 epoch, u64 touch, u64 ns, u64 times)
 {
 	u64 i = s->touches[touch];
+	struct access_cell *c;
 
 	if (i >= ACCESSES) {
-		s->others[i & (RESTS - 1)].total += ns * times;
+		s->rests[i & (REST_KINDS - 1)].total += ns * times;
 		return;
 	}
-	s->accesses[i].timed = 1;
-	add_time(&s->accesses[i].time, ns, times);
+	c = &s->accesses[i];
+	c->timed = 1;
+	add_time(&c->time, access_extremes(c, epoch), ns, times);
+	s->access_histogram[i][log2_bucket(ns)] += times;
 }
 
 /* Several accesses in one exit have an equal share of its time each. */
-static noinline int share(struct slot *s, u64 ns)
+static noinline int share(struct slot *s, u32 epoch, u64 ns)
 {
 	u32 all = 0;
 
@@ -141,7 +148,7 @@ static noinline int share(struct slot *s, u64 ns)
 	ns /= all;
 	for (u64 i = 0; i < TOUCHES; i++)
 		if (i < s->touched)
-			charge(s, i, ns, s->shares[i]);
+			charge(s, epoch, i, ns, s->shares[i]);
 	return 0;
 }
 
@@ -151,6 +158,7 @@ int kvm_entry(struct raw_args *ctx)
 	struct slot *s = slot_of(bpf_get_current_task());
 	struct exit_cell *c;
 	u64 now, ns, i;
+	u32 epoch;
 
 	if (!s || !s->exit_at)
 		return 0;
@@ -161,18 +169,19 @@ int kvm_entry(struct raw_args *ctx)
 	if (i >= EXITS)
 		return 0;
 	c = &s->exits[i];
-	fresh(&c->time, &c->epoch);
+	epoch = begin_change(s);
 	c->time.count++;
-	add_time(&c->time, ns, 1);
+	add_time(&c->time, extremes_of(&c->time, epoch), ns, 1);
 	c->histogram[log2_bucket(ns)]++;
 	c->halted += s->in_halt;
 	c->preempted += s->in_wait + s->in_user_wait;
 	if (s->user_at)
 		c->userspace += now - s->user_at - s->in_user_wait;
 	if (s->touched == 1 && s->shares[0] == 1)
-		charge(s, 0, ns, 1);
+		charge(s, epoch, 0, ns, 1);
 	else if (s->touched)
-		share(s, ns);
+		share(s, epoch, ns);
+	end_change(s);
 	return 0;
 }
 

@@ -7,25 +7,30 @@
 #define EXITS 23      /* exit cells a thread; the last is `other` */
 #define ACCESSES 64   /* access cells a thread, a power of two */
 #define PROBES 8      /* access cells tried before `others` */
-#define RESTS 8       /* one for each kind of access: an index of three bits */
+#define REST_KINDS 8  /* one for each kind of access: an index of three bits */
 #define TOUCHES 4     /* different accesses of one exit that share its time */
 #define USERSPACE 48  /* KVM_EXIT_* 0..45, then a signal (-4), then any other error */
-#define OTHERS 8      /* wakers, and holders of the pCPU, kept a thread */
+#define OTHERS 16     /* wakers, and tasks that held the pCPU, kept by thread */
 #define WAYS 7        /* threads a bucket of `tasks` */
 #define TASK_BITS 12  /* log2 of the buckets */
 #define SLOT_BITS 13  /* a task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot */
 
+struct extremes {
+	u64 min, max; /* 0: none yet */
+};
+
 struct timing {
 	u64 count, total;
-	u64 square_low, square_high; /* of durations clipped at 2^30 ns, 128 bits */
-	u64 min, max;                /* of the cell's epoch; 0: none yet */
+	u64 square_low, square_high;  /* of durations clipped at 2^30 ns, 128 bits */
+	struct extremes extremes[2];  /* of even and of odd epochs, so that those of the last one stay while kvmtop reads them */
+	u32 epoch[2];                 /* which epochs these are */
 };
 
 /* Exits of one reason. */
 struct exit_cell {
 	struct timing time;
 	u64 userspace, halted, preempted;
-	u32 code, isa, epoch, used;
+	u32 code, isa, used, pad;
 	u64 histogram[BUCKETS];
 };
 
@@ -34,13 +39,15 @@ struct access_cell {
 	u64 key; /* address << 3 | space << 1 | write; 0: free */
 	struct timing time;
 	u64 faults;
-	u64 last, run_start, best_ns; /* bursts: runs with gaps below 1 ms */
-	u32 run, best, epoch;
+	u64 last, run_start; /* bursts: runs with gaps below 1 ms */
+	u64 longest_ns[2];   /* the longest run of even and of odd epochs */
+	u32 longest[2];
+	u32 run;
 	u16 timed; /* a whole exit was charged to it */
 	u16 skip;  /* accesses for which the clock need not be read */
 };
 
-/* Accesses of one kind that found no cell. */
+/* What found no cell: accesses of one kind, or other tasks. */
 struct rest {
 	u64 count, total;
 };
@@ -51,7 +58,18 @@ struct other_task {
 	char comm[16];
 };
 
-/* All of one vCPU thread. Only the thread itself, and the scheduler about it, write here. */
+struct other_tasks {
+	struct other_task task[OTHERS];
+	struct rest rest;
+};
+
+/*
+ * All of one vCPU thread. Only the thread itself writes here, and the scheduler when it puts the thread on a CPU.
+ *
+ * kvmtop reads while programs write, and wants what belongs together: `changes` is odd while a program is at it, so that a copy
+ * taken between two equal even numbers is whole. It also ends an epoch by writing `epoch`: what a program counts goes, with all
+ * its figures, into the epoch that it read at its beginning. Neither waits for the other.
+ */
 struct slot {
 	u64 task; /* its task_struct */
 	u32 tid, tgid;
@@ -59,6 +77,7 @@ struct slot {
 	u32 vcpu;  /* number + 1; 0: not known */
 	u32 dead;
 	u32 exits_seen, overflow;
+	volatile u32 changes, epoch;
 	u64 accesses_used, userspace_used; /* a bit a cell, so that the reader touches no more memory than is in use */
 
 	/* the exit that is under way */
@@ -76,21 +95,22 @@ struct slot {
 	u64 migrations, cross_core, cross_llc, cross_node;
 	struct timing wakeup;
 	u64 wakeup_histogram[BUCKETS];
-	u32 wakeup_epoch, other_errno;
-	struct other_task woken_by[OTHERS];
-	struct other_task held_by[OTHERS];
+	u32 other_errno, pad;
+	struct other_tasks woken_by, held_by;
+	struct rest rests[REST_KINDS]; /* accesses that found no cell, by space << 1 | write */
 
 	u64 userspace[USERSPACE];
-	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	struct exit_cell exits[EXITS];
 	struct access_cell accesses[ACCESSES];
-	struct rest others[RESTS]; /* accesses that found no cell, by space << 1 | write */
+	u64 access_histogram[ACCESSES][BUCKETS];
+	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	volatile u64 scratch; /* a value that the verifier is to forget: it follows every value a variable can have */
-	u64 pad[1];
+	u64 unused[116];
 };
 
-_Static_assert(sizeof(struct exit_cell) == 344, "exit_cell");
-_Static_assert(sizeof(struct access_cell) == 104, "access_cell");
-_Static_assert(offset_of(struct slot, exits) == 1672, "exits");
-_Static_assert(offset_of(struct slot, accesses) == 9584, "accesses");
-_Static_assert(sizeof(struct slot) == 16384, "a slot is four pages, so that each can be mapped by itself");
+_Static_assert(sizeof(struct exit_cell) == 368, "exit_cell");
+_Static_assert(sizeof(struct access_cell) == 136, "access_cell");
+_Static_assert(offset_of(struct slot, exits) == 2120, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 10584, "accesses");
+_Static_assert(offset_of(struct slot, access_histogram) == 19288, "access_histogram");
+_Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");

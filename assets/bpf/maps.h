@@ -6,9 +6,6 @@
 /* 1: count; 2: durations and the scheduler too. Set before the programs load. */
 const volatile u32 level = 2;
 
-/* Grows by one whenever kvmtop has read; `min`, `max` and bursts are of one epoch. */
-volatile u32 epoch;
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -4,14 +4,14 @@
 #include "threads.h"
 #include "durations.h"
 
-/* Takes the place of the least if all are taken. */
-static noinline int add_other(struct slot *s, struct other_task *others, u32 tid, u64 ns, const char *comm)
+/* A task that finds no place takes that of the rarest, whose counts go to the rest. */
+static noinline int add_other(struct slot *s, struct other_tasks *others, u32 tid, u64 ns, const char *comm)
 {
 	u64 count = ~0ull;
 
 	s->scratch = 0;
 	for (u64 i = 0; i < OTHERS; i++) {
-		struct other_task *o = &others[i];
+		struct other_task *o = &others->task[i];
 
 		if (o->count && o->tid == tid) {
 			o->count++;
@@ -23,8 +23,10 @@ static noinline int add_other(struct slot *s, struct other_task *others, u32 tid
 			s->scratch = i;
 		}
 	}
-	struct other_task *o = &others[s->scratch & (OTHERS - 1)];
+	struct other_task *o = &others->task[s->scratch & (OTHERS - 1)];
 
+	others->rest.count += o->count;
+	others->rest.total += o->ns;
 	o->tid = tid;
 	o->count = 1;
 	o->ns = ns;
@@ -55,7 +57,7 @@ static noinline void moved(struct slot *s, u32 from, u32 to)
 
 enum { ASLEEP, RUNNABLE, UNTOLD };
 
-static noinline int switched_in(struct slot *s)
+static noinline int switched_in(struct slot *s, u32 epoch)
 {
 	u64 now = bpf_ktime_get_ns();
 	u32 cpu = bpf_get_smp_processor_id() + 1, tid, slept;
@@ -77,11 +79,10 @@ static noinline int switched_in(struct slot *s)
 			return 0;
 		/* Woken between its decision to sleep and the switch: then it waited from the switch on. */
 		wait = now - (woken > out ? woken : out);
-		fresh(&s->wakeup, &s->wakeup_epoch);
 		s->wakeup.count++;
-		add_time(&s->wakeup, wait, 1);
+		add_time(&s->wakeup, extremes_of(&s->wakeup, epoch), wait, 1);
 		s->wakeup_histogram[log2_bucket(wait)]++;
-		add_other(s, s->woken_by, s->waker, 0, s->waker_comm);
+		add_other(s, &s->woken_by, s->waker, 0, s->waker_comm);
 	} else {
 		wait = now - out;
 		if (s->user_at)
@@ -92,7 +93,7 @@ static noinline int switched_in(struct slot *s)
 	/* Still `prev`: the task that gives the CPU up. Idle (0) held nothing. */
 	tid = bpf_get_current_pid_tgid();
 	if (tid)
-		add_other(s, s->held_by, tid, wait, 0);
+		add_other(s, &s->held_by, tid, wait, 0);
 	return 0;
 }
 
@@ -105,8 +106,10 @@ static always_inline void switched(u64 prev, u64 next, u32 runnable)
 		p->runnable = runnable;
 	}
 	opaque(n); /* else the two checks become one of `p | n`, which the verifier refuses of pointers */
-	if (n)
-		switched_in(n);
+	if (n) {
+		switched_in(n, begin_change(n));
+		end_change(n);
+	}
 }
 
 /* 5.18 and later: preempt, prev, next, prev_state. */

@@ -73,6 +73,28 @@ lost:
 	return 0;
 }
 
+/* Begins a change of figures that belong together; returns the epoch that they belong to. */
+static always_inline u32 begin_change(struct slot *s)
+{
+	s->changes++;
+	barrier();
+	return s->epoch;
+}
+
+static always_inline void end_change(struct slot *s)
+{
+	barrier();
+	s->changes++;
+}
+
+/* An epoch's number is that of the reading that ends it, and a byte for further ones within that reading. */
+static always_inline u64 is_recent(const struct timing *t, u32 epoch)
+{
+	u32 now = epoch >> 8;
+
+	return now - (t->epoch[0] >> 8) < 2 || now - (t->epoch[1] >> 8) < 2;
+}
+
 static always_inline struct slot *my_slot(void)
 {
 	u64 task = bpf_get_current_task();

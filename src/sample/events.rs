@@ -91,9 +91,9 @@ pub struct ThreadEvents {
     pub migrations: Migrations,
     /// From woken to running.
     pub wakeups: Option<Timing>,
-    /// Who woke it, the most eager few, in no order that means something.
+    /// Who woke it, in no particular order. Where an engine's table is full, the rarest is counted in [`OtherTask::REST`].
     pub woken_by: Vec<OtherTask>,
-    /// Who held its pCPU while it was runnable: the same.
+    /// Who ran on its pCPU while it was runnable; otherwise as `woken_by`.
     pub preempted_by: Vec<OtherTask>,
 }
 
@@ -189,7 +189,7 @@ pub struct Migrations {
 /// Another task in this thread's story.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherTask {
-    /// Its thread id; 0 for an interrupt or idle.
+    /// Its thread id; 0 for an interrupt or idle, [`OtherTask::REST`] for all that found no place.
     pub tid: i32,
     /// Its name, made harmless.
     pub comm: String,
@@ -197,4 +197,14 @@ pub struct OtherTask {
     pub count: u64,
     /// For how long, nanoseconds, where it has a meaning.
     pub ns: u64,
+}
+
+impl OtherTask {
+    /// The thread id of all those together for which a bounded table had no place.
+    pub const REST: i32 = -1;
+
+    /// Those for which there was no place; `None` where each had one.
+    pub fn rest(count: u64, ns: u64) -> Option<Self> {
+        (count > 0).then(|| Self { tid: Self::REST, comm: "other".into(), count, ns })
+    }
 }

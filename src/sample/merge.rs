@@ -48,8 +48,9 @@ impl ThreadEvents {
     }
 
     /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
-    /// address of their kind, so that no count is lost. Of the other tasks those stay that took longest or came most
-    /// often. Exit reasons, those for the VMM too, are numbers of the kernel: there are a few hundred.
+    /// address of their kind. Of the other tasks those stay that took longest or came most often; the counts of the others
+    /// go to [`OtherTask::REST`]. So no count is lost. Exit reasons, those for the VMM too, are numbers of the kernel:
+    /// there are a few hundred.
     pub fn limit(&mut self, max_accesses: usize, max_tasks: usize) {
         if self.accesses.len() > max_accesses {
             let mut beyond = self.accesses.split_off(max_accesses);
@@ -61,7 +62,13 @@ impl ThreadEvents {
         for tasks in [&mut self.woken_by, &mut self.preempted_by] {
             if tasks.len() > max_tasks {
                 tasks.sort_by_key(|task| Reverse((task.ns, task.count)));
-                tasks.truncate(max_tasks);
+                let beyond = tasks.split_off(max_tasks);
+                let sums = beyond.iter().map(|task| (task.count, task.ns));
+                let (count, ns) = sums.fold((0, 0), |all: (u64, u64), one| {
+                    (all.0.saturating_add(one.0), all.1.saturating_add(one.1))
+                });
+                let rest = OtherTask::rest(count, ns).into_iter().collect();
+                merge_cells(tasks, rest, OtherTask::key, |sum, task| sum.merge(&task));
             }
         }
     }

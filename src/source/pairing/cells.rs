@@ -18,8 +18,6 @@ const MAX_EXITS: usize = 512;
 const MAX_ACCESSES: usize = 4096;
 const MAX_USERSPACE: usize = 128;
 const MAX_TASKS: usize = 64;
-/// Tasks handed out of those.
-const TOP_TASKS: usize = 8;
 /// Accesses closer together than this belong to one burst.
 const BURST_GAP_NS: u64 = 1_000_000;
 
@@ -203,32 +201,36 @@ impl Userspace {
     }
 }
 
-/// Other tasks by how often and how long; the rarest makes room.
+/// Other tasks by how often and how long. A task that finds no place takes that of the rarest, whose counts go to the rest.
 #[derive(Debug, Default)]
-pub(super) struct Tasks(HashMap<i32, (Task, u64, u64)>);
+pub(super) struct Tasks {
+    tasks: HashMap<i32, (Task, u64, u64)>,
+    rest: (u64, u64),
+}
 
 impl Tasks {
     /// Counts one meeting.
     pub fn add(&mut self, task: Task, ns: u64) {
-        if self.0.len() >= MAX_TASKS && !self.0.contains_key(&task.tid) {
-            let rarest = self.0.iter().min_by_key(|(_, (_, count, ns))| (*ns, *count)).map(|(tid, _)| *tid);
-            rarest.map(|tid| self.0.remove(&tid));
+        if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&task.tid) {
+            let rarest = self.tasks.iter().min_by_key(|(_, (_, count, ns))| (*ns, *count)).map(|(tid, _)| *tid);
+            if let Some((_, count, ns)) = rarest.and_then(|tid| self.tasks.remove(&tid)) {
+                self.rest = (self.rest.0 + count, self.rest.1.saturating_add(ns));
+            }
         }
-        let (kept, count, total) = self.0.entry(task.tid).or_insert((task, 0, 0));
+        let (kept, count, total) = self.tasks.entry(task.tid).or_insert((task, 0, 0));
         kept.comm = task.comm;
         *count += 1;
         *total += ns;
     }
 
-    /// The few that took longest, or else came most often, ordered by who they are.
-    pub fn top(&self) -> Vec<OtherTask> {
-        let mut all: Vec<_> = self.0.values().collect();
-        all.sort_unstable_by_key(|(task, count, ns)| (std::cmp::Reverse((*ns, *count)), task.tid));
-        all.truncate(TOP_TASKS);
-        all.sort_unstable_by_key(|(task, ..)| task.tid);
-        all.into_iter()
-            .map(|(task, count, ns)| OtherTask { tid: task.tid, comm: task.name(), count: *count, ns: *ns })
-            .collect()
+    /// All of them, in order of their thread ids; last the rest.
+    pub fn all(&self) -> Vec<OtherTask> {
+        let task =
+            |(task, count, ns): &(Task, u64, u64)| OtherTask { tid: task.tid, comm: task.name(), count: *count, ns: *ns };
+        let mut all: Vec<_> = self.tasks.values().map(task).collect();
+        all.sort_unstable_by_key(|task| task.tid);
+        all.extend(OtherTask::rest(self.rest.0, self.rest.1));
+        all
     }
 }
 

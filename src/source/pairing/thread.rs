@@ -211,8 +211,8 @@ impl Thread {
                 userspace: self.userspace.cells(),
                 migrations: self.migrations,
                 wakeups: (wakeups.count > 0).then_some(wakeups),
-                woken_by: self.run.woken_by.top(),
-                preempted_by: self.run.preempted_by.top(),
+                woken_by: self.run.woken_by.all(),
+                preempted_by: self.run.preempted_by.all(),
             },
         }
     }

@@ -1,6 +1,7 @@
 //! From the memory of a slot to a [`TracedThread`].
 
-use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawTiming, Slot, USERSPACE};
+use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE};
+use super::snapshot::{Extremes, Interval, Longest};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::kvm::{Space, sanitize};
@@ -29,12 +30,10 @@ pub(super) struct Parts {
     pub wakings: bool,
 }
 
-/// What decoding needs beside the memory.
+/// What decoding needs besides the memory.
 pub(super) struct Decoder<'a> {
     pub parts: Parts,
     pub names: &'a ReasonNames,
-    /// Extremes of cells of another epoch are of the past.
-    pub epoch: u32,
 }
 
 fn get(n: &AtomicU64) -> u64 {
@@ -48,50 +47,21 @@ fn text(bytes: &[AtomicU8]) -> String {
 
 /// Without the empty buckets at the end.
 fn histogram(buckets: &[AtomicU64]) -> Histogram {
-    let mut counts: Vec<u64> = buckets.iter().map(get).collect();
-    counts.truncate(counts.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1));
-    Histogram(counts)
-}
-
-/// 128 bits that grow meanwhile: read again if the high word moved.
-fn squares(t: &RawTiming) -> u128 {
-    loop {
-        let (high, low) = (get(&t.square_high), get(&t.square_low));
-        if high == get(&t.square_high) {
-            return u128::from(high) << 64 | u128::from(low);
-        }
-    }
+    let used = buckets.iter().rposition(|n| get(n) != 0).map_or(0, |last| last + 1);
+    Histogram(buckets.iter().take(used).map(get).collect())
 }
 
 impl Decoder<'_> {
-    fn timing(&self, t: &RawTiming, epoch: u32, timed: bool) -> Timing {
-        if !timed {
-            return Timing { count: get(&t.count), ..Timing::default() };
-        }
-        let (min, max) = (get(&t.min), get(&t.max));
-        let extremes = epoch == self.epoch && max > 0;
-        Timing {
-            count: get(&t.count),
-            total_ns: Some(get(&t.total)),
-            sum_sq: Some(squares(t)),
-            min_ns: extremes.then_some(min),
-            max_ns: extremes.then_some(max),
-            histogram: None,
-        }
-    }
-
-    /// All of a thread.
-    pub fn thread(&self, slot: &Slot) -> TracedThread {
+    /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
+    pub fn thread(&self, slot: &Slot, interval: &Interval) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
         let events = ThreadEvents {
-            exits: self.exits(slot),
-            accesses: self.accesses(slot),
+            exits: self.exits(slot, interval),
+            accesses: self.accesses(slot, interval),
             userspace: userspace(slot),
             migrations: self.migrations(slot),
-            wakeups: (self.parts.switches && self.parts.wakings).then(|| Timing {
-                histogram: Some(histogram(&slot.wakeup_histogram)),
-                ..self.timing(&slot.wakeup, slot.wakeup_epoch.load(Relaxed), true)
-            }),
+            wakeups: (self.parts.switches && self.parts.wakings)
+                .then(|| timing(&slot.wakeup, interval.wakeups, &slot.wakeup_histogram)),
             woken_by: others(&slot.woken_by),
             preempted_by: others(&slot.held_by),
         };
@@ -99,21 +69,24 @@ impl Decoder<'_> {
     }
 
     /// Cells are taken in order, `other` when none is left.
-    fn exits(&self, slot: &Slot) -> Vec<ExitCell> {
-        let (other, own) = slot.exits.split_last().map_or((None, &[][..]), |(last, own)| (Some(last), own));
-        let taken = own.iter().take_while(|c| c.used.load(Relaxed) != 0);
-        let mut cells: Vec<ExitCell> = taken.filter_map(|c| self.exit(c)).collect();
+    fn exits(&self, slot: &Slot, interval: &Interval) -> Vec<ExitCell> {
+        let mut all = slot.exits.iter().zip(&interval.exits);
+        let other = all.next_back();
+        let taken = all.take_while(|(c, _)| c.used.load(Relaxed) != 0);
+        let mut cells: Vec<ExitCell> = taken.filter_map(|(c, extremes)| self.exit(c, *extremes)).collect();
         let overflowed = slot.overflow.load(Relaxed) != 0;
-        let other = other.filter(|_| overflowed).and_then(|c| self.exit(c));
+        let other = other.filter(|_| overflowed).and_then(|(c, extremes)| self.exit(c, *extremes));
         cells.extend(other.map(|c| ExitCell { name: Some("other".into()), ..c }));
         cells
     }
 
-    fn accesses(&self, slot: &Slot) -> Vec<AccessCell> {
+    fn accesses(&self, slot: &Slot, interval: &Interval) -> Vec<AccessCell> {
         let used = get(&slot.accesses_used);
-        let own = slot.accesses.iter().enumerate().filter(|(i, _)| used >> i & 1 != 0);
-        let mut cells: Vec<AccessCell> = own.filter_map(|(_, c)| self.access(c)).collect();
-        let rests = slot.others.iter().enumerate().filter(|(_, rest)| get(&rest.count) > 0);
+        let own = slot.accesses.iter().zip(&slot.access_histogram).zip(&interval.accesses).enumerate();
+        let own = own.filter(|(i, _)| used >> i & 1 != 0);
+        let mut cells: Vec<AccessCell> =
+            own.filter_map(|(_, ((c, histogram), interval))| self.access(c, histogram, *interval)).collect();
+        let rests = slot.rests.iter().enumerate().filter(|(_, rest)| get(&rest.count) > 0);
         cells.extend(rests.map(|(kind, rest)| AccessCell {
             space: space(kind as u64),
             address: None,
@@ -128,7 +101,7 @@ impl Decoder<'_> {
         cells
     }
 
-    fn exit(&self, cell: &RawExit) -> Option<ExitCell> {
+    fn exit(&self, cell: &RawExit, extremes: Extremes) -> Option<ExitCell> {
         if get(&cell.time.count) == 0 {
             return None;
         }
@@ -140,8 +113,7 @@ impl Decoder<'_> {
         let learnt = || self.names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
         let name = if exit_reason::name(isa, code).is_some() { None } else { learnt() };
         let timed = self.parts.timed;
-        let mut time = self.timing(&cell.time, cell.epoch.load(Relaxed), timed);
-        time.histogram = timed.then(|| histogram(&cell.histogram));
+        let time = if timed { timing(&cell.time, extremes, &cell.histogram) } else { counted(&cell.time) };
         Some(ExitCell {
             isa,
             code,
@@ -153,26 +125,24 @@ impl Decoder<'_> {
         })
     }
 
-    fn access(&self, cell: &RawAccess) -> Option<AccessCell> {
+    fn access(
+        &self,
+        cell: &RawAccess,
+        histogram: &[AtomicU64],
+        (extremes, longest): (Extremes, Longest),
+    ) -> Option<AccessCell> {
         if get(&cell.time.count) == 0 {
             return None;
         }
         let key = get(&cell.key);
-        let epoch = cell.epoch.load(Relaxed);
-        let best = || {
-            if epoch == self.epoch {
-                Burst { count: cell.best.load(Relaxed).into(), ns: get(&cell.best_ns) }
-            } else {
-                Burst::default()
-            }
-        };
+        let timed = cell.timed.load(Relaxed) != 0;
         Some(AccessCell {
             space: space(key),
             address: Some(key >> 3),
             direction: direction(key),
-            time: self.timing(&cell.time, epoch, cell.timed.load(Relaxed) != 0),
+            time: if timed { timing(&cell.time, extremes, histogram) } else { counted(&cell.time) },
             faults: get(&cell.faults),
-            burst: self.parts.timed.then(best),
+            burst: self.parts.timed.then(|| Burst { count: longest.count.into(), ns: longest.ns }),
         })
     }
 
@@ -187,6 +157,22 @@ impl Decoder<'_> {
             cross_node: get(&slot.cross_node),
             from: slot.from.load(Relaxed).checked_sub(1),
         }
+    }
+}
+
+fn counted(t: &RawTiming) -> Timing {
+    Timing { count: get(&t.count), ..Timing::default() }
+}
+
+fn timing(t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64]) -> Timing {
+    let any = extremes.max > 0;
+    Timing {
+        count: get(&t.count),
+        total_ns: Some(get(&t.total)),
+        sum_sq: Some(u128::from(get(&t.square_high)) << 64 | u128::from(get(&t.square_low))),
+        min_ns: any.then_some(extremes.min),
+        max_ns: any.then_some(extremes.max),
+        histogram: Some(histogram(buckets)),
     }
 }
 
@@ -222,15 +208,17 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
     cells
 }
 
-/// In the order of their slots, which recordings like: it stays.
-fn others(cells: &[RawOther]) -> Vec<OtherTask> {
+/// In the order of their places, which stays from reading to reading; last what those counted that lost theirs.
+fn others(cells: &RawOthers) -> Vec<OtherTask> {
     let task = |o: &RawOther| OtherTask {
         tid: o.tid.load(Relaxed).cast_signed(),
         comm: text(&o.comm),
         count: o.count.load(Relaxed).into(),
         ns: get(&o.ns),
     };
-    cells.iter().take_while(|o| o.count.load(Relaxed) != 0).map(task).collect()
+    let rest = OtherTask::rest(get(&cells.rest.count), get(&cells.rest.total));
+    let places = cells.task.iter().take_while(|o| o.count.load(Relaxed) != 0);
+    places.map(task).chain(rest).collect()
 }
 
 /// Events that the programs ran for, as far as the cells tell.

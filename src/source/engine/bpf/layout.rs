@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Exit cells of a thread; the last is `other`.
 pub const EXITS: usize = 23;
-/// Access cells of a thread; one more is `other`.
+/// Access cells of a thread.
 pub const ACCESSES: usize = 64;
-/// `RESTS`: kinds of accesses.
-pub const RESTS: usize = 8;
+/// Kinds of accesses; those that find no cell are counted by kind.
+pub const REST_KINDS: usize = 8;
 /// `KVM_EXIT_*` 0 to 45, then a signal, then any other error.
 pub const USERSPACE: usize = 48;
-/// Wakers, and holders of the pCPU, of a thread.
-pub const OTHERS: usize = 8;
+/// Wakers, and tasks that held the pCPU, of a thread.
+pub const OTHERS: usize = 16;
 /// Threads in a bucket of `tasks`.
 pub const WAYS: usize = 7;
 /// log2 of the number of buckets.
@@ -23,6 +23,13 @@ pub const SLOT_BITS: u32 = 13;
 /// Marks exits of arm64, whose event carries no `isa`.
 pub const ISA_ARM64: u32 = 0xa64;
 
+/// `struct extremes`.
+#[repr(C)]
+pub struct RawExtremes {
+    pub min: AtomicU64,
+    pub max: AtomicU64,
+}
+
 /// `struct timing`.
 #[repr(C)]
 pub struct RawTiming {
@@ -30,8 +37,8 @@ pub struct RawTiming {
     pub total: AtomicU64,
     pub square_low: AtomicU64,
     pub square_high: AtomicU64,
-    pub min: AtomicU64,
-    pub max: AtomicU64,
+    pub extremes: [RawExtremes; 2],
+    pub epoch: [AtomicU32; 2],
 }
 
 /// `struct exit_cell`.
@@ -43,8 +50,8 @@ pub struct RawExit {
     pub preempted: AtomicU64,
     pub code: AtomicU32,
     pub isa: AtomicU32,
-    pub epoch: AtomicU32,
     pub used: AtomicU32,
+    pub pad: AtomicU32,
     pub histogram: [AtomicU64; crate::sample::BUCKETS],
 }
 
@@ -56,10 +63,9 @@ pub struct RawAccess {
     pub faults: AtomicU64,
     pub last: AtomicU64,
     pub run_start: AtomicU64,
-    pub best_ns: AtomicU64,
+    pub longest_ns: [AtomicU64; 2],
+    pub longest: [AtomicU32; 2],
     pub run: AtomicU32,
-    pub best: AtomicU32,
-    pub epoch: AtomicU32,
     pub timed: AtomicU16,
     pub skip: AtomicU16,
 }
@@ -80,6 +86,13 @@ pub struct RawOther {
     pub comm: [AtomicU8; 16],
 }
 
+/// `struct other_tasks`.
+#[repr(C)]
+pub struct RawOthers {
+    pub task: [RawOther; OTHERS],
+    pub rest: RawRest,
+}
+
 /// `struct slot`.
 #[repr(C)]
 pub struct Slot {
@@ -91,6 +104,8 @@ pub struct Slot {
     pub dead: AtomicU32,
     pub exits_seen: AtomicU32,
     pub overflow: AtomicU32,
+    pub changes: AtomicU32,
+    pub epoch: AtomicU32,
     pub accesses_used: AtomicU64,
     pub userspace_used: AtomicU64,
     pub exit_at: AtomicU64,
@@ -115,29 +130,31 @@ pub struct Slot {
     pub cross_node: AtomicU64,
     pub wakeup: RawTiming,
     pub wakeup_histogram: [AtomicU64; crate::sample::BUCKETS],
-    pub wakeup_epoch: AtomicU32,
     pub other_errno: AtomicU32,
-    pub woken_by: [RawOther; OTHERS],
-    pub held_by: [RawOther; OTHERS],
+    pub pad: AtomicU32,
+    pub woken_by: RawOthers,
+    pub held_by: RawOthers,
+    pub rests: [RawRest; REST_KINDS],
     pub userspace: [AtomicU64; USERSPACE],
-    pub exit_index: [AtomicU8; 256],
     pub exits: [RawExit; EXITS],
     pub accesses: [RawAccess; ACCESSES],
-    pub others: [RawRest; RESTS],
+    pub access_histogram: [[AtomicU64; crate::sample::BUCKETS]; ACCESSES],
+    pub exit_index: [AtomicU8; 256],
     pub scratch: AtomicU64,
-    pub pad: [AtomicU64; 1],
+    pub unused: [AtomicU64; 116],
 }
 
 /// Size of a slot.
-pub const SLOT_SIZE: usize = 16384;
+pub const SLOT_SIZE: usize = 36864;
 
-const _: () = assert!(size_of::<RawExit>() == 344);
-const _: () = assert!(size_of::<RawAccess>() == 104);
-const _: () = assert!(offset_of!(Slot, exits) == 1672);
-const _: () = assert!(offset_of!(Slot, accesses) == 9584);
+const _: () = assert!(size_of::<RawExit>() == 368);
+const _: () = assert!(size_of::<RawAccess>() == 136);
+const _: () = assert!(offset_of!(Slot, exits) == 2120);
+const _: () = assert!(offset_of!(Slot, accesses) == 10584);
+const _: () = assert!(offset_of!(Slot, access_histogram) == 19288);
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
-/// A slot as so many words, to clear it.
+/// A slot as so many words, to copy and to clear it.
 #[repr(C)]
 pub struct Words(pub [AtomicU64; SLOT_SIZE / 8]);
 

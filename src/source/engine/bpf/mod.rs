@@ -5,7 +5,7 @@
 //! wherever the arguments have been the same since 5.5; `kvm_exit`, whose reason is no argument of it, is a classic one, its
 //! fields found through a BTF made of this kernel's `format` file (`btf`).
 //!
-//! Memory in the kernel is fixed when the programs load: 16 KiB a thread ([`BpfEngine::new`] says how many), 256 KiB for the
+//! Memory in the kernel is fixed when the programs load: 36 KiB a thread ([`BpfEngine::new`] says how many), 256 KiB for the
 //! way from a task to its slot. What does not fit is counted as overflow, and [`Engine::make_room`] loads them anew with larger
 //! tables. Everything hangs on file descriptors: nothing stays
 //! in the kernel when the process ends, however it ends.
@@ -19,6 +19,7 @@ mod layout;
 mod object;
 mod parts;
 mod running;
+mod snapshot;
 mod sys;
 mod tables;
 
@@ -29,8 +30,8 @@ use explain::Rights;
 use kvm_events::KvmEvents;
 use running::Running;
 
-/// Slots at least: room for guests that start later, 8 MiB of the kernel's memory.
-const MIN_SLOTS: usize = 512;
+/// Slots at least: room for guests that start later, 9 MiB of the kernel's memory.
+const MIN_SLOTS: usize = 256;
 
 /// Counts with BPF programs.
 #[derive(Debug)]

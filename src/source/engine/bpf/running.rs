@@ -6,6 +6,7 @@ use super::decode::{self, Decoder, Parts};
 use super::explain::{Refusal, Rights, Stage};
 use super::object::{self, Choices, Object};
 use super::parts::Attached;
+use super::snapshot::{Interval, Snapshot};
 use super::sys;
 use super::tables::{MAX_SLOTS, Tables};
 use crate::kvm::exit_reason::ReasonNames;
@@ -24,6 +25,7 @@ const ENOUGH_TO_TELL: u64 = 100;
 #[derive(Debug)]
 pub(super) struct Running {
     tables: Tables,
+    snapshot: Snapshot,
     parts: Parts,
     attached: Attached,
     names: ReasonNames,
@@ -63,9 +65,11 @@ impl Running {
             Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
         fill_cpus(&object, topology).map_err(explain)?;
         let tables = Tables::new(&mut object, slots).map_err(explain)?;
+        let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
         let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;
         Ok(Self {
             tables,
+            snapshot,
             parts: attached.parts(),
             attached,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
@@ -77,16 +81,17 @@ impl Running {
 
     /// All that was counted; begins new extremes.
     pub fn read(&mut self) -> Reading {
-        let decoder = Decoder { parts: self.parts, names: &self.names, epoch: self.tables.epoch() };
+        let decoder = Decoder { parts: self.parts, names: &self.names };
         let mut reading = Reading::default();
         let (mut exits, mut sum, mut served) = (false, self.past, 0);
         let began = monotonic_ns();
         for index in self.tables.taken() {
-            let Some(slot) = self.tables.slot(index) else { continue };
+            let Some((slot, words)) = self.tables.slot_and_words(index) else { continue };
+            let Some((slot, interval)) = self.snapshot.take(slot, words) else { continue };
             let tid = slot.tid.load(Relaxed).cast_signed();
             let dead = slot.dead.load(Relaxed) != 0;
             exits |= slot.exits_seen.load(Relaxed) != 0;
-            let thread = decoder.thread(slot);
+            let thread = decoder.thread(slot, interval);
             sum.overflow += u64::from(slot.overflow.load(Relaxed));
             sum.events += decode::handled(&thread.events);
             served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
@@ -94,7 +99,6 @@ impl Running {
         }
         // One slot is read after the other: the middle of the time this took is closest to all of them.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
-        self.tables.next_epoch();
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
         reading.events = sum.events;
@@ -112,14 +116,14 @@ impl Running {
 
     /// Frees the slots of these threads.
     pub fn forget(&mut self, tids: &[i32]) {
-        let decoder = Decoder { parts: self.parts, names: &self.names, epoch: self.tables.epoch() };
+        let (decoder, interval) = (Decoder { parts: self.parts, names: &self.names }, Interval::default());
         for index in self.tables.taken() {
             let Some(slot) = self.tables.slot(index) else { continue };
             if !tids.contains(&slot.tid.load(Relaxed).cast_signed()) {
                 continue;
             }
             self.past.overflow += u64::from(slot.overflow.load(Relaxed));
-            self.past.events += decode::handled(&decoder.thread(slot).events);
+            self.past.events += decode::handled(&decoder.thread(slot, &interval).events);
             self.tables.release(index);
         }
     }

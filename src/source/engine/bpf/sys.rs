@@ -327,6 +327,21 @@ impl Mapping {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, map.as_raw_fd(), offset) };
+        Self::mapped(start, len)
+    }
+
+    /// Zeroed memory of this process alone.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
+        Self::mapped(start, len)
+    }
+
+    fn mapped(start: *mut libc::c_void, len: usize) -> io::Result<Self> {
         match NonNull::new(start.cast::<u8>()) {
             Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, len }),
             _ => Err(io::Error::last_os_error()),

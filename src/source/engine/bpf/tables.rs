@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c, `elem_size`).
 const OWNER_SIZE: usize = 8;
 
-/// Slots in a window: 1 MiB.
+/// Slots in a window of 2.25 MiB, a multiple of every page size.
 const WINDOW: usize = 64;
 
 /// Windows that stay mapped.
@@ -30,8 +30,6 @@ pub(super) struct Tables {
     tasks: Mapping,
     homeless: Mapping,
     free: OwnedFd,
-    epoch_map: OwnedFd,
-    epoch: u32,
     count: usize,
 }
 
@@ -44,32 +42,12 @@ impl Tables {
             homeless: object.mapping("homeless", 1, size_of::<u64>())?,
             slots: object.take_map("slots")?,
             free: object.take_map("free_slots")?,
-            epoch_map: object.take_map(".bss")?,
             windows: BTreeMap::new(),
-            epoch: 1,
             count,
         };
         // A stack: low numbers are taken first, and again, so few pages are ever touched.
         (0..count as u32).rev().try_for_each(|slot| tables.give_back(slot))?;
-        tables.tell_epoch()?;
         Ok(tables)
-    }
-
-    /// The epoch of the extremes that are being gathered.
-    pub fn epoch(&self) -> u32 {
-        self.epoch
-    }
-
-    /// Begins a new epoch: the extremes before it have been read.
-    pub fn next_epoch(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
-        // A refusal leaves extremes that cover too much; nothing else depends on it.
-        let _ = self.tell_epoch();
-    }
-
-    fn tell_epoch(&self) -> Result<(), Refusal> {
-        sys::update(self.epoch_map.as_fd(), Some(0), &self.epoch.to_ne_bytes())
-            .map_err(|e| Refusal::new(Stage::Map, "epoch", e))
     }
 
     fn give_back(&self, slot: u32) -> Result<(), Refusal> {
@@ -86,6 +64,12 @@ impl Tables {
     /// A slot's memory. Slots that follow each other are mapped together.
     pub fn slot(&mut self, index: usize) -> Option<&Slot> {
         self.memory(index)?.at(index % WINDOW * SLOT_SIZE)
+    }
+
+    /// The same, with the words that it consists of.
+    pub fn slot_and_words(&mut self, index: usize) -> Option<(&Slot, &Words)> {
+        let (memory, offset) = (self.memory(index)?, index % WINDOW * SLOT_SIZE);
+        Some((memory.at(offset)?, memory.at(offset)?))
     }
 
     fn memory(&mut self, index: usize) -> Option<&Mapping> {

@@ -1,15 +1,18 @@
 //! The object against format files of several kernels, its source and the running kernel; slots against what they decode to.
 
 use super::decode::{self, Decoder, Parts};
-use super::layout::{ISA_ARM64, Slot, USERSPACE};
+use super::layout::{ISA_ARM64, SLOT_SIZE, Slot, USERSPACE, Words};
 use super::object::{self, Choices, Object};
 use super::running::kvm_exit_format;
+use super::snapshot::Snapshot;
+use super::sys::Mapping;
 use super::{btf, parts};
 use crate::kvm::Space;
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::format::{self, EventFormat};
 use crate::kvm::isa::Isa;
-use crate::sample::{Burst, Direction, Migrations};
+use crate::sample::{Burst, Direction, Migrations, OtherTask};
+use crate::source::events::TracedThread;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Command;
@@ -118,9 +121,27 @@ fn the_objects_are_what_the_source_gives() {
     note(&format!("RAN {NAME}"));
 }
 
-fn slot() -> Box<Slot> {
-    // SAFETY: atomics, for which all bits zero is a value.
-    unsafe { Box::<Slot>::new_zeroed().assume_init() }
+/// A slot that no program knows.
+struct Memory(Mapping);
+
+impl Memory {
+    fn new() -> Self {
+        Self(Mapping::anonymous(SLOT_SIZE).unwrap())
+    }
+
+    fn slot(&self) -> &Slot {
+        self.0.at(0).unwrap()
+    }
+
+    fn words(&self) -> &Words {
+        self.0.at(0).unwrap()
+    }
+
+    fn read(&self, parts: Parts, names: &ReasonNames) -> TracedThread {
+        let mut snapshot = Snapshot::new().unwrap();
+        let (slot, interval) = snapshot.take(self.slot(), self.words()).unwrap();
+        Decoder { parts, names }.thread(slot, interval)
+    }
 }
 
 fn write(to: &[AtomicU8], text: &str) {
@@ -134,18 +155,20 @@ const ALL: Parts = Parts { timed: true, userspace: true, halts: true, switches: 
 #[test]
 fn an_empty_slot_is_an_idle_thread() {
     let names = ReasonNames::new();
-    let thread = Decoder { parts: ALL, names: &names, epoch: 1 }.thread(&slot());
+    let thread = Memory::new().read(ALL, &names);
     assert_eq!((thread.vcpu, thread.comm.as_str()), (None, ""));
     assert!(thread.events.exits.is_empty() && thread.events.accesses.is_empty() && thread.events.userspace.is_empty());
     assert_eq!(thread.events.migrations.total, Some(0));
     assert_eq!(thread.events.wakeups.unwrap().count, 0);
-    let blind = Decoder { parts: Parts::default(), names: &names, epoch: 1 }.thread(&slot());
+    let blind = Memory::new().read(Parts::default(), &names);
     assert_eq!((blind.events.migrations, blind.events.wakeups), (Migrations::default(), None));
 }
 
 #[test]
 fn cells_become_what_they_count() {
-    let s = slot();
+    let memory = Memory::new();
+    let s = memory.slot();
+    s.epoch.store(7, Relaxed);
     s.tgid.store(100, Relaxed);
     s.vcpu.store(4, Relaxed);
     write(&s.comm, "CPU 3/\u{1b}[31mKVM");
@@ -153,33 +176,35 @@ fn cells_become_what_they_count() {
     exit.used.store(1, Relaxed);
     exit.code.store(0x7b, Relaxed);
     exit.isa.store(2, Relaxed);
-    exit.epoch.store(7, Relaxed);
+    exit.time.epoch[1].store(7, Relaxed);
     exit.time.count.store(2, Relaxed);
     exit.time.total.store(3000, Relaxed);
     exit.time.square_low.store(5, Relaxed);
     exit.time.square_high.store(1, Relaxed);
-    exit.time.min.store(1000, Relaxed);
-    exit.time.max.store(2000, Relaxed);
+    exit.time.extremes[1].min.store(1000, Relaxed);
+    exit.time.extremes[1].max.store(2000, Relaxed);
     exit.histogram[4].store(2, Relaxed);
     exit.halted.store(9, Relaxed);
     let access = &s.accesses[63];
     s.accesses_used.store(1 << 63, Relaxed);
     access.key.store(0xfee0_0300 << 3 | 2 << 1 | 1, Relaxed);
     access.time.count.store(3, Relaxed);
-    access.epoch.store(6, Relaxed);
-    access.best.store(3, Relaxed);
+    access.time.epoch[0].store(6, Relaxed);
+    access.longest[0].store(3, Relaxed);
     s.userspace_used.store(1 << 2 | 1 << (USERSPACE - 2), Relaxed);
     s.userspace[2].store(11, Relaxed);
     s.userspace[USERSPACE - 2].store(1, Relaxed);
     s.from.store(1, Relaxed);
-    s.held_by[0].count.store(1, Relaxed);
-    s.held_by[0].ns.store(10, Relaxed);
-    s.held_by[1].count.store(1, Relaxed);
-    s.held_by[1].ns.store(20, Relaxed);
-    write(&s.held_by[1].comm, "kworker/0:1");
+    s.held_by.task[0].count.store(1, Relaxed);
+    s.held_by.task[0].ns.store(10, Relaxed);
+    s.held_by.task[1].count.store(1, Relaxed);
+    s.held_by.task[1].ns.store(20, Relaxed);
+    write(&s.held_by.task[1].comm, "kworker/0:1");
 
     let names = ReasonNames::new();
-    let thread = Decoder { parts: ALL, names: &names, epoch: 7 }.thread(&s);
+    s.held_by.rest.count.store(4, Relaxed);
+    s.held_by.rest.total.store(30, Relaxed);
+    let thread = memory.read(ALL, &names);
     assert_eq!((thread.pid, thread.vcpu, thread.comm.as_str()), (100, Some(3), "CPU 3/KVM"));
     let exit = &thread.events.exits[0];
     assert_eq!((exit.isa, exit.code, exit.time.count, exit.time.total_ns), (Isa::Svm, 0x7b, 2, Some(3000)));
@@ -194,17 +219,19 @@ fn cells_become_what_they_count() {
     assert_eq!(userspace, [(-4, 1), (2, 11)]);
     assert_eq!(thread.events.migrations.from, Some(0));
     assert_eq!(thread.events.preempted_by[1].comm, "kworker/0:1");
+    assert_eq!(thread.events.preempted_by.last(), OtherTask::rest(4, 30).as_ref());
     assert_eq!(decode::handled(&thread.events), 2 * 2 + 3 + 12);
 
-    let later = Decoder { parts: ALL, names: &names, epoch: 8 }.thread(&s);
+    let later = memory.read(ALL, &names);
     assert_eq!((later.events.exits[0].time.min_ns, later.events.exits[0].time.max_ns), (None, None));
-    let counts = Decoder { parts: Parts::default(), names: &names, epoch: 7 }.thread(&s);
+    let counts = memory.read(Parts::default(), &names);
     assert_eq!((counts.events.exits[0].time.total_ns, counts.events.exits[0].halted_ns), (None, None));
 }
 
 #[test]
 fn reasons_are_named_by_the_running_kernel_where_the_table_does_not_know_them() {
-    let s = slot();
+    let memory = Memory::new();
+    let s = memory.slot();
     for (cell, (isa, code)) in s.exits.iter().zip([(1, 9999), (ISA_ARM64, 1), (77, 3)]) {
         cell.used.store(1, Relaxed);
         cell.isa.store(isa, Relaxed);
@@ -213,11 +240,11 @@ fn reasons_are_named_by_the_running_kernel_where_the_table_does_not_know_them() 
     }
     s.overflow.store(1, Relaxed);
     s.exits[22].time.count.store(5, Relaxed);
-    s.others[2].count.store(6, Relaxed);
-    s.others[5].count.store(7, Relaxed);
+    s.rests[2].count.store(6, Relaxed);
+    s.rests[5].count.store(7, Relaxed);
     let mut names = ReasonNames::new();
     names.insert(Isa::Vmx, 9999, "NEW_REASON".into());
-    let events = Decoder { parts: ALL, names: &names, epoch: 1 }.thread(&s).events;
+    let events = memory.read(ALL, &names).events;
     let seen: Vec<_> = events.exits.iter().map(|c| (c.isa, c.name.as_deref())).collect();
     let want =
         [(Isa::Vmx, Some("NEW_REASON")), (Isa::Arm64, None), (Isa::Other(77), None), (Isa::Other(0), Some("other"))];

@@ -1,0 +1,290 @@
+//! A whole copy of a slot while programs go on writing to it, and the end of the slot's epoch.
+//!
+//! `assets/bpf/layout.h` says what programs do: `changes` is odd while one of them writes, and all figures of an event go into
+//! the epoch read at its beginning. So an interval is closed without a lock: name a new epoch, copy, and look whether anything
+//! was counted between the two. As a rule nothing was. If there was, it is in the sums of the copy but in the extremes of the
+//! new epoch: that one is then closed too, and its extremes join those of the interval. Each event so belongs to one interval
+//! with all its figures.
+//!
+//! The first write of a program becomes visible before the copy is complete: it leaves the CPU's store buffer within some ten
+//! nanoseconds, and the copy takes some hundred.
+
+use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot, Words};
+use super::sys::Mapping;
+use std::io;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::fence;
+use std::time::Duration;
+
+/// The cell of exits that found none of their own; of no account while the slot never overflowed.
+const OTHER_EXIT: usize = EXITS - 1;
+/// Epochs closed in one reading at most. The byte for them in an epoch's number holds more.
+const MAX_EPOCHS: u32 = 64;
+/// Copies taken at most until one is whole.
+const MAX_COPIES: u32 = 64;
+/// Looks at a slot that a program writes to before each wait.
+const LOOKS: u32 = 200;
+const WAIT: Duration = Duration::from_micros(50);
+/// Waits at most: where this host is a guest itself, the program's CPU may be taken away for a while.
+const WAITS: u32 = 400;
+
+/// The shortest and the longest duration of an interval, nanoseconds; a longest of 0 is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Extremes {
+    pub min: u64,
+    pub max: u64,
+}
+
+/// The longest run of accesses of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Longest {
+    pub count: u32,
+    pub ns: u64,
+}
+
+/// The extremes of each cell of a slot within one interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub exits: [Extremes; EXITS],
+    pub accesses: [(Extremes, Longest); ACCESSES],
+    pub wakeups: Extremes,
+}
+
+impl Default for Interval {
+    fn default() -> Self {
+        Self {
+            exits: [Extremes::default(); EXITS],
+            accesses: [(Extremes::default(), Longest::default()); ACCESSES],
+            wakeups: Extremes::default(),
+        }
+    }
+}
+
+/// Memory for the copy of one slot, used again for the next.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    memory: Mapping,
+    interval: Interval,
+    waits: u32,
+}
+
+impl Snapshot {
+    /// # Errors
+    /// ENOMEM.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: Interval::default(), waits: WAITS })
+    }
+
+    /// Copies a slot and ends its epoch. The copy holds what is in use alone; the rest is of the slot before.
+    pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &Interval)> {
+        let (copy, copied) = (self.memory.at::<Slot>(0)?, self.memory.at::<Words>(0)?);
+        self.interval = Interval::default();
+        let mut epoch = slot.epoch.load(Relaxed);
+        let mut next = next_reading(epoch);
+        for _ in 0..MAX_EPOCHS {
+            let before = settled(slot, self.waits);
+            slot.epoch.store(next, Relaxed);
+            fence(SeqCst);
+            let at = whole_copy(slot, words, copy, copied, self.waits);
+            self.interval.add(copy, epoch);
+            // A copy that could not be had whole is as good as it gets: what is missing comes with the next reading.
+            if at.is_none() || at == before {
+                break;
+            }
+            (epoch, next) = (next, next.wrapping_add(1));
+        }
+        Some((copy, &self.interval))
+    }
+}
+
+/// The first epoch of the next reading. Two that follow each other are never both even or both odd.
+fn next_reading(epoch: u32) -> u32 {
+    (epoch >> 8).wrapping_add(1) << 8 | (epoch & 1 ^ 1)
+}
+
+/// The number of changes while none is under way; `None` when a program does not come to its end.
+fn settled(slot: &Slot, waits: u32) -> Option<u32> {
+    for _ in 0..waits {
+        for _ in 0..LOOKS {
+            let changes = slot.changes.load(Acquire);
+            if changes.is_multiple_of(2) {
+                return Some(changes);
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(WAIT);
+    }
+    None
+}
+
+/// Copies until no program wrote meanwhile; the number of changes then, `None` when that never happened.
+fn whole_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, waits: u32) -> Option<u32> {
+    for _ in 0..MAX_COPIES {
+        let before = settled(slot, waits);
+        copy_used(words, copy, copied);
+        fence(Acquire);
+        if before.is_none_or(|before| before == slot.changes.load(Relaxed)) {
+            return before;
+        }
+    }
+    None
+}
+
+/// Copies what is in use of a slot.
+fn copy_used(words: &Words, copy: &Slot, copied: &Words) {
+    let take = |range: Range<usize>| {
+        let to = copied.0.get(range.clone()).unwrap_or_default();
+        for (to, from) in to.iter().zip(words.0.get(range).unwrap_or_default()) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    };
+    let bytes = |start: usize, len: usize| start / 8..(start + len) / 8;
+    take(0..offset_of!(Slot, exits) / 8);
+    let exit = |i: usize| take(bytes(offset_of!(Slot, exits) + i * size_of::<RawExit>(), size_of::<RawExit>()));
+    for (i, cell) in copy.exits.iter().enumerate().take(OTHER_EXIT) {
+        exit(i);
+        if cell.used.load(Relaxed) == 0 {
+            break;
+        }
+    }
+    if copy.overflow.load(Relaxed) != 0 {
+        exit(OTHER_EXIT);
+    }
+    let used = copy.accesses_used.load(Relaxed);
+    for i in (0..ACCESSES).filter(|i| used >> i & 1 != 0) {
+        take(bytes(offset_of!(Slot, accesses) + i * size_of::<RawAccess>(), size_of::<RawAccess>()));
+        let size = size_of_val(&copy.access_histogram) / ACCESSES;
+        take(bytes(offset_of!(Slot, access_histogram) + i * size, size));
+    }
+}
+
+impl Interval {
+    /// Adds the extremes of an epoch that is over.
+    fn add(&mut self, slot: &Slot, epoch: u32) {
+        let odd = (epoch & 1) as usize;
+        let used = slot.accesses_used.load(Relaxed);
+        let own = self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT);
+        own.take_while(|(_, cell)| cell.used.load(Relaxed) != 0).for_each(|(all, cell)| all.add(&cell.time, epoch));
+        if slot.overflow.load(Relaxed) != 0 {
+            self.exits[OTHER_EXIT].add(&slot.exits[OTHER_EXIT].time, epoch);
+        }
+        let accesses = self.accesses.iter_mut().zip(&slot.accesses).enumerate();
+        for (_, ((all, longest), cell)) in accesses.filter(|(i, _)| used >> i & 1 != 0) {
+            all.add(&cell.time, epoch);
+            let count = cell.longest[odd].load(Relaxed);
+            if cell.time.epoch[odd].load(Relaxed) == epoch && count > longest.count {
+                *longest = Longest { count, ns: cell.longest_ns[odd].load(Relaxed) };
+            }
+        }
+        self.wakeups.add(&slot.wakeup, epoch);
+    }
+}
+
+impl Extremes {
+    fn add(&mut self, time: &RawTiming, epoch: u32) {
+        let odd = (epoch & 1) as usize;
+        let (min, max) = (time.extremes[odd].min.load(Relaxed), time.extremes[odd].max.load(Relaxed));
+        if time.epoch[odd].load(Relaxed) != epoch || max == 0 {
+            return;
+        }
+        self.min = if self.max == 0 { min } else { self.min.min(min) };
+        self.max = self.max.max(max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// As a program does: one more duration, 1 ns longer than the one before.
+    fn exit_and_access(slot: &Slot, ns: u64) {
+        slot.changes.store(slot.changes.load(Relaxed) + 1, Relaxed);
+        std::sync::atomic::compiler_fence(SeqCst);
+        let epoch = slot.epoch.load(Relaxed);
+        let odd = (epoch & 1) as usize;
+        for time in [&slot.exits[0].time, &slot.accesses[63].time] {
+            time.count.store(time.count.load(Relaxed) + 1, Relaxed);
+            time.total.store(time.total.load(Relaxed) + ns, Relaxed);
+            let extremes = &time.extremes[odd];
+            if time.epoch[odd].load(Relaxed) != epoch {
+                time.epoch[odd].store(epoch, Relaxed);
+                extremes.min.store(0, Relaxed);
+                extremes.max.store(0, Relaxed);
+            }
+            if extremes.min.load(Relaxed) == 0 {
+                extremes.min.store(ns, Relaxed);
+            }
+            extremes.max.store(ns, Relaxed);
+        }
+        slot.changes.store(slot.changes.load(Relaxed) + 1, std::sync::atomic::Ordering::Release);
+    }
+
+    struct Stop<'a>(&'a AtomicBool);
+
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    fn slot(memory: &Mapping) -> (&Slot, &Words) {
+        (memory.at(0).unwrap(), memory.at(0).unwrap())
+    }
+
+    #[test]
+    fn every_event_is_in_one_interval_with_all_its_figures() {
+        let memory = Mapping::anonymous(SLOT_SIZE).unwrap();
+        let theirs = slot(&memory).0;
+        theirs.exits[0].used.store(1, Relaxed);
+        theirs.accesses_used.store(1 << 63, Relaxed);
+        // Programs are not preempted, this thread is: it may take long on a busy machine.
+        let mut snapshot = Snapshot { waits: 100_000, ..Snapshot::new().unwrap() };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for ns in 1.. {
+                    if stop.load(Relaxed) {
+                        break;
+                    }
+                    exit_and_access(theirs, ns);
+                    // A guest does something between two exits.
+                    (0..200).for_each(|_| std::hint::spin_loop());
+                }
+            });
+            let _stop = Stop(&stop);
+            let (mut before, mut busy) = (0, 0);
+            let began = std::time::Instant::now();
+            while busy < 2000 && began.elapsed() < Duration::from_secs(20) {
+                let (shared, words) = slot(&memory);
+                let (copy, interval) = snapshot.take(shared, words).unwrap();
+                let (exit, access) = (&copy.exits[0].time, &copy.accesses[63].time);
+                let count = exit.count.load(Relaxed);
+                assert_eq!(exit.total.load(Relaxed), count * (count + 1) / 2, "a whole copy");
+                assert_eq!(access.count.load(Relaxed), count);
+                let wanted = match count - before {
+                    0 => Extremes::default(),
+                    _ => Extremes { min: before + 1, max: count },
+                };
+                assert_eq!((interval.exits[0], interval.accesses[63].0), (wanted, wanted));
+                busy += u32::from(count > before);
+                before = count;
+            }
+            assert!(busy >= 2000, "{busy} intervals with an event");
+        });
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_stops_no_reading() {
+        let memory = Mapping::anonymous(SLOT_SIZE).unwrap();
+        let (shared, words) = slot(&memory);
+        shared.exits[0].used.store(1, Relaxed);
+        exit_and_access(shared, 7);
+        shared.changes.store(3, Relaxed);
+        let mut snapshot = Snapshot { waits: 2, ..Snapshot::new().unwrap() };
+        let (copy, interval) = snapshot.take(shared, words).unwrap();
+        assert_eq!((copy.exits[0].time.count.load(Relaxed), interval.exits[0].max), (1, 7));
+    }
+}
