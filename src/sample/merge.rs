@@ -64,9 +64,8 @@ impl ThreadEvents {
                 tasks.sort_by_key(|task| Reverse((task.ns, task.count)));
                 let beyond = tasks.split_off(max_tasks);
                 let sums = beyond.iter().map(|task| (task.count, task.ns));
-                let (count, ns) = sums.fold((0, 0), |all: (u64, u64), one| {
-                    (all.0.saturating_add(one.0), all.1.saturating_add(one.1))
-                });
+                let (count, ns) = sums
+                    .fold((0, 0), |all: (u64, u64), one| (all.0.saturating_add(one.0), all.1.saturating_add(one.1)));
                 let rest = OtherTask::rest(count, ns).into_iter().collect();
                 merge_cells(tasks, rest, OtherTask::key, |sum, task| sum.merge(&task));
             }

@@ -225,8 +225,12 @@ impl Tasks {
 
     /// All of them, in order of their thread ids; last the rest.
     pub fn all(&self) -> Vec<OtherTask> {
-        let task =
-            |(task, count, ns): &(Task, u64, u64)| OtherTask { tid: task.tid, comm: task.name(), count: *count, ns: *ns };
+        let task = |(task, count, ns): &(Task, u64, u64)| OtherTask {
+            tid: task.tid,
+            comm: task.name(),
+            count: *count,
+            ns: *ns,
+        };
         let mut all: Vec<_> = self.tasks.values().map(task).collect();
         all.sort_unstable_by_key(|task| task.tid);
         all.extend(OtherTask::rest(self.rest.0, self.rest.1));
