@@ -52,7 +52,7 @@ pub fn start(settings: &Settings) -> Live {
         interval: settings.interval,
         engine,
         engine_problems: problems,
-        informants: vec![Box::new(outside)],
+        metadata_sources: vec![Box::new(outside)],
         commands: receiver,
         paths,
         ..CollectorOptions::default()

@@ -58,7 +58,7 @@ pub struct CollectorOptions {
     /// Why there is none, or none better.
     pub engine_problems: Vec<EngineError>,
     /// libvirt, the QEMU monitor.
-    pub informants: Vec<Box<dyn MetadataSource>>,
+    pub metadata_sources: Vec<Box<dyn MetadataSource>>,
     /// What is said to the feed while it works.
     pub commands: Receiver<CollectorCommand>,
     /// Where /proc and /sys are.
@@ -73,7 +73,7 @@ impl Default for CollectorOptions {
             interval: Duration::from_secs(1),
             engine: None,
             engine_problems: Vec::new(),
-            informants: Vec::new(),
+            metadata_sources: Vec::new(),
             commands: channel().1,
             paths: SystemPaths::default(),
             clock: Box::new(Timestamps::now),
@@ -206,14 +206,19 @@ impl Collector {
             self.open(pid, now);
         }
         let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
-        let untraced = self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None);
-        for informant in &mut self.options.informants {
-            informant.want_counters(untraced);
+        let counters_wanted = self.wants_counters();
+        for informant in &mut self.options.metadata_sources {
+            informant.want_counters(counters_wanted);
             informant.watch(&watched);
         }
         for guest in self.guests.values_mut() {
-            guest.inform(&self.status_files, &mut self.options.informants);
+            guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
         }
+    }
+
+    /// KVM's counters through libvirt cost the guests' monitors, and tracing gives more: they are read only without tracing.
+    fn wants_counters(&self) -> bool {
+        self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None)
     }
 
     /// Opens a guest; one that is gone already is left to its events.
@@ -222,7 +227,8 @@ impl Collector {
         let Ok(mut guest) = LiveGuest::open(&self.options.paths, pid, boot_time_ms, &mut self.reader) else {
             return false;
         };
-        guest.inform(&self.status_files, &mut self.options.informants);
+        let counters_wanted = self.wants_counters();
+        guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
         self.guests.insert(pid, guest);
         true
     }
@@ -317,7 +323,7 @@ impl Collector {
         all.push(source_status::kvm_stats(&lacks, &self.options.paths));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());
-        all.extend(self.options.informants.iter_mut().flat_map(|i| i.status()));
+        all.extend(self.options.metadata_sources.iter_mut().flat_map(|i| i.status()));
         all
     }
 

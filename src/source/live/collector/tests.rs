@@ -3,6 +3,7 @@ use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::sample::{AccessCell, DomainState, EngineKind, SourceState, ThreadEvents, Timing};
 use crate::source::events::TracedThread;
+use crate::source::live::metadata::source::{CounterReading, GuestMetadata, NamedCounters};
 use crate::source::live::proc::fake::FakeProc;
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -354,4 +355,71 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
         assert_eq!((events - before.0) * 1_000_000, mono_ns - before.1, "1000 events a second");
         before = (events, mono_ns);
     }
+}
+
+/// A source that reads KVM's counters while they are wanted and keeps its last reading afterwards, as libvirt's thread does.
+struct CountersOnDemand {
+    wanted: bool,
+    metadata: Arc<GuestMetadata>,
+    now_ns: Arc<Mutex<u64>>,
+}
+
+impl MetadataSource for CountersOnDemand {
+    fn watch(&mut self, _: &[WatchedGuest]) {}
+
+    fn want_counters(&mut self, wanted: bool) {
+        self.wanted = wanted;
+    }
+
+    fn told(&mut self, _: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+        let at_ns = *self.now_ns.lock().unwrap();
+        if self.wanted {
+            // 1000 exits a second since the beginning.
+            let counters = NamedCounters::from([("exits".to_owned(), at_ns / 1_000_000)]);
+            let reading = CounterReading { at_ns, every_ns: 1_000_000_000, vm: counters, ..CounterReading::default() };
+            self.metadata = Arc::new(GuestMetadata { counters: Some(Arc::new(reading)), ..GuestMetadata::default() });
+        }
+        Some(self.metadata.clone())
+    }
+
+    fn status(&mut self) -> Vec<SourceStatus> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn counters_that_are_no_longer_read_are_no_longer_shown() {
+    let now_ns = Arc::<Mutex<u64>>::default();
+    let source = CountersOnDemand { wanted: false, metadata: Arc::default(), now_ns: now_ns.clone() };
+    let clock = now_ns.clone();
+    let fake = FakeProc::new();
+    let engine = FakeEngine(Arc::default(), EngineLevel::Full);
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(Box::new(engine)),
+        metadata_sources: vec![Box::new(source)],
+        paths: fake.paths(),
+        clock: Box::new(move || Timestamps { mono_ns: *clock.lock().unwrap(), ..Timestamps::default() }),
+        ..CollectorOptions::default()
+    });
+    fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").thread(11, "CPU 0/KVM");
+    let mut before = collector.tick();
+    let mut rates = |collector: &mut Collector, ticks: usize| -> Vec<Option<f64>> {
+        (0..ticks)
+            .map(|_| {
+                *now_ns.lock().unwrap() += 1_000_000_000;
+                let sample = collector.tick();
+                let model = crate::model::Model::new(&sample, crate::model::Base::Previous(&before));
+                before = sample;
+                model.domains[0].counters.get("exits").map(|r| r.round())
+            })
+            .collect()
+    };
+    collector.set_level(EngineLevel::None).unwrap();
+    assert_eq!(rates(&mut collector, 5)[3..], [Some(1000.0); 2]);
+    collector.set_level(EngineLevel::Counts).unwrap();
+    assert_eq!(rates(&mut collector, 60), [None; 60], "a counter that nobody reads has no rate");
+    collector.set_level(EngineLevel::None).unwrap();
+    let again = rates(&mut collector, 6);
+    assert_eq!(again[4..], [Some(1000.0); 2], "{again:?}");
+    assert!(again.iter().flatten().all(|r| *r == 1000.0), "no spike of what was not read: {again:?}");
 }

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 /// Readings kept: what is shown lies between two of them, and the newest may be ahead by more than one.
 const KEPT: usize = 4;
+/// A reading this many times older than the pause between two is stale: its source stopped or hangs, and nothing is shown of it.
+const STALE_AFTER: u64 = 4;
 
-/// The last readings.
+/// The last readings of a guest's counters.
 #[derive(Debug, Default)]
 pub(crate) struct CounterInterpolation {
     readings: VecDeque<Arc<CounterReading>>,
@@ -30,10 +32,17 @@ impl CounterInterpolation {
         self.readings.push_back(reading.clone());
     }
 
-    /// The counters as they were a reading and a quarter before this instant; empty before there are any so old. Where the
-    /// next reading is late, they stand still.
+    /// Forgets every reading: nobody reads the counters any more.
+    pub(crate) fn clear(&mut self) {
+        self.readings.clear();
+    }
+
+    /// The counters as they were 1.25 pauses before `now_ns`; empty before there is a reading that old, and once the newest is
+    /// stale. Where the next reading is late, they stand still.
     pub(crate) fn at(&self, now_ns: u64) -> CounterReading {
-        let Some(newest) = self.readings.back() else { return CounterReading::default() };
+        let Some(newest) = self.readings.back().filter(|r| !is_stale(r, now_ns)) else {
+            return CounterReading::default();
+        };
         let at_ns = now_ns.saturating_sub(newest.every_ns / 4 * 5);
         let later = self.readings.iter().position(|r| r.at_ns >= at_ns);
         match later.unwrap_or(self.readings.len()).checked_sub(1).and_then(|i| self.readings.get(i)) {
@@ -44,6 +53,10 @@ impl CounterInterpolation {
             },
         }
     }
+}
+
+fn is_stale(reading: &CounterReading, now_ns: u64) -> bool {
+    now_ns.saturating_sub(reading.at_ns) > reading.every_ns.saturating_mul(STALE_AFTER)
 }
 
 fn between(before: &CounterReading, after: &CounterReading, at_ns: u64) -> CounterReading {
@@ -100,7 +113,11 @@ mod tests {
         r.take(&reading(11 * S, 9));
         r.take(&reading(11 * S, 7));
         assert_eq!(r.at(11 * S + 3 * S / 4).vm["exits"], 7);
-        assert_eq!((r.at(13 * S).vm["exits"], r.at(99 * S).vm["exits"]), (9, 9));
+        assert_eq!(r.at(15 * S).vm["exits"], 9);
+        assert!(r.at(15 * S + 1).vm.is_empty(), "a source that stopped tells nothing");
+        r.clear();
+        r.take(&reading(60 * S, 90_000));
+        assert!(r.at(60 * S + S / 2).vm.is_empty(), "what happened meanwhile belongs to no interval");
     }
 
     #[test]

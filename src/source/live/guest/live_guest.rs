@@ -42,7 +42,7 @@ pub(crate) struct LiveGuest {
     files_pause_ns: u64,
     learnt: ThreadRoles,
     told: Vec<Arc<GuestMetadata>>,
-    /// KVM's statistics as the informants read them, and as they were for this tick.
+    /// KVM's statistics as the metadata_sources read them, and as they were for this tick.
     readings: CounterInterpolation,
     told_counters: CounterReading,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
@@ -96,11 +96,19 @@ impl LiveGuest {
         }
     }
 
-    /// Takes over what others know by now.
-    pub(crate) fn inform(&mut self, files: &StatusFiles, informants: &mut [Box<dyn MetadataSource>]) {
+    /// Takes over what the metadata sources know by now. `counters_wanted`: whether they read KVM's counters.
+    pub(crate) fn inform(
+        &mut self,
+        files: &StatusFiles,
+        metadata_sources: &mut [Box<dyn MetadataSource>],
+        counters_wanted: bool,
+    ) {
         let watched = self.watched();
-        let told: Vec<_> = informants.iter_mut().filter_map(|i| i.told(&watched)).collect();
-        told.iter().filter_map(|t| t.counters.as_ref()).take(1).for_each(|reading| self.readings.take(reading));
+        let told: Vec<_> = metadata_sources.iter_mut().filter_map(|i| i.told(&watched)).collect();
+        match told.iter().find_map(|t| t.counters.as_ref()).filter(|_| counters_wanted) {
+            Some(reading) => self.readings.take(reading),
+            None => self.readings.clear(),
+        }
         let status = files.of(self.origins.pid);
         self.state = told.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
         let same_told = told.len() == self.told.len() && told.iter().zip(&self.told).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -275,7 +283,7 @@ impl LiveGuest {
         !events.accesses.iter().all(known)
     }
 
-    /// What is not of its threads: its accounts, and what the informants read of its devices. KVM's counters that were read
+    /// What is not of its threads: its accounts, and what the metadata_sources read of its devices. KVM's counters that were read
     /// here are fresher than theirs.
     fn apart(&self) -> DomainSample {
         let mut sample = self.accounts.sample();

@@ -92,6 +92,8 @@ struct LibvirtState {
     answered: bool,
     /// Whether the monitors can be asked this way.
     monitor: bool,
+    /// Whether KVM's statistics are wanted now.
+    counters_wanted: bool,
 }
 
 /// The libvirt thread's front: never blocks.
@@ -103,7 +105,8 @@ pub struct Libvirt {
 impl Libvirt {
     /// Starts the thread. Unless a URI is named, it asks nothing before the first [`Self::refresh`].
     pub fn start(options: LibvirtOptions) -> Self {
-        let shared = Arc::new(Mutex::new(LibvirtState::default()));
+        let state = LibvirtState { counters_wanted: options.counters_every.is_some(), ..LibvirtState::default() };
+        let shared = Arc::new(Mutex::new(state));
         let (send, receive) = sync_channel(64);
         let of_thread = shared.clone();
         let spawned = std::thread::Builder::new().name("libvirt".into()).spawn(move || {
@@ -138,6 +141,12 @@ impl Libvirt {
 
     /// Whether KVM's statistics are wanted, and how often.
     pub fn set_counters(&self, every: Option<Duration>) {
+        let mut state = lock(&self.shared);
+        state.counters_wanted = every.is_some();
+        if every.is_none() {
+            state.domains.values_mut().for_each(|d| Arc::make_mut(d).counters = None);
+        }
+        drop(state);
         self.send(LibvirtRequest::Counters(every));
     }
 
@@ -247,7 +256,10 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
         }
         if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at) && connection.is_open()) {
             for (uuid, read) in asking(shared, || connection.counters(every)) {
-                if let Some(d) = lock(shared).domains.get_mut(&uuid) {
+                let mut state = lock(shared);
+                let wanted = state.counters_wanted;
+                // The front may have dropped them while libvirt answered.
+                if let Some(d) = state.domains.get_mut(&uuid).filter(|_| wanted) {
                     Arc::make_mut(d).counters = Some(Arc::new(read));
                 }
             }
