@@ -26,7 +26,8 @@ impl HostModel {
         self.cpus.iter().find(|c| c.cpu == number)
     }
 
-    /// All CPUs together, percent of the whole host; `None` before a second reading.
+    /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick found busy is
+    /// split as the others' is.
     pub fn total(&self) -> Option<CpuTimesPercent> {
         let mut sum = CpuTimesPercent::default();
         let mut n = 0;
@@ -34,11 +35,17 @@ impl HostModel {
             sum.add(t);
             n += 1;
         }
-        (n > 0).then(|| sum.scale(1.0 / f64::from(n)))
+        (n > 0).then(|| sum.scale(1.0 / f64::from(n)).split_unsampled())
     }
 }
 
-/// Percent of one CPU's time; the parts add up to 100.
+/// Where a CPU's time went, percent of the interval; the parts add up to 100.
+///
+/// How long a CPU was idle is exact to 10 ms: a tickless kernel takes the time when it enters and leaves idle
+/// (`get_idle_time` in fs/proc/stat.c, `get_cpu_idle_time_us` in kernel/time/tick-sched.c). What it did otherwise is sampled at
+/// the timer tick, which misses work between two ticks: a guest that wakes at a timer and sleeps again before the next tick is
+/// never seen. So the busy time is the interval less the idle time, as the scheduler's clock has it for threads, and the ticks
+/// only split it. A kernel that ticks always samples both alike, and the two agree.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTimesPercent {
     /// User time outside of guests, niced included.
@@ -57,10 +64,12 @@ pub struct CpuTimesPercent {
     pub iowait: f64,
     /// Idle.
     pub idle: f64,
+    /// Busy in an interval in which no tick found the CPU so: nothing tells at what.
+    pub unsampled: f64,
 }
 
 impl CpuTimesPercent {
-    fn parts(&mut self) -> [&mut f64; 8] {
+    fn parts(&mut self) -> [&mut f64; 9] {
         [
             &mut self.usr,
             &mut self.sys,
@@ -70,6 +79,7 @@ impl CpuTimesPercent {
             &mut self.steal,
             &mut self.iowait,
             &mut self.idle,
+            &mut self.unsampled,
         ]
     }
 
@@ -89,13 +99,35 @@ impl CpuTimesPercent {
 
     /// All but idle and iowait.
     pub fn busy(&self) -> f64 {
-        self.usr + self.sys + self.guest + self.irq + self.softirq + self.steal
+        self.sampled() + self.steal + self.unsampled
     }
 
-    fn between(now: &CpuTimes, before: &CpuTimes) -> Option<Self> {
+    /// What the ticks split the busy time into. Stolen time has a clock of its own (kernel/sched/cputime.c,
+    /// `steal_account_process_time`).
+    fn sampled(&self) -> f64 {
+        self.usr + self.sys + self.guest + self.irq + self.softirq
+    }
+
+    fn scale_sampled(&mut self, by: f64) {
+        for part in [&mut self.usr, &mut self.sys, &mut self.guest, &mut self.irq, &mut self.softirq] {
+            *part *= by;
+        }
+    }
+
+    fn split_unsampled(mut self) -> Self {
+        let sampled = self.sampled();
+        if sampled > 0.0 {
+            self.scale_sampled((sampled + self.unsampled) / sampled);
+            self.unsampled = 0.0;
+        }
+        self
+    }
+
+    /// `wall_ns`: the length of the interval, where it is known.
+    fn between(now: &CpuTimes, before: &CpuTimes, wall_ns: Option<f64>) -> Option<Self> {
         let d = |f: fn(&CpuTimes) -> u64| f(now).saturating_sub(f(before)) as f64;
         let guest = d(|c| c.guest_ns) + d(|c| c.guest_nice_ns);
-        let parts = Self {
+        let mut parts = Self {
             usr: (d(|c| c.user_ns) + d(|c| c.nice_ns) - guest).max(0.0),
             sys: d(|c| c.system_ns),
             guest,
@@ -104,7 +136,15 @@ impl CpuTimesPercent {
             steal: d(|c| c.steal_ns),
             iowait: d(|c| c.iowait_ns),
             idle: d(|c| c.idle_ns),
+            unsampled: 0.0,
         };
+        if let Some(wall_ns) = wall_ns {
+            let busy = (wall_ns - parts.idle - parts.iowait - parts.steal).max(0.0);
+            match parts.sampled() {
+                sampled if sampled > 0.0 => parts.scale_sampled(busy / sampled),
+                _ => parts.unsampled = busy,
+            }
+        }
         let all = parts.busy() + parts.iowait + parts.idle;
         (all > 0.0).then(|| parts.scale(100.0 / all))
     }
@@ -169,7 +209,7 @@ impl HostModel {
                 let rate = |f: fn(&CpuTimes) -> Option<u64>| window.rate(f(c)?.saturating_sub(old.and_then(f)?));
                 CpuModel {
                     cpu: c.cpu,
-                    time: old.and_then(|o| CpuTimesPercent::between(c, o)),
+                    time: old.and_then(|o| CpuTimesPercent::between(c, o, window.seconds.map(|s| s * 1e9))),
                     device_irq_rate: rate(|c| c.device_irqs),
                     timer_irq_rate: rate(|c| c.timer_irqs),
                     tenants: Vec::new(),
@@ -224,4 +264,51 @@ fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
         .collect();
     tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
     tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A second in which a guest ran for 135 ms between ticks: one tick of 250 found it.
+    fn guest_between_ticks(user_ms: u64) -> CpuTimes {
+        CpuTimes {
+            user_ns: user_ms * MS,
+            guest_ns: user_ms * MS,
+            idle_ns: 860 * MS,
+            iowait_ns: 5 * MS,
+            ..CpuTimes::default()
+        }
+    }
+
+    #[test]
+    fn the_host_is_busy_for_as_long_as_it_is_not_idle() {
+        let time = CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), Some(1e9)).unwrap();
+        assert_eq!((time.busy().round(), time.guest.round(), time.idle.round()), (14.0, 14.0, 86.0));
+        let by_ticks = CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), None).unwrap();
+        assert_eq!(by_ticks.busy().round(), 0.0, "a file without times has the ticks only");
+    }
+
+    #[test]
+    fn busy_time_that_no_tick_saw_is_split_as_the_rest_of_the_host() {
+        let unseen = CpuTimesPercent::between(&guest_between_ticks(0), &CpuTimes::default(), Some(1e9)).unwrap();
+        assert_eq!((unseen.unsampled.round(), unseen.guest), (14.0, 0.0));
+        let seen = CpuTimes { user_ns: 500 * MS, system_ns: 500 * MS, ..CpuTimes::default() };
+        let seen = CpuTimesPercent::between(&seen, &CpuTimes::default(), Some(1e9)).unwrap();
+        let cpu = |time| CpuModel { time: Some(time), ..CpuModel::default() };
+        let total = HostModel { cpus: vec![cpu(unseen), cpu(seen)], ..HostModel::default() }.total().unwrap();
+        assert_eq!(
+            (total.busy().round(), total.unsampled, total.usr.round(), total.sys.round()),
+            (57.0, 0.0, 28.0, 28.0)
+        );
+    }
+
+    #[test]
+    fn stolen_time_is_not_scaled() {
+        let now = CpuTimes { steal_ns: 300 * MS, user_ns: 100 * MS, idle_ns: 500 * MS, ..CpuTimes::default() };
+        let time = CpuTimesPercent::between(&now, &CpuTimes::default(), Some(1e9)).unwrap();
+        assert_eq!((time.steal.round(), time.usr.round(), time.idle.round()), (30.0, 20.0, 50.0));
+    }
 }

@@ -1,7 +1,7 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
 use crate::sample::{
-    DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
+    CpuTimes, DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
 };
 use crate::source::Feed;
 use crate::source::events::{Engine, EngineError, Reading};
@@ -162,6 +162,8 @@ impl Collector {
         // time between two of these readings: finding guests takes long on a busy host, and a different time each tick.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
         let read = (self.options.clock)();
+        // Next to the clock: how long the CPUs were busy is this interval less their idle time.
+        let cpus = self.host.cpus();
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
@@ -171,7 +173,7 @@ impl Collector {
             time_ms: read.time_ms,
             mono_ns,
             boot_ns: now.boot_ns,
-            host: self.host_sample(now, memory, &skip),
+            host: self.host_sample(now, cpus, memory, &skip),
             domains,
             engine,
             sources: self.sources(&found, proc_failure, &reading),
@@ -288,9 +290,15 @@ impl Collector {
         domains
     }
 
-    fn host_sample(&mut self, now: Timestamps, memory: Option<HostMemory>, skip: &HashSet<i32>) -> HostSample {
+    fn host_sample(
+        &mut self,
+        now: Timestamps,
+        cpus: Vec<CpuTimes>,
+        memory: Option<HostMemory>,
+        skip: &HashSet<i32>,
+    ) -> HostSample {
         HostSample {
-            cpus: self.host.cpus(),
+            cpus,
             facts: self.host.facts(),
             tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), skip),
             memory,
