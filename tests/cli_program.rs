@@ -86,7 +86,7 @@ fn batch_prints_an_object_a_line() {
         let cpus = interval["host"]["cpus"].as_array().expect("cpus");
         assert!(!cpus.is_empty());
         for cpu in cpus {
-            let parts = ["usr", "sys", "guest", "irq", "softirq", "steal", "iowait", "idle"];
+            let parts = ["usr", "sys", "guest", "irq", "softirq", "steal", "iowait", "idle", "unsampled"];
             let sum: f64 = parts.iter().filter_map(|p| cpu[p].as_f64()).sum();
             assert!((sum - 100.0).abs() < 0.1 || cpu["usr"].is_null(), "the parts of a CPU's time add up: {cpu}");
         }

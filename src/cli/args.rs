@@ -36,7 +36,8 @@ What percentages stand on:
   accesses, time%             the time in all exits of the guest (of a file of perf's or a
                               trace: of that table): an access is charged the whole exit
                               that served it
-  host CPUs                   that CPU's own time
+  host CPUs                   that CPU's time: busy is the interval less its idle time, by the
+                              kernel's clock; timer ticks split it into usr, sys, guest, irq
 A batch interval of up to 4 guests, or of those named by --domain, shows exits and accesses.
 
 Exit status: 0 done, 1 an error (said on stderr), 2 wrong usage; for `kvmtop check` see its help.

@@ -97,7 +97,7 @@ const WORKER_PREFIXES: [&str; 13] = [
 ];
 
 /// The vCPU number in a thread name: QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`,
-/// crosvm `crosvm_vcpu3`.
+/// crosvm `crosvm_vcpu3`, kvmtool `kvm-vcpu-3`.
 pub fn vcpu_index(comm: &str) -> Option<u32> {
     let digits = if let Some(rest) = comm.strip_prefix("CPU ") {
         let (digits, kind) = rest.split_once('/')?;
@@ -107,7 +107,8 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
         }
         digits
     } else {
-        let rest = ["fc_vcpu", "crosvm_vcpu", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?;
+        let rest =
+            ["fc_vcpu", "crosvm_vcpu", "kvm-vcpu-", "vcpu"].iter().find_map(|prefix| comm.strip_prefix(prefix))?;
         rest.trim_start_matches([' ', '_', '-'])
     };
     if digits.is_empty() || digits.len() > 5 || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -141,6 +142,9 @@ mod tests {
             ("fc_vcpu12", Role::Vcpu, Some(12)),
             ("vcpu0", Role::Vcpu, Some(0)),
             ("crosvm_vcpu0", Role::Vcpu, Some(0)),
+            ("kvm-vcpu-0", Role::Vcpu, Some(0)),
+            ("kvm-vcpu-12", Role::Vcpu, Some(12)),
+            ("kvm-vcpu-", Role::Other, None),
             ("IO iothread1", Role::Iothread, Some(1)),
             ("IO disk-thread", Role::Iothread, None),
             ("IO mon_iothread", Role::Worker, None),

@@ -103,6 +103,8 @@ pub struct JsonCpu {
     pub iowait: Option<f64>,
     /// Time idle otherwise, percent.
     pub idle: Option<f64>,
+    /// Time busy between two timer ticks, so that nothing tells at what, percent.
+    pub unsampled: Option<f64>,
     /// NUMA node. `null` where the topology is not known.
     pub node: Option<u32>,
     /// Core id, unique within a socket. `null` where the topology is not known.

@@ -67,6 +67,7 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> JsonCpu {
         steal: time.map(|t| t.steal),
         iowait: time.map(|t| t.iowait),
         idle: time.map(|t| t.idle),
+        unsampled: time.map(|t| t.unsampled),
         node: place.and_then(|p| p.node),
         core: place.and_then(|p| p.core),
         siblings: place.map(|p| p.siblings.iter().collect()).unwrap_or_default(),

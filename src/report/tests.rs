@@ -61,7 +61,7 @@ const KEYS: &[(&str, &str)] = &[
     ("/self", "cpu_percent rss_bytes"),
     ("/sources/1", "name state cause fix"),
     ("/host", "cpus"),
-    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle node core siblings isolated"),
+    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated"),
     (
         "/domains/0",
         "name uuid pid vcpus machine guest_os vmm state cpu threads exits accesses userspace_exits kvm_events counters disks nics",

@@ -40,7 +40,7 @@ pub(crate) struct LiveGuest {
     pub files: KvmFiles,
     files_due_ns: u64,
     files_pause_ns: u64,
-    learnt: ThreadRoles,
+    roles: ThreadRoles,
     told: Vec<Arc<GuestMetadata>>,
     /// KVM's statistics as the metadata_sources read them, and as they were for this tick.
     readings: CounterInterpolation,
@@ -74,7 +74,7 @@ impl LiveGuest {
             files,
             files_due_ns: 0,
             files_pause_ns: FIRST_FILES_NS,
-            learnt: ThreadRoles::default(),
+            roles: ThreadRoles::default(),
             told: Vec::new(),
             readings: CounterInterpolation::default(),
             told_counters: CounterReading::default(),
@@ -126,7 +126,7 @@ impl LiveGuest {
     }
 
     fn renew(&mut self, status: Option<&DomainStatus>) {
-        self.learnt.tell(status, &self.told);
+        self.roles.report(status, &self.told);
         let facts = self.origins.facts(status, &self.told);
         if facts != *self.facts {
             self.facts = Arc::new(facts);
@@ -161,7 +161,7 @@ impl LiveGuest {
         }
         self.accounts.read(paths, self.origins.pid, allowance);
         self.told_counters = self.readings.at(now_ns);
-        self.learnt.look(paths, &self.threads, &self.files.vcpus);
+        self.roles.look(paths, &self.threads, &self.files.vcpus);
         Liveness::Alive
     }
 
@@ -191,7 +191,7 @@ impl LiveGuest {
             let Some(traced) = reading.threads.get(tid) else { continue };
             if self.threads.look_for(*tid, reader) {
                 if traced.vcpu.is_some() || exited_threads::ran_a_vcpu(&traced.events) {
-                    self.learnt.fired(*tid, traced.vcpu);
+                    self.roles.fired(*tid, traced.vcpu);
                 }
                 continue;
             }
@@ -268,7 +268,7 @@ impl LiveGuest {
         for t in gone {
             let Some(traced) = reading.threads.remove(&t.tid) else { continue };
             if traced.vcpu.is_some() || exited_threads::ran_a_vcpu(&traced.events) {
-                self.learnt.fired(t.tid, traced.vcpu);
+                self.roles.fired(t.tid, traced.vcpu);
             }
             last.push(ThreadSample { cpu: None, ..self.thread(&t, t.tid == self.origins.pid, traced.events) });
         }
@@ -312,7 +312,7 @@ impl LiveGuest {
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {
-        let (role, index) = self.learnt.role(t.tid, &t.comm, is_main);
+        let (role, index) = self.roles.role(t.tid, &t.comm, is_main);
         if events.migrations.total.is_none() {
             events.migrations.total = t.migrations;
         }

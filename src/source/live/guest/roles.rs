@@ -1,7 +1,7 @@
 //! What each thread of a guest does.
 //!
-//! Its name tells, where the VMM names its threads (QEMU with `debug-threads=on`). Else, in this order: libvirt and the monitor,
-//! the vCPU number in KVM's events, the VM file that it is running right now, and guest time at last.
+//! The thread's name shows it, where the VMM names its threads (QEMU with `debug-threads=on`). Otherwise, in this order: libvirt
+//! and the monitor, the vCPU number in KVM's events, the vCPU file that it runs right now, and its guest time.
 
 use crate::kvm::thread_name::{Role, classify};
 use crate::source::live::metadata::source::GuestMetadata;
@@ -19,60 +19,65 @@ const KVM_RUN: u64 = 0xae80;
 /// Threads looked at in one tick.
 const MAX_LOOKS: usize = 64;
 
-/// What was found out about threads that their names do not tell.
+/// What is known of threads beyond their names.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoles {
-    /// Threads that run a vCPU, with its number where that is known too.
-    vcpus: HashMap<i32, Option<u32>>,
+    /// Threads that fired the events of a vCPU, with its number where an event carried it.
+    fired: HashMap<i32, Option<u32>>,
+    /// Threads that look like a vCPU from /proc, with its number where that is known too.
+    inferred: HashMap<i32, Option<u32>>,
     /// From libvirt, its status file or the monitor.
-    told: HashMap<i32, (Role, Option<u32>)>,
+    reported: HashMap<i32, (Role, Option<u32>)>,
 }
 
 impl ThreadRoles {
     /// A thread fired events as only a vCPU does.
     pub(crate) fn fired(&mut self, tid: i32, vcpu: Option<u32>) {
-        let known = self.vcpus.entry(tid).or_default();
+        let known = self.fired.entry(tid).or_default();
         *known = vcpu.or(*known);
     }
 
-    /// Takes over what others know.
-    pub(crate) fn tell(&mut self, status: Option<&DomainStatus>, told: &[Arc<GuestMetadata>]) {
-        self.told.clear();
+    /// Takes over what libvirt and the monitor report.
+    pub(crate) fn report(&mut self, status: Option<&DomainStatus>, reports: &[Arc<GuestMetadata>]) {
+        self.reported.clear();
         let mut add = |role: Role, tids: &BTreeMap<u32, i32>| {
-            self.told.extend(tids.iter().map(|(index, tid)| (*tid, (role, Some(*index)))));
+            self.reported.extend(tids.iter().map(|(index, tid)| (*tid, (role, Some(*index)))));
         };
         if let Some(status) = status {
             add(Role::Iothread, &status.xml.iothread_threads);
             add(Role::Vcpu, &status.xml.vcpu_threads);
         }
-        for t in told {
-            add(Role::Iothread, &t.iothread_tids);
-            add(Role::Vcpu, &t.vcpu_tids);
+        for report in reports {
+            add(Role::Iothread, &report.iothread_tids);
+            add(Role::Vcpu, &report.vcpu_tids);
         }
     }
 
     /// The role of a thread, and its number.
     pub(crate) fn role(&self, tid: i32, comm: &str, is_main: bool) -> (Role, Option<u32>) {
         let by_name = classify(comm, is_main);
-        match by_name {
-            (Role::Vcpu, Some(_)) | (Role::Vhost, _) => return by_name,
-            // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are forked off a vCPU's `KVM_RUN`, and their `syscall`
-            // file still shows it.
-            _ if comm.starts_with("kvm-") => return by_name,
-            _ => {}
+        if matches!(by_name, (Role::Vcpu, Some(_)) | (Role::Vhost, _)) {
+            return by_name;
         }
-        if let Some(told) = self.told.get(&tid) {
-            return *told;
+        let fired = self.fired.get(&tid);
+        // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are created in a vCPU's `KVM_RUN`, and their `syscall` file
+        // still shows that call. They never fire a vCPU's events.
+        if comm.starts_with("kvm-") && fired.is_none() {
+            return by_name;
         }
-        match self.vcpus.get(&tid) {
-            Some(index) => (Role::Vcpu, *index),
-            None => by_name,
+        if let Some(reported) = self.reported.get(&tid) {
+            return *reported;
+        }
+        match (fired, self.inferred.get(&tid)) {
+            (None, None) => by_name,
+            (fired, inferred) => (Role::Vcpu, fired.copied().flatten().or(inferred.copied().flatten())),
         }
     }
 
-    /// Looks for vCPU threads that nothing has told of: `files` holds the vCPU numbers by descriptor.
+    /// Looks for vCPU threads that nothing names: `files` holds the vCPU numbers by descriptor.
     pub(crate) fn look(&mut self, paths: &SystemPaths, threads: &Threads, files: &BTreeMap<i32, u32>) {
-        self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
+        self.fired.retain(|tid, _| threads.living.contains_key(tid));
+        self.inferred.retain(|tid, _| threads.living.contains_key(tid));
         let role = |t: &LiveThread| self.role(t.tid, &t.comm, t.tid == threads.pid);
         let found = threads.living.values().map(role).filter(|(r, index)| *r == Role::Vcpu && index.is_some()).count();
         if found >= files.len() {
@@ -91,9 +96,9 @@ impl ThreadRoles {
             .collect();
         for t in open {
             if let Some(index) = running(paths, threads.pid, t.tid).and_then(|fd| files.get(&fd)) {
-                self.vcpus.insert(t.tid, Some(*index));
+                self.inferred.insert(t.tid, Some(*index));
             } else if t.times.is_some_and(|t| t.guest_ns > 0) {
-                self.vcpus.entry(t.tid).or_default();
+                self.inferred.entry(t.tid).or_default();
             }
         }
         self.number_in_order(threads, files);
@@ -117,7 +122,7 @@ impl ThreadRoles {
         missing.sort_unstable();
         let without = vcpus.iter().filter(|(_, index)| index.is_none());
         for ((tid, _), index) in without.zip(missing) {
-            self.vcpus.insert(*tid, Some(index));
+            self.inferred.insert(*tid, Some(index));
         }
     }
 }
@@ -151,14 +156,14 @@ mod tests {
         Threads::open(&fake.paths(), 10, &mut ReadContext::new(&fake.paths())).unwrap()
     }
 
-    fn roles(learnt: &ThreadRoles, threads: &Threads) -> Vec<(i32, Role, Option<u32>)> {
+    fn roles(thread_roles: &ThreadRoles, threads: &Threads) -> Vec<(i32, Role, Option<u32>)> {
         let role =
-            |t: &crate::source::live::proc::thread::LiveThread| learnt.role(t.tid, &t.comm, t.tid == threads.pid);
+            |t: &crate::source::live::proc::thread::LiveThread| thread_roles.role(t.tid, &t.comm, t.tid == threads.pid);
         threads.living.values().map(|t| (t.tid, role(t).0, role(t).1)).collect()
     }
 
     #[test]
-    fn names_tell() {
+    fn names_show_the_role() {
         let fake = FakeProc::new();
         let p = fake.process(10, "qemu-system-x86");
         p.thread(11, "CPU 0/KVM");
@@ -179,22 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn without_names_libvirt_and_events_tell() {
+    fn without_names_libvirt_and_events_show_it() {
         let fake = FakeProc::new();
         let p = fake.process(10, "qemu-system-x86");
         for tid in 11..=13 {
             p.thread(tid, "qemu-system-x86");
         }
         let threads = open(&fake);
-        let mut learnt = ThreadRoles::default();
-        let told =
+        let mut thread_roles = ThreadRoles::default();
+        let report =
             GuestMetadata { vcpu_tids: [(1, 12)].into(), iothread_tids: [(1, 13)].into(), ..GuestMetadata::default() };
-        learnt.tell(None, &[Arc::new(told)]);
-        learnt.fired(11, None);
-        learnt.fired(11, Some(0));
-        learnt.fired(11, None);
+        thread_roles.report(None, &[Arc::new(report)]);
+        thread_roles.fired(11, None);
+        thread_roles.fired(11, Some(0));
+        thread_roles.fired(11, None);
         assert_eq!(
-            roles(&learnt, &threads),
+            roles(&thread_roles, &threads),
             [
                 (10, Role::Emulator, None),
                 (11, Role::Vcpu, Some(0)),
@@ -205,19 +210,33 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_a_thread_sleeps_in_tells() {
+    fn the_call_that_a_thread_sleeps_in_shows_it() {
         let fake = FakeProc::new();
         let p = fake.process(10, "hyper").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
         p.thread(11, "hyper").file("syscall", "running\n").ticks(90, 0, 80);
         p.thread(12, "hyper").file("syscall", "202 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
         let threads = open(&fake);
-        let mut learnt = ThreadRoles::default();
-        learnt.look(&fake.paths(), &threads, &[(8, 0), (9, 1)].into());
+        let mut thread_roles = ThreadRoles::default();
+        thread_roles.look(&fake.paths(), &threads, &[(8, 0), (9, 1)].into());
         // A VMM may run a vCPU on its main thread; the second is the one with guest time, and takes the number left.
         assert_eq!(
-            roles(&learnt, &threads),
+            roles(&thread_roles, &threads),
             [(10, Role::Vcpu, Some(0)), (11, Role::Vcpu, Some(1)), (12, Role::Other, None)]
         );
+    }
+
+    #[test]
+    fn a_thread_that_kvm_exit_names_is_a_vcpu_whatever_its_name() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "lkvm");
+        p.thread(11, "kvm-run 0").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        p.thread(12, "kvm-nx-lpage-re").file("syscall", "16 0x8 0xae80 0x0 0x0 0x0 0x0 0x7ffc 0x7f00\n");
+        let threads = open(&fake);
+        let mut thread_roles = ThreadRoles::default();
+        thread_roles.look(&fake.paths(), &threads, &[(8, 0)].into());
+        assert_eq!(roles(&thread_roles, &threads)[1..], [(11, Role::Other, None), (12, Role::Worker, None)]);
+        thread_roles.fired(11, Some(0));
+        assert_eq!(roles(&thread_roles, &threads)[1..], [(11, Role::Vcpu, Some(0)), (12, Role::Worker, None)]);
     }
 
     #[test]
