@@ -403,23 +403,23 @@ fn counters_that_are_no_longer_read_are_no_longer_shown() {
     });
     fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").thread(11, "CPU 0/KVM");
     let mut before = collector.tick();
-    let mut rates = |collector: &mut Collector, ticks: usize| -> Vec<Option<f64>> {
+    let mut rates = |collector: &mut Collector, ticks: usize| -> Vec<Option<u64>> {
         (0..ticks)
             .map(|_| {
                 *now_ns.lock().unwrap() += 1_000_000_000;
                 let sample = collector.tick();
                 let model = crate::model::Model::new(&sample, crate::model::Base::Previous(&before));
                 before = sample;
-                model.domains[0].counters.get("exits").map(|r| r.round())
+                model.domains[0].counters.get("exits").map(|r| r.round() as u64)
             })
             .collect()
     };
     collector.set_level(EngineLevel::None).unwrap();
-    assert_eq!(rates(&mut collector, 5)[3..], [Some(1000.0); 2]);
+    assert_eq!(rates(&mut collector, 5)[3..], [Some(1000); 2]);
     collector.set_level(EngineLevel::Counts).unwrap();
     assert_eq!(rates(&mut collector, 60), [None; 60], "a counter that nobody reads has no rate");
     collector.set_level(EngineLevel::None).unwrap();
     let again = rates(&mut collector, 6);
-    assert_eq!(again[4..], [Some(1000.0); 2], "{again:?}");
-    assert!(again.iter().flatten().all(|r| *r == 1000.0), "no spike of what was not read: {again:?}");
+    assert_eq!(again[4..], [Some(1000); 2], "{again:?}");
+    assert!(again.iter().flatten().all(|r| *r == 1000), "no spike of what was not read: {again:?}");
 }

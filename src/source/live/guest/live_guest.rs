@@ -42,7 +42,7 @@ pub(crate) struct LiveGuest {
     files_pause_ns: u64,
     roles: ThreadRoles,
     told: Vec<Arc<GuestMetadata>>,
-    /// KVM's statistics as the metadata_sources read them, and as they were for this tick.
+    /// KVM's statistics as the metadata sources read them, and as they were for this tick.
     readings: CounterInterpolation,
     told_counters: CounterReading,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
@@ -283,7 +283,7 @@ impl LiveGuest {
         !events.accesses.iter().all(known)
     }
 
-    /// What is not of its threads: its accounts, and what the metadata_sources read of its devices. KVM's counters that were read
+    /// What is not of its threads: its accounts, and what the metadata sources read of its devices. KVM's counters that were read
     /// here are fresher than theirs.
     fn apart(&self) -> DomainSample {
         let mut sample = self.accounts.sample();
