@@ -6,6 +6,7 @@ pub mod import;
 pub mod live;
 pub mod pairing;
 pub mod recording_feed;
+pub mod privileges;
 pub mod session;
 
 use crate::sample::Sample;

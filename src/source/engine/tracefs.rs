@@ -131,7 +131,7 @@ impl Tracefs {
         if error.kind() == ErrorKind::PermissionDenied {
             return EngineError {
                 cause: format!("no permission to read {path}"),
-                fix: "run as root, or: setcap cap_perfmon,cap_bpf,cap_dac_read_search+ep on the kvmtop binary".into(),
+                fix: crate::source::privileges::hint(),
             };
         }
         EngineError {

@@ -94,6 +94,7 @@ pub struct Collector {
     kernel_log: KernelLog,
     generation: u32,
     refused: Option<EngineError>,
+    own_pid_namespace: bool,
     next_ns: Option<u64>,
 }
 
@@ -112,6 +113,7 @@ impl Collector {
             kernel_log: KernelLog::open(paths),
             generation: 0,
             refused: None,
+            own_pid_namespace: paths.in_own_pid_namespace(),
             next_ns: None,
             options,
         }
@@ -257,6 +259,8 @@ impl Collector {
 
     /// Gives every traced thread's events to its guest.
     fn join(&mut self, ended: Vec<LiveGuest>, reading: &mut Reading, now: Timestamps) -> Vec<DomainSample> {
+        // Threads outside of kvmtop's PID namespace have no PID here (kernel/events/core.c, `perf_event_pid_type`).
+        reading.threads.retain(|_, traced| traced.pid > 0);
         let mut by_pid: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (tid, traced) in &reading.threads {
             by_pid.entry(traced.pid).or_default().push(*tid);
@@ -323,7 +327,7 @@ impl Collector {
     }
 
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
-        let mut all = vec![source_status::procfs(found, failure)];
+        let mut all = vec![source_status::procfs(found, failure, self.own_pid_namespace)];
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));

@@ -1,4 +1,4 @@
-//! The state of each source in a sentence, with its cure.
+//! The state of each source as a sentence: what failed, on what, why, and what to run.
 
 use crate::sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
 use crate::source::events::{Engine, EngineError, Reading};
@@ -6,21 +6,30 @@ use crate::source::live::guest::counters::MissingCounters;
 use crate::source::live::proc::discovery::Discovered;
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::paths::SystemPaths;
+use crate::source::privileges;
 
-/// /proc.
-pub(crate) fn procfs(found: &Discovered, failure: Option<FileError>) -> SourceStatus {
+/// /proc. `own_namespace`: kvmtop runs in a PID namespace other than the host's.
+pub(crate) fn procfs(found: &Discovered, failure: Option<FileError>, own_namespace: bool) -> SourceStatus {
     const ID: SourceId = SourceId::Procfs;
     if failure.is_some() {
         return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc");
     }
-    if found.guessed + found.denied > 0 {
+    if own_namespace {
+        return SourceStatus::degraded(
+            ID,
+            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count in the \
+             engine's total but for no guest",
+            "run kvmtop in the host's PID namespace (for a container: --pid=host)",
+        );
+    }
+    let unreadable = found.guessed + found.denied;
+    if unreadable > 0 {
         let cause = format!(
-            "the open files of {} processes may not be looked at: guests are told by their threads' names ({} found so), others \
+            "the open files of {unreadable} processes are not readable: {} of them are guests by their threads' names, others \
              may be missing",
-            found.guessed + found.denied,
             found.guessed
         );
-        return SourceStatus::degraded(ID, cause, "run kvmtop as root, or give it CAP_SYS_PTRACE");
+        return SourceStatus::degraded(ID, cause, privileges::hint());
     }
     SourceStatus::ok(ID)
 }
@@ -32,7 +41,8 @@ pub(crate) fn no_kvm(paths: &SystemPaths) -> Option<SourceStatus> {
         SourceStatus::missing(
             SourceId::Kvm,
             "this host has no /dev/kvm: no KVM guest can run on it",
-            "modprobe kvm_intel or kvm_amd; where that fails, switch on VT-x or SVM in the firmware, or nested virtualisation below",
+            "modprobe kvm_intel or kvm_amd; where that fails, enable VT-x or SVM in the firmware, or nested virtualisation \
+             in the hypervisor below",
         )
     })
 }
@@ -45,29 +55,29 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
     })
 }
 
-/// KVM's own counters: of each guest, why it has none.
-pub(crate) fn kvm_stats(lacks: &[Option<MissingCounters>], paths: &SystemPaths) -> SourceStatus {
+/// KVM's own counters: for each guest, why it has none.
+pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
-    let lacking = lacks.iter().flatten().count();
-    if lacking == 0 {
+    let count = missing.iter().flatten().count();
+    if count == 0 {
         return SourceStatus::ok(ID);
     }
-    let denied = lacks.contains(&Some(MissingCounters::Denied));
+    let denied = missing.contains(&Some(MissingCounters::Denied));
     let why = if denied {
-        "its files may not be read: they need root, and a locked-down kernel (/sys/kernel/security/lockdown) lets nobody \
-         read debugfs"
+        "its statistics files are not readable (a kernel under lockdown closes debugfs to root, too: \
+         /sys/kernel/security/lockdown)"
     } else {
-        "the VMM keeps no statistics file open (QEMU does from 8.1 on) and /sys/kernel/debug/kvm shows none of it"
+        "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
     };
-    let cause = format!("{lacking} of {} guests without KVM's own counters: {why}", lacks.len());
+    let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
     let fix = if denied {
-        "run kvmtop as root; with --engine none libvirt is asked for them"
+        format!("{}; with --engine none kvmtop asks libvirt for them", privileges::hint())
     } else if paths.sys.join("kernel/debug/kvm").is_dir() {
-        "use QEMU 8.1 or later; with --engine none libvirt is asked for them"
+        "use QEMU 8.1 or later; with --engine none kvmtop asks libvirt for them".into()
     } else {
-        "mount -t debugfs none /sys/kernel/debug"
+        "mount -t debugfs none /sys/kernel/debug".into()
     };
-    if lacking == lacks.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
+    if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
 }
 
 /// The engine.
@@ -89,11 +99,15 @@ pub(crate) fn tracepoints(
         return SourceStatus::degraded(ID, cause, first.fix.clone());
     }
     if engine.level() == EngineLevel::None {
-        return SourceStatus::missing(ID, "the engine is switched off", "press e, or start kvmtop with --engine auto");
+        return SourceStatus::missing(
+            ID,
+            "tracing is switched off",
+            "press e to switch it on, or start kvmtop with --engine auto",
+        );
     }
     if reading.fires_kvm_exit == Some(false) {
         let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
-        let cause = format!("{flavour} fires no kvm_exit, so there are no exit reasons and times");
+        let cause = format!("{flavour} fires no kvm_exit: exit reasons and their times are not known");
         return SourceStatus::degraded(ID, cause, "nothing to mend: accesses and exits to the VMM are counted instead");
     }
     SourceStatus::ok(ID)

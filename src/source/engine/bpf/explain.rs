@@ -59,10 +59,6 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// What lets the binary run without root.
-const SETCAP: &str =
-    "run as root, or: setcap cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace+ep on the kvmtop binary";
-
 impl Rights {
     /// Of the running process.
     pub fn here() -> Self {
@@ -98,10 +94,14 @@ impl Rights {
                 };
             }
         };
+        let setcap = crate::source::privileges::hint();
         let (why, fix) = if denied && self.lacks(CAP_BPF) {
-            ("this process has neither CAP_BPF nor CAP_SYS_ADMIN".to_string(), SETCAP)
+            ("this process has neither CAP_BPF nor CAP_SYS_ADMIN".to_string(), setcap.as_str())
         } else if denied && self.lacks(CAP_PERFMON) {
-            ("this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well".to_string(), SETCAP)
+            (
+                "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well".to_string(),
+                setcap.as_str(),
+            )
         } else if denied && self.lockdown.contains("[confidentiality]") {
             (
                 "kernel lockdown \"confidentiality\" forbids it".to_string(),

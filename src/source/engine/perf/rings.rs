@@ -104,7 +104,7 @@ fn refused(cpu: u32, error: &io::Error) -> EngineError {
     let (why, fix) = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => (
             "kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(),
-            "run as root, or: setcap cap_perfmon,cap_dac_read_search+ep on the kvmtop binary".into(),
+            crate::source::privileges::hint(),
         ),
         Some(libc::EMFILE | libc::ENFILE) => {
             ("too many open files: each tracepoint takes one a CPU".into(), "ulimit -n 65536".into())

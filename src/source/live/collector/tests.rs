@@ -1,7 +1,7 @@
 use super::*;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
-use crate::sample::{AccessCell, DomainState, EngineKind, SourceState, ThreadEvents, Timing};
+use crate::sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
 use crate::source::events::TracedThread;
 use crate::source::live::metadata::source::{CounterReading, GuestMetadata, NamedCounters};
 use crate::source::live::proc::fake::FakeProc;
@@ -422,4 +422,21 @@ fn counters_that_are_no_longer_read_are_no_longer_shown() {
     let again = rates(&mut collector, 6);
     assert_eq!(again[4..], [Some(1000); 2], "{again:?}");
     assert!(again.iter().flatten().all(|r| *r == 1000), "no spike of what was not read: {again:?}");
+}
+
+/// Events of threads outside of kvmtop's PID namespace come with PID 0 (kernel/events/core.c, `perf_event_pid_type`).
+#[test]
+fn guests_outside_of_the_pid_namespace_are_no_ghost() {
+    let mut b = Bench::new();
+    b.collector.own_pid_namespace = true;
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.reads(10, 11, 7);
+    b.reads(0, 0, 5000);
+    for _ in 0..2 {
+        let sample = b.collector.tick();
+        assert_eq!(seen(&sample), [(10, RUNNING, 7, 0)]);
+        let procfs = sample.sources.iter().find(|s| s.id == SourceId::Procfs).unwrap();
+        assert_eq!(procfs.state, SourceState::Degraded);
+        assert!(procfs.cause.as_deref().unwrap().contains("PID namespace"), "{procfs:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use crate::kvm::kernel_log::{self, LogLine};
 use crate::sample::{SourceId, SourceStatus};
 use crate::source::live::proc::paths::SystemPaths;
+use crate::source::privileges;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -61,12 +62,8 @@ impl KernelLog {
     /// What is missing, if it is.
     pub(crate) fn status(&self) -> Option<SourceStatus> {
         let e = self.file.as_ref().err()?;
-        let cause = format!("/dev/kmsg: {}", std::io::Error::from(*e));
-        Some(SourceStatus::missing(
-            SourceId::KernelLog,
-            cause,
-            "run kvmtop as root, or: sysctl kernel.dmesg_restrict=0",
-        ))
+        let cause = format!("the kernel's log, /dev/kmsg, cannot be read: {}", std::io::Error::from(*e));
+        Some(SourceStatus::missing(SourceId::KernelLog, cause, privileges::hint()))
     }
 }
 

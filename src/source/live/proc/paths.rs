@@ -35,8 +35,33 @@ impl SystemPaths {
         }
     }
 
+    /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (include/linux/proc_ns.h,
+    /// `PROC_PID_INIT_INO`). False where that cannot be seen.
+    pub(crate) fn in_own_pid_namespace(&self) -> bool {
+        std::fs::read_link(self.proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
+    }
+
     /// `/proc/PID/NAME`.
     pub(crate) fn process(&self, pid: i32, name: &str) -> PathBuf {
         self.proc.join(pid.to_string()).join(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_initial_pid_namespace_is_known_by_its_inode() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = SystemPaths::under(root.path());
+        assert!(!paths.in_own_pid_namespace(), "nothing tells");
+        let link = paths.proc.join("self/ns/pid");
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("pid:[4026532999]", &link).unwrap();
+        assert!(paths.in_own_pid_namespace());
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("pid:[4026531836]", &link).unwrap();
+        assert!(!paths.in_own_pid_namespace());
     }
 }
