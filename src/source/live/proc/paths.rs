@@ -35,8 +35,8 @@ impl SystemPaths {
         }
     }
 
-    /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (include/linux/proc_ns.h,
-    /// `PROC_PID_INIT_INO`). False where that cannot be seen.
+    /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (`PROC_PID_INIT_INO` in
+    /// `include/linux/proc_ns.h`). False where that cannot be seen.
     pub(crate) fn in_own_pid_namespace(&self) -> bool {
         std::fs::read_link(self.proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
     }
