@@ -5,8 +5,8 @@ pub mod events;
 pub mod import;
 pub mod live;
 pub mod pairing;
-pub mod recording_feed;
 pub mod privileges;
+pub mod recording_feed;
 pub mod session;
 
 use crate::sample::Sample;
