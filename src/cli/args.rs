@@ -357,8 +357,7 @@ pub fn rule(name: &str) -> Result<String, String> {
     if crate::lint::rule(name).is_some() {
         return Ok(name.into());
     }
-    let near = crate::lint::RULES
-        .iter()
+    let near = crate::lint::rules()
         .map(|r| (shared_letters(r.name, name), r.name))
         .max_by_key(|(score, _)| *score)
         .filter(|(score, _)| *score >= 3);

@@ -1,6 +1,13 @@
-//! What rules ask of a model: a guest's exits and accesses by cause, where its vCPUs may run, and where they should.
+//! What rules ask of a model: the host as a whole, a guest's exits and accesses by cause, where its vCPUs may run, and
+//! where they should run.
 
+pub(super) mod cpu_wait;
+pub(super) mod exit_kind;
 pub(super) mod guest;
+pub(super) mod host;
 pub(super) mod placement;
+pub(super) mod region;
 pub(super) mod totals;
 pub(super) mod vcpu_cpus;
+
+pub(super) use host::Context;

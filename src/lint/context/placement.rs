@@ -1,30 +1,27 @@
-//! A proposal where a guest's vCPUs, emulator and IOThreads should run on this very host.
+//! Where a guest's vCPUs, emulator and IOThreads should run on this host: a pure search over its topology.
 
 use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
-use crate::lint::context::guest::{Context, GuestContext};
-use crate::lint::{Fix, fix};
-use crate::model::Model;
 use std::fmt::Write as _;
 
 /// What a guest needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlacementRequest {
     pub vcpus: u32,
-    /// Hardware threads of a core, as the guest sees them.
+    /// Hardware threads per core, as the guest sees them.
     pub threads: u32,
     pub iothreads: u32,
-    /// CPUs that other guests' vCPUs are pinned to.
+    /// CPUs to which other guests' vCPUs are pinned.
     pub taken: CpuSet,
-    /// CPUs that the guest's vCPUs are pinned to now: kept where they serve.
+    /// CPUs to which the guest's vCPUs are pinned now: kept where possible.
     pub current: CpuSet,
-    /// Where its emulator is pinned to now: kept where it does not disturb.
+    /// Where its emulator is pinned now: kept where it disturbs no vCPU.
     pub emulator: Option<CpuSet>,
-    /// Nodes that hold its memory or that it is bound to.
+    /// Nodes that hold its memory or to which it is bound.
     pub nodes: CpuSet,
 }
 
-/// Where everything should run.
+/// Where a guest's threads should run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PlacementPlan {
     /// The CPU of each vCPU, in order.
@@ -34,117 +31,8 @@ pub(crate) struct PlacementPlan {
     /// The nodes that the vCPUs are on.
     pub nodes: CpuSet,
     pub iothreads: u32,
-    /// Hardware threads a core that the guest has to be shown, where that is a change.
+    /// Hardware threads per core that the guest has to be shown, where that is a change.
     pub show_threads: Option<u32>,
-}
-
-/// Finds places: whole cores, one node if it has room, isolated CPUs where there are any, and never the first core of a node,
-/// which stays with the host. `None` when there is no room for one vCPU a CPU.
-pub(crate) fn propose(host: &HostTopology, want: &PlacementRequest) -> Option<PlacementPlan> {
-    if want.vcpus == 0 || host.cpus.is_empty() {
-        return None;
-    }
-    let isolated = host.isolated.clone().unwrap_or_default();
-    let housekeeping = housekeeping(host, &isolated);
-    let free = host.all().difference(&want.taken).difference(&housekeeping);
-    let pools = [own(host, want, &free, &isolated), free.intersection(&isolated), free.clone()];
-    // A guest without hardware threads of its own that does not fit on whole cores is better shown the threads it gets.
-    let pairs = host.cpus.iter().map(|c| c.siblings.len() as u32).max().unwrap_or(1);
-    let mut shapes = vec![(want.threads.max(1), None)];
-    if want.threads <= 1 && pairs > 1 && want.vcpus.is_multiple_of(pairs) {
-        shapes.push((pairs, Some(pairs)));
-    }
-    // One node, be it on pairs of hardware threads, before several.
-    let tries = shapes.iter().flat_map(|s| pools.iter().map(move |p| (*s, p)));
-    let tries = tries.clone().map(|t| (t, true)).chain(tries.map(|t| (t, false)));
-    for (((threads, show_threads), pool), one_node) in tries {
-        let nodes: Vec<u32> = host.nodes().iter().collect();
-        let mut single: Vec<CpuSet> = nodes.iter().map(|n| pool.intersection(&host.cpus_of_node(*n))).collect();
-        // Nodes in order of what speaks for them: the guest's memory, then its present CPUs, then most room.
-        single.sort_by_key(|cpus| {
-            let node = cpus.first().and_then(|c| host.node_of(c));
-            let bound = node.is_some_and(|n| want.nodes.contains(n));
-            std::cmp::Reverse((bound, cpus.intersection(&want.current).len(), cpus.len()))
-        });
-        let wide = [pool.clone()];
-        for cpus in if one_node { single.as_slice() } else { &wide } {
-            if let Some(vcpus) = place(host, cpus, want.vcpus as usize, threads as usize) {
-                let nodes = vcpus.iter().filter_map(|c| host.node_of(*c)).collect();
-                let left = housekeeping.difference(&want.taken);
-                let near: CpuSet =
-                    left.iter().filter(|c| host.node_of(*c).is_none_or(|n| CpuSet::contains(&nodes, n))).collect();
-                let mut helpers = if near.is_empty() { left } else { near };
-                let used: CpuSet = vcpus.iter().copied().collect();
-                let disturbs = |e: &CpuSet| e.intersects(&used.union(&want.taken).union(&isolated));
-                if let Some(now) = want.emulator.as_ref().filter(|e| !e.is_empty() && !disturbs(e)) {
-                    helpers.clone_from(now);
-                }
-                return Some(PlacementPlan { vcpus, helpers, nodes, iothreads: want.iothreads, show_threads });
-            }
-        }
-    }
-    None
-}
-
-/// The CPUs that the guest has, where nothing speaks against them but their order: free, on one node if one has room for it, and
-/// isolated where any are.
-fn own(host: &HostTopology, want: &PlacementRequest, free: &CpuSet, isolated: &CpuSet) -> CpuSet {
-    let own = want.current.intersection(free);
-    let nodes: CpuSet = own.iter().filter_map(|c| host.node_of(c)).collect();
-    let fits = host.nodes().iter().any(|n| host.cpus_of_node(n).intersection(free).len() >= want.vcpus as usize);
-    let elsewhere = nodes.iter().any(|n| !want.nodes.is_empty() && !want.nodes.contains(n));
-    if nodes.len() > 1 && fits || elsewhere || !isolated.is_empty() && !own.is_subset(isolated) {
-        return CpuSet::new();
-    }
-    own
-}
-
-/// What stays with the host: the CPUs that are not isolated; without isolation the first core of every node.
-fn housekeeping(host: &HostTopology, isolated: &CpuSet) -> CpuSet {
-    let rest = host.all().difference(isolated);
-    if !isolated.is_empty() && !rest.is_empty() {
-        return rest;
-    }
-    let nodes = host.nodes();
-    let first = |cpus: CpuSet| cpus.first().map(|c| host.siblings(c)).unwrap_or_default();
-    if nodes.is_empty() {
-        return first(host.all());
-    }
-    nodes.iter().map(|n| first(host.cpus_of_node(n))).fold(CpuSet::new(), |a, b| a.union(&b))
-}
-
-/// One CPU a vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own threads,
-/// and out of as few last-level caches as can be.
-fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Option<Vec<u32>> {
-    let mut left = pool.clone();
-    let mut caches: Vec<(Option<u32>, Vec<CpuSet>)> = Vec::new();
-    while let Some(cpu) = left.first() {
-        let core = host.siblings(cpu).intersection(&left);
-        left = left.difference(&core);
-        if core.len() < threads {
-            continue;
-        }
-        let llc = host.cpu(cpu).and_then(|c| c.llc);
-        match caches.iter_mut().find(|c| c.0 == llc) {
-            Some((_, cores)) => cores.push(core),
-            None => caches.push((llc, vec![core])),
-        }
-    }
-    let mut missing = vcpus.div_ceil(threads);
-    let mut chosen: Vec<CpuSet> = Vec::new();
-    while missing > 0 {
-        // The least cache that has room for the rest, else the largest.
-        let enough = (0..caches.len()).filter(|i| caches[*i].1.len() >= missing).min_by_key(|i| caches[*i].1.len());
-        let best = enough.or_else(|| (0..caches.len()).rev().max_by_key(|i| caches[*i].1.len()))?;
-        let (_, mut cores) = caches.remove(best);
-        cores.truncate(missing);
-        missing -= cores.len();
-        chosen.append(&mut cores);
-    }
-    chosen.sort_by_key(CpuSet::first);
-    let mut cpus: Vec<u32> = chosen.iter().flat_map(|core| core.iter().take(threads)).collect();
-    cpus.truncate(vcpus);
-    Some(cpus)
 }
 
 impl PlacementPlan {
@@ -171,79 +59,126 @@ impl PlacementPlan {
         }
         text
     }
+}
 
-    /// The same as live commands.
-    pub fn commands(&self, guest: &GuestContext<'_>) -> String {
-        let mut lines: Vec<String> = self
-            .vcpus
-            .iter()
-            .enumerate()
-            .map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config")))
-            .collect();
-        if !self.helpers.is_empty() {
-            lines.push(fix::virsh(guest, "emulatorpin", &format!("{} --live --config", self.helpers)));
-            lines.extend(
-                (1..=self.iothreads)
-                    .map(|id| fix::virsh(guest, "iothreadpin", &format!("{id} {} --live --config", self.helpers))),
-            );
+/// Finds a place for every vCPU: whole cores, one node if it has room, isolated CPUs where there are any, and never the
+/// first core of a node, which stays with the host. `None` when there is no room for one vCPU per CPU.
+pub(crate) fn plan(host: &HostTopology, request: &PlacementRequest) -> Option<PlacementPlan> {
+    if request.vcpus == 0 || host.cpus.is_empty() {
+        return None;
+    }
+    let isolated = host.isolated.clone().unwrap_or_default();
+    let housekeeping = housekeeping(host, &isolated);
+    let free = host.all().difference(&request.taken).difference(&housekeeping);
+    let pools = [present(host, request, &free, &isolated), free.intersection(&isolated), free.clone()];
+    // A guest that sees no hardware threads and does not fit on whole cores does better when it sees the threads it gets.
+    let pairs = host.cpus.iter().map(|c| c.siblings.len() as u32).max().unwrap_or(1);
+    let mut shapes = vec![(request.threads.max(1), None)];
+    if request.threads <= 1 && pairs > 1 && request.vcpus.is_multiple_of(pairs) {
+        shapes.push((pairs, Some(pairs)));
+    }
+    // One node, even on pairs of hardware threads, is better than several nodes.
+    let tries = shapes.iter().flat_map(|s| pools.iter().map(move |p| (*s, p)));
+    let tries = tries.clone().map(|t| (t, true)).chain(tries.map(|t| (t, false)));
+    for (((threads, show_threads), pool), one_node) in tries {
+        let nodes: Vec<u32> = host.nodes().iter().collect();
+        let mut single: Vec<CpuSet> = nodes.iter().map(|n| pool.intersection(&host.cpus_of_node(*n))).collect();
+        // The best node holds the guest's memory; next its present CPUs; next the most room.
+        single.sort_by_key(|cpus| {
+            let node = cpus.first().and_then(|c| host.node_of(c));
+            let bound = node.is_some_and(|n| request.nodes.contains(n));
+            std::cmp::Reverse((bound, cpus.intersection(&request.current).len(), cpus.len()))
+        });
+        let wide = [pool.clone()];
+        for cpus in if one_node { single.as_slice() } else { &wide } {
+            if let Some(vcpus) = place(host, cpus, request.vcpus as usize, threads as usize) {
+                let nodes = vcpus.iter().filter_map(|c| host.node_of(*c)).collect();
+                let left = housekeeping.difference(&request.taken);
+                let near: CpuSet =
+                    left.iter().filter(|c| host.node_of(*c).is_none_or(|n| CpuSet::contains(&nodes, n))).collect();
+                let mut helpers = if near.is_empty() { left } else { near };
+                let used: CpuSet = vcpus.iter().copied().collect();
+                let disturbs = |e: &CpuSet| e.intersects(&used.union(&request.taken).union(&isolated));
+                if let Some(now) = request.emulator.as_ref().filter(|e| !e.is_empty() && !disturbs(e)) {
+                    helpers.clone_from(now);
+                }
+                return Some(PlacementPlan { vcpus, helpers, nodes, iothreads: request.iothreads, show_threads });
+            }
         }
-        lines.join("\n")
     }
+    None
+}
 
-    /// For a guest that libvirt does not run: one `taskset` a vCPU thread.
-    pub fn tasksets(&self, guest: &GuestContext<'_>) -> Option<String> {
-        let lines: Vec<String> = guest
-            .vcpu_threads()
-            .filter_map(|t| Some(format!("taskset -pc {} {}", self.vcpus.get(t.index? as usize)?, t.tid)))
-            .collect();
-        (!lines.is_empty()).then(|| lines.join("\n"))
+/// The CPUs that the guest has now, if at most their order is wrong: they are free, on one node if a node has room for
+/// the guest, and isolated if any CPU is.
+fn present(host: &HostTopology, request: &PlacementRequest, free: &CpuSet, isolated: &CpuSet) -> CpuSet {
+    let present = request.current.intersection(free);
+    let nodes: CpuSet = present.iter().filter_map(|c| host.node_of(c)).collect();
+    let fits = host.nodes().iter().any(|n| host.cpus_of_node(n).intersection(free).len() >= request.vcpus as usize);
+    let elsewhere = nodes.iter().any(|n| !request.nodes.is_empty() && !request.nodes.contains(n));
+    if nodes.len() > 1 && fits || elsewhere || !isolated.is_empty() && !present.is_subset(isolated) {
+        return CpuSet::new();
     }
+    present
 }
 
-/// The CPUs that single vCPUs of the other guests are pinned to.
-pub(crate) fn taken(world: &Context<'_>, but: &GuestContext<'_>) -> CpuSet {
-    let mut cpus = CpuSet::new();
-    for g in world.guests.iter().filter(|g| !std::ptr::eq(g.domain, but.domain)) {
-        cpus = cpus.union(&g.vcpu_cpus.single);
+/// The CPUs that stay with the host: those that are not isolated; without isolation the first core of every node.
+fn housekeeping(host: &HostTopology, isolated: &CpuSet) -> CpuSet {
+    let rest = host.all().difference(isolated);
+    if !isolated.is_empty() && !rest.is_empty() {
+        return rest;
     }
-    cpus
-}
-
-/// Proposes pins for a guest on this host.
-pub(crate) fn for_guest(world: &Context<'_>, guest: &GuestContext<'_>) -> Option<PlacementPlan> {
-    let want = PlacementRequest {
-        vcpus: guest.vcpus()? as u32,
-        threads: guest.config.threads_per_core(),
-        iothreads: guest.config.pins.iothread_count,
-        taken: taken(world, guest),
-        current: guest.vcpu_cpus.single.clone(),
-        emulator: guest.config.pins.emulator.clone(),
-        nodes: nodes(guest),
-    };
-    propose(topology(world.model), &want)
-}
-
-/// The nodes that speak for themselves: bound in the configuration, else those that hold most of the memory.
-fn nodes(guest: &GuestContext<'_>) -> CpuSet {
-    if let Some(bound) = &guest.config.numa.nodes {
-        return bound.clone();
+    let nodes = host.nodes();
+    let first = |cpus: CpuSet| cpus.first().map(|c| host.siblings(c)).unwrap_or_default();
+    if nodes.is_empty() {
+        return first(host.all());
     }
-    let all: u64 = guest.domain.node_memory.values().sum();
-    guest.domain.node_memory.iter().filter(|(_, b)| **b * 2 > all).map(|(n, _)| *n).collect()
+    nodes.iter().map(|n| first(host.cpus_of_node(n))).fold(CpuSet::new(), |a, b| a.union(&b))
 }
 
-pub(crate) fn topology(model: &Model) -> &HostTopology {
-    &model.host.facts.topology
+/// One CPU per vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own
+/// threads, and from as few last-level caches as possible.
+fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Option<Vec<u32>> {
+    let mut left = pool.clone();
+    let mut caches: Vec<(Option<u32>, Vec<CpuSet>)> = Vec::new();
+    while let Some(cpu) = left.first() {
+        let core = host.siblings(cpu).intersection(&left);
+        left = left.difference(&core);
+        if core.len() < threads {
+            continue;
+        }
+        let llc = host.cpu(cpu).and_then(|c| c.llc);
+        match caches.iter_mut().find(|c| c.0 == llc) {
+            Some((_, cores)) => cores.push(core),
+            None => caches.push((llc, vec![core])),
+        }
+    }
+    let mut missing = vcpus.div_ceil(threads);
+    let mut chosen: Vec<CpuSet> = Vec::new();
+    while missing > 0 {
+        // The smallest cache with room for the rest, else the largest.
+        let enough = (0..caches.len()).filter(|i| caches[*i].1.len() >= missing).min_by_key(|i| caches[*i].1.len());
+        let best = enough.or_else(|| (0..caches.len()).rev().max_by_key(|i| caches[*i].1.len()))?;
+        let (_, mut cores) = caches.remove(best);
+        cores.truncate(missing);
+        missing -= cores.len();
+        chosen.append(&mut cores);
+    }
+    chosen.sort_by_key(CpuSet::first);
+    let mut cpus: Vec<u32> = chosen.iter().flat_map(|core| core.iter().take(threads)).collect();
+    cpus.truncate(vcpus);
+    Some(cpus)
 }
 
-/// The least that parts a guest's pins from each other and from other guests': vCPUs whose CPU is theirs alone stay, the others
-/// get a free one on the same node and not one of `away`. Each with its new CPU; `None` when there is no room, or when the guest's
-/// own threads would be torn apart.
-pub(crate) fn moves(
+/// The fewest moves that separate a guest's pins from each other and from other guests' pins. A vCPU that is alone on its
+/// CPU stays; every other gets a free CPU outside of `avoid`, on the same node if possible. Returns each moved vCPU with
+/// its new CPU; `None` when nothing conflicts, when there is no room, or when the guest's own threads of a core would
+/// be separated.
+pub(crate) fn fewest_moves(
     host: &HostTopology,
     pins: &[(u32, CpuSet)],
     taken: &CpuSet,
-    away: &CpuSet,
+    avoid: &CpuSet,
     threads: u32,
 ) -> Option<Vec<(u32, u32)>> {
     let isolated = host.isolated.clone().unwrap_or_default();
@@ -266,11 +201,11 @@ pub(crate) fn moves(
     } else {
         housekeeping(host, &CpuSet::new()).union(&isolated)
     };
-    let free = host.all().difference(&stay).difference(taken).difference(&keep_out).difference(away);
+    let free = host.all().difference(&stay).difference(taken).difference(&keep_out).difference(avoid);
     let mut moved = Vec::new();
     for (v, cpu) in go {
         let left = free.difference(&used);
-        // A whole free core before a sibling of a busy thread, the same node before another.
+        // The same node before another, a whole free core before the sibling of a busy thread.
         let best = left.iter().min_by_key(|c| {
             let near = host.same_node(*c, cpu).unwrap_or(true);
             let core = host.siblings(*c);
@@ -280,53 +215,6 @@ pub(crate) fn moves(
         moved.push((v, best));
     }
     Some(moved)
-}
-
-/// As [`fixes`], moving no more vCPUs than have to move.
-pub(crate) fn least(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let host = topology(world.model);
-    let threads = guest.config.threads_per_core();
-    let theirs = taken(world, guest);
-    // Best away from the other guests' pools as well, and from where the guest's own emulator and IOThreads are to be.
-    let pins = &guest.config.pins;
-    let helpers = (1..=pins.iothread_count).filter_map(|id| pins.iothread(id)).chain(pins.emulator());
-    let others = world.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain)).map(|g| &g.vcpu_cpus.reach);
-    let pools = others.filter(|reach| **reach != host.all()).fold(theirs.clone(), |a, b| a.union(b));
-    let away = helpers.fold(CpuSet::new(), |a, b| a.union(b));
-    let Some(moved) = moves(host, &guest.vcpu_cpus.all, &pools, &away, threads)
-        .or_else(|| moves(host, &guest.vcpu_cpus.all, &theirs, &away, threads))
-    else {
-        return fixes(world, guest);
-    };
-    if guest.config.libvirt == Some(false) {
-        let line = |(v, cpu): &(u32, u32)| Some(format!("taskset -pc {cpu} {}", guest.domain.vcpu(*v)?.tid));
-        let lines: Vec<String> = moved.iter().filter_map(line).collect();
-        return vec![fix::command(lines.join("\n")).needing("holds until the guest ends")];
-    }
-    let pins: Vec<String> = moved.iter().map(|(v, cpu)| format!("  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
-    let lines: Vec<String> =
-        moved.iter().map(|(v, cpu)| fix::virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"))).collect();
-    vec![
-        fix::command(lines.join("\n")).needing("effective at once and kept"),
-        fix::xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n")))
-            .needing(&format!("in the XML of {}; effective when it is started anew", guest.name())),
-    ]
-}
-
-/// The proposal as fixes: XML to keep, commands to try at once. Empty where this host has no room or is not known.
-pub(crate) fn fixes(world: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let Some(p) = for_guest(world, guest) else { return Vec::new() };
-    if guest.config.libvirt == Some(false) {
-        let needs = "holds until the guest ends";
-        return p.tasksets(guest).map(|t| fix::command(t).needing(needs)).into_iter().collect();
-    }
-    let host = topology(world.model);
-    let memory = if host.nodes().len() > 1 { "; memory follows only then, and has to fit on the node" } else { "" };
-    vec![
-        fix::xml(p.xml(host))
-            .needing(&format!("in the XML of {}; effective when it is started anew{memory}", guest.name())),
-        fix::command(p.commands(guest)).needing("effective at once and kept"),
-    ]
 }
 
 #[cfg(test)]
@@ -358,7 +246,7 @@ mod tests {
     fn siblings_stay_together_and_the_first_core_stays_with_the_host() {
         let want = PlacementRequest { vcpus: 4, threads: 2, iothreads: 1, ..PlacementRequest::default() };
         let h = host(1, 18, 2, "");
-        let p = propose(&h, &want).unwrap();
+        let p = plan(&h, &want).unwrap();
         assert_eq!(p.vcpus, [1, 19, 2, 20]);
         assert_eq!(p.helpers.to_string(), "0,18");
         assert_eq!(
@@ -376,7 +264,7 @@ mod tests {
             c.llc = Some(c.cpu % 12 / 3);
         }
         let vcpus =
-            |n| propose(&h, &PlacementRequest { vcpus: n, threads: 2, ..PlacementRequest::default() }).map(|p| p.vcpus);
+            |n| plan(&h, &PlacementRequest { vcpus: n, threads: 2, ..PlacementRequest::default() }).map(|p| p.vcpus);
         assert_eq!(vcpus(12).unwrap(), [3, 15, 4, 16, 5, 17, 6, 18, 7, 19, 8, 20], "two whole caches");
         assert_eq!(vcpus(4).unwrap(), [1, 13, 2, 14], "what is left of the host's own");
         assert_eq!(vcpus(22).map(|v| v.len()), Some(22));
@@ -389,7 +277,7 @@ mod tests {
         let current = CpuSet::parse("2-5,10-13").unwrap();
         let emulator = CpuSet::parse("0-1,8-9").ok();
         let want = PlacementRequest { vcpus: 8, threads: 2, current, emulator, ..PlacementRequest::default() };
-        let p = propose(&h, &want).unwrap();
+        let p = plan(&h, &want).unwrap();
         assert_eq!(
             (p.vcpus.as_slice(), p.helpers.to_string().as_str()),
             (&[2, 10, 3, 11, 4, 12, 5, 13][..], "0-1,8-9")
@@ -397,7 +285,7 @@ mod tests {
         // Half cores are of no use, and an emulator among the vCPUs is none either.
         let current = CpuSet::parse("8-15").unwrap();
         let want = PlacementRequest { current, emulator: CpuSet::parse("1").ok(), ..want };
-        let p = propose(&h, &want).unwrap();
+        let p = plan(&h, &want).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[1, 9, 2, 10, 3, 11, 4, 12][..], "0,8"));
         // One node on hardware threads before two on whole cores.
         let want = PlacementRequest {
@@ -406,7 +294,7 @@ mod tests {
             current: CpuSet::parse("2-5").unwrap(),
             ..PlacementRequest::default()
         };
-        let p = propose(&host(2, 4, 2, ""), &want).unwrap();
+        let p = plan(&host(2, 4, 2, ""), &want).unwrap();
         assert_eq!((p.nodes.len(), p.show_threads), (1, Some(2)), "{p:?}");
         // A guest that has a node's room does not stay on two.
         let want = PlacementRequest {
@@ -415,7 +303,7 @@ mod tests {
             current: CpuSet::parse("1,5").unwrap(),
             ..PlacementRequest::default()
         };
-        assert_eq!(propose(&host(2, 4, 1, ""), &want).unwrap().vcpus, [1, 2]);
+        assert_eq!(plan(&host(2, 4, 1, ""), &want).unwrap().vcpus, [1, 2]);
     }
 
     #[test]
@@ -428,7 +316,7 @@ mod tests {
             taken: CpuSet::parse("9-10").unwrap(),
             ..PlacementRequest::default()
         };
-        let p = propose(&h, &want).unwrap();
+        let p = plan(&h, &want).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.nodes.to_string().as_str()), (&[11, 12, 13, 14][..], "1"));
         assert!(p.xml(&h).contains("<memory mode='strict' nodeset='1'/>"));
     }
@@ -436,21 +324,18 @@ mod tests {
     #[test]
     fn isolated_cpus_are_for_guests() {
         let h = host(1, 8, 1, "4-7");
-        let p = propose(&h, &PlacementRequest { vcpus: 2, threads: 1, ..PlacementRequest::default() }).unwrap();
+        let p = plan(&h, &PlacementRequest { vcpus: 2, threads: 1, ..PlacementRequest::default() }).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.helpers.to_string().as_str()), (&[4, 5][..], "0-3"));
     }
 
     #[test]
     fn no_room_is_no_proposal() {
         assert_eq!(
-            propose(&host(1, 2, 1, ""), &PlacementRequest { vcpus: 4, threads: 1, ..PlacementRequest::default() }),
+            plan(&host(1, 2, 1, ""), &PlacementRequest { vcpus: 4, threads: 1, ..PlacementRequest::default() }),
             None
         );
         assert_eq!(
-            propose(
-                &HostTopology::default(),
-                &PlacementRequest { vcpus: 1, threads: 1, ..PlacementRequest::default() }
-            ),
+            plan(&HostTopology::default(), &PlacementRequest { vcpus: 1, threads: 1, ..PlacementRequest::default() }),
             None
         );
     }
@@ -462,21 +347,25 @@ mod tests {
         };
         let none = CpuSet::new();
         let h = host(2, 4, 1, "");
-        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, &none, 1), Some(vec![(2, 3)]));
-        assert_eq!(moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), &none, 1), Some(vec![(1, 7)]));
+        assert_eq!(fewest_moves(&h, &pins(&[1, 2, 2]), &none, &none, 1), Some(vec![(2, 3)]));
+        assert_eq!(fewest_moves(&h, &pins(&[5, 6]), &CpuSet::from_iter([6]), &none, 1), Some(vec![(1, 7)]));
         let three = CpuSet::from_iter([3]);
-        assert_eq!(moves(&h, &pins(&[1, 2, 2]), &none, &three, 1), Some(vec![(2, 5)]), "not to its own emulator");
-        assert_eq!(moves(&h, &pins(&[1, 2]), &none, &none, 1), None, "nothing clashes");
-        assert_eq!(moves(&h, &pins(&[1, 1]), &none, &none, 2), None, "threads of a core move together");
-        assert_eq!(moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, &none, 1), None, "no room");
+        assert_eq!(
+            fewest_moves(&h, &pins(&[1, 2, 2]), &none, &three, 1),
+            Some(vec![(2, 5)]),
+            "not to its own emulator"
+        );
+        assert_eq!(fewest_moves(&h, &pins(&[1, 2]), &none, &none, 1), None, "nothing clashes");
+        assert_eq!(fewest_moves(&h, &pins(&[1, 1]), &none, &none, 2), None, "threads of a core move together");
+        assert_eq!(fewest_moves(&host(1, 2, 1, ""), &pins(&[1, 1]), &none, &none, 1), None, "no room");
     }
 
     #[test]
     fn a_guest_that_needs_sibling_threads_is_shown_them() {
         let h = host(1, 4, 2, "");
-        let p = propose(&h, &PlacementRequest { vcpus: 3, threads: 1, ..PlacementRequest::default() }).unwrap();
+        let p = plan(&h, &PlacementRequest { vcpus: 3, threads: 1, ..PlacementRequest::default() }).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.show_threads), (&[1, 2, 3][..], None));
-        let p = propose(&h, &PlacementRequest { vcpus: 4, threads: 1, ..PlacementRequest::default() }).unwrap();
+        let p = plan(&h, &PlacementRequest { vcpus: 4, threads: 1, ..PlacementRequest::default() }).unwrap();
         assert_eq!((p.vcpus.as_slice(), p.show_threads), (&[1, 5, 2, 6][..], Some(2)));
         assert!(p.xml(&h).contains("<topology sockets='1' dies='1' cores='2' threads='2'/>"));
     }

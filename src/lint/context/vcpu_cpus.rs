@@ -4,14 +4,17 @@ use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
 use crate::model::{DomainModel, GuestConfig};
 
-/// The CPUs of a guest's vCPUs: as they are, else as configured.
+/// `KVM_MAX_VCPUS` is far below this. Numbers of vCPUs come from files too.
+const MOST_VCPUS: u32 = 8192;
+
+/// The CPUs that a guest's vCPUs may use: as measured, else as configured.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VcpuCpus {
-    /// vCPUs whose CPUs are restricted, with the CPUs they may use.
+    /// vCPUs that may not use all CPUs, each with the CPUs that it may use.
     pub masks: Vec<(u32, CpuSet)>,
-    /// The same with vCPUs that may use the only CPUs there are.
+    /// All vCPUs whose CPUs are known, also where the host has no other CPUs.
     pub all: Vec<(u32, CpuSet)>,
-    /// CPUs that hold a vCPU which may run there only.
+    /// CPUs to which a single vCPU is pinned.
     pub single: CpuSet,
     /// All CPUs of `masks`.
     pub reach: CpuSet,
@@ -21,9 +24,9 @@ impl VcpuCpus {
     pub fn new(domain: &DomainModel, config: &GuestConfig, host: &HostTopology) -> Self {
         let cpus = host.all();
         let restricts = |set: &CpuSet| !set.is_empty() && (cpus.is_empty() || !cpus.is_subset(set));
-        let live: Vec<(u32, CpuSet)> =
+        let measured: Vec<(u32, CpuSet)> =
             domain.vcpus().filter_map(|t| Some((t.index?, (**t.place.affinity.as_ref()?).clone()))).collect();
-        let all = if live.is_empty() { configured(domain, config) } else { live };
+        let all = if measured.is_empty() { configured(domain, config) } else { measured };
         let masks: Vec<(u32, CpuSet)> = all.iter().filter(|(_, set)| restricts(set)).cloned().collect();
         Self {
             single: all.iter().filter_map(|(_, set)| set.single()).collect(),
@@ -40,6 +43,5 @@ fn configured(domain: &DomainModel, config: &GuestConfig) -> Vec<(u32, CpuSet)> 
         n => n,
     };
     let last = config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
-    // Numbers come from files: no guest has more vCPUs than KVM_MAX_VCPUS.
-    (0..count.max(last).min(8192)).filter_map(|v| Some((v, config.pins.vcpu(v)?.clone()))).collect()
+    (0..count.max(last).min(MOST_VCPUS)).filter_map(|v| Some((v, config.pins.vcpu(v)?.clone()))).collect()
 }

@@ -1,18 +1,18 @@
-//! What a rule verdicts: a finding with its evidence and a fix to paste.
+//! What a rule reports: a finding with its evidence and a fix to paste.
 
 use crate::kvm::Space;
 use crate::sample::Direction;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// How much a finding matters. Ordered: the later, the worse.
+/// How much a finding matters, from mild to severe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; costs little or nothing now.
     #[default]
     Info,
-    /// Costs the guest or the host something that can be had back.
+    /// Costs the guest or the host performance that a fix recovers.
     Warning,
     /// Ruins the guest's or the host's performance.
     Critical,
@@ -29,13 +29,28 @@ impl Severity {
     }
 }
 
+impl Severity {
+    /// One level higher; critical stays critical.
+    pub(crate) const fn raised(self) -> Self {
+        match self {
+            Self::Info => Self::Warning,
+            Self::Warning | Self::Critical => Self::Critical,
+        }
+    }
+}
+
+/// The worst of several severities; `None` when none of them is set.
+pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<Severity> {
+    all.into_iter().flatten().max()
+}
+
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// How sure a finding is of its cause. Ordered: the later, the surer.
+/// How sure a finding is of its cause, from least to most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
@@ -111,7 +126,7 @@ pub enum FixKind {
     KernelOption,
     /// Options for QEMU's command line, for a guest that libvirt does not run.
     QemuOption,
-    /// Something to do that no text can be pasted for.
+    /// Something to do for which there is no text to paste.
     #[default]
     Advice,
 }
@@ -136,12 +151,12 @@ pub struct Fix {
     pub kind: FixKind,
     /// The text to paste, or the advice.
     pub text: String,
-    /// What it takes to become effective, or what it costs: a power cycle of the guest, a reboot of the host.
+    /// What makes it effective, or what it costs: a power cycle of the guest, a reboot of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
 }
 
-/// A cell that made the finding fire, for panels to highlight.
+/// A table cell that made the finding fire, for panels to highlight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// The row of this exit reason.
@@ -156,10 +171,10 @@ pub enum Mark {
     Vcpu(u32),
 }
 
-/// Something that is wrong, or costs what need not be paid. Its JSON is `report::document::JsonFinding`.
+/// Something that is wrong, or that costs performance needlessly. `report::document` holds its JSON form.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finding {
-    /// The rule's name, as in [`super::RULES`].
+    /// The rule's name, as in the table of rules.
     pub rule: &'static str,
     /// How much it matters.
     pub severity: Severity,
@@ -167,27 +182,27 @@ pub struct Finding {
     pub confidence: Confidence,
     /// The guest; `None` for a finding about the host.
     pub domain: Option<String>,
-    /// Other guests that it is about as well.
+    /// Other guests that it concerns.
     pub also: Vec<String>,
-    /// What of it.
+    /// Which part of the guest or host it is about.
     pub target: Target,
     /// One line.
     pub title: String,
-    /// The figures that made it fire, each with unit and window, and how to read them without kvmtop.
+    /// The figures that made it fire, each with unit and window, and a command that shows them without kvmtop.
     pub evidence: Vec<String>,
-    /// Why these figures mean this cause.
+    /// Why these figures point to this cause.
     pub why: String,
     /// What to do, best first.
     pub fix: Vec<Fix>,
-    /// Authoritative documents.
+    /// Public documents about the cause.
     pub see: Vec<String>,
-    /// What it costs now, percent of one host CPU, where that can be said.
+    /// What it costs now, percent of one host CPU; `None` when unknown.
     pub cost: Option<f64>,
-    /// Since when it holds, milliseconds since the Unix epoch; `None` for files and configuration.
+    /// When it was first seen, milliseconds since the Unix epoch; `None` for files and configuration.
     pub since_ms: Option<i64>,
-    /// Other rules that fired for the same cause and are told here.
+    /// Other rules that fired for the same cause and are part of this finding.
     pub folded: Vec<&'static str>,
-    /// The cells that fired.
+    /// The table cells that made it fire.
     pub marks: Vec<Mark>,
 }
 
@@ -197,23 +212,23 @@ impl Finding {
         self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first()).map(|f| f.text.as_str())
     }
 
-    /// The first piece of evidence: the telling figure.
+    /// The first piece of evidence: the decisive figure.
     pub fn figure(&self) -> Option<&str> {
         self.evidence.first().map(String::as_str)
     }
 
-    /// Whether it is about this guest, be it together with others.
+    /// Whether it concerns this guest, alone or with others.
     pub fn concerns(&self, guest: &str) -> bool {
         self.domain.as_deref() == Some(guest) || self.also.iter().any(|name| name == guest)
     }
 
-    /// Whether this finding speaks for a rule, its own or a folded one.
+    /// Whether this finding reports a rule: its own or one that is part of it.
     pub fn covers(&self, rule: &str) -> bool {
         self.rule == rule || self.folded.contains(&rule)
     }
 }
 
-/// The order of a list of findings: worst first, then dearest, then surest; a stable order for what is equal.
+/// The order of a list of findings: worst first, then most costly, then most certain; a stable order among equals.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     b.severity
         .cmp(&a.severity)

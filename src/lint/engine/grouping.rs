@@ -1,75 +1,85 @@
-//! Findings of one cause become one.
+//! Groups findings that have one cause into one finding.
 
-use crate::lint::{Finding, Mark, Severity, rank};
+use super::finding::{Finding, Mark, Severity};
 
-/// Timers of a Windows guest that lacks the enlightenments: one problem with one cure.
+/// The place of a rule in the table.
+type Rank = fn(&str) -> usize;
+
+/// Timers of a Windows guest without enlightenments: one problem with one fix.
 const WINDOWS_TIMERS: &[&str] =
     &["acpi-pm-timer", "rtc-tick", "hpet-clock", "pit-timer", "hpet-idle-cost", "idle-wakeups"];
-/// Rules whose cause explains that vCPUs wait.
+/// Rules whose cause explains why vCPUs wait.
 const WAIT_CAUSES: &[&str] = &["quota-throttled", "isolated-pile-up", "pin-overlap", "pinned-not-isolated"];
 
-/// Folds what belongs together.
-pub(crate) fn fold(mut findings: Vec<Finding>) -> Vec<Finding> {
-    windows_timers(&mut findings);
-    same_cure(&mut findings);
+/// Groups findings that have one cause.
+pub(crate) fn group(mut findings: Vec<Finding>, rank: Rank) -> Vec<Finding> {
+    windows_timers(&mut findings, rank);
+    same_fix(&mut findings, rank);
     absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);
     waits(&mut findings);
     findings
 }
 
-fn windows_timers(findings: &mut Vec<Finding>) {
-    while let Some(at) = findings.iter().position(|f| f.rule == "windows-enlightenments" && f.folded.is_empty()) {
-        let domain = findings[at].domain.clone();
-        let fits = |f: &Finding| f.domain == domain && WINDOWS_TIMERS.contains(&f.rule);
-        if !findings.iter().any(fits) {
-            return;
-        }
-        let setup = findings.remove(at);
-        let (mut parts, rest): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(fits);
-        *findings = rest;
-        parts.sort_by(|a, b| {
-            b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then(rank(a.rule).cmp(&rank(b.rule)))
-        });
-        // The dearest speaks for all; a clock that was seen goes before wake-ups and before what the configuration only suggests.
-        let lead = parts.iter().position(|f| f.cost.is_some()).unwrap_or(0);
-        let named = if setup.cost > parts[lead].cost { "windows-enlightenments" } else { parts[lead].rule };
-        let mut all = vec![setup];
-        all.extend(parts);
-        let mut one = Finding {
-            rule: named,
-            severity: all.iter().map(|f| f.severity).max().unwrap_or_default().max(Severity::Warning),
-            confidence: all.iter().map(|f| f.confidence).max().unwrap_or_default(),
-            domain,
-            target: all[0].target,
-            title: "Windows timers are emulated in QEMU".into(),
-            why: all[0].why.clone(),
-            fix: all[0].fix.clone(),
-            since_ms: all.iter().filter_map(|f| f.since_ms).min(),
-            ..Finding::default()
-        };
-        let costs: Vec<f64> = all.iter().filter_map(|f| f.cost).collect();
-        one.cost = (!costs.is_empty()).then(|| costs.iter().sum());
-        // The configuration's words come last: the figures tell more.
-        all.rotate_left(1);
-        for f in all {
-            if f.rule != named {
-                one.folded.push(f.rule);
-            }
-            join(&mut one.evidence, f.evidence);
-            join(&mut one.see, f.see);
-            join(&mut one.marks, f.marks);
-        }
-        one.folded.sort_by_key(|r| rank(r));
-        findings.push(one);
+/// Timer findings of a Windows guest join the finding about its missing enlightenments.
+fn windows_timers(findings: &mut Vec<Finding>, rank: Rank) {
+    let is_setup = |f: &Finding| f.rule == "windows-enlightenments";
+    let (setups, mut others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(is_setup);
+    for setup in setups {
+        let fits = |f: &Finding| f.domain == setup.domain && f.folded.is_empty() && WINDOWS_TIMERS.contains(&f.rule);
+        let (timers, rest): (Vec<Finding>, Vec<Finding>) = others.into_iter().partition(fits);
+        others = rest;
+        others.push(if timers.is_empty() { setup } else { windows_group(setup, timers, rank) });
     }
+    *findings = others;
 }
 
-/// Timers of one guest that the same fix cures, where the configuration is not known to lack it.
-fn same_cure(findings: &mut Vec<Finding>) {
+/// One finding of a Windows guest's missing enlightenments and its timers.
+fn windows_group(setup: Finding, mut timers: Vec<Finding>, rank: Rank) -> Finding {
+    timers.sort_by(|a, b| by_cost(a, b, rank));
+    // The most costly one names the group. A clock that was measured comes before wake-ups and before what the
+    // configuration only suggests.
+    let lead = timers.iter().position(|f| f.cost.is_some()).unwrap_or(0);
+    let named = if setup.cost > timers[lead].cost { setup.rule } else { timers[lead].rule };
+    let mut all = vec![setup];
+    all.extend(timers);
+    let costs: Vec<f64> = all.iter().filter_map(|f| f.cost).collect();
+    let mut one = Finding {
+        rule: named,
+        severity: all.iter().map(|f| f.severity).max().unwrap_or_default().max(Severity::Warning),
+        confidence: all.iter().map(|f| f.confidence).max().unwrap_or_default(),
+        domain: all[0].domain.clone(),
+        target: all[0].target,
+        title: "QEMU emulates the timers of this Windows guest".into(),
+        why: all[0].why.clone(),
+        fix: all[0].fix.clone(),
+        since_ms: all.iter().filter_map(|f| f.since_ms).min(),
+        cost: (!costs.is_empty()).then(|| costs.iter().sum()),
+        ..Finding::default()
+    };
+    // The configuration's evidence comes last: the figures say more.
+    all.rotate_left(1);
+    for f in all {
+        if f.rule != named {
+            one.folded.push(f.rule);
+        }
+        join(&mut one.evidence, f.evidence);
+        join(&mut one.see, f.see);
+        join(&mut one.marks, f.marks);
+    }
+    one.folded.sort_by_key(|r| rank(r));
+    one
+}
+
+/// The most costly finding first, then by the place of its rule in the table.
+fn by_cost(a: &Finding, b: &Finding, rank: Rank) -> std::cmp::Ordering {
+    b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then_with(|| rank(a.rule).cmp(&rank(b.rule)))
+}
+
+/// Timer findings of one guest that share their first fix, where the configuration is not known to lack it.
+fn same_fix(findings: &mut Vec<Finding>, rank: Rank) {
     let mut kept: Vec<Finding> = Vec::with_capacity(findings.len());
     let mut timers = std::mem::take(findings);
-    timers
-        .sort_by(|a, b| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then(rank(a.rule).cmp(&rank(b.rule))));
+    timers.sort_by(|a, b| by_cost(a, b, rank));
     for f in timers {
         let lead = kept.iter_mut().find(|k| {
             WINDOWS_TIMERS.contains(&k.rule)
@@ -90,7 +100,7 @@ fn same_cure(findings: &mut Vec<Finding>) {
     *findings = kept;
 }
 
-/// `into` of a guest takes in the findings of other rules about the same guest.
+/// A guest's finding of the rule `into` takes in the guest's findings of other rules.
 fn absorb(findings: &mut Vec<Finding>, into: &'static str, rules: &[&'static str]) {
     let Some(at) = findings.iter().position(|f| f.rule == into) else { return };
     let mut one = findings.remove(at);
@@ -109,14 +119,14 @@ fn take_in(one: &mut Finding, part: Finding) {
     one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
     one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
     join(&mut one.folded, vec![part.rule]);
-    // What was said already, perhaps with more words, is not said again.
-    let said: Vec<String> =
+    // Evidence that is already there, perhaps with more detail, is not repeated.
+    let new: Vec<String> =
         part.evidence.into_iter().filter(|e| !one.evidence.iter().any(|o| o.starts_with(e))).collect();
-    join(&mut one.evidence, said);
+    join(&mut one.evidence, new);
     join(&mut one.marks, part.marks);
 }
 
-/// Wait whose cause was found is told with the cause.
+/// Wait whose cause was found joins the finding of the cause.
 fn waits(findings: &mut Vec<Finding>) {
     let mut kept = Vec::with_capacity(findings.len());
     let (waits, mut others): (Vec<Finding>, Vec<Finding>) =

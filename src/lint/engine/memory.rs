@@ -1,77 +1,67 @@
-//! What rules remember of recent intervals. Bounded, and forgotten on a seek.
+//! What rules remember of recent intervals. Bounded, and cleared on a seek.
 //!
-//! On a running host a single second says little: a finding is told once its pattern held for a few of the last seconds, and
-//! is withdrawn once it did not show for as long.
+//! On a running host a single second says little: a finding is reported once its pattern showed in a few of the last
+//! seconds, and is withdrawn when the pattern has been absent for as long.
 
-use crate::lint::{Finding, Severity, Target};
+use super::finding::{Finding, Severity, Target};
+use super::hold::Hold;
 use crate::model::{DomainModel, Model};
 use crate::sample::DomainState;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// A pattern whose figures were not read for longer than this no longer shows.
-const LONGEST_UNREAD_S: f64 = 15.0;
-/// Patterns followed at once; a host with more has other troubles.
-const MOST: usize = 20_000;
+/// A pattern whose figures have not been read for longer than this counts as absent.
+const LONGEST_NOT_READ_S: f64 = 15.0;
+/// The most patterns that are tracked at once.
+const MOST_PATTERNS: usize = 20_000;
 
-/// How long a pattern has to hold.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Hold {
-    /// It is told at once and only while it holds: configuration, states.
-    While,
-    /// It is told at once and kept for so many seconds: single events that matter.
-    Once(f64),
-    /// It has to hold for so many of the last so many seconds.
-    For(f64, f64),
-}
+/// A guest through time: PID and start time distinguish it from another guest of the same name.
+type GuestKey = (Option<i32>, u64, String);
+/// The subject of a finding; `None` is the host.
+type Subject = Option<GuestKey>;
 
-/// A guest through time: PID and start tell it from another of the same name.
-pub(crate) type GuestKey = (Option<i32>, u64, String);
-/// Whom a finding is about; `None` is the host.
-pub(crate) type Who = Option<GuestKey>;
-
-/// A guest's identity in the memory.
-pub(crate) fn who(domain: &DomainModel) -> GuestKey {
+/// A guest's key in the memory.
+pub(crate) fn guest_key(domain: &DomainModel) -> GuestKey {
     (domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone())
 }
 
 #[derive(Debug, Clone, Default)]
 struct PatternTrack {
-    /// Length of each recent interval, and whether and how loud the pattern showed in it.
-    ring: VecDeque<(f64, Option<Severity>)>,
-    /// Since how many seconds the figures were not read.
-    unread_s: f64,
+    /// Length of each recent interval, and the severity of the pattern in it, if it showed.
+    intervals: VecDeque<(f64, Option<Severity>)>,
+    /// For how many seconds the figures have not been read.
+    not_read_s: f64,
     since_ms: i64,
-    told: bool,
+    reported: bool,
     last: Finding,
 }
 
 /// Recent observations per rule, guest and target.
 #[derive(Debug, Clone, Default)]
 pub struct RuleMemory {
-    tracks: BTreeMap<(&'static str, Who, Target), PatternTrack>,
+    tracks: BTreeMap<(&'static str, Subject, Target), PatternTrack>,
     paused: HashMap<GuestKey, i64>,
     log_judged_s: Option<f64>,
 }
 
 impl RuleMemory {
-    /// Forgets everything, as after a seek.
+    /// Forgets everything, for example after a seek.
     pub fn clear(&mut self) {
         self.tracks.clear();
         self.paused.clear();
         self.log_judged_s = None;
     }
 
-    /// The newest line of the host's log that was seen so far, seconds after boot.
+    /// The newest line of the host's log that was judged so far, seconds after boot.
     pub(crate) fn log_judged_s(&self) -> Option<f64> {
         self.log_judged_s
     }
 
-    /// Notes who is paused and how far the log goes, and forgets who is gone.
+    /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
     pub(crate) fn watch(&mut self, model: &Model) {
-        let alive: HashSet<GuestKey> = model.domains.iter().map(who).collect();
+        let alive: HashSet<GuestKey> = model.domains.iter().map(guest_key).collect();
         self.paused.retain(|w, _| alive.contains(w));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
-            self.paused.insert(who(d), model.time_ms);
+            self.paused.insert(guest_key(d), model.time_ms);
         }
         let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
@@ -80,44 +70,44 @@ impl RuleMemory {
 
     /// Seconds since a guest was last seen paused.
     pub(crate) fn resumed_s(&self, domain: &DomainModel, now_ms: i64) -> Option<f64> {
-        self.paused.get(&who(domain)).map(|at| (now_ms - at) as f64 / 1e3)
+        self.paused.get(&guest_key(domain)).map(|at| (now_ms - at) as f64 / 1e3)
     }
 
-    /// Takes what rules found in this interval and answers what lasts. An interval in which a rule's figures were not read
-    /// speaks neither for nor against its patterns.
+    /// Takes the findings of this interval and returns those that last. An interval in which a rule's figures were not
+    /// read counts neither for nor against its patterns.
     pub(crate) fn settle(
         &mut self,
-        found: Vec<(Who, Hold, Finding)>,
-        unread: &HashSet<(&'static str, Who)>,
+        found: Vec<(Subject, Hold, Finding)>,
+        not_read: &HashSet<(&'static str, Subject)>,
         hold: impl Fn(&str) -> Hold,
         now_ms: i64,
         interval_s: f64,
     ) -> Vec<Finding> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut seen = HashSet::new();
-        for (who, hold, finding) in found {
+        for (subject, hold, finding) in found {
             if hold == Hold::While {
-                told.push(finding);
+                reported.push(finding);
                 continue;
             }
-            let key = (finding.rule, who, finding.target);
-            if !seen.insert(key.clone()) || (self.tracks.len() >= MOST && !self.tracks.contains_key(&key)) {
+            let key = (finding.rule, subject, finding.target);
+            if !seen.insert(key.clone()) || (self.tracks.len() >= MOST_PATTERNS && !self.tracks.contains_key(&key)) {
                 continue;
             }
             let track = self.tracks.entry(key).or_default();
-            if track.ring.iter().all(|(_, s)| s.is_none()) {
+            if track.intervals.iter().all(|(_, s)| s.is_none()) {
                 track.since_ms = now_ms - (interval_s * 1e3) as i64;
             }
-            track.ring.push_back((interval_s, Some(finding.severity)));
-            track.unread_s = 0.0;
+            track.intervals.push_back((interval_s, Some(finding.severity)));
+            track.not_read_s = 0.0;
             track.last = finding;
         }
         for (key, track) in &mut self.tracks {
             if !seen.contains(key) {
-                let read = !unread.contains(&(key.0, key.1.clone()));
-                track.unread_s = if read { 0.0 } else { track.unread_s + interval_s };
-                if read || track.unread_s > LONGEST_UNREAD_S {
-                    track.ring.push_back((interval_s, None));
+                let read = !not_read.contains(&(key.0, key.1.clone()));
+                track.not_read_s = if read { 0.0 } else { track.not_read_s + interval_s };
+                if read || track.not_read_s > LONGEST_NOT_READ_S {
+                    track.intervals.push_back((interval_s, None));
                 }
             }
             let (need, of) = match hold(key.0) {
@@ -127,30 +117,30 @@ impl RuleMemory {
             };
             track.forget(of);
             if let Some(severity) = track.judge(need) {
-                told.push(Finding { severity, since_ms: Some(track.since_ms), ..track.last.clone() });
+                reported.push(Finding { severity, since_ms: Some(track.since_ms), ..track.last.clone() });
             }
         }
-        self.tracks.retain(|_, t| t.ring.iter().any(|(_, s)| s.is_some()));
-        told
+        self.tracks.retain(|_, t| t.intervals.iter().any(|(_, s)| s.is_some()));
+        reported
     }
 }
 
 impl PatternTrack {
-    /// Drops what lies further back than so many seconds.
+    /// Drops intervals that lie further back than `of` seconds.
     fn forget(&mut self, of: f64) {
-        let mut all: f64 = self.ring.iter().map(|(s, _)| s).sum();
-        while self.ring.len() > 1 && self.ring.front().is_some_and(|(s, _)| all - s >= of - 1e-6) {
-            all -= self.ring.pop_front().map_or(0.0, |(s, _)| s);
+        let mut all: f64 = self.intervals.iter().map(|(s, _)| s).sum();
+        while self.intervals.len() > 1 && self.intervals.front().is_some_and(|(s, _)| all - s >= of - 1e-6) {
+            all -= self.intervals.pop_front().map_or(0.0, |(s, _)| s);
         }
     }
 
-    /// The severity to tell, if any: the loudest that held for `need` seconds.
+    /// The severity to report, if any: the highest that lasted for `need` seconds.
     fn judge(&mut self, need: f64) -> Option<Severity> {
-        let mut hits: Vec<(Severity, f64)> = self.ring.iter().filter_map(|(s, v)| Some(((*v)?, *s))).collect();
+        let mut hits: Vec<(Severity, f64)> = self.intervals.iter().filter_map(|(s, v)| Some(((*v)?, *s))).collect();
         hits.sort_by_key(|h| std::cmp::Reverse(h.0));
         let long_enough = hits.iter().map(|h| h.1).sum::<f64>() >= need - 0.05;
-        self.told = !hits.is_empty() && (self.told || long_enough);
-        if !self.told {
+        self.reported = !hits.is_empty() && (self.reported || long_enough);
+        if !self.reported {
             return None;
         }
         let mut held = 0.0;
@@ -172,7 +162,8 @@ mod tests {
         Finding { rule: "rtc-tick", severity, ..Finding::default() }
     }
 
-    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical) and answers what was told, likewise.
+    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical); the returned letters
+    /// say what was reported.
     fn play(hold: Hold, seconds: &str) -> String {
         let mut memory = RuleMemory::default();
         let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
@@ -180,10 +171,10 @@ mod tests {
             .chars()
             .enumerate()
             .map(|(n, c)| {
-                let unread = if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() };
+                let not_read = if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() };
                 let found = letters.iter().find(|l| l.0 == c).map(|l| (None, hold, finding(l.1)));
-                let told = memory.settle(found.into_iter().collect(), &unread, |_| hold, n as i64 * 1000, 1.0);
-                told.first().and_then(|f| letters.iter().find(|l| l.1 == f.severity)).map_or('.', |l| l.0)
+                let reported = memory.settle(found.into_iter().collect(), &not_read, |_| hold, n as i64 * 1000, 1.0);
+                reported.first().and_then(|f| letters.iter().find(|l| l.1 == f.severity)).map_or('.', |l| l.0)
             })
             .collect()
     }

@@ -1,10 +1,11 @@
-//! What every rule shares: findings, thresholds, options, the memory of recent intervals, and the grouping of findings
-//! that have one cause.
+//! What every rule shares: the finding, thresholds and options, the memory of recent intervals, and
+//! the grouping of findings that have one cause.
 
 pub(super) mod finding;
 pub(super) mod grouping;
+pub(super) mod hold;
 pub(super) mod memory;
 pub(super) mod options;
-pub(super) mod text;
+pub(super) mod prose;
+pub(super) mod report;
 pub(super) mod thresholds;
-pub(super) mod verdicts;

@@ -173,7 +173,7 @@ groups! {
         /// Wake-up latency, microseconds: median (info), 99th percentile (warning).
         wakeup_us: (f64, f64) = (100.0, 1000.0),
         /// Tasks of the host on a pinned vCPU's CPU, percent.
-        strangers: Steps = Steps::new(2.0, 10.0, NEVER),
+        host_tasks: Steps = Steps::new(2.0, 10.0, NEVER),
         /// Wait of emulator threads when the host has no CPU of its own, percent.
         starved_wait: f64 = 20.0,
     }

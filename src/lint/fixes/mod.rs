@@ -1,17 +1,25 @@
 //! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes.
 
-use crate::lint::context::guest::{Context, GuestContext};
-use crate::lint::engine::text::quoted;
-use crate::lint::{Fix, FixKind};
-use std::fmt::Write as _;
+pub(super) mod hyperv;
+pub(super) mod placement;
+pub(super) mod shell;
+
+use super::context::guest::GuestContext;
+use super::engine::finding::{Fix, FixKind};
+use shell::quoted;
 
 /// What a changed CPU or machine needs.
-pub(crate) const POWER_CYCLE: &str =
-    "the guest has to be shut down and started again; a reboot from inside is not enough";
+const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
 /// What a kernel option needs.
-pub(crate) const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
+const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
+/// What a QEMU option needs.
+const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
-pub(crate) const IN_GUEST: &str = "runs inside the guest";
+pub(crate) const IN_GUEST: &str = "run it inside the guest";
+/// What a `virsh … --live --config` command needs.
+pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
+/// What a `taskset` command needs.
+pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
 pub(crate) fn xml(text: impl Into<String>) -> Fix {
     Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()) }
@@ -22,7 +30,7 @@ pub(crate) fn command(text: impl Into<String>) -> Fix {
 }
 
 pub(crate) fn qemu(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some("QEMU has to be started anew with it".into()) }
+    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()) }
 }
 
 pub(crate) fn kernel(text: impl Into<String>) -> Fix {
@@ -40,7 +48,7 @@ impl Fix {
     }
 }
 
-/// The same change for libvirt and for QEMU by hand; only the one that fits, where it is known which does.
+/// The same change for libvirt and for QEMU by hand: the one that fits, both where the manager is unknown.
 pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Vec<Fix> {
     match guest.config.libvirt {
         Some(true) => vec![libvirt],
@@ -54,7 +62,7 @@ pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String 
     format!("virsh {verb} {} {rest}", quoted(guest.name())).trim_end().to_owned()
 }
 
-/// How to see the guest's configuration without kvmtop.
+/// The command that shows the guest's configuration without kvmtop.
 pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
     if guest.config.libvirt == Some(false) {
         let pid = guest.domain.facts.pid.map_or_else(|| "PID".to_owned(), |p| p.to_string());
@@ -63,7 +71,7 @@ pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
     format!("check: {}", virsh(guest, "dumpxml", "| grep -A12 -e '<hyperv' -e '<clock'"))
 }
 
-/// How to see where the guest's threads may run without kvmtop.
+/// The command that shows where the guest's threads may run without kvmtop.
 pub(crate) fn check_pins(guest: &GuestContext<'_>) -> String {
     match (guest.config.libvirt, guest.domain.facts.pid) {
         (Some(false), Some(pid)) => format!("check: taskset -apc {pid}"),
@@ -83,61 +91,19 @@ pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
     format!("{open}\n  {timer}\n</clock>")
 }
 
-/// A feature of the guest's CPU. libvirt takes features only with a model, so a guest that names none gets the host's.
+/// Takes the HPET away.
+pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
+    let off = timer(guest, "<timer name='hpet' present='no'/>");
+    either(guest, xml(off), qemu("-machine hpet=off"))
+}
+
+/// Takes the VMware backdoor away.
+pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
+    either(guest, xml("<features>\n  <vmport state='off'/>\n</features>"), qemu("-machine vmport=off"))
+}
+
+/// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the host's.
 pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str) -> Fix {
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
     xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))
-}
-
-/// QEMU's name of an enlightenment.
-fn flag(name: &str) -> String {
-    match name {
-        "hypervclock" => "hv-time=on".into(),
-        "spinlocks" => "hv-spinlocks=0x1fff".into(),
-        "tlbflush_extended" => "hv-tlbflush-ext=on".into(),
-        other => format!("hv-{}=on", other.replace('_', "-")),
-    }
-}
-
-/// The enlightenments of a list that the guest lacks.
-pub(crate) fn missing<'n>(guest: &GuestContext<'_>, wanted: &[&'n str]) -> Vec<&'n str> {
-    wanted.iter().copied().filter(|name| !guest.config.hyperv.has(name)).collect()
-}
-
-/// Switches enlightenments on; asks only for what is missing.
-pub(crate) fn enlighten(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
-    let names = missing(guest, wanted);
-    if names.is_empty() {
-        return Vec::new();
-    }
-    let mut features = String::new();
-    for name in names.iter().filter(|n| **n != "hypervclock" && **n != "stimer_direct") {
-        let line = match *name {
-            "spinlocks" => "<spinlocks state='on' retries='8191'/>".to_owned(),
-            other => format!("<{other} state='on'/>"),
-        };
-        let _ = write!(features, "\n    {line}");
-    }
-    let mut text = String::new();
-    if !features.is_empty() {
-        text = format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
-    }
-    if names.contains(&"hypervclock") {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&timer(guest, "<timer name='hypervclock' present='yes'/>"));
-    }
-    let flags: Vec<String> = names.iter().map(|n| flag(n)).collect();
-    either(
-        guest,
-        xml(text),
-        qemu(format!("-cpu host,{}", flags.join(",")))
-            .needing("added to the features that -cpu has already; QEMU has to be started anew"),
-    )
-}
-
-/// The kvm-intel or kvm-amd parameter that switches APIC virtualisation on, and whether it is on.
-pub(crate) fn apic_virtualisation(world: &Context<'_>) -> Option<bool> {
-    world.param_on("kvm_intel.enable_apicv").or_else(|| world.param_on("kvm_amd.avic"))
 }

@@ -15,7 +15,7 @@ fn game(xml: &str, exit: &'static str, rate: f64) -> Fixture {
 
 #[test]
 fn synic_without_avic_inhibits() {
-    let report = told(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0).model());
+    let report = judge(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0).model());
     fires(&report, "apicv-inhibited", Severity::Warning);
     let f = get(&report, "apicv-inhibited");
     assert_eq!(f.folded, ["stage2-faults"], "the faults are the APIC's page");
@@ -24,12 +24,12 @@ fn synic_without_avic_inhibits() {
 
 #[test]
 fn acceleration_at_work_or_asked_for_is_no_finding() {
-    silent(&told(&game(SYNIC, "APIC_WRITE", 90.0).model()), "apicv-inhibited");
-    silent(&told(&game(ENLIGHTENED, "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
-    silent(&told(&game("", "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
+    silent(&judge(&game(SYNIC, "APIC_WRITE", 90.0).model()), "apicv-inhibited");
+    silent(&judge(&game(ENLIGHTENED, "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
+    silent(&judge(&game("", "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
     let mut off = game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0);
     off.host.facts.params.insert("kvm_intel.enable_apicv".into(), "N".into());
-    silent(&told(&off.model()), "apicv-inhibited");
+    silent(&judge(&off.model()), "apicv-inhibited");
     cannot(&from_file(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0), None), "apicv-inhibited");
 }
 
@@ -44,16 +44,16 @@ fn on_amd_the_host_has_to_offer_it() {
         };
         (e.0.isa, e.0.code) = (crate::kvm::Isa::Svm, code);
     }
-    cannot(&told(&f.model()), "apicv-inhibited");
+    cannot(&judge(&f.model()), "apicv-inhibited");
     f.host.facts.params.insert("kvm_amd.avic".into(), "1".into());
-    assert_eq!(get(&told(&f.model()), "apicv-inhibited").confidence, Confidence::High);
+    assert_eq!(get(&judge(&f.model()), "apicv-inhibited").confidence, Confidence::High);
 }
 
 #[test]
 fn without_its_own_exits_it_is_only_suggested() {
-    cannot(&told(&game(SYNIC, "VMCALL", 9000.0).model()), "apicv-inhibited");
+    cannot(&judge(&game(SYNIC, "VMCALL", 9000.0).model()), "apicv-inhibited");
     // A third of its exits are interrupts, as when nothing is posted.
-    let report = told(&game(SYNIC, "VMCALL", 90.0).model());
+    let report = judge(&game(SYNIC, "VMCALL", 90.0).model());
     let f = get(&report, "apicv-inhibited");
     assert_eq!((f.severity, f.confidence), (Severity::Info, Confidence::Low));
     assert!(f.evidence.iter().any(|e| e.contains("only suggests")));
@@ -66,8 +66,8 @@ fn lapic_by_memory() {
             .linux("")
             .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).exits("APIC_ACCESS", rate, 4.0)))
     };
-    fires(&told(&at(5000.0).model()), "lapic-mmio", Severity::Warning);
-    silent(&told(&at(500.0).model()), "lapic-mmio");
+    fires(&judge(&at(5000.0).model()), "lapic-mmio", Severity::Warning);
+    silent(&judge(&at(500.0).model()), "lapic-mmio");
     cannot(&from_file(&at(5000.0), None), "lapic-mmio");
 }
 
@@ -85,12 +85,12 @@ fn pit_reinjection_on_amd() {
         }
         f
     };
-    fires(&told(&amd("delay", "vintr").model()), "avic-inhibited-by-pit", Severity::Info);
-    silent(&told(&amd("discard", "vintr").model()), "avic-inhibited-by-pit");
-    silent(&told(&amd("delay", "avic_unaccelerated_access").model()), "avic-inhibited-by-pit");
+    fires(&judge(&amd("delay", "vintr").model()), "avic-inhibited-by-pit", Severity::Info);
+    silent(&judge(&amd("discard", "vintr").model()), "avic-inhibited-by-pit");
+    silent(&judge(&amd("delay", "avic_unaccelerated_access").model()), "avic-inhibited-by-pit");
     let mut unknown = amd("delay", "vintr");
     unknown.host.facts.params.clear();
-    silent(&told(&unknown.model()), "avic-inhibited-by-pit");
+    silent(&judge(&unknown.model()), "avic-inhibited-by-pit");
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn ipis() {
             .linux("")
             .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).msr(0x830, Direction::Write, rate, 1.3)))
     };
-    fires(&told(&at(25_000.0).model()), "ipi-storm", Severity::Warning);
-    fires(&told(&at(6000.0).model()), "ipi-storm", Severity::Info);
-    silent(&told(&at(500.0).model()), "ipi-storm");
+    fires(&judge(&at(25_000.0).model()), "ipi-storm", Severity::Warning);
+    fires(&judge(&at(6000.0).model()), "ipi-storm", Severity::Info);
+    silent(&judge(&at(500.0).model()), "ipi-storm");
     cannot(&from_file(&at(25_000.0), None), "ipi-storm");
     // Many MSR exits whose numbers are not known may be interrupt commands.
     let unnamed = |rate| on(Guest::new("l", 5).linux("").vcpus(2, move |v, t| t.on(v).exits("MSR_WRITE", rate, 1.0)));
-    cannot(&told(&unnamed(25_000.0).model()), "ipi-storm");
-    silent(&told(&unnamed(500.0).model()), "ipi-storm");
+    cannot(&judge(&unnamed(25_000.0).model()), "ipi-storm");
+    silent(&judge(&unnamed(500.0).model()), "ipi-storm");
 }

@@ -34,23 +34,23 @@ const VIRTIO: &[(Space, u64, u64, &str)] = &[
 #[test]
 fn virtio_intx() {
     let isr = |rate| touching(VIRTIO, Space::Pio, 0xc053, Direction::Read, rate, rate);
-    fires(&told(&isr(300.0).model()), "virtio-intx", Severity::Warning);
+    fires(&judge(&isr(300.0).model()), "virtio-intx", Severity::Warning);
     fires(
-        &told(&touching(VIRTIO, Space::Mmio, 0xfe20_1000, Direction::Read, 300.0, 300.0).model()),
+        &judge(&touching(VIRTIO, Space::Mmio, 0xfe20_1000, Direction::Read, 300.0, 300.0).model()),
         "virtio-intx",
         Severity::Warning,
     );
-    silent(&told(&isr(5.0).model()), "virtio-intx");
-    silent(&told(&touching(VIRTIO, Space::Pio, 0xc050, Direction::Write, 300.0, 0.0).model()), "virtio-intx");
+    silent(&judge(&isr(5.0).model()), "virtio-intx");
+    silent(&judge(&touching(VIRTIO, Space::Pio, 0xc050, Direction::Write, 300.0, 0.0).model()), "virtio-intx");
     cannot(&from_file(&isr(300.0), None), "virtio-intx");
 }
 
 #[test]
 fn virtio_kicks() {
     let kick = |rate, to_vmm| touching(VIRTIO, Space::Mmio, 0xfe20_3000, Direction::Write, rate, to_vmm);
-    fires(&told(&kick(5000.0, 5000.0).model()), "virtio-kicks", Severity::Info);
-    silent(&told(&kick(5000.0, 1.0).model()), "virtio-kicks");
-    silent(&told(&kick(50.0, 50.0).model()), "virtio-kicks");
+    fires(&judge(&kick(5000.0, 5000.0).model()), "virtio-kicks", Severity::Info);
+    silent(&judge(&kick(5000.0, 1.0).model()), "virtio-kicks");
+    silent(&judge(&kick(50.0, 50.0).model()), "virtio-kicks");
     cannot(&from_file(&kick(5000.0, 5000.0), None), "virtio-kicks");
 }
 
@@ -66,8 +66,8 @@ fn emulated_device() {
             rate,
         )
     };
-    fires(&told(&nic(5000.0).model()), "emulated-device", Severity::Info);
-    silent(&told(&nic(20.0).model()), "emulated-device");
+    fires(&judge(&nic(5000.0).model()), "emulated-device", Severity::Info);
+    silent(&judge(&nic(20.0).model()), "emulated-device");
     cannot(&from_file(&nic(5000.0), None), "emulated-device");
 }
 
@@ -83,7 +83,7 @@ fn serial_bursts_are_seen_by_their_length() {
         for r in d.accesses.iter_mut().chain(&mut d.vcpu_accesses) {
             r.burst = Some(Burst { count, ns: ms * 1_000_000 });
         }
-        told(&model)
+        judge(&model)
     };
     fires(&burst(64, 15, 10.0), "serial-burst", Severity::Info);
     fires(&burst(64, 30, 10.0), "serial-burst", Severity::Warning);
@@ -106,9 +106,9 @@ fn polling() {
     let at = |port, rate| {
         on(Guest::new("g", 5).linux("").mtree().vcpus(1, move |v, t| t.on(v).pio(port, Direction::Read, rate, 6.0)))
     };
-    fires(&told(&at(0x5658, 900.0).model()), "legacy-port-polling", Severity::Info);
-    fires(&told(&at(0x64, 900.0).model()), "legacy-port-polling", Severity::Info);
-    silent(&told(&at(0x5658, 20.0).model()), "legacy-port-polling");
+    fires(&judge(&at(0x5658, 900.0).model()), "legacy-port-polling", Severity::Info);
+    fires(&judge(&at(0x64, 900.0).model()), "legacy-port-polling", Severity::Info);
+    silent(&judge(&at(0x5658, 20.0).model()), "legacy-port-polling");
     cannot(&from_file(&at(0x5658, 900.0), None), "legacy-port-polling");
 }
 
@@ -120,7 +120,7 @@ fn kworkers_on_isolated_cpus() {
         let mut model = f.model();
         let thread = model.domains[0].threads.iter_mut().find(|t| t.index == Some(0)).unwrap();
         thread.woken_by = vec![crate::sample::OtherTask { tid: 9, comm: comm.into(), count: per_second, ns: 0 }];
-        told(&model)
+        judge(&model)
     };
     fires(&woken("kworker/4:1", 200, "4-5"), "irqfd-kworker", Severity::Info);
     fires(&woken("kworker/4:1", 5000, ""), "irqfd-kworker", Severity::Warning);
@@ -128,7 +128,7 @@ fn kworkers_on_isolated_cpus() {
     silent(&woken("kworker/u8:1", 200, "0-7"), "irqfd-kworker");
     silent(&woken("qemu", 5000, "4"), "irqfd-kworker");
     let untraced = |isolated| {
-        told(&Fixture::new(host().isolated(isolated)).guest(Guest::new("g", 5).vcpus(1, |_, t| t.pinned(4))).model())
+        judge(&Fixture::new(host().isolated(isolated)).guest(Guest::new("g", 5).vcpus(1, |_, t| t.pinned(4))).model())
     };
     cannot(&untraced("4-5"), "irqfd-kworker");
     assert!(!untraced("").cannot_tell.iter().any(|c| c.rule == "irqfd-kworker"));

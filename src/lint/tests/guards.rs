@@ -51,7 +51,7 @@ fn a_seek_forgets() {
 fn a_guest_that_starts_is_not_judged_by_what_it_does() {
     let mut f = storm();
     f.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 30_000);
-    let report = told(&f.model());
+    let report = judge(&f.model());
     silent(&report, "acpi-pm-timer");
     assert!(report.cannot_tell.iter().any(|c| c.rule == EVERY_RULE && c.because.contains("started")));
     let options = Options { startup_guard_s: 10.0, ..Options::default() };
@@ -59,7 +59,7 @@ fn a_guest_that_starts_is_not_judged_by_what_it_does() {
     // A guest that starts has no enlightenments to wait for, though.
     let mut w = on(Guest::new("w", 5).windows("").vcpus(1, |v, t| t.on(v)));
     w.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 59_000);
-    fires(&told(&w.model()), "windows-enlightenments", Severity::Info);
+    fires(&judge(&w.model()), "windows-enlightenments", Severity::Info);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn rules_can_be_silenced_and_raised() {
     silent(&after(&model, 9, &Options { allow: set(&["acpi-pm-timer"]), ..Options::default() }), "acpi-pm-timer");
     let all = Options { allow: set(&["all"]), warn: set(&["acpi-pm-timer"]), ..Options::default() };
     fires(&after(&model, 9, &all), "acpi-pm-timer", Severity::Critical);
-    assert_eq!(Options { warn: set(&["nonsense", "rtc-tick"]), ..Options::default() }.unknown_rules(), ["nonsense"]);
+    assert!(rule("nonsense").is_none() && rule("rtc-tick").is_some());
 }
 
 #[test]
@@ -104,5 +104,5 @@ fn a_recording_is_judged_as_if_it_were_now() {
         facts.started_ms = facts.started_ms.map(|t| t - 86_400_000);
         Arc::new(facts)
     };
-    assert_eq!(rules(&told(&a)), rules(&told(&b)));
+    assert_eq!(rules(&judge(&a)), rules(&judge(&b)));
 }

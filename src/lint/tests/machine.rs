@@ -6,11 +6,11 @@ use crate::sample::HostMemory;
 fn unhandled_registers() {
     let mut f = on(Guest::new("w", 21_715).windows(ENLIGHTENED).vcpus(1, |_, t| t));
     let mut model = f.model();
-    silent(&told(&model), "unhandled-msr");
+    silent(&judge(&model), "unhandled-msr");
     model.host.kernel_log = kernel_log::parse(
         "[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n[592427.5] kvm [21715]: vcpu0 unhandled rdmsr: 0x606\n",
     );
-    let report = told(&model);
+    let report = judge(&model);
     fires(&report, "unhandled-msr", Severity::Info);
     let found = get(&report, "unhandled-msr");
     assert_eq!(found.domain.as_deref(), Some("w"));
@@ -18,7 +18,7 @@ fn unhandled_registers() {
     f.guests[0].threads[1] = f.guests[0].threads[1].clone().msr(0x1a2, Direction::Read, 10.0, 2.0);
     let mut model = f.model();
     model.domains[0].accesses[0].faults = 10;
-    assert!(get(&told(&model), "unhandled-msr").evidence[0].contains("0x1a2"));
+    assert!(get(&judge(&model), "unhandled-msr").evidence[0].contains("0x1a2"));
 }
 
 #[test]
@@ -29,10 +29,10 @@ fn memory_faults() {
             if extra.is_empty() { t } else { t.exits(extra, 20.0, 2.0) }
         }))
     };
-    fires(&told(&at(1500.0, "").model()), "stage2-faults", Severity::Info);
-    fires(&told(&at(15_000.0, "").model()), "stage2-faults", Severity::Warning);
-    silent(&told(&at(300.0, "").model()), "stage2-faults");
-    silent(&told(&at(15_000.0, "PML_FULL").model()), "stage2-faults");
+    fires(&judge(&at(1500.0, "").model()), "stage2-faults", Severity::Info);
+    fires(&judge(&at(15_000.0, "").model()), "stage2-faults", Severity::Warning);
+    silent(&judge(&at(300.0, "").model()), "stage2-faults");
+    silent(&judge(&at(15_000.0, "PML_FULL").model()), "stage2-faults");
     cannot(&from_file(&at(15_000.0, ""), None), "stage2-faults");
 }
 
@@ -41,14 +41,14 @@ fn swapping() {
     let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
     model.host.memory = Some(HostMemory { total: 8 << 30, available: 132 << 20, ..HostMemory::default() });
     model.domains[0].swap = Some((1 << 30, 0));
-    silent(&told(&model), "host-memory-pressure");
+    silent(&judge(&model), "host-memory-pressure");
     model.domains[0].swap = Some((1 << 30, 20 << 20));
-    fires(&told(&model), "host-memory-pressure", Severity::Warning);
+    fires(&judge(&model), "host-memory-pressure", Severity::Warning);
 }
 
 #[test]
 fn ksm() {
-    let at = |percent| told(&Fixture::new(host().task("ksmd", true, 1, percent)).model());
+    let at = |percent| judge(&Fixture::new(host().task("ksmd", true, 1, percent)).model());
     fires(&at(9.0), "host-memory-pressure", Severity::Info);
     silent(&at(2.0), "host-memory-pressure");
 }
@@ -60,9 +60,9 @@ fn steal() {
         h.busy.insert(2, [1.0, 1.0, 0.0, percent]);
         Fixture::new(h)
     };
-    fires(&told(&at(12.0).model()), "host-steal", Severity::Warning);
-    silent(&told(&at(2.0).model()), "host-steal");
-    silent(&told(&at(12.0).first()), "host-steal");
+    fires(&judge(&at(12.0).model()), "host-steal", Severity::Warning);
+    silent(&judge(&at(2.0).model()), "host-steal");
+    silent(&judge(&at(12.0).first()), "host-steal");
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn abnormal_exits_are_told_at_once() {
     };
     fires(&after(&at("BUS_LOCK", 3.0), 1, &Options::default()), "abnormal-exit", Severity::Warning);
     fires(&after(&at("TRIPLE_FAULT", 1.0), 1, &Options::default()), "abnormal-exit", Severity::Info);
-    silent(&told(&at("CPUID", 100.0)), "abnormal-exit");
+    silent(&judge(&at("CPUID", 100.0)), "abnormal-exit");
     let crash =
         on(Guest::new("w", 5).windows(ENLIGHTENED).vcpus(1, |_, t| t.msr(0x4000_0105, Direction::Write, 1.0, 2.0)));
-    fires(&told(&crash.model()), "abnormal-exit", Severity::Warning);
+    fires(&judge(&crash.model()), "abnormal-exit", Severity::Warning);
     fires(
         &from_file(&on(Guest::new("l", 5).vcpus(1, |_, t| t.exits("BUS_LOCK", 3.0, 2.0))), None),
         "abnormal-exit",
@@ -93,8 +93,8 @@ fn a_line_of_the_hosts_log_is_told_when_it_comes() {
         model.time_ms += 1000;
         !run(&model, &mut memory, &options).findings.is_empty()
     });
-    assert!(seconds.by_ref().take(20).all(|told| told));
-    assert!(!seconds.any(|told| told), "the line stays in the log, the finding does not");
+    assert!(seconds.by_ref().take(20).all(|fires| fires));
+    assert!(!seconds.any(|fires| fires), "the line stays in the log, the finding does not");
 }
 
 #[test]
@@ -102,10 +102,10 @@ fn main_loop() {
     let at = |percent: f64| {
         on(Guest::new("l", 5).linux("").vcpus(1, |v, t| t.on(v)).emulator(move |t| t.cpu(0.0, percent, 5.0, 0.0)))
     };
-    fires(&told(&at(85.0).model()), "main-loop-busy", Severity::Warning);
-    silent(&told(&at(30.0).model()), "main-loop-busy");
+    fires(&judge(&at(85.0).model()), "main-loop-busy", Severity::Warning);
+    silent(&judge(&at(30.0).model()), "main-loop-busy");
     silent(&after(&at(85.0).model(), 4, &Options::default()), "main-loop-busy");
-    silent(&told(&at(85.0).first()), "main-loop-busy");
+    silent(&judge(&at(85.0).first()), "main-loop-busy");
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn nested() {
             .linux("")
             .vcpus(1, move |v, t| t.on(v).exits("VMRESUME", rate, 4.0).exits("MSR_WRITE", 500.0, 2.0)))
     };
-    fires(&told(&at(5000.0).model()), "nested-guest", Severity::Info);
-    silent(&told(&at(2.0).model()), "nested-guest");
+    fires(&judge(&at(5000.0).model()), "nested-guest", Severity::Info);
+    silent(&judge(&at(2.0).model()), "nested-guest");
     fires(&from_file(&at(5000.0), None), "nested-guest", Severity::Info);
     let mut model = at(0.0).model();
     model.domains[0].kvm_events.insert("kvm_nested_vmexit".into(), 400);
-    fires(&told(&model), "nested-guest", Severity::Info);
+    fires(&judge(&model), "nested-guest", Severity::Info);
 }

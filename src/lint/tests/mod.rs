@@ -1,4 +1,4 @@
-//! Each rule: a host on which it speaks, one on which it is silent, one on which it cannot tell.
+//! Each rule: a host on which it fires, one on which it is silent, one on which it cannot tell.
 
 mod apic;
 mod devices;
@@ -14,9 +14,10 @@ use crate::kvm::domain_xml;
 use crate::model::{Base, Model};
 use crate::sample::{Direction, EngineKind, Known, Origin};
 use crate::synthetic::{Fixture, Guest, Host, Thread};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is told once a host did the same for so many seconds.
+/// The report after a host did the same for a number of seconds.
 fn after(model: &Model, seconds: i64, options: &Options) -> Report {
     let mut memory = RuleMemory::default();
     let mut model = model.clone();
@@ -28,8 +29,8 @@ fn after(model: &Model, seconds: i64, options: &Options) -> Report {
     report
 }
 
-/// What is told in the end.
-fn told(model: &Model) -> Report {
+/// The report after enough seconds for every pattern to last.
+fn judge(model: &Model) -> Report {
     after(model, 12, &Options::default())
 }
 
@@ -43,7 +44,11 @@ fn from_file(fixture: &Fixture, seconds: Option<f64>) -> Report {
         }
     }
     sample.host.cpus.clear();
-    run(&Model::new(&sample, Base::Whole(seconds)), &mut RuleMemory::default(), &Options::for_file())
+    run(
+        &Model::new(&sample, Base::Whole(seconds)),
+        &mut RuleMemory::default(),
+        &Options { input: InputKind::File, ..Options::default() },
+    )
 }
 
 fn rules(report: &Report) -> Vec<&'static str> {
@@ -84,7 +89,7 @@ fn on(guest: Guest) -> Fixture {
 }
 
 trait Described {
-    /// With this XML, between `<domain>` and its end.
+    /// With this XML inside of `<domain>`.
     fn xml(self, inner: &str) -> Self;
     /// Windows, with this XML.
     fn windows(self, inner: &str) -> Self;
@@ -115,11 +120,13 @@ const ENLIGHTENED: &str = "<features><hyperv><vpindex state='on'/><synic state='
     <clock offset='localtime'><timer name='hpet' present='no'/><timer name='hypervclock' present='yes'/></clock>";
 
 #[test]
-fn every_rule_has_a_check_and_a_line() {
-    let checked: Vec<&str> = checks::CHECKS.iter().map(|c| c.rule).collect();
-    let named: Vec<&str> = RULES.iter().map(|r| r.name).collect();
-    assert_eq!(checked, named);
-    assert_eq!(named.len(), 44);
+fn every_rule_is_described() {
+    let names: BTreeSet<&str> = super::rules().map(|r| r.name).collect();
+    assert_eq!((names.len(), super::rules().count()), (44, 44), "every name stands for one rule");
+    for r in super::rules() {
+        let texts = [r.sees, r.limits, r.fix];
+        assert!(texts.iter().all(|t| !t.is_empty() && !t.ends_with('.')) && !r.links.is_empty(), "{}", r.name);
+    }
 }
 
 #[test]
@@ -127,9 +134,9 @@ fn a_quiet_host_has_no_findings() {
     let idle =
         |v: u32, t: Thread| t.cpu(0.4, 0.0, 0.2, 0.0).on(v).exits("HLT", 10.0, 90_000.0).exits("MSR_WRITE", 12.0, 2.0);
     let fixture = on(Guest::new("idle", 5).linux("<vcpu>2</vcpu>").mtree().vcpus(2, idle));
-    assert_eq!(rules(&told(&fixture.model())), Vec::<&str>::new());
-    assert_eq!(rules(&told(&fixture.first())), Vec::<&str>::new());
-    assert_eq!(told(&Fixture::new(host()).model()), Report::default());
+    assert_eq!(rules(&judge(&fixture.model())), Vec::<&str>::new());
+    assert_eq!(rules(&judge(&fixture.first())), Vec::<&str>::new());
+    assert_eq!(judge(&Fixture::new(host()).model()), Report::default());
 }
 
 #[test]
@@ -151,5 +158,5 @@ fn a_healthy_busy_guest_has_no_findings() {
     let xml = "<vcpu>4</vcpu><cputune><emulatorpin cpuset='0'/></cputune>";
     let guest =
         Guest::new("busy", 5).linux(xml).mtree().vcpus(4, busy).emulator(|t| t.cpu(0.0, 0.5, 0.5, 0.0).pinned(0));
-    assert_eq!(rules(&told(&on(guest).model())), Vec::<&str>::new());
+    assert_eq!(rules(&judge(&on(guest).model())), Vec::<&str>::new());
 }

@@ -30,22 +30,22 @@ fn two_guests_on_one_cpu() {
     let at = |load, wait| {
         Fixture::new(host()).guest(pinned("a", 10, &[3], load, wait)).guest(pinned("b", 20, &[3], load, wait)).model()
     };
-    let report = told(&at(48.0, 50.0));
+    let report = judge(&at(48.0, 50.0));
     fires(&report, "pin-overlap", Severity::Critical);
     let f = get(&report, "pin-overlap");
     assert!(f.title.contains("a and b") && f.covers("vcpu-wait"), "{f:#?}");
     assert!(f.concerns("a") && f.concerns("b") && !f.concerns("c"), "{f:#?}");
     assert!(f.evidence.iter().any(|e| e.starts_with("b: vcpu 0 waits")), "whose wait it is: {f:#?}");
-    fires(&told(&at(40.0, 1.0)), "pin-overlap", Severity::Warning);
-    fires(&told(&at(1.0, 0.0)), "pin-overlap", Severity::Info);
+    fires(&judge(&at(40.0, 1.0)), "pin-overlap", Severity::Warning);
+    fires(&judge(&at(1.0, 0.0)), "pin-overlap", Severity::Info);
     let apart = Fixture::new(host()).guest(pinned("a", 10, &[3], 90.0, 0.0)).guest(pinned("b", 20, &[4], 90.0, 0.0));
-    silent(&told(&apart.model()), "pin-overlap");
+    silent(&judge(&apart.model()), "pin-overlap");
 }
 
 #[test]
 fn a_pool_that_is_shared_on_purpose_is_no_overlap() {
     let pool = |name, pid| Guest::new(name, pid).linux("").vcpus(2, |v, t| busy(60.0, 0.0)(t.may_run("2-5").on(2 + v)));
-    silent(&told(&Fixture::new(host()).guest(pool("a", 10)).guest(pool("b", 20)).model()), "pin-overlap");
+    silent(&judge(&Fixture::new(host()).guest(pool("a", 10)).guest(pool("b", 20)).model()), "pin-overlap");
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn emulator_on_a_vcpus_cpu() {
             )
             .model()
     };
-    fires(&told(&at("3", 0.5)), "emulator-on-vcpu", Severity::Info);
-    fires(&told(&at("3", 15.0)), "emulator-on-vcpu", Severity::Warning);
-    fires(&told(&at("0-7", 4.0)), "emulator-on-vcpu", Severity::Info);
-    silent(&told(&at("0-7", 0.1)), "emulator-on-vcpu");
-    silent(&told(&at("0-2", 15.0)), "emulator-on-vcpu");
+    fires(&judge(&at("3", 0.5)), "emulator-on-vcpu", Severity::Info);
+    fires(&judge(&at("3", 15.0)), "emulator-on-vcpu", Severity::Warning);
+    fires(&judge(&at("0-7", 4.0)), "emulator-on-vcpu", Severity::Info);
+    silent(&judge(&at("0-7", 0.1)), "emulator-on-vcpu");
+    silent(&judge(&at("0-2", 15.0)), "emulator-on-vcpu");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn memory_on_the_wrong_node() {
     let at = |here: u64, there: u64| {
         let mut g = pinned("a", 10, &[5, 6], 50.0, 0.0);
         g.rest.node_memory = [(0, there), (1, here)].into();
-        told(&Fixture::new(Host::numa(2, 4, 1)).guest(g).model())
+        judge(&Fixture::new(Host::numa(2, 4, 1)).guest(g).model())
     };
     fires(&at(1 << 30, 3 << 30), "numa-split", Severity::Critical);
     fires(&at(7 << 30, 3 << 30), "numa-split", Severity::Warning);
@@ -186,12 +186,13 @@ fn pile_up_on_isolated_cpus() {
             .vcpus(2, move |v, t| busy(49.0, 49.0)(t.may_run("4-7").on(if spread { 4 + v } else { 4 })));
         Fixture::new(host().isolated("4-7")).guest(g).model()
     };
-    fires(&told(&at(false)), "isolated-pile-up", Severity::Critical);
-    silent(&told(&at(true)), "isolated-pile-up");
+    fires(&judge(&at(false)), "isolated-pile-up", Severity::Critical);
+    silent(&judge(&at(true)), "isolated-pile-up");
     let one = |name, pid, cpu| {
         Guest::new(name, pid).linux("").vcpus(1, move |_, t| busy(49.0, 49.0)(t.may_run("4-7").on(cpu)))
     };
-    let two = |cpu| told(&Fixture::new(host().isolated("4-7")).guest(one("a", 10, 4)).guest(one("b", 20, cpu)).model());
+    let two =
+        |cpu| judge(&Fixture::new(host().isolated("4-7")).guest(one("a", 10, 4)).guest(one("b", 20, cpu)).model());
     fires(&two(4), "isolated-pile-up", Severity::Critical);
     assert!(get(&two(4), "isolated-pile-up").evidence[0].contains("vCPUs 0, 0 of b are all on CPU 4"));
     silent(&two(5), "isolated-pile-up");
@@ -212,15 +213,15 @@ fn noise_on_isolated_cpus() {
         ));
         let mut model = f.model();
         model.host.cpus[4].device_irq_rate = Some(irqs);
-        told(&model)
+        judge(&model)
     };
     fires(&at(300.0, 0.1), "isolated-noise", Severity::Info);
     fires(&at(3000.0, 0.1), "isolated-noise", Severity::Warning);
     fires(&at(5.0, 8.0), "isolated-noise", Severity::Warning);
     silent(&at(5.0, 0.1), "isolated-noise");
     let quiet = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
-    cannot(&told(&quiet.first()), "isolated-noise");
-    silent(&told(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), "isolated-noise");
+    cannot(&judge(&quiet.first()), "isolated-noise");
+    silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), "isolated-noise");
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn a_tick_on_a_cpu_that_should_have_none() {
         let mut model = f.model();
         model.host.cpus[4].device_irq_rate = Some(0.0);
         model.host.cpus[4].timer_irq_rate = Some(ticks);
-        told(&model)
+        judge(&model)
     };
     fires(&at("4-7", 250.0, 90.0), "isolated-noise", Severity::Info);
     silent(&at("4-7", 2.0, 90.0), "isolated-noise");
@@ -266,11 +267,11 @@ fn realtime() {
         for t in model.domains[0].threads.iter_mut().filter(|t| t.index.is_some()) {
             t.place.policy = Some(1);
         }
-        told(&model)
+        judge(&model)
     };
     fires(&at(""), "realtime-vcpu", Severity::Warning);
     silent(&at("4"), "realtime-vcpu");
-    silent(&told(&Fixture::new(host()).guest(pinned("a", 10, &[4], 60.0, 0.0)).model()), "realtime-vcpu");
+    silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 60.0, 0.0)).model()), "realtime-vcpu");
 }
 
 #[test]
@@ -282,7 +283,7 @@ fn realtime_that_the_kernel_stops() {
         for t in model.domains[0].threads.iter_mut().filter(|t| t.index.is_some()) {
             t.place.policy = Some(1);
         }
-        told(&model)
+        judge(&model)
     };
     let report = at("950000", 97.0);
     fires(&report, "realtime-vcpu", Severity::Warning);
@@ -299,19 +300,19 @@ fn drift() {
         let g = Guest::new("a", 10).linux(xml).vcpus(1, move |_, t| busy(10.0, 0.0)(t.pinned(cpu)));
         Fixture::new(host()).guest(g).model()
     };
-    fires(&told(&at(5)), "affinity-drift", Severity::Warning);
-    assert_eq!(get(&told(&at(5)), "affinity-drift").fix[0].text, "virsh vcpupin a 0 4 --live");
-    silent(&told(&at(4)), "affinity-drift");
+    fires(&judge(&at(5)), "affinity-drift", Severity::Warning);
+    assert_eq!(get(&judge(&at(5)), "affinity-drift").fix[0].text, "virsh vcpupin a 0 4 --live");
+    silent(&judge(&at(4)), "affinity-drift");
     silent(&after(&at(5), 2, &Options::default()), "affinity-drift");
     let gone = Guest::new("a", 10)
         .linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>")
         .vcpus(1, |_, t| t.may_run("0-7"));
-    fires(&told(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
+    fires(&judge(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
     let mut unknown = at(5);
     for t in &mut unknown.domains[0].threads {
         t.place.affinity = None;
     }
-    cannot(&told(&unknown), "affinity-drift");
+    cannot(&judge(&unknown), "affinity-drift");
     silent(&configured(host(), vec![described("a", xml, 1)]), "affinity-drift");
     let nowhere = "<cputune><vcpupin vcpu='0' cpuset='99'/></cputune>";
     fires(&configured(host(), vec![described("a", nowhere, 1)]), "affinity-drift", Severity::Warning);
@@ -336,7 +337,7 @@ fn another_guests_emulator_on_a_vcpus_cpu() {
 #[test]
 fn tasks_of_the_host_on_a_pinned_cpu() {
     let at = |task: f64, isolated: &str, wait: f64| {
-        told(
+        judge(
             &Fixture::new(host().isolated(isolated).task("backup", false, 3, task))
                 .guest(pinned("a", 10, &[3], 60.0, wait))
                 .model(),
@@ -351,16 +352,16 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
     // It waits behind another guest: the few percent of the host's task are another matter.
     let roaming = Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(40.0, 0.1)(t.may_run("0-7").on(3)));
     let f = Fixture::new(host().task("backup", false, 3, 4.0)).guest(pinned("a", 10, &[3], 55.0, 40.0)).guest(roaming);
-    let report = told(&f.model());
+    let report = judge(&f.model());
     fires(&report, "pinned-not-isolated", Severity::Info);
     fires(&report, "vcpu-wait", Severity::Critical);
 }
 
 #[test]
 fn no_cpu_left_for_the_host() {
-    let all = told(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[0, 1, 2, 3], 20.0, 0.0)).model());
+    let all = judge(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[0, 1, 2, 3], 20.0, 0.0)).model());
     fires(&all, "host-cpus-starved", Severity::Warning);
-    let some = told(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[1, 2, 3], 20.0, 0.0)).model());
+    let some = judge(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[1, 2, 3], 20.0, 0.0)).model());
     silent(&some, "host-cpus-starved");
     let pins = "<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>";
     cannot(&configured(Host::default(), vec![described("a", pins, 1)]), "host-cpus-starved");
@@ -370,7 +371,7 @@ fn no_cpu_left_for_the_host() {
 fn an_emulator_that_waits_behind_pinned_vcpus() {
     let at = |cpus: &'static [u32], wait: f64| {
         let g = pinned("a", 10, cpus, 60.0, 0.0).emulator(move |t| t.cpu(0.0, 5.0, 5.0, wait).may_run("0-3").on(0));
-        told(&Fixture::new(Host::numa(1, 4, 1)).guest(g).model())
+        judge(&Fixture::new(Host::numa(1, 4, 1)).guest(g).model())
     };
     fires(&at(&[1, 2, 3], 30.0), "host-cpus-starved", Severity::Warning);
     silent(&at(&[1, 2, 3], 10.0), "host-cpus-starved");

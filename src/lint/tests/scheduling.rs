@@ -9,21 +9,21 @@ fn guest(vcpus: u32, make: impl Fn(u32, Thread) -> Thread) -> Guest {
 fn pause_loops() {
     let at =
         |rate, wait| on(guest(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, wait).exits("PAUSE_INSTRUCTION", rate, 3.0)));
-    fires(&told(&at(8000.0, 20.0).model()), "pause-loops", Severity::Warning);
-    fires(&told(&at(8000.0, 0.1).model()), "pause-loops", Severity::Info);
-    silent(&told(&at(100.0, 20.0).model()), "pause-loops");
+    fires(&judge(&at(8000.0, 20.0).model()), "pause-loops", Severity::Warning);
+    fires(&judge(&at(8000.0, 0.1).model()), "pause-loops", Severity::Info);
+    silent(&judge(&at(100.0, 20.0).model()), "pause-loops");
     cannot(&from_file(&at(8000.0, 0.0), None), "pause-loops");
 }
 
 #[test]
 fn host_interrupts() {
     let at = |rate| on(guest(2, move |v, t| t.on(v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", rate, 2.0)));
-    fires(&told(&at(3000.0).model()), "host-interrupts", Severity::Info);
-    silent(&told(&at(300.0).model()), "host-interrupts");
+    fires(&judge(&at(3000.0).model()), "host-interrupts", Severity::Info);
+    silent(&judge(&at(300.0).model()), "host-interrupts");
     cannot(&from_file(&at(3000.0), None), "host-interrupts");
     let isolated = Fixture::new(host().isolated("4-5"))
         .guest(guest(2, |v, t| t.pinned(4 + v).cpu(90.0, 0.0, 5.0, 0.0).exits("EXTERNAL_INTERRUPT", 3000.0, 2.0)));
-    fires(&told(&isolated.model()), "host-interrupts", Severity::Warning);
+    fires(&judge(&isolated.model()), "host-interrupts", Severity::Warning);
 }
 
 #[test]
@@ -36,16 +36,16 @@ fn halt_polling() {
             t.on(v).cpu(busy, 0.0, percent, 0.0)
         }))
     };
-    fires(&told(&at(40.0, 5.0).model()), "halt-poll-burn", Severity::Info);
-    silent(&told(&at(5.0, 5.0).model()), "halt-poll-burn");
-    silent(&told(&at(40.0, 55.0).model()), "halt-poll-burn");
-    silent(&told(&at(40.0, 5.0).first()), "halt-poll-burn");
+    fires(&judge(&at(40.0, 5.0).model()), "halt-poll-burn", Severity::Info);
+    silent(&judge(&at(5.0, 5.0).model()), "halt-poll-burn");
+    silent(&judge(&at(40.0, 55.0).model()), "halt-poll-burn");
+    silent(&judge(&at(40.0, 5.0).first()), "halt-poll-burn");
     // Before QEMU 8.1 the counters are sums over the vCPUs, from debugfs.
     let summed = |percent: f64, busy: f64| {
         let mut g = guest(2, move |v, t| t.on(v).cpu(busy, 0.0, percent, 0.0));
         g.counters =
             [("halt_poll_fail_ns".into(), percent * 1.6e7), ("halt_poll_success_ns".into(), percent * 0.4e7)].into();
-        told(&on(g).model())
+        judge(&on(g).model())
     };
     fires(&summed(40.0, 5.0), "halt-poll-burn", Severity::Info);
     silent(&summed(15.0, 5.0), "halt-poll-burn");
@@ -58,14 +58,14 @@ fn migrations() {
         Fixture::new(Host::numa(2, 4, 1))
             .guest(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait).moves(moves, node, 3)))
     };
-    fires(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Warning);
-    fires(&told(&at(20.0, 0.0, 80.0, 0.1).model()), "vcpu-migrating", Severity::Info);
-    fires(&told(&at(20.0, 8.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Critical);
-    silent(&told(&at(20.0, 0.0, 5.0, 0.1).model()), "vcpu-migrating");
-    silent(&told(&at(0.2, 0.0, 80.0, 0.1).model()), "vcpu-migrating");
-    silent(&told(&at(20.0, 0.0, 80.0, 10.0).first()), "vcpu-migrating");
+    fires(&judge(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Warning);
+    fires(&judge(&at(20.0, 0.0, 80.0, 0.1).model()), "vcpu-migrating", Severity::Info);
+    fires(&judge(&at(20.0, 8.0, 80.0, 10.0).model()), "vcpu-migrating", Severity::Critical);
+    silent(&judge(&at(20.0, 0.0, 5.0, 0.1).model()), "vcpu-migrating");
+    silent(&judge(&at(0.2, 0.0, 80.0, 0.1).model()), "vcpu-migrating");
+    silent(&judge(&at(20.0, 0.0, 80.0, 10.0).first()), "vcpu-migrating");
     assert!(
-        get(&told(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating").fix[0]
+        get(&judge(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating").fix[0]
             .text
             .contains("<vcpupin vcpu='0' cpuset='1'/>")
     );
@@ -74,11 +74,11 @@ fn migrations() {
 #[test]
 fn waiting() {
     let at = |busy, wait| on(guest(2, move |v, t| t.may_run("0-7").on(v).cpu(busy, 0.0, 1.0, wait)));
-    fires(&told(&at(70.0, 28.0).model()), "vcpu-wait", Severity::Critical);
-    fires(&told(&at(88.0, 8.0).model()), "vcpu-wait", Severity::Warning);
-    silent(&told(&at(97.0, 0.5).model()), "vcpu-wait");
-    silent(&told(&at(3.0, 1.0).model()), "vcpu-wait");
-    silent(&told(&at(70.0, 28.0).first()), "vcpu-wait");
+    fires(&judge(&at(70.0, 28.0).model()), "vcpu-wait", Severity::Critical);
+    fires(&judge(&at(88.0, 8.0).model()), "vcpu-wait", Severity::Warning);
+    silent(&judge(&at(97.0, 0.5).model()), "vcpu-wait");
+    silent(&judge(&at(3.0, 1.0).model()), "vcpu-wait");
+    silent(&judge(&at(70.0, 28.0).first()), "vcpu-wait");
 
     // Who ran meanwhile is named by what it is to its guest.
     let mut model = at(70.0, 28.0).model();
@@ -89,7 +89,7 @@ fn waiting() {
         t.preempted_by = vec![task(other, "CPU 1/KVM", 200_000_000), task(99, "kworker/0:1", 60_000_000)];
         t.cpu.as_mut().unwrap().wait = Some(29.0);
     });
-    let report = told(&model);
+    let report = judge(&model);
     let name = model.domains[0].name();
     let ran = format!("meanwhile its CPU ran vcpu 1 of {name} (200 ms), kworker/0:1 (60 ms)");
     assert!(get(&report, "vcpu-wait").evidence.contains(&ran), "{ran}: {:#?}", get(&report, "vcpu-wait"));
@@ -102,7 +102,7 @@ fn quota() {
         let mut model = on(guest(1, move |v, t| t.on(v).cpu(50.0, 0.0, 1.0, wait))).model();
         model.domains[0].throttling =
             vec![Throttling { group: "vcpu0".into(), periods: 10, throttled, throttled_ns: ms * 1_000_000 }];
-        told(&model)
+        judge(&model)
     };
     let report = at(10, 450);
     fires(&report, "quota-throttled", Severity::Critical);
@@ -119,7 +119,7 @@ fn a_quota_is_lifted_where_it_is() {
         let mut model = on(guest(2, |v, t| t.on(v).cpu(50.0, 0.0, 1.0, 0.3))).model();
         model.domains[0].throttling =
             vec![Throttling { group: group.into(), periods: 10, throttled: 9, throttled_ns: ms * 1_000_000 }];
-        let report = told(&model);
+        let report = judge(&model);
         let f = get(&report, "quota-throttled");
         (f.fix[0].text.clone(), f.evidence[0].clone())
     };
@@ -143,24 +143,24 @@ fn overcommit() {
             .guest(guest(vcpus, move |v, t| t.may_run("0-1").on(v % 2).cpu(guest_time, 0.0, 0.1, wait)))
     };
     let at = |vcpus, wait| busy(vcpus, 15.0, wait);
-    fires(&told(&at(12, 20.0).model()), "overcommit", Severity::Warning);
-    let many = told(&at(24, 20.0).model());
+    fires(&judge(&at(12, 20.0).model()), "overcommit", Severity::Warning);
+    let many = judge(&at(24, 20.0).model());
     fires(&many, "overcommit", Severity::Critical);
     assert_eq!(many.findings[0].rule, "overcommit", "the cause before what each guest loses");
-    silent(&told(&at(12, 0.0).model()), "overcommit");
-    silent(&told(&at(2, 20.0).model()), "overcommit");
+    silent(&judge(&at(12, 0.0).model()), "overcommit");
+    silent(&judge(&at(2, 20.0).model()), "overcommit");
     // Idle guests, which wait for half of the tenth of a percent that they want.
-    silent(&told(&busy(12, 0.0, 0.1).model()), "overcommit");
+    silent(&judge(&busy(12, 0.0, 0.1).model()), "overcommit");
 }
 
 #[test]
 fn wake_latency() {
     let at = |us| on(guest(1, move |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(200.0, us)));
-    fires(&told(&at(200.0).model()), "wakeup-latency", Severity::Info);
-    fires(&told(&at(2000.0).model()), "wakeup-latency", Severity::Warning);
-    silent(&told(&at(30.0).model()), "wakeup-latency");
+    fires(&judge(&at(200.0).model()), "wakeup-latency", Severity::Info);
+    fires(&judge(&at(2000.0).model()), "wakeup-latency", Severity::Warning);
+    silent(&judge(&at(30.0).model()), "wakeup-latency");
     silent(
-        &told(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()),
+        &judge(&on(guest(1, |_, t| t.pinned(3).cpu(5.0, 0.0, 1.0, 0.1).wakes(5.0, 200.0))).model()),
         "wakeup-latency",
     );
 }

@@ -64,18 +64,18 @@ fn a_busy_host() {
         )
         .guest(Guest::new("tight", 9501).linux("").vcpus(1, |_, t| t.cpu(70.0, 0.1, 1.0, 12.0).pinned(2)))
         .guest(Fixture::windows_on_pm_timer());
-    snapshot("busy_host", &told(&fixture.model()));
+    snapshot("busy_host", &judge(&fixture.model()));
 }
 
 #[test]
 fn windows_timers() {
     let xml = "<clock offset='localtime'><timer name='hpet' present='no'/></clock>";
-    snapshot("windows_timers", &told(&on(Fixture::windows_on_pm_timer().windows(xml)).model()));
+    snapshot("windows_timers", &judge(&on(Fixture::windows_on_pm_timer().windows(xml)).model()));
 }
 
 #[test]
 fn json_is_as_the_contract_has_it() {
-    let report = told(&on(Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>")).model());
+    let report = judge(&on(Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>")).model());
     let json = serde_json::to_value(crate::report::json::finding(&report.findings[0])).unwrap();
     assert_eq!(
         (json["severity"].as_str(), json["confidence"].as_str(), json["target"].as_str()),

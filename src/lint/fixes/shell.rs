@@ -1,13 +1,6 @@
-//! Figures and commands as evidence and fixes show them.
+//! Words for a shell.
 
-pub(crate) use crate::figures::{bytes, figure};
-
-/// A figure that may be unknown.
-pub(crate) fn maybe(x: Option<f64>) -> String {
-    crate::figures::or_unknown(x, figure)
-}
-
-/// A word that a shell takes as it is.
+/// A word as a shell takes it: quoted where it has to be.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
     if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {

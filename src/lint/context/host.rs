@@ -1,0 +1,80 @@
+//! The host, its guests and the user's options, as rules see them.
+
+use super::guest::GuestContext;
+use crate::kvm::CpuSet;
+use crate::kvm::topology::HostTopology;
+use crate::lint::engine::options::{InputKind, Options};
+use crate::lint::engine::thresholds::Thresholds;
+use crate::model::Model;
+
+/// Everything that a rule may look at.
+pub(crate) struct Context<'a> {
+    /// The interval.
+    pub model: &'a Model,
+    /// The guests, in the order of the model's domains.
+    pub guests: Vec<GuestContext<'a>>,
+    /// What the user set.
+    pub options: &'a Options,
+    /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
+    pub log_judged_s: Option<f64>,
+}
+
+impl<'a> Context<'a> {
+    /// The thresholds in force.
+    pub fn thresholds(&self) -> &'a Thresholds {
+        &self.options.thresholds
+    }
+
+    /// The host's CPUs, cores, caches and nodes.
+    pub fn topology(&self) -> &'a HostTopology {
+        &self.model.host.facts.topology
+    }
+
+    /// The CPUs that are online, else those of the topology: files may describe a host without its CPU times.
+    pub fn online(&self) -> CpuSet {
+        let online: CpuSet = self.model.host.cpus.iter().map(|c| c.cpu).collect();
+        if online.is_empty() { self.topology().all() } else { online }
+    }
+
+    /// The other guests.
+    pub fn others<'c>(&'c self, guest: &'c GuestContext<'_>) -> impl Iterator<Item = &'c GuestContext<'a>> {
+        self.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain))
+    }
+
+    /// The CPUs to which single vCPUs of the other guests are pinned.
+    pub fn pinned_by_others(&self, guest: &GuestContext<'_>) -> CpuSet {
+        self.others(guest).fold(CpuSet::new(), |cpus, g| cpus.union(&g.vcpu_cpus.single))
+    }
+
+    /// The index of the guest that a process or one of its threads belongs to.
+    pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
+        let pid = pid?;
+        self.guests
+            .iter()
+            .position(|g| g.domain.facts.pid == Some(pid) || g.domain.threads.iter().any(|t| t.tid == pid))
+    }
+
+    /// Whether the data is from a file with an interval of its own.
+    pub fn is_file(&self) -> bool {
+        self.options.input == InputKind::File
+    }
+
+    /// The value of a KVM module parameter, as its file has it.
+    pub fn param(&self, name: &str) -> Option<&'a str> {
+        self.model.host.facts.params.get(name).map(|v| v.trim())
+    }
+
+    /// A boolean module parameter. `None` for `auto`, the default of `kvm_amd.avic`.
+    pub fn param_on(&self, name: &str) -> Option<bool> {
+        match self.param(name)? {
+            "Y" | "y" | "1" => Some(true),
+            "N" | "n" | "0" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether KVM is allowed to virtualise the APIC (Intel APICv, AMD AVIC).
+    pub fn apic_virtualisation(&self) -> Option<bool> {
+        self.param_on("kvm_intel.enable_apicv").or_else(|| self.param_on("kvm_amd.avic"))
+    }
+}

@@ -1,0 +1,74 @@
+//! The rows of the device rules in the table of rules.
+
+use super::{emulated, irqfd_kworker, legacy_ports, serial, virtio};
+use crate::lint::engine::hold::Hold;
+use crate::lint::links;
+use crate::lint::rule::Check::Behaviour;
+use crate::lint::rule::Rule;
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    Rule {
+        name: "virtio-intx",
+        sees: "a virtio device interrupts through INTx instead of MSI-X",
+        check: Behaviour(virtio::intx),
+        hold: Hold::USUAL,
+        thresholds: &["devices.intx_reads"],
+        limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
+            does not use MSI-X is visible only inside the guest",
+        fix: "The guest's kernel command line or drivers; the device's number of vectors",
+        links: &[links::VIRTIO],
+    },
+    Rule {
+        name: "virtio-kicks",
+        sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
+        check: Behaviour(virtio::kicks),
+        hold: Hold::USUAL,
+        thresholds: &["devices.kicks"],
+        limits: "Infers it from exits to the VMM that no other access explains: at least half of the notifications \
+            have to be among them",
+        fix: "The device's driver options in the domain's XML: vhost, ioeventfd, an IOThread",
+        links: &[links::DEVICES],
+    },
+    Rule {
+        name: "emulated-device",
+        sees: "an emulated network card or disk controller does real work",
+        check: Behaviour(emulated::emulated),
+        hold: Hold::USUAL,
+        thresholds: &["devices.emulated"],
+        limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the same",
+        fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
+        links: &[links::DEVICES],
+    },
+    Rule {
+        name: "serial-burst",
+        sees: "output on the serial port holds a vCPU for milliseconds",
+        check: Behaviour(serial::serial),
+        hold: Hold::For(1.0, 10.0),
+        thresholds: &["devices.burst_accesses", "devices.burst_ms", "cost.of_one_cpu", "cost.of_vcpus"],
+        limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on: \
+            an average hides bursts",
+        fix: "Inside the guest: less output on the console, or a virtio console",
+        links: &[links::CONSOLE],
+    },
+    Rule {
+        name: "legacy-port-polling",
+        sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
+        check: Behaviour(legacy_ports::polling),
+        hold: Hold::USUAL,
+        thresholds: &["devices.polling"],
+        limits: "Somebody who uses the guest's screen through VNC causes some of it",
+        fix: "Features and devices in the domain's XML, after a power cycle; or the program in the guest that polls",
+        links: &[links::DEVICES],
+    },
+    Rule {
+        name: "irqfd-kworker",
+        sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
+        check: Behaviour(irqfd_kworker::kworker),
+        hold: Hold::USUAL,
+        thresholds: &["devices.kworker_wakes"],
+        limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated CPU \
+            10 wake-ups/s are enough",
+        fix: "The host's kernel, or the placement of the task that raises the interrupts",
+        links: &[links::WORKQUEUE],
+    },
+];

@@ -1,0 +1,127 @@
+//! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
+
+use super::{advice, command, either, qemu, timer, xml};
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::Fix;
+use std::fmt::Write as _;
+
+/// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
+const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
+/// QEMU of this version has synthetic timers (`hv-stimer`).
+const STIMER_SINCE: (u32, u32) = (2, 6);
+/// QEMU of this version has `hv-avic`.
+const AVIC_SINCE: (u32, u32) = (6, 2);
+
+const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
+    remove /usepmtimer from its boot.ini, or upgrade to Windows 7, 2008 R2 or later";
+const KEEP_HPET: &str = "Remove -no-hpet from QEMU's command line";
+const NEWER_MACHINE: &str = "Move the guest to a newer machine type (QEMU 2.6 or later): \
+    it offers stimer, which needs neither RTC nor HPET";
+const BOOT_SETTINGS: &str =
+    "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
+const BOOT_SETTINGS_NEED: &str =
+    "run it inside the guest as administrator, then restart; an error means that the value was not set";
+const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: \
+    add <avic state='on'/> (hv-avic=on; libvirt 8.10, QEMU 6.2) \
+    where /sys/module/kvm_intel/parameters/enable_apicv or /sys/module/kvm_amd/parameters/avic is Y";
+const APPEND_TO_CPU: &str = "append it to the existing -cpu options and restart QEMU";
+
+/// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock, older ones none.
+pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
+    if too_old(guest) {
+        &[]
+    } else if os_contains(guest, &["/win/7", "win7", "2k8r2", "2008r2"]) {
+        &["hypervclock"]
+    } else {
+        CLOCK_AND_TIMERS
+    }
+}
+
+/// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
+pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
+    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"];
+    os_contains(guest, &old) && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
+}
+
+/// Whether the name of the guest's system, as metadata has it, contains one of these words.
+fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
+    let name = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase());
+    name.is_some_and(|name| words.iter().any(|w| name.contains(w)))
+}
+
+/// Gives a Windows guest the Hyper-V clock and timers; where QEMU is too old for them, the HPET.
+pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+    let supported = clock_and_timers(guest);
+    if supported.is_empty() {
+        return vec![advice(TOO_OLD)];
+    }
+    if guest.config.machine.version.is_some_and(|v| v < STIMER_SINCE) {
+        // Without synthetic timers the HPET costs less than the RTC (QEMU, `hyperv.rst`).
+        let mut fixes = enable(guest, &["hypervclock"]);
+        if guest.config.hpet() == Some(false) {
+            let on = timer(guest, "<timer name='hpet' present='yes'/>");
+            fixes.extend(either(guest, xml(on), advice(KEEP_HPET)));
+        }
+        fixes.push(advice(NEWER_MACHINE));
+        return fixes;
+    }
+    let avic = ctx.apic_virtualisation() == Some(true) && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
+    let synic = supported.contains(&"synic");
+    let mut wanted = supported.to_vec();
+    if avic && synic {
+        wanted.push("avic");
+    }
+    let mut fixes = enable(guest, &wanted);
+    if fixes.is_empty() {
+        // It has everything that it needs, so something inside forces another clock.
+        return vec![command(BOOT_SETTINGS).needing(BOOT_SETTINGS_NEED)];
+    }
+    if !avic && synic && !guest.config.hyperv.has("avic") {
+        fixes.push(advice(ADD_AVIC));
+    }
+    fixes
+}
+
+/// The enlightenments of a list that the guest lacks.
+pub(crate) fn missing<'n>(guest: &GuestContext<'_>, wanted: &[&'n str]) -> Vec<&'n str> {
+    wanted.iter().copied().filter(|name| !guest.config.hyperv.has(name)).collect()
+}
+
+/// Switches on those enlightenments of a list that the guest lacks.
+pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
+    let names = missing(guest, wanted);
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let mut features = String::new();
+    for name in names.iter().filter(|n| **n != "hypervclock" && **n != "stimer_direct") {
+        let line = match *name {
+            "spinlocks" => "<spinlocks state='on' retries='8191'/>".to_owned(),
+            other => format!("<{other} state='on'/>"),
+        };
+        let _ = write!(features, "\n    {line}");
+    }
+    let mut text = String::new();
+    if !features.is_empty() {
+        text = format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
+    }
+    if names.contains(&"hypervclock") {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&timer(guest, "<timer name='hypervclock' present='yes'/>"));
+    }
+    let flags: Vec<String> = names.iter().map(|n| qemu_flag(n)).collect();
+    either(guest, xml(text), qemu(format!("-cpu host,{}", flags.join(","))).needing(APPEND_TO_CPU))
+}
+
+/// QEMU's name of an enlightenment.
+fn qemu_flag(name: &str) -> String {
+    match name {
+        "hypervclock" => "hv-time=on".into(),
+        "spinlocks" => "hv-spinlocks=0x1fff".into(),
+        "tlbflush_extended" => "hv-tlbflush-ext=on".into(),
+        other => format!("hv-{}=on", other.replace('_', "-")),
+    }
+}

@@ -1,0 +1,36 @@
+//! Public documents that findings point to.
+
+pub(crate) const CLOCK: &str = "https://libvirt.org/formatdomain.html#time-keeping";
+pub(crate) const CONSOLE: &str = "https://libvirt.org/formatdomain.html#console";
+pub(crate) const CPU_MODEL: &str = "https://libvirt.org/formatdomain.html#cpu-model-and-topology";
+pub(crate) const CPU_TUNING: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
+pub(crate) const DEVICES: &str = "https://libvirt.org/formatdomain.html#devices";
+pub(crate) const HYPERVISOR_FEATURES: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
+pub(crate) const IOTHREADS: &str = "https://libvirt.org/formatdomain.html#iothreads-allocation";
+pub(crate) const MEMORY_BACKING: &str = "https://libvirt.org/formatdomain.html#memory-backing";
+pub(crate) const NUMA_TUNING: &str = "https://libvirt.org/formatdomain.html#numa-node-tuning";
+pub(crate) const KVM_REALTIME: &str = "https://libvirt.org/kbase/kvm-realtime.html";
+
+pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
+pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
+
+pub(crate) const BUS_LOCK: &str = "https://docs.kernel.org/arch/x86/buslock.html";
+pub(crate) const CFS_BANDWIDTH: &str = "https://docs.kernel.org/scheduler/sched-bwc.html";
+pub(crate) const CPU_IDLE: &str = "https://docs.kernel.org/admin-guide/pm/cpuidle.html";
+pub(crate) const CPU_ISOLATION: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.html";
+pub(crate) const HALT_POLLING: &str = "https://docs.kernel.org/virt/kvm/halt-polling.html";
+pub(crate) const IRQ_AFFINITY: &str = "https://docs.kernel.org/core-api/irq/irq-affinity.html";
+pub(crate) const KERNEL_PARAMETERS: &str = "https://docs.kernel.org/admin-guide/kernel-parameters.html";
+pub(crate) const KSM: &str = "https://docs.kernel.org/admin-guide/mm/ksm.html";
+pub(crate) const KVM_API: &str = "https://docs.kernel.org/virt/kvm/api.html";
+pub(crate) const KVM_CPUID: &str = "https://docs.kernel.org/virt/kvm/x86/cpuid.html";
+pub(crate) const KVM_TIMEKEEPING: &str = "https://docs.kernel.org/virt/kvm/x86/timekeeping.html";
+pub(crate) const NESTED_GUESTS: &str = "https://docs.kernel.org/virt/kvm/x86/running-nested-guests.html";
+pub(crate) const NO_HZ: &str = "https://docs.kernel.org/timers/no_hz.html";
+pub(crate) const NUMA_POLICY: &str = "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html";
+pub(crate) const PROC: &str = "https://docs.kernel.org/filesystems/proc.html";
+pub(crate) const SCHED_DOMAINS: &str = "https://docs.kernel.org/scheduler/sched-domains.html";
+pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
+pub(crate) const TRANSPARENT_HUGE_PAGES: &str = "https://docs.kernel.org/admin-guide/mm/transhuge.html";
+pub(crate) const VIRTIO: &str = "https://docs.kernel.org/driver-api/virtio/virtio.html";
+pub(crate) const WORKQUEUE: &str = "https://docs.kernel.org/core-api/workqueue.html";

@@ -1,0 +1,57 @@
+//! Swapping of guest memory, and KSM.
+
+use super::texts;
+use crate::lint::context::Context;
+use crate::lint::engine::finding::{Confidence, Finding, Severity, Target};
+use crate::lint::fixes;
+use crate::lint::links;
+use crate::lint::verdicts::Verdicts;
+
+pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    swapping(ctx, verdicts);
+    ksm(ctx, verdicts);
+}
+
+fn swapping(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    for (i, g) in ctx.guests.iter().enumerate() {
+        let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
+        let mut evidence = vec![texts::in_swap(swap, grown.unsigned_abs(), &g.window())];
+        evidence.extend(ctx.model.host.memory.map(texts::host_memory));
+        evidence.push(texts::check_swap(g.domain.facts.pid.unwrap_or_default()));
+        verdicts.find_for(
+            i,
+            g,
+            Finding {
+                severity: Severity::Warning,
+                confidence: Confidence::High,
+                evidence,
+                fix: vec![
+                    fixes::advice(texts::LESS_GUEST_MEMORY),
+                    fixes::xml(texts::LOCK_MEMORY).needing(texts::LOCK_MEMORY_NEED),
+                ],
+                ..texts::SWAPPED.finding()
+            },
+        );
+    }
+}
+
+fn ksm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
+    let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
+    if percent < ctx.thresholds().machine.ksmd {
+        return;
+    }
+    verdicts.find(Finding {
+        severity: Severity::Info,
+        confidence: Confidence::High,
+        target: Target::Host,
+        evidence: vec![texts::ksmd(percent), texts::CHECK_KSM.into()],
+        fix: vec![
+            fixes::command("echo 0 > /sys/kernel/mm/ksm/run").needing(texts::STOP_KSM_NEED),
+            fixes::advice(texts::KEEP_KSM),
+        ],
+        see: vec![links::KSM.into()],
+        cost: Some(percent),
+        ..texts::KSM.finding()
+    });
+}

@@ -1,0 +1,43 @@
+//! QEMU's main thread.
+
+use super::texts;
+use crate::figures::{figure, or_unknown};
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+
+/// From this rate of accesses on, emulated timers are worth naming.
+const TIMER_ACCESSES: f64 = 100.0;
+
+pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(thread) = guest.domain.emulator() else { return };
+    let Some(cpu) = thread.cpu else { return };
+    let busy = cpu.busy() >= ctx.thresholds().machine.main_loop;
+    if !busy || guest.migrating() || guest.vcpu_threads().next().is_none() {
+        return;
+    }
+    let mut evidence = vec![texts::main_thread(cpu.busy(), cpu.usr, cpu.sys, &guest.window())];
+    let is_timer = |name: &str| matches!(name, "rtc" | "rtc-index" | "hpet" | "acpi-tmr");
+    let timers = guest.accesses(|r| r.device_name().is_some_and(is_timer));
+    if timers.rate_or_zero() >= TIMER_ACCESSES {
+        evidence.push(texts::emulated_timers(&or_unknown(timers.rate, figure)));
+    }
+    evidence.push(texts::check_thread(thread.tid));
+    let mut fix = Vec::new();
+    if guest.config.pins.iothread_count == 0 {
+        fix.push(fixes::advice(texts::USE_IOTHREAD));
+    }
+    fix.push(fixes::advice(texts::CLOSE_SCREENS));
+    verdicts.find(Finding {
+        severity: Severity::Warning,
+        confidence: Confidence::Medium,
+        target: Target::Thread(thread.tid),
+        evidence,
+        fix,
+        cost: Some(cpu.busy()),
+        marks: vec![Mark::Thread(thread.tid)],
+        ..texts::MAIN_LOOP.finding()
+    });
+}

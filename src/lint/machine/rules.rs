@@ -1,0 +1,85 @@
+//! The rows of the machine rules in the table of rules.
+
+use super::{abnormal, host_memory, main_loop, memory_faults, nested, steal, unhandled_msrs};
+use crate::lint::engine::hold::Hold;
+use crate::lint::links;
+use crate::lint::rule::Check::{Behaviour, Host};
+use crate::lint::rule::Rule;
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    Rule {
+        name: "unhandled-msr",
+        sees: "the guest accesses MSRs that KVM does not have",
+        check: Host(unhandled_msrs::unhandled_msrs),
+        hold: Hold::While,
+        thresholds: &[],
+        limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest suffers \
+            from the fault is not visible",
+        fix: "Nothing, or a KVM module parameter that silences the log",
+        links: &[links::KERNEL_PARAMETERS],
+    },
+    Rule {
+        name: "stage2-faults",
+        sees: "the host serves many memory faults of the guest",
+        check: Behaviour(memory_faults::faults),
+        hold: Hold::USUAL,
+        thresholds: &["machine.faults"],
+        limits: "Why mappings are missing is not visible: first use, ballooning, KSM, huge pages and NUMA balancing look \
+            the same. On AMD and arm64 the exit also stands for emulated memory, whose accesses are subtracted. A \
+            guest in migration is left out. From 10 % of one CPU on it is a warning",
+        fix: "Huge pages in the domain's XML, or the host's memory settings",
+        links: &[links::TRANSPARENT_HUGE_PAGES, links::MEMORY_BACKING],
+    },
+    Rule {
+        name: "host-memory-pressure",
+        sees: "the host swaps guest memory out, or KSM uses much CPU",
+        check: Host(host_memory::memory),
+        hold: Hold::SPARSE,
+        thresholds: &["machine.ksmd"],
+        limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
+        fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
+        links: &[links::MEMORY_BACKING],
+    },
+    Rule {
+        name: "host-steal",
+        sees: "this host is itself a guest and does not get its CPUs",
+        check: Host(steal::steal),
+        hold: Hold::USUAL,
+        thresholds: &["machine.steal"],
+        limits: "Hypervisors that report no steal hide this",
+        fix: "Nothing on this host: a larger or dedicated instance",
+        links: &[links::PROC],
+    },
+    Rule {
+        name: "abnormal-exit",
+        sees: "exits that occur only in a crash, a defect or an attack on the memory bus",
+        check: Host(abnormal::abnormal),
+        hold: Hold::EVENT,
+        thresholds: &[],
+        limits: "One or two triple faults are an info: a guest may reboot that way. Log lines count once, when they \
+            appear",
+        fix: "Inside the guest, or newer versions of QEMU, firmware and kernel",
+        links: &[links::BUS_LOCK, links::KVM_API],
+    },
+    Rule {
+        name: "main-loop-busy",
+        sees: "QEMU's main thread uses close to a whole CPU",
+        check: Behaviour(main_loop::main_loop),
+        hold: Hold::LONG,
+        thresholds: &["machine.main_loop"],
+        limits: "What the thread does is not broken down. A guest in migration is left out",
+        fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
+        links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
+    },
+    Rule {
+        name: "nested-guest",
+        sees: "the guest runs guests of its own",
+        check: Behaviour(nested::nested),
+        hold: Hold::USUAL,
+        thresholds: &["machine.nested_share"],
+        limits: "What the inner guests do is not visible. Windows with VBS or WSL2 is a nested guest too. From 10 % of \
+            the vCPUs' time in exits on it is a warning",
+        fix: "Enlightenments for Windows, after a power cycle; or the inner guests moved to this host",
+        links: &[links::NESTED_GUESTS, links::HYPERV],
+    },
+];

@@ -1,0 +1,31 @@
+//! The rows of the NUMA and hardware thread rules in the table of rules.
+
+use super::{memory_nodes, smt};
+use crate::lint::engine::hold::Hold;
+use crate::lint::links;
+use crate::lint::rule::Check::Setup;
+use crate::lint::rule::Rule;
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    Rule {
+        name: "smt-mismatch",
+        sees: "the hardware threads that the guest sees differ from those its vCPUs are pinned to",
+        check: Setup(smt::smt),
+        hold: Hold::While,
+        thresholds: &[],
+        limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged",
+        fix: "Pins, or the <topology> of the guest's CPU in the domain's XML, after a power cycle",
+        links: &[links::CPU_MODEL],
+    },
+    Rule {
+        name: "numa-split",
+        sees: "a guest's vCPUs or its memory are spread over NUMA nodes",
+        check: Setup(memory_nodes::split),
+        hold: Hold::While,
+        thresholds: &["pinning.local_memory"],
+        limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts as \
+            remote. A guest larger than a node has to span nodes and gets an info only",
+        fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
+        links: &[links::NUMA_TUNING, links::NUMA_POLICY],
+    },
+];

@@ -1,0 +1,85 @@
+//! The prose of the NUMA and hardware thread rules.
+
+use crate::figures::{bytes, figure};
+use crate::kvm::CpuSet;
+use crate::lint::engine::prose::Prose;
+
+pub(super) const THREADS_APART: Prose = Prose {
+    title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
+    why: "The guest's scheduler expects the two to share a core and its cache: it keeps work off the second while the \
+        first is busy. With pins across cores both assumptions are wrong",
+};
+pub(super) const SHARED_CORE: Prose = Prose {
+    title: "vCPUs share a core, and the guest does not know",
+    why: "Two busy threads of a core get about half of it each. A guest that sees its threads fills whole cores first; \
+        this one cannot",
+};
+pub(super) const VCPUS_SPLIT: Prose = Prose {
+    title: "The guest's vCPUs are spread over NUMA nodes that it does not see",
+    why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator cannot \
+        avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
+};
+pub(super) const MEMORY_ELSEWHERE: Prose = Prose {
+    title: "The guest's memory is on another NUMA node than its vCPUs",
+    why: "vCPU pins do not move memory: it stays on the node where the guest first used it. Every access to the other \
+        node costs more",
+};
+pub(super) const MEMORY_BOUND_ELSEWHERE: Prose = Prose {
+    title: "The guest's memory is bound to another NUMA node than its vCPUs",
+    why: "Every memory access of the guest goes to the other node",
+};
+
+// Fixes.
+pub(super) const PIN_CORES_OR_ONE_THREAD: &str =
+    "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'";
+pub(super) const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
+    pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
+pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with its \
+    vCPUs, and <memnode> in <numatune> to bind each cell's memory";
+pub(super) const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
+
+// Evidence.
+pub(super) const CHECK_SIBLINGS: &str = "check: cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list";
+pub(super) const CHECK_NODES: &str = "check: lscpu -e=CPU,NODE; numactl --hardware";
+
+/// Two vCPUs and their CPUs.
+pub(super) type PinnedPair = (u32, u32, u32, u32);
+
+pub(super) fn threads_apart(threads: u32, (v, w, a, b): PinnedPair, pairs: usize) -> String {
+    format!(
+        "the guest sees {threads} threads per core, yet vCPUs {v} and {w} are on CPUs {a} and {b}, \
+         which are different cores; pairs like this: {pairs}"
+    )
+}
+
+pub(super) fn shared_core((v, w, a, b): PinnedPair, pairs: usize) -> String {
+    format!(
+        "the guest sees one thread per core, yet vCPUs {v} and {w} are on CPUs {a} and {b}, \
+         threads of one core; pairs like this: {pairs}"
+    )
+}
+
+pub(super) fn vcpus_split(cpus: &CpuSet, nodes: &CpuSet) -> String {
+    format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node")
+}
+
+pub(super) fn bound_away(bound: &CpuSet, vcpu_nodes: &CpuSet) -> String {
+    format!("its memory is bound to node {bound}, away from the vCPUs on node {vcpu_nodes}")
+}
+
+pub(super) fn local_share(percent: f64, nodes: &CpuSet, by_node: &[(u32, u64)]) -> String {
+    let by_node: Vec<String> = by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect();
+    format!("{} % of its memory is on the nodes of its vCPUs ({nodes}): {}", figure(percent), by_node.join(", "))
+}
+
+pub(super) fn check_memory(pid: i32) -> String {
+    format!("check: numastat -p {pid}")
+}
+
+pub(super) fn bound_elsewhere(bound: &CpuSet, cpus: &CpuSet, nodes: &CpuSet) -> String {
+    format!("<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node {nodes}")
+}
+
+pub(super) fn check_binding(numatune: &str) -> String {
+    format!("check: {numatune}")
+}

@@ -1,0 +1,58 @@
+//! What the table of rules holds for each rule.
+
+use super::context::Context;
+use super::context::guest::GuestContext;
+use super::engine::hold::Hold;
+use super::verdicts::Verdicts;
+use std::fmt;
+
+/// One rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// The name in JSON, in the config file and behind `--warn` and `--allow`.
+    pub name: &'static str,
+    /// What it sees, in one line.
+    pub sees: &'static str,
+    /// How it is asked.
+    pub(crate) check: Check,
+    /// How long its pattern has to last.
+    pub(crate) hold: Hold,
+    /// The thresholds that decide, by their names in the config file (`timers.rtc`).
+    pub thresholds: &'static [&'static str],
+    /// What it cannot tell, or takes for something else.
+    pub limits: &'static str,
+    /// What its fix changes, and what that needs.
+    pub fix: &'static str,
+    /// Public documents about the cause.
+    pub links: &'static [&'static str],
+}
+
+/// Rules about one part of the machine.
+#[derive(Debug)]
+pub struct Family {
+    /// The heading in lists of rules.
+    pub name: &'static str,
+    /// Its rules.
+    pub rules: &'static [Rule],
+}
+
+/// How a rule is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Check {
+    /// Once a guest, about what the guest does: not while it starts or is paused.
+    Behaviour(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
+    /// Once a guest, about how it is set up.
+    Setup(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
+    /// Once, about the host and all guests together.
+    Host(fn(&Context<'_>, &mut Verdicts)),
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Behaviour(_) => "Behaviour",
+            Self::Setup(_) => "Setup",
+            Self::Host(_) => "Host",
+        })
+    }
+}

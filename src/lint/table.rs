@@ -1,0 +1,37 @@
+//! The table of all rules.
+
+use super::engine::hold::Hold;
+use super::rule::{Family, Rule};
+use super::{apic, contention, devices, machine, numa, pinning, scheduling, timers};
+
+/// All rules, by family. A new rule is a row in its family's `rules.rs`.
+pub const FAMILIES: &[Family] = &[
+    Family { name: "Timers and clocks", rules: timers::rules::RULES },
+    Family { name: "Interrupt controller", rules: apic::rules::RULES },
+    Family { name: "Devices", rules: devices::rules::RULES },
+    Family { name: "Scheduling", rules: scheduling::rules::RULES },
+    Family { name: "Pinning", rules: pinning::rules::RULES },
+    Family { name: "Contention for CPUs", rules: contention::rules::RULES },
+    Family { name: "NUMA and hardware threads", rules: numa::rules::RULES },
+    Family { name: "Machine", rules: machine::rules::RULES },
+];
+
+/// All rules, in the order of the table.
+pub fn rules() -> impl Iterator<Item = &'static Rule> {
+    FAMILIES.iter().flat_map(|f| f.rules)
+}
+
+/// The rule of a name.
+pub fn rule(name: &str) -> Option<&'static Rule> {
+    rules().find(|r| r.name == name)
+}
+
+/// The place of a rule in the table; unknown names come last.
+pub(super) fn rank(name: &str) -> usize {
+    rules().position(|r| r.name == name).unwrap_or(usize::MAX)
+}
+
+/// How long a rule's pattern has to last.
+pub(super) fn hold(name: &str) -> Hold {
+    rule(name).map_or(Hold::USUAL, |r| r.hold)
+}

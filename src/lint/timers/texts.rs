@@ -1,0 +1,162 @@
+//! The prose of the timer rules.
+
+use crate::figures::figure;
+use crate::lint::engine::prose::Prose;
+
+pub(super) const ACPI_PM: Prose = Prose {
+    title: "The guest keeps time by reading the ACPI PM timer",
+    why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and waits \
+        for the answer. A guest does this when it has no better clock that it trusts: Windows without the Hyper-V clock, \
+        Linux with clocksource acpi_pm",
+};
+pub(super) const RTC: Prose = Prose {
+    title: "The guest ticks by the emulated RTC",
+    why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and several \
+        port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers (stimer) nor \
+        an HPET, and up to 2048 times a second when a program asks for a fine clock",
+};
+pub(super) const HPET: Prose = Prose {
+    title: "The guest uses the emulated HPET as clock or timer",
+    why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a round trip to user space. \
+        Readers inside the guest queue up for it",
+};
+pub(super) const TSC_PAGE: Prose = Prose {
+    title: "The guest reads the Hyper-V clock through an MSR: the TSC page is not valid",
+    why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM cannot \
+        keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from another host",
+};
+pub(super) const PIT: Prose = Prose {
+    title: "The guest uses the PIT",
+    why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A guest that \
+        keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for them",
+};
+pub(super) const TICK_STORM: Prose = Prose {
+    title: "The guest is idle, yet every vCPU ticks at its full rate",
+    why: "An idle Linux guest stops its tick and wakes a few times a second. With nohz=off, highres=off or a kernel \
+        without tickless idle it sets its timer hundreds of times a second on every vCPU. Each setting costs exits and \
+        wakes a host CPU",
+};
+pub(super) const IDLE_WAKEUPS: Prose = Prose {
+    title: "The guest is idle, yet woken many times a second",
+    why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a player) \
+        raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
+};
+pub(super) const HPET_IDLE: Prose = Prose {
+    title: "The main thread is busy though the guest is idle, probably because of an unused HPET",
+    why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to raise \
+        an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be the cause \
+        instead",
+};
+pub(super) const ENLIGHTENMENTS: Prose = Prose {
+    title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them",
+    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it ticks by \
+        QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the enlightenments KVM \
+        serves them in the kernel, mostly without an exit",
+};
+
+// Fixes.
+pub(super) const SET_CLOCKSOURCE: &str = "cat /sys/devices/system/clocksource/clocksource0/available_clocksource\n\
+     echo kvm-clock > /sys/devices/system/clocksource/clocksource0/current_clocksource";
+pub(super) const KEEP_CLOCKSOURCE: &str = "Remove clocksource= and notsc from the guest's kernel command line, \
+    so that it chooses kvm-clock or tsc at the next boot too";
+pub(super) const EITHER_SYSTEM: &str = "Linux guest: set its clocksource to kvm-clock or tsc \
+    (/sys/devices/system/clocksource/clocksource0/current_clocksource). \
+    Windows guest: enable the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
+pub(super) const INVTSC_NEED: &str = "shut the guest down and start it again; it can then no longer migrate live to a \
+    host with another TSC frequency";
+pub(super) const TSC_PAGE_AFTER_MIGRATION: &str =
+    "After a live migration or a restore from a file, restart the guest to get the page back";
+pub(super) const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: leave it. \
+    On newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel command line";
+pub(super) const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
+pub(super) const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
+    keep it if the guest does real-time work on purpose";
+pub(super) const POWERCFG: &str = "powercfg /energy /duration 30";
+pub(super) const POWERCFG_NEED: &str =
+    "run it inside the guest as administrator; its report names the programs that asked for a fine timer";
+
+// Evidence.
+pub(super) const MANY_VCPUS: &str =
+    "the guest has 32 or more vCPUs: before QEMU 10.2 these reads queue up behind QEMU's big lock";
+pub(super) const RATE_UNKNOWN: &str = "Rate and cost unknown; pass --duration with the time that the figures cover";
+pub(super) const HPET_ADDRESSES_UNKNOWN: &str = "the addresses are unknown; the guest has an HPET, and reads of its \
+    counter have this cost and rate. The mmio table shows whether they are its accesses";
+pub(super) const CHECK_CLOCKSOURCE: &str =
+    "check: cat /sys/devices/system/clocksource/clocksource0/current_clocksource on the host should print tsc";
+pub(super) const CHECK_PPOLL: &str = "check: top -H -p PID; \
+    with an unused HPET, strace -c -p PID of the main thread shows about a thousand ppoll calls a second";
+
+pub(super) fn port_share(percent: f64) -> String {
+    format!("{} % of all port accesses", figure(percent))
+}
+
+pub(super) fn count_and_share(count: u64, what: &str, percent: f64) -> String {
+    format!("{count} {what}, {} % of the guest's exits", figure(percent))
+}
+
+pub(super) fn tick_acknowledgements(rate: &str) -> String {
+    format!("{rate}/s of them read the data port, which acknowledges a tick")
+}
+
+pub(super) fn eoi_exits(rate: &str) -> String {
+    format!("{rate} EOI_INDUCED exits/s, one per RTC interrupt")
+}
+
+pub(super) fn counter_reads(rate: &str) -> String {
+    format!("{rate}/s of them read the counter (+0xf0), as a clock does")
+}
+
+pub(super) fn tick_rate(slowest: f64, every: bool, vcpus: f64, guest_percent: f64) -> String {
+    let on = if every { "each of" } else { "average over" };
+    let (rate, vcpus, percent) = (figure(slowest), figure(vcpus), figure(guest_percent));
+    format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {percent} % of their time")
+}
+
+pub(super) fn halts(rate: f64, window: &str, sleep_ms: f64, guest_percent: f64) -> String {
+    let (rate, sleep, percent) = (figure(rate), figure(sleep_ms), figure(guest_percent));
+    format!("{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {percent} % of the time")
+}
+
+pub(super) fn idle_main_thread(main_percent: f64, window: &str, guest_percent: f64) -> String {
+    let (main, guest) = (figure(main_percent), figure(guest_percent));
+    format!(
+        "QEMU's main thread uses {main} % of a CPU {window}, while the guest runs {guest} % of its vCPUs' time; \
+         the guest has an HPET and does not read it"
+    )
+}
+
+pub(super) fn missing(names: &[&str]) -> String {
+    let describe = |n: &&str| match *n {
+        "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
+        "stimer" => "synthetic timers (stimer)".to_owned(),
+        other => other.to_owned(),
+    };
+    format!("missing from the configuration: {}", names.iter().map(describe).collect::<Vec<_>>().join(", "))
+}
+
+pub(super) fn taken_for_windows(reasons: &[String]) -> String {
+    format!("the guest counts as Windows because {}", reasons.join(", "))
+}
+
+/// What an enlightened or plain Windows does with port exits whose ports are unknown.
+pub(super) fn unknown_ports(clock_missing: bool, hpet: Option<bool>) -> String {
+    let which = match (clock_missing, hpet) {
+        (false, Some(false)) => {
+            "with the Hyper-V clock, without stimer and HPET, Windows ticks by the RTC (ports 0x70 and 0x71)"
+        }
+        (false, _) => "with the Hyper-V clock and without stimer, Windows ticks by HPET or RTC",
+        (true, _) => "without the Hyper-V clock, Windows reads the ACPI PM timer and ticks by RTC or HPET",
+    };
+    format!("the figures do not name the ports; {which}. The ioport table shows them")
+}
+
+// What cannot be judged.
+pub(super) const IDLE_UNKNOWN: &str = "whether the guest is idle is unknown";
+pub(super) const WAKEUPS_UNEXPLAINED: &str =
+    "an idle guest is woken often; neither its timer accesses nor its configuration are known";
+pub(super) const MISCONFIG_UNEXPLAINED: &str =
+    "EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known";
+
+pub(super) fn ports_not_named(rate: f64) -> String {
+    format!("{} port exits/s, but the figures do not name the ports (the ioport table does)", figure(rate))
+}

@@ -1,0 +1,62 @@
+//! Where rules put their results while they are asked.
+
+use super::context::guest::GuestContext;
+use super::engine::finding::Finding;
+use super::engine::report::CannotTell;
+
+/// The results of all rules for one interval.
+#[derive(Default)]
+pub(crate) struct Verdicts {
+    /// The findings, each with the index of its guest.
+    pub found: Vec<(Option<usize>, Finding)>,
+    /// Rules that could not be judged.
+    pub cannot_tell: Vec<CannotTell>,
+    /// Rules whose figures were not read in this interval, with the index of the guest.
+    pub not_read: Vec<(&'static str, Option<usize>)>,
+    rule: &'static str,
+    links: &'static [&'static str],
+    guest: Option<(usize, String)>,
+}
+
+impl Verdicts {
+    /// Names the rule and the guest that the following results are of.
+    pub fn start(
+        &mut self,
+        rule: &'static str,
+        links: &'static [&'static str],
+        guest: Option<(usize, &GuestContext<'_>)>,
+    ) {
+        self.rule = rule;
+        self.links = links;
+        self.guest = guest.map(|(i, g)| (i, g.name().to_owned()));
+    }
+
+    /// Adds a finding. Rule and domain are filled in, and the rule's links where the finding has none of its own.
+    pub fn find(&mut self, finding: Finding) {
+        let (index, name) = self.guest.clone().unzip();
+        self.push(index, name, finding);
+    }
+
+    /// Adds a finding about one guest by a rule that looks at all guests together.
+    pub fn find_for(&mut self, index: usize, guest: &GuestContext<'_>, finding: Finding) {
+        self.push(Some(index), Some(guest.name().to_owned()), finding);
+    }
+
+    fn push(&mut self, index: Option<usize>, domain: Option<String>, mut finding: Finding) {
+        if finding.see.is_empty() {
+            finding.see = self.links.iter().map(|l| (*l).to_owned()).collect();
+        }
+        self.found.push((index, Finding { rule: self.rule, domain, ..finding }));
+    }
+
+    /// The rule's figures are read only now and then, and were not read in this interval: earlier findings stand.
+    pub fn not_read(&mut self) {
+        self.not_read.push((self.rule, self.guest.as_ref().map(|g| g.0)));
+    }
+
+    /// The rule cannot be judged, and why.
+    pub fn cannot_tell(&mut self, because: impl Into<String>) {
+        let domain = self.guest.as_ref().map(|g| g.1.clone());
+        self.cannot_tell.push(CannotTell { rule: self.rule, domain, because: because.into() });
+    }
+}
