@@ -1,9 +1,9 @@
 //! Findings: what is wrong, the figures that show it, and a fix to paste. Pure: over the model only, no I/O, no clock.
 //!
-//! A rule looks at one interval and reports nothing, a [`Finding`], or why it cannot tell. [`run`] asks all rules of the
-//! [table](FAMILIES), keeps only patterns that last (on a running host), groups findings that have one cause, and sorts
-//! them. Each family of rules has a folder: `rules.rs` holds its rows of the table, `texts.rs` its prose, the other
-//! files its detection. `docs/rules.md` is generated from the table.
+//! A rule looks at one interval and reports nothing, a [`Finding`], or why it cannot tell. [`run`] asks all rules of
+//! the [table](FAMILIES), keeps only patterns that last (on a running host), groups findings that have one cause, and
+//! sorts them. Each family of rules has a folder: `rules.rs` holds its rows of the table, `texts.rs` its prose, the
+//! other files its detection. `docs/rules.md` is generated from the table.
 
 mod apic;
 mod contention;

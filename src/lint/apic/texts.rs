@@ -11,9 +11,9 @@ pub(super) const INHIBITED: Prose = Prose {
 };
 pub(super) const LAPIC: Prose = Prose {
     title: "Every access of the guest to its local APIC causes an exit",
-    why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not virtualise \
-        these registers: it is an old CPU, or enable_apicv=0. Each acknowledgement, timer setting and inter-processor \
-        interrupt costs an exit, which limits I/O rates",
+    why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not \
+        virtualise these registers: it is an old CPU, or enable_apicv=0. Each acknowledgement, timer setting and \
+        inter-processor interrupt costs an exit, which limits I/O rates",
 };
 pub(super) const AVIC_PIT: Prose = Prose {
     title: "The PIT's tick policy keeps AVIC disabled",
@@ -39,8 +39,8 @@ pub(super) const IPIS_BY_DESIGN: &str = "Some loads do this by design (databases
     fewer vCPUs, or pins to one last-level cache, make each interrupt cheaper";
 
 // Evidence.
-pub(super) const CHECK_INHIBIT_REASON: &str = "check: echo 1 > /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; \
-     the reason is PIT_REINJ";
+pub(super) const CHECK_INHIBIT_REASON: &str = "check: echo 1 > \
+     /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
 pub(super) const CHECK_ENABLE_APICV: &str = "check: cat /sys/module/kvm_intel/parameters/enable_apicv";
 pub(super) const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_inhibit_changed and kvm_page_fault \
     tracepoints (address 0xfee00xxx) give proof";

@@ -24,8 +24,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Setup(quota::quota),
         hold: Hold::USUAL,
         thresholds: &["pinning.throttled", "pinning.throttled_time"],
-        limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether the \
-            limit is intended is not known",
+        limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether \
+            the limit is intended is not known",
         fix: "virsh schedinfo or systemctl set-property on the host, at once",
         links: &[links::CFS_BANDWIDTH, links::CPU_TUNING],
     },

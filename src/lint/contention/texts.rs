@@ -15,8 +15,8 @@ pub(super) const OVERCOMMIT_WHY: &str = "Idle vCPUs may share CPUs in any number
     considers 5 vCPUs per CPU safe as long as none is fully busy, and advises against more than 10";
 pub(super) const NOISE: Prose = Prose {
     title: "Interrupts or kernel threads disturb an isolated CPU with a vCPU",
-    why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of them \
-        costs the vCPU an exit and a wait",
+    why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU. Each of \
+        them costs the vCPU an exit and a wait",
 };
 pub(super) const REALTIME_SHARES: Prose = Prose {
     title: "A real-time vCPU shares its CPU",
@@ -31,8 +31,8 @@ pub(super) const HOST_TASKS: Prose = Prose {
 };
 pub(super) const STARVED: Prose = Prose {
     title: "Pinned vCPUs leave the host no CPU of its own",
-    why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they take it \
-        from the guests at unpredictable moments",
+    why: "Emulators, vhost, libvirtd, ssh and the kernel need CPU time too. With a vCPU pinned to every CPU, they \
+        take it from the guests at unpredictable moments",
 };
 
 pub(super) fn overcommit_title(vcpus: usize, cpus: usize) -> String {

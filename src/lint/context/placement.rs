@@ -71,7 +71,8 @@ pub(crate) fn plan(host: &HostTopology, request: &PlacementRequest) -> Option<Pl
     let housekeeping = housekeeping(host, &isolated);
     let free = host.all().difference(&request.taken).difference(&housekeeping);
     let pools = [present(host, request, &free, &isolated), free.intersection(&isolated), free.clone()];
-    // A guest that sees no hardware threads and does not fit on whole cores does better when it sees the threads it gets.
+    // A guest that sees no hardware threads and does not fit on whole cores does better when it sees the threads it
+    // gets.
     let pairs = host.cpus.iter().map(|c| c.siblings.len() as u32).max().unwrap_or(1);
     let mut shapes = vec![(request.threads.max(1), None)];
     if request.threads <= 1 && pairs > 1 && request.vcpus.is_multiple_of(pairs) {
@@ -136,8 +137,8 @@ fn housekeeping(host: &HostTopology, isolated: &CpuSet) -> CpuSet {
     nodes.iter().map(|n| first(host.cpus_of_node(n))).fold(CpuSet::new(), |a, b| a.union(&b))
 }
 
-/// One CPU per vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's own
-/// threads, and from as few last-level caches as possible.
+/// One CPU per vCPU out of a pool: whole cores only, `threads` hardware threads of each, in the order of the guest's
+/// own threads, and from as few last-level caches as possible.
 fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Option<Vec<u32>> {
     let mut left = pool.clone();
     let mut caches: Vec<(Option<u32>, Vec<CpuSet>)> = Vec::new();
@@ -170,10 +171,10 @@ fn place(host: &HostTopology, pool: &CpuSet, vcpus: usize, threads: usize) -> Op
     Some(cpus)
 }
 
-/// The fewest moves that separate a guest's pins from each other and from other guests' pins. A vCPU that is alone on its
-/// CPU stays; every other gets a free CPU outside of `avoid`, on the same node if possible. Returns each moved vCPU with
-/// its new CPU; `None` when nothing conflicts, when there is no room, or when the guest's own threads of a core would
-/// be separated.
+/// The fewest moves that separate a guest's pins from each other and from other guests' pins. A vCPU that is alone on
+/// its CPU stays; every other gets a free CPU outside of `avoid`, on the same node if possible. Returns each moved
+/// vCPU with its new CPU; `None` when nothing conflicts, when there is no room, or when the guest's own threads of a
+/// core would be separated.
 pub(crate) fn fewest_moves(
     host: &HostTopology,
     pins: &[(u32, CpuSet)],
@@ -251,8 +252,9 @@ mod tests {
         assert_eq!(p.helpers.to_string(), "0,18");
         assert_eq!(
             p.xml(&h),
-            "<cputune>\n  <vcpupin vcpu='0' cpuset='1'/>\n  <vcpupin vcpu='1' cpuset='19'/>\n  <vcpupin vcpu='2' cpuset='2'/>\n  \
-             <vcpupin vcpu='3' cpuset='20'/>\n  <emulatorpin cpuset='0,18'/>\n  <iothreadpin iothread='1' cpuset='0,18'/>\n</cputune>"
+            "<cputune>\n  <vcpupin vcpu='0' cpuset='1'/>\n  <vcpupin vcpu='1' cpuset='19'/>\n  \
+             <vcpupin vcpu='2' cpuset='2'/>\n  <vcpupin vcpu='3' cpuset='20'/>\n  <emulatorpin cpuset='0,18'/>\n  \
+             <iothreadpin iothread='1' cpuset='0,18'/>\n</cputune>"
         );
     }
 

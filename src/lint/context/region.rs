@@ -3,8 +3,8 @@
 use crate::kvm::Space;
 use crate::model::AccessRow;
 
-/// The region that owns an address: as the guest's own map names it, else by the addresses that a PC gives to one device
-/// only. The map of a guest may be incomplete.
+/// The region that owns an address: as the guest's own map names it, else by the addresses that a PC gives to one
+/// device only. The map of a guest may be incomplete.
 pub(crate) fn region(row: &AccessRow) -> Option<&str> {
     row.device_name().or_else(|| match (row.space, row.address?) {
         (Space::Pio, 0x40..=0x43) => Some("kvm-pit"),

@@ -35,7 +35,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Behaviour(emulated::emulated),
         hold: Hold::USUAL,
         thresholds: &["devices.emulated"],
-        limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the same",
+        limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
+            same",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     },
@@ -66,8 +67,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Behaviour(irqfd_kworker::kworker),
         hold: Hold::USUAL,
         thresholds: &["devices.kworker_wakes"],
-        limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated CPU \
-            10 wake-ups/s are enough",
+        limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated \
+            CPU 10 wake-ups/s are enough",
         fix: "The host's kernel, or the placement of the task that raises the interrupts",
         links: &[links::WORKQUEUE],
     },

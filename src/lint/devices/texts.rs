@@ -5,16 +5,16 @@ use crate::lint::engine::prose::Prose;
 
 pub(super) const INTX: Prose = Prose {
     title: "A virtio device interrupts through INTx instead of MSI-X",
-    why: "With MSI-X every queue has its own interrupt, and the driver reads nothing. On a shared line the driver has to \
-        ask the device, in QEMU, after each interrupt, and all queues share one vCPU",
+    why: "With MSI-X every queue has its own interrupt, and the driver reads nothing. On a shared line the driver has \
+        to ask the device, in QEMU, after each interrupt, and all queues share one vCPU",
 };
 pub(super) const KICKS: Prose = Prose {
     title: "The VMM serves virtio notifications itself instead of through an ioeventfd",
-    why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU itself \
-        returns to QEMU and does the device's work while the guest waits",
+    why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU \
+        itself returns to QEMU and does the device's work while the guest waits",
 };
-pub(super) const EMULATED_WHY: &str = "Each access to a register of an emulated device is a round trip to QEMU. A virtio \
-    device passes whole batches of requests with one notification, or none";
+pub(super) const EMULATED_WHY: &str = "Each access to a register of an emulated device is a round trip to QEMU. A \
+    virtio device passes whole batches of requests with one notification, or none";
 pub(super) const SERIAL_BURST: Prose = Prose {
     title: "Output on the serial port holds a vCPU for milliseconds",
     why: "Each character on an emulated serial port is at least one round trip to QEMU, made by the vCPU that prints. \
@@ -25,15 +25,15 @@ pub(super) const POLLING_WHY: &str =
     "Each access is a 5-12 us round trip to QEMU; some is normal while someone uses the guest's screen through VNC";
 pub(super) const KWORKER: Prose = Prose {
     title: "Interrupts reach the guest through a kworker",
-    why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a kworker \
-        on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
+    why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
+        kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
 };
 
 // Fixes.
 pub(super) const USE_MSIX: &str =
     "Remove pci=nomsi from the guest's kernel command line; in a Windows guest, update the virtio drivers";
-pub(super) const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use MSI-X: \
-    give the device the default number of vectors";
+pub(super) const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use \
+    MSI-X: give the device the default number of vectors";
 pub(super) const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net; <driver name='vhost'/>). \
     Disk: do not set ioeventfd='off', and give it an IOThread";
 pub(super) const NO_IOEVENTFD_OFF: &str =

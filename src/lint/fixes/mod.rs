@@ -102,7 +102,8 @@ pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
     either(guest, xml("<features>\n  <vmport state='off'/>\n</features>"), qemu("-machine vmport=off"))
 }
 
-/// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the host's.
+/// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the
+/// host's.
 pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str) -> Fix {
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
     xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))

@@ -13,8 +13,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Host(unhandled_msrs::unhandled_msrs),
         hold: Hold::While,
         thresholds: &[],
-        limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest suffers \
-            from the fault is not visible",
+        limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest \
+            suffers from the fault is not visible",
         fix: "Nothing, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
     },
@@ -24,8 +24,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Behaviour(memory_faults::faults),
         hold: Hold::USUAL,
         thresholds: &["machine.faults"],
-        limits: "Why mappings are missing is not visible: first use, ballooning, KSM, huge pages and NUMA balancing look \
-            the same. On AMD and arm64 the exit also stands for emulated memory, whose accesses are subtracted. A \
+        limits: "Why mappings are missing is not visible: first use, ballooning, KSM, huge pages and NUMA balancing \
+            look the same. On AMD and arm64 the exit also stands for emulated memory, whose accesses are subtracted. A \
             guest in migration is left out. From 10 % of one CPU on it is a warning",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &[links::TRANSPARENT_HUGE_PAGES, links::MEMORY_BACKING],

@@ -16,9 +16,9 @@ pub(super) const UNHANDLED_MSRS: Prose = Prose {
 };
 pub(super) const FAULTS: Prose = Prose {
     title: "The host serves many memory faults of the guest",
-    why: "The host maps guest memory at its first use, and again whenever something removed the mapping: ballooning, KSM, \
-        huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes faults for a while; if they \
-        go on for minutes, one of these is active",
+    why: "The host maps guest memory at its first use, and again whenever something removed the mapping: ballooning, \
+        KSM, huge page collapse, NUMA balancing, swapping, dirty logging. A growing guest causes faults for a while; \
+        if they go on for minutes, one of these is active",
 };
 pub(super) const SWAPPED: Prose = Prose {
     title: "The host swaps the guest's memory out",
@@ -31,22 +31,23 @@ pub(super) const KSM: Prose = Prose {
 };
 pub(super) const STEAL: Prose = Prose {
     title: "This host is itself a guest and does not get its CPUs",
-    why: "The outer hypervisor is running other tenants on these CPUs. Everything here, guests included, stops meanwhile, \
-        and no setting on this host changes that",
+    why: "The outer hypervisor is running other tenants on these CPUs. Everything here, guests included, stops \
+        meanwhile, and no setting on this host changes that",
 };
 pub(super) const ABNORMAL: Prose = Prose {
     title: "Abnormal exits",
-    why: "These exits are rare in a healthy guest. Each indicates a crash, a defect, or a load that hurts its neighbours",
+    why: "These exits are rare in a healthy guest. Each indicates a crash, a defect, or a load that hurts its \
+        neighbours",
 };
 pub(super) const MAIN_LOOP: Prose = Prose {
     title: "QEMU's main thread uses close to a whole CPU",
-    why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is full, all of \
-        them slow down, and vCPUs wait for the lock that it holds",
+    why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is full, \
+        all of them slow down, and vCPUs wait for the lock that it holds",
 };
 pub(super) const NESTED: Prose = Prose {
     title: "The guest runs guests of its own",
-    why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several exits here, \
-        so everything inside costs several times more",
+    why: "The guest is a hypervisor. Each exit of its guests passes through this host first and causes several exits \
+        here, so everything inside costs several times more",
 };
 
 // Fixes.
@@ -72,8 +73,8 @@ pub(super) const OTHER_INSTANCE: &str =
     "Move to a larger or dedicated instance, or ask the outer hypervisor's operator";
 pub(super) const USE_IOTHREAD: &str = "Give disks an IOThread (<iothreads>1</iothreads>, <driver iothread='1'/>), \
     so that their work leaves the main thread; use vhost for the network";
-pub(super) const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated devices; \
-    this one thread serves them all";
+pub(super) const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated \
+    devices; this one thread serves them all";
 pub(super) const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or \
     Docker Desktop: disable what is not needed";
 pub(super) const INNER_GUESTS_HERE: &str = "Run the inner guests on this host if possible; \

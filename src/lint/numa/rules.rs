@@ -23,8 +23,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Setup(memory_nodes::split),
         hold: Hold::While,
         thresholds: &["pinning.local_memory"],
-        limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts as \
-            remote. A guest larger than a node has to span nodes and gets an info only",
+        limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
+            as remote. A guest larger than a node has to span nodes and gets an info only",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",
         links: &[links::NUMA_TUNING, links::NUMA_POLICY],
     },

@@ -16,8 +16,8 @@ pub(super) const SHARED_CORE: Prose = Prose {
 };
 pub(super) const VCPUS_SPLIT: Prose = Prose {
     title: "The guest's vCPUs are spread over NUMA nodes that it does not see",
-    why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator cannot \
-        avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
+    why: "Half of its memory accesses go to the other node at a higher cost. The guest's scheduler and allocator \
+        cannot avoid that, because they see one node. Red Hat measured a loss of 10 % and more",
 };
 pub(super) const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
@@ -34,8 +34,8 @@ pub(super) const PIN_CORES_OR_ONE_THREAD: &str =
     "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'";
 pub(super) const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
     pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
-pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with its \
-    vCPUs, and <memnode> in <numatune> to bind each cell's memory";
+pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with \
+    its vCPUs, and <memnode> in <numatune> to bind each cell's memory";
 pub(super) const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 
 // Evidence.

@@ -13,8 +13,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Setup(overlap::overlap),
         hold: Hold::USUAL,
         thresholds: &["pinning.overlap_busy"],
-        limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the conflict \
-            is a warning, whatever the load. Two vCPUs of one guest, and pinned vCPUs among free ones, are reported too",
+        limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
+            conflict is a warning, whatever the load. Two vCPUs of one guest, and pinned vCPUs among free ones, are \
+                reported too",
         fix: "Pins of as few vCPUs as possible, at once and in the domain's XML",
         links: &[links::CPU_TUNING],
     },

@@ -9,8 +9,8 @@ pub(super) const OVERLAP_WHY: &str = "A vCPU that may use only one CPU cannot mo
     gets half of the CPU, whatever is free elsewhere";
 pub(super) const PARTLY_PINNED: Prose = Prose {
     title: "Some vCPUs are pinned and the others may run on their CPUs",
-    why: "A pinned vCPU cannot leave when the scheduler puts an unpinned one on its CPU. The pins then do more harm than \
-        good",
+    why: "A pinned vCPU cannot leave when the scheduler puts an unpinned one on its CPU. The pins then do more harm \
+        than good",
 };
 pub(super) const HELPER_WHY: &str = "While this thread runs, the vCPU does not, and the vCPU cannot move away. \
     The guest's own device work (timers, disks, network) then stops the guest";
@@ -33,8 +33,8 @@ pub(super) const OFFLINE: Prose = Prose {
 };
 pub(super) const DRIFT: Prose = Prose {
     title: "A thread's CPU affinity is not the one in the configuration",
-    why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went offline and \
-        came back",
+    why: "Something else set it: taskset, a cpuset of the service manager, another tool, or a CPU that went offline \
+        and came back",
 };
 
 // Titles.

@@ -65,7 +65,8 @@ fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     guest.vcpu_threads().filter_map(poller).reduce(|a, b| if b.percent > a.percent { b } else { a })
 }
 
-/// The same where KVM's counters are sums over the vCPUs, as in debugfs: the average, on the vCPU with most system time.
+/// The same where KVM's counters are sums over the vCPUs, as in debugfs: the average, on the vCPU with most system
+/// time.
 fn average<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     let ns = |name: &str| guest.domain.counters.get(name).copied();
     let (fail, hit) = (ns("halt_poll_fail_ns")?, ns("halt_poll_success_ns")?);

@@ -68,8 +68,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Behaviour(wakeup_latency::wakeups),
         hold: Hold::USUAL,
         thresholds: &["pinning.wakeup_us"],
-        limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with interrupts \
-            disabled look the same",
+        limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
+            interrupts disabled look the same",
         fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
         links: &[links::CPU_IDLE, links::HALT_POLLING],
     },

@@ -12,9 +12,9 @@ pub(super) const PAUSES: Prose = Prose {
 pub(super) const PAUSES_AND_WAIT_TITLE: &str = "vCPUs spin on locks whose holder has no CPU";
 pub(super) const HOST_INTERRUPTS: Prose = Prose {
     title: "Interrupts of the host stop the guest far more often than the host's tick",
-    why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to that CPU, \
-        rescheduling and function calls from other CPUs, timers of other tasks, or interrupts for the guest that are \
-        not posted",
+    why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to that \
+        CPU, rescheduling and function calls from other CPUs, timers of other tasks, or interrupts for the guest that \
+        are not posted",
 };
 pub(super) const HALT_POLL: Prose = Prose {
     title: "Halt polling turns the guest's idle time into host CPU time",
@@ -28,13 +28,13 @@ pub(super) const MIGRATING: Prose = Prose {
 };
 pub(super) const WAIT: Prose = Prose {
     title: "vCPUs are ready to run and wait for a CPU",
-    why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these CPUs than \
-        there are CPUs, or a quota stops the guest",
+    why: "The guest sees this time as steal: all its work is late, and it cannot know why. More tasks want these CPUs \
+        than there are CPUs, or a quota stops the guest",
 };
 pub(super) const WAKEUPS: Prose = Prose {
     title: "Woken vCPUs start late though their CPU is free",
-    why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A longer delay usually means a deep \
-        sleep state that the CPU has to leave, or kernel work with interrupts disabled",
+    why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A longer delay usually means a \
+        deep sleep state that the CPU has to leave, or kernel work with interrupts disabled",
 };
 
 // Fixes.
@@ -44,8 +44,8 @@ pub(super) const SPINS_INSIDE: &str = "The vCPUs run and yet spin: this is conte
     Profile the guest (perf top) for spin locks; fewer vCPUs may be faster";
 pub(super) const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs \
     (/proc/PID/task/TID/schedstat, twice: the second figure is the wait in ns). \
-    If they do, give the guest no more vCPUs than can run at the same time. If not, this is contention inside the guest: \
-    profile it (perf top) for spin locks; fewer vCPUs may be faster";
+    If they do, give the guest no more vCPUs than can run at the same time. If not, this is contention inside the \
+    guest: profile it (perf top) for spin locks; fewer vCPUs may be faster";
 pub(super) const SHOW_INTERRUPTS: &str = "grep . /proc/irq/*/effective_affinity_list; cat /proc/interrupts";
 pub(super) const SHOW_INTERRUPTS_NEED: &str = "shows which interrupts arrive on the guest's CPUs";
 pub(super) const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs \
@@ -62,8 +62,8 @@ pub(super) const LESS_LOAD: &str =
     "Reduce the load on the CPUs that this guest may use: other guests, host tasks, or vCPUs that it does not need";
 pub(super) const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10";
 pub(super) const SHALLOW_SLEEP_NEED: &str = "keeps CPUs out of deep sleep; costs power";
-pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on lets the guest put the \
-    CPU to sleep itself; a larger kvm.halt_poll_ns hides short sleeps";
+pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on lets the guest put \
+    the CPU to sleep itself; a larger kvm.halt_poll_ns hides short sleeps";
 
 // Evidence.
 pub(super) const WAIT_UNKNOWN: &str = "whether its vCPUs wait for CPUs is unknown";

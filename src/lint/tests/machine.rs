@@ -8,7 +8,8 @@ fn unhandled_registers() {
     let mut model = f.model();
     silent(&judge(&model), "unhandled-msr");
     model.host.kernel_log = kernel_log::parse(
-        "[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n[592427.5] kvm [21715]: vcpu0 unhandled rdmsr: 0x606\n",
+        "[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n[592427.5] kvm [21715]: vcpu0 unhandled rdmsr: \
+        0x606\n",
     );
     let report = judge(&model);
     fires(&report, "unhandled-msr", Severity::Info);

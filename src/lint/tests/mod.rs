@@ -100,7 +100,8 @@ trait Described {
 impl Described for Guest {
     fn xml(self, inner: &str) -> Self {
         let text = format!(
-            "<domain type='kvm'><name>g</name><os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>{inner}</domain>"
+            "<domain type='kvm'><name>g</name><os><type arch='x86_64' \
+            machine='pc-q35-7.2'>hvm</type></os>{inner}</domain>"
         );
         let xml = domain_xml::parse(&text).unwrap();
         self.facts(|f| f.xml = Some(Known::new(Arc::new(xml), Origin::Libvirt)))
@@ -116,7 +117,8 @@ impl Described for Guest {
 }
 
 /// All that lets Windows keep time in the kernel.
-const ENLIGHTENED: &str = "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer state='on'/><avic state='on'/></hyperv></features>
+const ENLIGHTENED: &str = "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer state='on'/><avic \
+    state='on'/></hyperv></features>
     <clock offset='localtime'><timer name='hpet' present='no'/><timer name='hypervclock' present='yes'/></clock>";
 
 #[test]

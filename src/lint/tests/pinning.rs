@@ -52,7 +52,8 @@ fn a_pool_that_is_shared_on_purpose_is_no_overlap() {
 fn overlap_from_configuration_alone() {
     let pins = |a, b| {
         format!(
-            "<cputune><vcpupin vcpu='0' cpuset='{a}'/><vcpupin vcpu='1' cpuset='{b}'/><emulatorpin cpuset='0'/></cputune>"
+            "<cputune><vcpupin vcpu='0' cpuset='{a}'/><vcpupin vcpu='1' cpuset='{b}'/><emulatorpin \
+            cpuset='0'/></cputune>"
         )
     };
     let report = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(2, 3), 2)]);
@@ -87,7 +88,8 @@ fn emulator_from_configuration_alone() {
         described(
             "a",
             &format!(
-                "<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/>{rest}</cputune><iothreads>1</iothreads>"
+                "<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' \
+                cpuset='2'/>{rest}</cputune><iothreads>1</iothreads>"
             ),
             2,
         )
@@ -126,7 +128,8 @@ fn siblings() {
         described(
             "a",
             &format!(
-                "<cputune>{list}<emulatorpin cpuset='0,8'/></cputune><cpu><topology sockets='1' cores='{cores}' threads='{threads}'/></cpu>"
+                "<cputune>{list}<emulatorpin cpuset='0,8'/></cputune><cpu><topology sockets='1' cores='{cores}' \
+                threads='{threads}'/></cpu>"
             ),
             4,
         )
@@ -145,7 +148,8 @@ fn nodes() {
         described(
             "a",
             &format!(
-                "<cputune><vcpupin vcpu='0' cpuset='{}'/><vcpupin vcpu='1' cpuset='{}'/><emulatorpin cpuset='0'/></cputune>{more}",
+                "<cputune><vcpupin vcpu='0' cpuset='{}'/><vcpupin vcpu='1' cpuset='{}'/><emulatorpin \
+                cpuset='0'/></cputune>{more}",
                 cpus[0], cpus[1]
             ),
             2,
@@ -162,7 +166,8 @@ fn nodes() {
         "numa-split",
     );
     silent(&configured(host(), vec![pins([1, 5], "")]), "numa-split");
-    let cells = "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/><cell id='1' cpus='1' memory='1' unit='GiB'/></numa></cpu>";
+    let cells = "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/><cell id='1' cpus='1' memory='1' \
+        unit='GiB'/></numa></cpu>";
     silent(&configured(two(), vec![pins([1, 5], cells)]), "numa-split");
 }
 

@@ -44,13 +44,14 @@ fn text(report: &Report) -> String {
 }
 
 fn snapshot(name: &str, report: &Report) {
-    insta::with_settings!({snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"), prepend_module_to_snapshot => false}, {
-        insta::assert_snapshot!(format!("lint__{name}"), text(report));
-    });
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.bind(|| insta::assert_snapshot!(format!("lint__{name}"), text(report)));
 }
 
-/// Two guests on one CPU, one that wanders over nodes beside a task of the host, a Windows guest of which only the system is
-/// known.
+/// Two guests on one CPU, one that wanders over nodes beside a task of the host, a Windows guest of which only the
+/// system is known.
 #[test]
 fn a_busy_host() {
     let pinned = |cpus: &'static [u32]| move |v: u32, t: Thread| t.cpu(48.0, 0.3, 3.1, 46.0).pinned(cpus[v as usize]);

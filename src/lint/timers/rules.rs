@@ -6,8 +6,8 @@ use crate::lint::links;
 use crate::lint::rule::Check::{Behaviour, Setup};
 use crate::lint::rule::Rule;
 
-const CLOCK_FIX: &str = "Windows: <hyperv> features and the hypervclock timer in the domain's XML, after a power cycle. \
-    Linux: the clocksource, inside the guest, at once";
+const CLOCK_FIX: &str = "Windows: <hyperv> features and the hypervclock timer in the domain's XML, after a power \
+    cycle. Linux: the clocksource, inside the guest, at once";
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
@@ -61,8 +61,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Behaviour(idle_wakeups::idle_wakeups),
         hold: Hold::USUAL,
         thresholds: &["timers.idle_halts_per_vcpu", "timers.idle_guest_cpu", "timers.short_sleep_ms", "timers.rtc"],
-        limits: "Windows guests only. Disk and network work wakes vCPUs too; a guest with one request or packet per two \
-            halts is left out. Which program asked for the fine timer is visible only inside the guest",
+        limits: "Windows guests only. Disk and network work wakes vCPUs too; a guest with one request or packet per \
+            two halts is left out. Which program asked for the fine timer is visible only inside the guest",
         fix: "The domain's XML, after a power cycle; or the program inside the guest that asks for a fine timer",
         links: &[links::HYPERV],
     },
@@ -72,7 +72,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Behaviour(pit::pit),
         hold: Hold::USUAL,
         thresholds: &["timers.pit"],
-        limits: "An old system has no better timer. The rule cannot tell it from a newer one that is forced to use the PIT",
+        limits: "An old system has no better timer. The rule cannot tell it from a newer one that is forced to use \
+            the PIT",
         fix: "The guest's kernel command line",
         links: &[links::HYPERV, links::CLOCK],
     },

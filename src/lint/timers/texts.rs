@@ -5,15 +5,15 @@ use crate::lint::engine::prose::Prose;
 
 pub(super) const ACPI_PM: Prose = Prose {
     title: "The guest keeps time by reading the ACPI PM timer",
-    why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and waits \
-        for the answer. A guest does this when it has no better clock that it trusts: Windows without the Hyper-V clock, \
-        Linux with clocksource acpi_pm",
+    why: "QEMU emulates the PM timer: each time the guest reads the time, the vCPU exits to QEMU's user space and \
+        waits for the answer. A guest does this when it has no better clock that it trusts: Windows without the \
+        Hyper-V clock, Linux with clocksource acpi_pm",
 };
 pub(super) const RTC: Prose = Prose {
     title: "The guest ticks by the emulated RTC",
     why: "The guest uses the RTC's periodic interrupt as its tick. Each tick costs an interrupt from QEMU and several \
-        port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers (stimer) nor \
-        an HPET, and up to 2048 times a second when a program asks for a fine clock",
+        port accesses, even when the guest is idle. Windows does this when it has neither synthetic timers (stimer) \
+        nor an HPET, and up to 2048 times a second when a program asks for a fine clock",
 };
 pub(super) const HPET: Prose = Prose {
     title: "The guest uses the emulated HPET as clock or timer",
@@ -22,13 +22,14 @@ pub(super) const HPET: Prose = Prose {
 };
 pub(super) const TSC_PAGE: Prose = Prose {
     title: "The guest reads the Hyper-V clock through an MSR: the TSC page is not valid",
-    why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM cannot \
-        keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from another host",
+    why: "With the reference TSC page a guest reads the time without an exit. It falls back to this MSR when KVM \
+        cannot keep the page valid: the host's TSC is unstable or not its clock source, or the guest came from \
+            another host",
 };
 pub(super) const PIT: Prose = Prose {
     title: "The guest uses the PIT",
-    why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A guest that \
-        keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for them",
+    why: "The guest keeps time with the oldest timer of the PC. Modern systems use it only while they boot. A guest \
+        that keeps using it has no better timer: no APIC timer, no Hyper-V timer, or a kernel too old for them",
 };
 pub(super) const TICK_STORM: Prose = Prose {
     title: "The guest is idle, yet every vCPU ticks at its full rate",
@@ -38,20 +39,20 @@ pub(super) const TICK_STORM: Prose = Prose {
 };
 pub(super) const IDLE_WAKEUPS: Prose = Prose {
     title: "The guest is idle, yet woken many times a second",
-    why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a player) \
-        raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
+    why: "An idle Windows guest wakes about 64 times a second. A program that asks for a fine timer (a browser, a \
+        player) raises that to 1000. When QEMU emulates the timer, each wake-up costs many exits",
 };
 pub(super) const HPET_IDLE: Prose = Prose {
     title: "The main thread is busy though the guest is idle, probably because of an unused HPET",
-    why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to raise \
-        an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be the cause \
-        instead",
+    why: "Firmware may leave the HPET's periodic timer running. QEMU then wakes about a thousand times a second to \
+        raise an interrupt that the guest has masked. A remote display, a backup job or an emulated device may be the \
+        cause instead",
 };
 pub(super) const ENLIGHTENMENTS: Prose = Prose {
     title: "Windows runs without the Hyper-V clock and timers: QEMU emulates them",
-    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it ticks by \
-        QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the enlightenments KVM \
-        serves them in the kernel, mostly without an exit",
+    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer; without synthetic timers it \
+        ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
+        enlightenments KVM serves them in the kernel, mostly without an exit",
 };
 
 // Fixes.
@@ -66,8 +67,9 @@ pub(super) const INVTSC_NEED: &str = "shut the guest down and start it again; it
     host with another TSC frequency";
 pub(super) const TSC_PAGE_AFTER_MIGRATION: &str =
     "After a live migration or a restore from a file, restart the guest to get the page back";
-pub(super) const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: leave it. \
-    On newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel command line";
+pub(super) const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: \
+    leave it. On newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel \
+        command line";
 pub(super) const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
 pub(super) const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line; \
     keep it if the guest does real-time work on purpose";
