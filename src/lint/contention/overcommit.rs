@@ -3,6 +3,7 @@
 use super::texts;
 use crate::kvm::CpuSet;
 use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
@@ -54,7 +55,7 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// vCPUs by the CPUs that they may use.
 fn loads(ctx: &Context<'_>, online: &CpuSet) -> BTreeMap<CpuSet, Load> {
     let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
-    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(|g| g.vcpu_threads()) {
+    for thread in ctx.guests.iter().filter(|g| g.running()).flat_map(GuestContext::vcpu_threads) {
         let mask = thread.place.affinity.as_ref().map_or_else(|| online.clone(), |a| a.intersection(online));
         let cpu = thread.cpu.unwrap_or_default();
         let load = sets.entry(mask).or_default();

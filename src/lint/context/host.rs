@@ -73,7 +73,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether KVM is allowed to virtualise the APIC (Intel APICv, AMD AVIC).
+    /// Whether KVM is allowed to virtualise the APIC (Intel `APICv`, AMD AVIC).
     pub fn apic_virtualisation(&self) -> Option<bool> {
         self.param_on("kvm_intel.enable_apicv").or_else(|| self.param_on("kvm_amd.avic"))
     }

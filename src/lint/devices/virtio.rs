@@ -1,4 +1,4 @@
-//! virtio: interrupts through INTx, and notifications that reach the VMM.
+//! virtio: interrupts through `INTx`, and notifications that reach the VMM.
 
 use super::texts;
 use crate::kvm::Space;

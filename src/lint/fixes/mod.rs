@@ -97,7 +97,7 @@ pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
     either(guest, xml(off), qemu("-machine hpet=off"))
 }
 
-/// Takes the VMware backdoor away.
+/// Takes the `VMware` backdoor away.
 pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
     either(guest, xml("<features>\n  <vmport state='off'/>\n</features>"), qemu("-machine vmport=off"))
 }

@@ -14,7 +14,7 @@ use crate::model::{AccessRow, Sureness};
 const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
 /// A warning from this time in exits on, percent of the vCPUs' time.
 const COST_WARNING: f64 = 10.0;
-/// The VMware backdoor.
+/// The `VMware` backdoor.
 const VMPORT: u64 = 0x5658;
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

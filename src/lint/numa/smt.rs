@@ -15,9 +15,9 @@ pub(super) fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         return;
     }
     if guest.config.threads_per_core() > 1 {
-        threads_apart(ctx, guest, verdicts)
+        threads_apart(ctx, guest, verdicts);
     } else {
-        shared_core(ctx, guest, verdicts)
+        shared_core(ctx, guest, verdicts);
     }
 }
 
