@@ -6,11 +6,11 @@ use super::state::{AppState, Popup, Tick};
 use crate::model::Model;
 use crate::sample::{SourceId, SourceState};
 
-/// After so many intervals a message gives its line back to the keys.
+/// How many intervals a message is shown.
 const MESSAGE_LASTS: u8 = 5;
 
 impl AppState {
-    /// Takes in something new; a live screen that stands still keeps it for later.
+    /// Takes in a new interval. A paused live screen keeps it for later.
     pub fn absorb(&mut self, tick: Tick) {
         if self.paused && tick.playback.is_none() {
             self.history.push(&tick.model);
@@ -35,7 +35,7 @@ impl AppState {
         if self.message_age > MESSAGE_LASTS {
             self.message = None;
         }
-        // A recording that failed is said where it was said to begin.
+        // A recording that fails is reported in the line that reported its start.
         let trouble = |m: &Model| {
             let failed = m.sources.iter().find(|s| s.id == SourceId::Recording && s.state != SourceState::Ok)?;
             Some(failed.sentence())
@@ -52,7 +52,7 @@ impl AppState {
         self.settle();
     }
 
-    /// Lets a screen that stood still go on with the newest interval.
+    /// Resumes a paused screen with the newest interval.
     pub(super) fn resume(&mut self) {
         self.paused = false;
         if let Some(tick) = self.held.take() {
@@ -60,7 +60,7 @@ impl AppState {
         }
     }
 
-    /// Brings everything derived in line: rows, selection, scroll.
+    /// Updates everything that is derived: rows, selection, scroll position.
     pub fn settle(&mut self) {
         let Some(model) = self.model.take() else { return };
         rows::arrange(&mut self.table, &model, &self.findings);

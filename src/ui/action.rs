@@ -1,4 +1,4 @@
-//! What a key asks for, and what the screen asks of the outside.
+//! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
 use super::state::Panel;
 use crate::sample::EngineLevel;
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Leave.
+    /// End the program.
     Quit,
-    /// Stop the process and give the terminal back, as Ctrl-Z does everywhere.
+    /// Restore the terminal and stop the process, as Ctrl-Z does in every program.
     Suspend,
     /// One row up.
     Up,
@@ -25,17 +25,17 @@ pub enum Action {
     Last,
     /// Unfold, open or accept what is selected.
     Open,
-    /// Close, clear, back to the table.
+    /// Close the popup, return to the table of guests, or clear the filter.
     Back,
-    /// Fold the selected domain.
+    /// Hide the threads of the selected guest.
     Fold,
-    /// Unfold the selected domain.
+    /// Show the threads of the selected guest.
     Unfold,
-    /// Fold or unfold all domains.
+    /// Show or hide the threads of all guests.
     UnfoldAll,
-    /// The keys go to the next panel.
+    /// Focus the next panel.
     NextPanel,
-    /// The keys go to the previous panel.
+    /// Focus the previous panel.
     PrevPanel,
     /// Show a panel.
     Show(Panel),
@@ -43,13 +43,13 @@ pub enum Action {
     Filter,
     /// Choose what the table is sorted by.
     SortMenu,
-    /// Turn the order of sorting round.
+    /// Reverse the sort order.
     SortReverse,
-    /// Stop the screen, or let it go on.
+    /// Pause or resume: a live screen, or the playback of a recording.
     Pause,
-    /// Watch more or less.
+    /// Cycle the tracing level.
     EngineLevel,
-    /// Count every kvm tracepoint, or cease to.
+    /// Toggle the counting of every kvm tracepoint.
     KvmEvents,
     /// Start or stop recording.
     Record,
@@ -63,9 +63,9 @@ pub enum Action {
     NextFinding,
     /// The previous finding.
     PrevFinding,
-    /// So many samples on.
+    /// This many samples forward; backward where negative.
     Step(i8),
-    /// So many minutes on.
+    /// This many minutes forward; backward where negative.
     Minutes(i8),
     /// To the first sample.
     TimeStart,
@@ -83,16 +83,16 @@ pub enum Action {
     PrevMark,
 }
 
-/// What the screen asks of the outside. Only the loop in `run` carries these out.
+/// What the screen asks of the rest of the program. Only the event loop carries these out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// End the program.
     Quit,
     /// Stop the process until `fg`.
     Suspend,
-    /// Watch so much.
+    /// Set the tracing level.
     SetEngineLevel(EngineLevel),
-    /// Count every kvm tracepoint, or not.
+    /// Start (`true`) or stop counting every kvm tracepoint.
     SetKvmEvents(bool),
     /// Put this on the terminal's clipboard (OSC 52).
     Copy(String),
@@ -102,22 +102,22 @@ pub enum Effect {
     StartRecord,
     /// Stop recording.
     StopRecord,
-    /// Move about in the recording.
+    /// Move within the recording, or play it.
     Replay(Replay),
 }
 
-/// What a replay is asked for.
+/// What the screen asks of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Replay {
-    /// Play or hold.
+    /// Play (`true`) or pause.
     Play(bool),
-    /// So many times as fast as it happened.
+    /// Play this many times as fast as it happened.
     Speed(f64),
-    /// So many samples on or back.
+    /// This many samples forward; backward where negative.
     Step(i64),
-    /// So many milliseconds on or back.
+    /// This many milliseconds forward; backward where negative.
     Jump(i64),
-    /// To a wall-clock time, milliseconds since the epoch.
+    /// To a wall-clock time, milliseconds since the Unix epoch.
     Seek(i64),
     /// To the first or the last sample.
     End {
@@ -134,14 +134,14 @@ pub enum Replay {
 /// What the screen asks of the collector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control {
-    /// Watch so much.
+    /// Set the tracing level.
     SetEngineLevel(EngineLevel),
-    /// Count every kvm tracepoint, or not.
+    /// Start (`true`) or stop counting every kvm tracepoint.
     SetKvmEvents(bool),
-    /// Record from now on into this file; how it goes is told by the source `recording` of the samples.
+    /// Record into this file from now on. The source `recording` of the samples reports how that goes.
     StartRecord(PathBuf),
     /// Close the recording.
     StopRecord,
-    /// End: close what is open, the next sample may be the last.
+    /// End: close the recording; the next sample may be the last.
     Quit,
 }

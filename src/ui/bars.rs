@@ -7,10 +7,10 @@ use ratatui::buffer::Buffer;
 /// The hues of guest, usr, sys, wait; everywhere the same.
 pub const HUES: [Look; 4] = [Look::Guest, Look::Usr, Look::Sys, Look::Wait];
 
-/// Rates below this are drawn against it: noise stays flat.
+/// Top of the scale for guests whose rates are all lower, so that noise stays flat.
 const SPARK_FLOOR: f64 = 100.0;
 
-/// How many cells each part of a whole takes; what is there at all for half a cell, is seen.
+/// How many cells of a bar each part of a whole takes. The sums are rounded, so that no part can push the bar too far.
 pub fn cells(parts: [f64; 4], whole: f64, width: u16) -> [u16; 4] {
     let mut sum = 0.0;
     let mut used = 0;
@@ -39,10 +39,10 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
     }
 }
 
-/// The newest points, one column each, against the highest of those seen.
+/// A sparkline of the newest points, one column each, scaled to the highest of those shown.
 pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>], theme: &Theme) {
     let shown = &points[points.len().saturating_sub(width.into())..];
-    // A steady rate stands a bit above the middle: a change either way is seen.
+    // The highest point fills five eighths, which leaves room for a steady rate to rise.
     let top = 1.6 * points.iter().flatten().fold(SPARK_FLOOR, |a, b| a.max(*b));
     let start = x + width - shown.len() as u16;
     for (i, p) in shown.iter().enumerate() {
@@ -52,7 +52,7 @@ pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>
     }
 }
 
-/// A height for a share from 0 to 1.
+/// The character for a share from 0 to 1 as a height.
 pub fn level(share: f64, theme: &Theme) -> char {
     let levels = &theme.glyphs.levels;
     let i = if share.is_finite() { (share.clamp(0.0, 1.0) * 8.0).ceil() as usize } else { 0 };

@@ -1,4 +1,4 @@
-//! What stands in the cells of the table of guests.
+//! Content of the cells of the table of guests.
 
 use super::grid::Cell;
 use super::state::AppState;
@@ -10,7 +10,7 @@ use crate::lint::{Finding, Severity};
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
 use crate::sample::DomainState;
 
-/// A row as its cells see it.
+/// What the cells of a row are made from.
 #[derive(Clone, Copy)]
 pub struct RowView<'a> {
     /// The screen.
@@ -27,17 +27,17 @@ impl<'a> RowView<'a> {
         self.thread.map_or(self.domain.cpu, |t| t.cpu)
     }
 
-    /// CPUs that this row could fill.
+    /// How many CPUs the row can use at most.
     pub(super) fn capacity(&self) -> f64 {
         if self.thread.is_some() { 1.0 } else { f64::from(self.domain.vcpu_count().max(1)) }
     }
 
-    /// The vCPU that the row is of.
+    /// Number of the vCPU, on a vCPU's row.
     pub(super) fn vcpu(&self) -> Option<u32> {
         self.thread.filter(|t| t.role == Role::Vcpu)?.index
     }
 
-    /// Its exits; none for a thread that is no vCPU.
+    /// Its exits; `None` for a thread that is no vCPU.
     pub(super) fn exits(&self) -> Option<&'a ExitTable> {
         match (self.thread, self.vcpu()) {
             (None, _) => Some(&self.domain.exits),
@@ -46,7 +46,7 @@ impl<'a> RowView<'a> {
         }
     }
 
-    /// Where the kernel fires no `kvm_exit`: the most frequent return to the VMM, and its share of them in percent.
+    /// The most frequent exit to the VMM and its share of them in percent, for a kernel that fires no `kvm_exit`.
     pub(super) fn top_userspace(&self) -> Option<(i32, f64)> {
         let vcpu = self.vcpu();
         if self.thread.is_some() && vcpu.is_none() {
@@ -58,7 +58,7 @@ impl<'a> RowView<'a> {
         Some((*reason, 100.0 * *n as f64 / all.max(1) as f64))
     }
 
-    /// Its costliest access.
+    /// The access that took the most time.
     pub(super) fn hot(&self) -> Option<&'a AccessRow> {
         match (self.thread, self.vcpu()) {
             (None, _) => self.domain.hot_access(),
@@ -68,7 +68,7 @@ impl<'a> RowView<'a> {
     }
 }
 
-/// A figure by `f`, or unknown.
+/// A value printed by `f`, or unknown.
 pub(super) fn figure(value: Option<f64>, f: fn(f64) -> String) -> Cell {
     match value {
         Some(v) => Cell::text(f(v)),
@@ -76,7 +76,7 @@ pub(super) fn figure(value: Option<f64>, f: fn(f64) -> String) -> Cell {
     }
 }
 
-/// Mark and colour of a severity.
+/// Look of a severity.
 pub fn severity_role(severity: Severity) -> Look {
     match severity {
         Severity::Critical => Look::Critical,
@@ -126,11 +126,11 @@ pub(super) fn wait(r: &RowView<'_>) -> Cell {
         None => r.domain.longest_wait(),
     };
     let cell = figure(value, percent);
-    // 5 % of wait is where guests begin to notice steal.
+    // Guests begin to notice steal at about 5 %.
     if value.is_some_and(|v| v >= 5.0) { cell.role(Look::Wait) } else { cell }
 }
 
-/// Where the thread runs; the nodes of a guest.
+/// The host CPU of a thread; the NUMA nodes of a guest.
 pub(super) fn place(r: &RowView<'_>) -> Cell {
     let topology = r.state.model.as_ref().map(|m| &m.host.facts.topology);
     let Some(t) = r.thread else {
@@ -153,7 +153,7 @@ pub(super) fn place(r: &RowView<'_>) -> Cell {
     }
 }
 
-/// Exits per second and where the figure comes from.
+/// Exits per second, marked by where the figure comes from.
 pub(super) fn exits(r: &RowView<'_>) -> Cell {
     let (value, from) = match r.thread {
         Some(t) if t.role != Role::Vcpu => return Cell::blank(),
@@ -186,7 +186,7 @@ pub fn device_text(a: &AccessRow) -> String {
     }
 }
 
-/// Moves per second.
+/// Migrations per second.
 pub(super) fn migrations(r: &RowView<'_>) -> Cell {
     let seconds = r.state.model.as_ref().and_then(|m| m.interval_s);
     let moved = match r.thread {

@@ -1,5 +1,5 @@
-//! The one registry of the table's columns: header, help, width, order of going, sorting and cell. Table, sort menu and help are
-//! all made from it.
+//! The columns of the table of guests: header, help, layout, sorting and cell. The table, the sort menu and the help
+//! are all made from this list.
 
 use super::cells::{self, RowView, device_text, userspace_name};
 use super::grid::{Cell, ColumnLayout};
@@ -15,16 +15,17 @@ use std::cmp::Ordering;
 /// What a column sorts by.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SortValue {
-    /// A measured figure; greater comes first, unknown last.
+    /// A measured figure: the greatest comes first, unknown ones last.
     Figure(Option<f64>),
-    /// A fixed number; greater comes first.
+    /// A count: the greatest comes first.
     Number(i64),
-    /// A name; the alphabet.
+    /// A name, in alphabetical order.
     Name(String),
 }
 
 impl SortValue {
-    /// `Greater`: `self` belongs before `other`, clearly so for measured figures.
+    /// `Greater` if `self` belongs before `other`. Measured figures within 5 % of each other are equal, so that rows do
+    /// not change places because of noise.
     pub fn clearly(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Figure(a), Self::Figure(b)) => match (a, b) {
@@ -39,23 +40,23 @@ impl SortValue {
     }
 }
 
-/// One column.
+/// A column of the table of guests.
 pub struct GuestColumn {
-    /// Which.
+    /// Its identity.
     pub id: ColumnId,
-    /// Header, unit included.
+    /// Header, with the unit.
     pub header: &'static str,
-    /// What it says and on what base a percent stands.
+    /// What it shows and what a percentage is relative to.
     pub help: &'static str,
-    /// Width, growth, alignment, and when it goes.
+    /// Width, growth, alignment, and when it is left out.
     pub layout: ColumnLayout,
-    /// What it sorts by.
+    /// What it sorts by; `None` for a column that cannot be sorted by.
     pub sort: Option<fn(&DomainModel, &[Finding]) -> SortValue>,
-    /// What stands in it.
+    /// Its cell in a row.
     pub cell: fn(&RowView<'_>) -> Cell,
 }
 
-/// The column of an id.
+/// The column with this id.
 pub fn column(id: ColumnId) -> &'static GuestColumn {
     COLUMNS.iter().find(|c| c.id == id).unwrap_or(&COLUMNS[0])
 }
@@ -70,7 +71,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Name,
         header: "GUEST",
-        help: "Name of the guest, and of its threads when unfolded with Enter. The mark before it is the worst finding about it.",
+        help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it.",
         layout: ColumnLayout::left(14, 14, 0),
         sort: Some(|d, _| SortValue::Name(d.name().to_lowercase())),
         cell: cells::name,
@@ -100,7 +101,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Cpu,
         header: "CPU%",
-        help: "CPU time of all threads of the guest, vhost included: guest + usr + sys. 100 is one host CPU.",
+        help: "CPU time of all threads of the guest, vhost included, by the scheduler's clock. 100 is one host CPU.",
         layout: ColumnLayout::right(6, 0, 0),
         sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.busy()))),
         cell: |r| cells::figure(r.cpu().map(|c| c.busy()), percent),
@@ -108,8 +109,8 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Bar,
         header: "OF VCPUS",
-        help: "The same as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, sys, wait, each in the \
-               hue and shade that the line of the host shows.",
+        help: "CPU time and wait as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, \
+               sys and wait in the colours of the host's line.",
         layout: ColumnLayout::left(10, 10, 3),
         sort: None,
         cell: |r| match r.cpu() {
@@ -144,8 +145,8 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Wait,
         header: "WAIT%",
-        help: "What the guest sees as steal: time that a thread was runnable but not running, percent of the interval. For a guest, \
-               of the vCPU that waited longest.",
+        help: "What the guest sees as steal: time that a thread was runnable but not running, percent of the interval. \
+               A guest's row shows its worst vCPU.",
         layout: ColumnLayout::right(5, 0, 1),
         sort: Some(|d, _| SortValue::Figure(d.longest_wait())),
         cell: cells::wait,
@@ -153,8 +154,8 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Place,
         header: "ON CPU",
-        help: "The host CPU a thread ran on last; `=` when it may run there only, else `any` or the CPUs it may run on. For a guest, the \
-               NUMA nodes its vCPUs sit on.",
+        help: "The host CPU a thread ran on last; `=` if it may only run there, else `any` or the CPUs it may run on. \
+               A guest's row shows the NUMA nodes of its vCPUs.",
         layout: ColumnLayout::left(7, 6, 6),
         sort: None,
         cell: cells::place,
@@ -162,8 +163,8 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Exits,
         header: "EXITS/s",
-        help: "Exits per second: kvm_exit events; without them KVM's own counter (c); where the kernel fires none, returns to the \
-               VMM (u).",
+        help: "Exits per second: kvm_exit events, else KVM's own counter (c), else, where the kernel fires no \
+               kvm_exit, exits to the VMM (u).",
         layout: ColumnLayout::right(7, 0, 1),
         sort: Some(|d, _| SortValue::Figure(d.exit_rate.0)),
         cell: cells::exits,
@@ -171,7 +172,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Trend,
         header: "TREND",
-        help: "Exits per second over the last minute, against the guest's own highest.",
+        help: "Exits per second over the last minute, scaled to the guest's own maximum.",
         layout: ColumnLayout::left(8, 12, 9),
         sort: None,
         cell: |r| match r.thread {
@@ -182,7 +183,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::TopExit,
         header: "TOP EXIT",
-        help: "The exit reason that took the most time, idle ones aside.",
+        help: "The exit reason that took the most time, idle exits excluded.",
         layout: ColumnLayout::left(14, 6, 2),
         sort: None,
         cell: |r| match r.exits().and_then(ExitTable::top) {
@@ -197,7 +198,8 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::TopShare,
         header: "%",
-        help: "Its share of the time in all exits but idle ones; of the number of exits, or of returns to the VMM, where time is not measured.",
+        help: "Its share of the time in all exits but idle ones. Where times are not measured: of the number of exits, \
+               or of exits to the VMM.",
         layout: ColumnLayout::right(3, 0, 4),
         sort: None,
         cell: |r| match r.exits().and_then(ExitTable::top) {

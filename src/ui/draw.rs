@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
-/// Writes text at a place, cut to a width; nothing of the style beneath stays. Control characters never get through.
+/// Writes text at a position, cut to a width. The style replaces what was there. Control characters are left out.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
     let area = buf.area;
     if y < area.bottom() && x < area.right() {

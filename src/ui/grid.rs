@@ -1,4 +1,4 @@
-//! Tables: which columns fit, and painting their cells. Widths are the registry's, so a figure that grows moves nothing.
+//! Tables: which columns fit, and painting their cells. Widths are fixed, so a figure that grows moves nothing.
 
 use super::bars;
 use super::draw::put;
@@ -14,11 +14,11 @@ use ratatui::style::{Modifier, Style};
 pub struct ColumnLayout {
     /// Smallest width.
     pub width: u16,
-    /// How much it takes beyond that where there is room.
+    /// How many columns it may take beyond that where there is room.
     pub grow: u16,
-    /// Figures stand right.
+    /// Whether its text is aligned to the right.
     pub right: bool,
-    /// Higher goes first when room is short; 0 never goes.
+    /// When room is short, the highest is left out first; 0 always stays.
     pub priority: u8,
 }
 
@@ -34,14 +34,14 @@ impl ColumnLayout {
     }
 }
 
-/// What stands in a cell.
+/// Content of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// Text or a figure.
     Text(String, Look),
-    /// Guest, usr, sys, wait of a whole.
+    /// A bar of guest, usr, sys and wait, and the value of the full bar.
     Bar([f64; 4], f64),
-    /// Points in time, newest last.
+    /// A sparkline, newest point last.
     Spark(Vec<Option<f64>>),
 }
 
@@ -51,22 +51,22 @@ impl Cell {
         Self::Text(text.into(), Look::Text)
     }
 
-    /// Nothing to say.
+    /// An empty cell.
     pub fn blank() -> Self {
         Self::text("")
     }
 
-    /// Not known.
+    /// A value that no source gave.
     pub fn unknown() -> Self {
         Self::Text(UNKNOWN.into(), Look::Dim)
     }
 
-    /// A value by `f`, or unknown.
+    /// A value printed by `f`, or unknown.
     pub fn figure(value: Option<f64>, f: fn(f64) -> String) -> Self {
         value.map_or_else(Self::unknown, |v| Self::text(f(v)))
     }
 
-    /// Whether a source told it.
+    /// Whether it holds a value.
     pub fn is_known(&self) -> bool {
         !matches!(self, Self::Text(t, _) if t == UNKNOWN || t.is_empty())
     }
@@ -76,7 +76,7 @@ impl Cell {
         Self::Bar(parts, whole)
     }
 
-    /// With a meaning; what is unknown stays dim.
+    /// The same cell in another look; an unknown value stays dim.
     #[must_use]
     pub fn role(self, role: Look) -> Self {
         match self {
@@ -89,7 +89,8 @@ impl Cell {
 /// A column that fits: its index, left edge (relative) and width.
 pub type Fitted = (usize, u16, u16);
 
-/// Which columns fit into `columns`, one column apart. The highest priority numbers go first; what is left over is shared.
+/// Which columns fit into `columns` screen columns with a gap of one. The highest priority numbers are left out first;
+/// spare room is shared.
 pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
     let mut kept: Vec<usize> = (0..layouts.len()).collect();
     let need = |kept: &[usize]| -> u16 {
@@ -97,7 +98,7 @@ pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
     };
     while need(&kept) > columns {
         let last = kept.iter().enumerate().filter(|(_, i)| layouts[**i].priority > 0);
-        // Of equal ones the rightmost goes.
+        // Of equal ones the rightmost is left out.
         let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].priority, *at)) else { break };
         kept.remove(at);
     }
@@ -125,15 +126,15 @@ pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
         .collect()
 }
 
-/// How a row as a whole looks.
+/// Look of a row as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RowLook {
-    /// As its cells say.
+    /// As its cells are.
     #[default]
     Plain,
-    /// All of it less important.
+    /// Less important.
     Dim,
-    /// A cell of a finding: it should be seen.
+    /// Part of a finding, in the look of its severity.
     Marked(Look),
 }
 
@@ -163,7 +164,7 @@ pub fn paint(
                     _ => theme.style(*role),
                 };
                 if selected {
-                    // A hue on a reversed row is hard to read; bold stays.
+                    // Colour on a reversed row is hard to read; bold stays.
                     style.fg = None;
                     style = style.patch(theme.selected());
                 }
@@ -199,13 +200,13 @@ pub fn header(
     }
 }
 
-/// A list with headers whose selected row, if it has one, is kept in view.
+/// A list with headers. It scrolls so that the selected row is visible.
 pub struct List<'a> {
     /// Headers and layout.
     pub columns: &'a [(&'static str, ColumnLayout)],
     /// The rows: cells and look.
     pub rows: Vec<(Vec<Cell>, RowLook)>,
-    /// The selected row, when the list has the keys.
+    /// The selected row, if the list has the focus.
     pub at: Option<usize>,
 }
 
@@ -230,12 +231,12 @@ impl List<'_> {
 }
 
 impl List<'_> {
-    /// The columns that fit. One of which nothing is known at all (an engine that measures no times) gives its room away.
+    /// The columns that fit. A column without any value (such as times, of an engine that only counts) is left out.
     fn fit(&self, layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
-        let told = |i: usize| {
+        let has_values = |i: usize| {
             layouts[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known))
         };
-        let kept: Vec<usize> = (0..layouts.len()).filter(|&i| self.rows.is_empty() || told(i)).collect();
+        let kept: Vec<usize> = (0..layouts.len()).filter(|&i| self.rows.is_empty() || has_values(i)).collect();
         let kept_layouts: Vec<ColumnLayout> = kept.iter().map(|&i| layouts[i]).collect();
         fit_columns(&kept_layouts, columns).into_iter().map(|(i, x, w)| (kept[i], x, w)).collect()
     }
@@ -246,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_of_which_nothing_is_known_gives_its_room_away() {
+    fn a_column_without_any_value_is_left_out() {
         let list = |cell: Cell| List {
             columns: &[("NAME", LAYOUTS[0]), ("A", LAYOUTS[1]), ("B", LAYOUTS[2])],
             rows: vec![(vec![Cell::unknown(), cell, Cell::text("1")], RowLook::Plain)],
@@ -261,7 +262,7 @@ mod tests {
         [ColumnLayout::left(10, 5, 0), ColumnLayout::right(5, 0, 2), ColumnLayout::right(5, 0, 1)];
 
     #[test]
-    fn the_least_telling_columns_go_first() {
+    fn the_least_important_columns_are_left_out_first() {
         let ids = |w| fit_columns(&LAYOUTS, w).iter().map(|f| f.0).collect::<Vec<_>>();
         assert_eq!(ids(80), [0, 1, 2]);
         assert_eq!(ids(22), [0, 1, 2]);

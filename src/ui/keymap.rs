@@ -1,13 +1,13 @@
-//! Which key does what: the one table behind dispatch, help and footer.
+//! The table of keys: dispatch, help and footer are all made from it.
 
 use super::action::Action;
 use super::state::{AppState, Panel, Popup};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// When a binding holds.
+/// When a binding applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Always but while text is typed.
+    /// Always, except while text is typed.
     Always,
     /// While no popup is open.
     Screen,
@@ -20,18 +20,18 @@ pub enum When {
 }
 
 impl When {
-    /// The words in help.
+    /// Heading in the help.
     pub fn title(self) -> &'static str {
         match self {
             Self::Always => "EVERYWHERE",
             Self::Screen => "ON THE SCREEN",
             Self::Live => "ON A LIVE HOST",
             Self::Recorded => "IN A RECORDING",
-            Self::Finding => "IN AN OPENED FINDING",
+            Self::Finding => "IN AN OPEN FINDING",
         }
     }
 
-    /// All, in help's order.
+    /// All, in the order of the help.
     pub const ALL: [Self; 5] = [Self::Always, Self::Screen, Self::Live, Self::Recorded, Self::Finding];
 
     fn holds(self, state: &AppState) -> bool {
@@ -45,7 +45,7 @@ impl When {
         }
     }
 
-    /// Whether two bindings can hold at once.
+    /// Whether two bindings can apply at once.
     #[cfg(test)]
     fn meets(self, other: Self) -> bool {
         let screen = |w| matches!(w, Self::Screen | Self::Live | Self::Recorded);
@@ -75,7 +75,7 @@ impl KeyPress {
         Self(code, KeyModifiers::NONE)
     }
 
-    /// The key as it is written in help.
+    /// The key as the help shows it.
     pub fn name(self) -> String {
         let code = match self.0 {
             KeyCode::Char(' ') => "space".into(),
@@ -94,18 +94,18 @@ impl KeyPress {
     }
 }
 
-/// What some keys do.
+/// A binding of keys to an action.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding {
-    /// Any of these.
+    /// The keys; each of them has the same effect.
     pub keys: &'static [KeyPress],
-    /// Do this.
+    /// What they do.
     pub action: Action,
-    /// When.
+    /// When they do it.
     pub when: When,
-    /// A word for the footer; empty: not there.
+    /// Word in the footer; empty for a key that the footer does not show.
     pub short: &'static str,
-    /// A line for help.
+    /// Line in the help.
     pub help: &'static str,
 }
 
@@ -124,7 +124,7 @@ use KeyCode as C;
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
 
-/// All bindings. The footer shows those with a short word in this order, as many as there is room for.
+/// All bindings. The footer shows those with a short word, in this order, as many as fit.
 pub static KEYMAP: [Binding; 45] = [
     bind(
         &[KeyPress::char('?'), KeyPress::char('h'), KeyPress::code(C::F(1))],
@@ -133,7 +133,7 @@ pub static KEYMAP: [Binding; 45] = [
         "help",
         "this help",
     ),
-    bind(&[KeyPress::char('q'), KeyPress::ctrl('c')], A::Quit, When::Always, "quit", "leave"),
+    bind(&[KeyPress::char('q'), KeyPress::ctrl('c')], A::Quit, When::Always, "quit", "quit"),
     bind(
         &[KeyPress::char('y')],
         A::Copy,
@@ -149,52 +149,46 @@ pub static KEYMAP: [Binding; 45] = [
         "write the fix to a file in the current folder",
     ),
     bind(&[KeyPress::char('n')], A::NextFinding, When::Finding, "next", "the next finding"),
-    bind(&[KeyPress::char('N')], A::PrevFinding, When::Finding, "", "the finding before"),
+    bind(&[KeyPress::char('N')], A::PrevFinding, When::Finding, "", "the previous finding"),
     bind(
         &[KeyPress::char('/')],
         A::Filter,
         When::Screen,
         "filter",
-        "show only guests with this in their name; with * ? [ a glob",
+        "show only guests whose name contains this, or matches the glob (* ? [)",
     ),
-    bind(&[KeyPress::char('s')], A::SortMenu, When::Screen, "sort", "choose what guests are sorted by"),
-    bind(&[KeyPress::char('S')], A::SortReverse, When::Screen, "", "sort the other way round"),
+    bind(&[KeyPress::char('s')], A::SortMenu, When::Screen, "sort", "choose the sort column"),
+    bind(&[KeyPress::char('S')], A::SortReverse, When::Screen, "", "reverse the sort order"),
     bind(
         &[KeyPress::code(C::Enter)],
         A::Open,
         When::Always,
         "open",
-        "unfold a guest to its threads, open a finding, accept",
+        "show or hide a guest's threads, open a finding, confirm",
     ),
-    bind(&[KeyPress::code(C::Tab)], A::NextPanel, When::Screen, "panel", "the keys go to the next panel"),
+    bind(&[KeyPress::code(C::Tab)], A::NextPanel, When::Screen, "panel", "focus the next panel"),
     bind(
         &[KeyPress::code(C::BackTab), KeyPress(C::BackTab, SHIFT)],
         A::PrevPanel,
         When::Screen,
         "",
-        "the keys go to the panel before",
+        "focus the previous panel",
     ),
-    bind(&[KeyPress::char('f')], A::Show(Panel::Findings), When::Screen, "findings", "the findings"),
-    bind(
-        &[KeyPress::char('p'), KeyPress::char(' ')],
-        A::Pause,
-        When::Live,
-        "pause",
-        "hold the screen still; again: go on",
-    ),
-    bind(&[KeyPress::char('p'), KeyPress::char(' ')], A::Pause, When::Recorded, "play", "play or hold"),
+    bind(&[KeyPress::char('f')], A::Show(Panel::Findings), When::Screen, "findings", "focus the findings"),
+    bind(&[KeyPress::char('p'), KeyPress::char(' ')], A::Pause, When::Live, "pause", "pause or resume the screen"),
+    bind(&[KeyPress::char('p'), KeyPress::char(' ')], A::Pause, When::Recorded, "play", "play or pause"),
     bind(&[KeyPress::code(C::Left)], A::Step(-1), When::Recorded, "", "one sample back"),
-    bind(&[KeyPress::code(C::Right)], A::Step(1), When::Recorded, "step", "one sample on"),
+    bind(&[KeyPress::code(C::Right)], A::Step(1), When::Recorded, "step", "one sample forward"),
     bind(&[KeyPress(C::Left, SHIFT), KeyPress(C::Left, CTRL)], A::Minutes(-1), When::Recorded, "", "a minute back"),
-    bind(&[KeyPress(C::Right, SHIFT), KeyPress(C::Right, CTRL)], A::Minutes(1), When::Recorded, "", "a minute on"),
+    bind(&[KeyPress(C::Right, SHIFT), KeyPress(C::Right, CTRL)], A::Minutes(1), When::Recorded, "", "a minute forward"),
     bind(
         &[KeyPress::char('n')],
         A::NextMark,
         When::Recorded,
         "next mark",
-        "the next sample with a finding or a jump of the exit rate",
+        "the next sample with a new finding or a jump in the exit rate",
     ),
-    bind(&[KeyPress::char('N')], A::PrevMark, When::Recorded, "", "the one before"),
+    bind(&[KeyPress::char('N')], A::PrevMark, When::Recorded, "", "the previous such sample"),
     bind(
         &[KeyPress::char('g')],
         A::Goto,
@@ -211,16 +205,16 @@ pub static KEYMAP: [Binding; 45] = [
         A::Record,
         When::Live,
         "record",
-        "record from now on into a file in the current folder; again: stop",
+        "start or stop recording into a file in the current folder",
     ),
-    bind(&[KeyPress::char('e')], A::EngineLevel, When::Live, "", "watch more or less: full, none, counts"),
-    bind(&[KeyPress::char('K')], A::KvmEvents, When::Live, "", "count every kvm tracepoint by guest; again: cease"),
+    bind(&[KeyPress::char('e')], A::EngineLevel, When::Live, "", "cycle the tracing level: full, none, counts"),
+    bind(&[KeyPress::char('K')], A::KvmEvents, When::Live, "", "toggle the counting of every kvm tracepoint by guest"),
     bind(
         &[KeyPress::code(C::Esc), KeyPress::code(C::Backspace)],
         A::Back,
         When::Always,
         "",
-        "close, back to the table of guests, clear the filter",
+        "close, return to the table of guests, or clear the filter",
     ),
     bind(&[KeyPress::code(C::Up), KeyPress::char('k')], A::Up, When::Always, "", "up"),
     bind(&[KeyPress::code(C::Down), KeyPress::char('j')], A::Down, When::Always, "", "down"),
@@ -228,18 +222,18 @@ pub static KEYMAP: [Binding; 45] = [
     bind(&[KeyPress::code(C::PageDown), KeyPress::ctrl('f')], A::PageDown, When::Always, "", "a page down"),
     bind(&[KeyPress::code(C::Home)], A::First, When::Live, "", "to the first row"),
     bind(&[KeyPress::code(C::End)], A::Last, When::Live, "", "to the last row"),
-    bind(&[KeyPress::code(C::Right), KeyPress::char('l')], A::Unfold, When::Live, "", "unfold a guest"),
-    bind(&[KeyPress::code(C::Left)], A::Fold, When::Live, "", "fold a guest"),
-    bind(&[KeyPress::char('*')], A::UnfoldAll, When::Screen, "", "unfold or fold all guests"),
+    bind(&[KeyPress::code(C::Right), KeyPress::char('l')], A::Unfold, When::Live, "", "show a guest's threads"),
+    bind(&[KeyPress::code(C::Left)], A::Fold, When::Live, "", "hide a guest's threads"),
+    bind(&[KeyPress::char('*')], A::UnfoldAll, When::Screen, "", "show or hide the threads of all guests"),
     bind(&[KeyPress::char('1')], A::Show(Panel::Exits), When::Screen, "", "exits by reason"),
     bind(
         &[KeyPress::char('2')],
         A::Show(Panel::Accesses),
         When::Screen,
         "",
-        "ports, addresses and MSRs, with their devices",
+        "hot ports, addresses and MSRs, with their devices",
     ),
-    bind(&[KeyPress::char('3')], A::Show(Panel::Cpus), When::Screen, "", "who sits on which host CPU"),
+    bind(&[KeyPress::char('3')], A::Show(Panel::Cpus), When::Screen, "", "which threads run on which host CPU"),
     bind(
         &[KeyPress::char('4')],
         A::Show(Panel::Userspace),
@@ -252,14 +246,14 @@ pub static KEYMAP: [Binding; 45] = [
         A::Show(Panel::Sources),
         When::Screen,
         "",
-        "what kvmtop can see, what is missing and what mends it",
+        "which sources work, which are missing, and how to enable them",
     ),
-    bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "give the terminal back; fg returns"),
+    bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "suspend kvmtop; fg resumes it"),
 ];
 
-/// What a key does now.
+/// The action of a key in the current state.
 pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
-    // Terminals differ on whether Shift is told with a capital letter.
+    // Terminals differ on whether they report Shift with a capital letter.
     let mods = match event.code {
         KeyCode::Char(_) => event.modifiers - KeyModifiers::SHIFT,
         _ => event.modifiers,
@@ -268,7 +262,7 @@ pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
     KEYMAP.iter().find(|b| b.when.holds(state) && b.keys.contains(&key)).map(|b| b.action)
 }
 
-/// The bindings that the footer shows now.
+/// The bindings for the footer in the current state.
 pub fn footer(state: &AppState) -> impl Iterator<Item = &'static Binding> {
     KEYMAP.iter().filter(|b| !b.short.is_empty() && b.when.holds(state))
 }

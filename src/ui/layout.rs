@@ -1,4 +1,4 @@
-//! Where everything stands, from the screen's size and what there is to say. Pure.
+//! Lays the screen out, from its size and from what there is to show. Pure.
 //!
 //! ```text
 //!  header
@@ -14,52 +14,52 @@ use crate::sample::SourceState;
 use ratatui::layout::Rect;
 use std::collections::BTreeSet;
 
-/// Below this the screen says what to enlarge.
+/// Smallest screen (columns, rows) that can show anything.
 pub const SMALLEST: (u16, u16) = (40, 10);
-/// From here on exits and accesses stand beside each other beneath the table.
+/// From this width on, exits and accesses stand side by side below the table.
 const SIDE_BY_SIDE: u16 = 120;
-/// From here on (columns, rows) they stand beside the table.
-const BESIDE: (u16, u16) = (180, 30);
-/// Rows that exits and accesses keep where the pCPUs stand beneath them.
+/// From this size (columns, rows) on, they stand to the right of the table.
+const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
+/// Rows that exits and accesses keep if the pCPUs stand below them.
 const LEAST_EXITS: u16 = 9;
-/// Rows that the pCPUs of a large host ask for at least.
+/// Fewest rows for the pCPUs of a large host.
 const LEAST_CPUS: u16 = 12;
-/// Below this many rows there is room for the table or a panel, not for both.
+/// With fewer rows there is room for the table or for one panel, not for both.
 const ROOMY: u16 = 16;
 
-/// Where everything stands.
+/// The areas of the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Smaller than can be used.
+    /// The screen is smaller than [`SMALLEST`].
     pub too_small: bool,
     /// Host and engine.
     pub header: Rect,
-    /// The table of guests, header line included; empty when a panel has its room.
+    /// The table of guests with its header; empty if a panel takes its room.
     pub table: Rect,
-    /// The panels, title line included.
+    /// The panels with their titles.
     pub panels: Vec<(Panel, Rect)>,
-    /// The worst findings in short.
+    /// The worst findings, a line each.
     pub strip: Rect,
-    /// The time line.
+    /// The time line of a replay.
     pub timeline: Rect,
     /// Keys.
     pub footer: Rect,
 }
 
 impl Plan {
-    /// How many rows of guests and threads there is room for.
+    /// How many rows of guests and threads fit.
     pub fn table_rows(&self) -> usize {
         usize::from(self.table.height.saturating_sub(1))
     }
 
-    /// How many rows a panel has beneath its title and headers.
+    /// How many rows fit into a panel below its title and headers.
     pub fn panel_rows(&self, panel: Panel) -> usize {
         let area = self.panels.iter().find(|(p, _)| *p == panel).map(|(_, a)| a.height);
         usize::from(area.unwrap_or(0).saturating_sub(2))
     }
 }
 
-/// Whether something is missing or lost that the header should say.
+/// Whether the header has a missing source or lost events to report.
 pub fn has_problem(state: &AppState) -> bool {
     state.model.as_ref().is_some_and(|m| m.sources.iter().any(|s| s.state != SourceState::Ok) || m.lost > 0)
 }
@@ -85,7 +85,7 @@ pub fn plan(state: &AppState) -> Plan {
         return plan;
     }
     if state.model.as_ref().is_some_and(|m| m.domains.is_empty()) && state.panels.focus == Panel::Domains {
-        // No guest: nothing to say about one. What is missing may be why none is seen.
+        // Without a guest, a missing source may be the reason that none is seen.
         plan.table = cut.top(5);
         plan.panels = vec![(if has_problem(state) { Panel::Sources } else { Panel::Cpus }, cut.area)];
         return plan;
@@ -95,8 +95,8 @@ pub fn plan(state: &AppState) -> Plan {
         _ if shown == Panel::Findings || height < 20 => 0,
         n => 1 + n.min(if height >= 30 { 5 } else { 2 }),
     };
-    let beside = width >= BESIDE.0 && height >= BESIDE.1;
-    if beside {
+    let on_right = width >= RIGHT_OF_TABLE.0 && height >= RIGHT_OF_TABLE.1;
+    if on_right {
         let side = cut.right((width * 2 / 5).clamp(76, 100));
         let mut side = Cutter { area: side };
         if state.panels.accesses_seen {
@@ -107,13 +107,13 @@ pub fn plan(state: &AppState) -> Plan {
         }
     }
     let under = match shown {
-        Panel::Exits | Panel::Accesses | Panel::Domains if beside => Panel::Cpus,
+        Panel::Exits | Panel::Accesses | Panel::Domains if on_right => Panel::Cpus,
         Panel::Domains => Panel::Exits,
         other => other,
     };
     let rows = state.table.rows.len() as u16 + 1;
     let rest = cut.area.height.saturating_sub(strip);
-    // The table takes what it needs, up to a bit more than half; the panel beneath the rest.
+    // The table takes the rows it needs, up to a bit more than half; the panel below it takes the rest.
     plan.table = cut.top(rows.clamp(3, (rest * 11 / 20).max(5)));
     plan.strip = cut.top(strip);
     if cut.area.height < 3 {
@@ -134,14 +134,14 @@ pub fn plan(state: &AppState) -> Plan {
     plan
 }
 
-/// Rows in which the panel of pCPUs can say all: title, four lines a node, heads, CPUs.
+/// Rows that the panel of pCPUs needs to show everything: title, four lines a node, headers, CPUs.
 fn cpu_rows(state: &AppState) -> u16 {
     let Some(model) = &state.model else { return 0 };
     let nodes: BTreeSet<_> = model.host.facts.topology.cpus.iter().map(|c| c.node).collect();
     (2 + 4 * nodes.len().max(1) + model.host.cpus.len()).try_into().unwrap_or(u16::MAX)
 }
 
-/// An area that pieces are cut off from.
+/// An area from which pieces are cut off.
 struct Cutter {
     area: Rect,
 }

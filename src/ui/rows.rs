@@ -1,4 +1,4 @@
-//! Which rows the table has, and in what order: filter, sort, unfold. The selection follows what it shows.
+//! Arranges the rows of the table of guests: filter, order, threads. The selection follows its guest or thread.
 
 use super::columns::{self, SortValue};
 use super::table::{GuestTable, RowKey, TableRow, key};
@@ -8,7 +8,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// Rebuilds the rows for a new interval or another order.
+/// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding]) {
     let matcher = Matcher::new(&table.filter);
     let keys: Vec<Key> = model.domains.iter().map(key).collect();
@@ -32,7 +32,7 @@ pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding]) {
     follow(table, model, &keys);
 }
 
-/// Sorts figures that flicker without making their rows flicker: a row passes another only when it is clearly beyond it.
+/// Sorts by figures that are never quite the same: a row passes another only if it is clearly ahead of it.
 fn order(shown: &mut [usize], values: &[SortValue], reversed: bool) {
     for i in 1..shown.len() {
         let mut at = i;
@@ -47,7 +47,7 @@ fn order(shown: &mut [usize], values: &[SortValue], reversed: bool) {
     }
 }
 
-/// Puts the selection where the selected row went; when it is gone, on what stands there now.
+/// Moves the selection with the selected row. If that row is gone, the row now at its place is selected.
 fn follow(table: &mut GuestTable, model: &Model, keys: &[Key]) {
     let Some(cursor) = &table.cursor else {
         table.at = 0;
@@ -64,7 +64,7 @@ fn follow(table: &mut GuestTable, model: &Model, keys: &[Key]) {
     table.cursor = row_key(table, model, table.at);
 }
 
-/// What the row at a place shows.
+/// Guest and thread of the row at an index.
 pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<RowKey> {
     let row = table.rows.get(at)?;
     let domain = model.domains.get(row.domain)?;
@@ -75,7 +75,7 @@ pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<RowKey> {
     Some(RowKey { domain: key(domain), thread })
 }
 
-/// A filter on names: a glob where it has `*`, `?` or `[`, else a part of the name; case does not matter.
+/// A filter on names: a glob if it contains `*`, `?` or `[`, else a part of the name. Case is ignored.
 struct Matcher {
     part: String,
     glob: Option<GlobMatcher>,

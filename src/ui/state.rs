@@ -1,5 +1,5 @@
-//! All that the screen shows, as plain data. Changed by [`super::update`] (keys) and [`AppState::absorb`] (new samples), drawn by
-//! [`super::render`].
+//! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new samples) change it,
+//! [`super::render`] draws it.
 
 use super::table::{GuestTable, TableRow};
 use crate::lint::{CannotTell, Finding, Target};
@@ -7,7 +7,7 @@ use crate::model::{DomainModel, History, Model, ThreadModel};
 use jiff::tz::TimeZone;
 use tui_input::Input;
 
-/// The panels that keys can go to, in the order of Tab.
+/// The panels, in the order in which Tab focuses them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Panel {
     /// The table of guests and their threads.
@@ -17,13 +17,13 @@ pub enum Panel {
     Exits,
     /// Ports, addresses and MSRs.
     Accesses,
-    /// Who sits on which pCPU.
+    /// Which threads run on which host CPU.
     Cpus,
     /// Exits to the VMM, kvm tracepoints, KVM's counters.
     Userspace,
-    /// What is wrong.
+    /// The findings.
     Findings,
-    /// What kvmtop can see and what is missing.
+    /// Which sources work and which are missing.
     Sources,
 }
 
@@ -45,7 +45,7 @@ impl Panel {
         }
     }
 
-    /// The panel `by` places further, round and round.
+    /// The panel `by` places further; after the last comes the first.
     #[must_use]
     pub fn turn(self, by: isize) -> Self {
         let at = Self::ALL.iter().position(|p| *p == self).unwrap_or(0);
@@ -66,20 +66,20 @@ pub enum ScreenSource {
 }
 
 impl ScreenSource {
-    /// Whether time can be moved about in.
+    /// Whether the screen shows recorded samples, so that keys can move through time.
     pub fn is_recorded(self) -> bool {
         self != Self::Live
     }
 }
 
-/// What is the same for the whole run.
+/// What stays the same for the whole run.
 #[derive(Debug, Clone)]
 pub struct ScreenSession {
     /// Where the samples come from.
     pub source: ScreenSource,
-    /// What is being replayed; empty live.
+    /// Name of the recording; empty on a live screen.
     pub title: String,
-    /// Seconds between samples, as asked for.
+    /// Seconds between samples, as requested.
     pub interval_s: f64,
     /// The time zone that clock times are shown in.
     pub zone: TimeZone,
@@ -91,12 +91,12 @@ impl Default for ScreenSession {
     }
 }
 
-/// What lies over the screen or takes the keys.
+/// A popup, or a line of input.
 #[derive(Debug, Clone)]
 pub enum Popup {
-    /// Keys and columns, scrolled.
+    /// The help text.
     Help {
-        /// First line in view.
+        /// First visible line.
         scroll: u16,
     },
     /// The sort menu.
@@ -106,36 +106,36 @@ pub enum Popup {
     },
     /// An opened finding.
     Finding {
-        /// Which.
+        /// The finding.
         key: FindingKey,
-        /// First line in view.
+        /// First visible line.
         scroll: u16,
     },
-    /// The filter is being typed.
+    /// The filter, while it is typed.
     Filter(Input),
-    /// A time to go to is being typed.
+    /// The time to go to, while it is typed.
     Goto(Input),
 }
 
-/// A finding through time.
+/// Identifies a finding from one interval to the next.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FindingKey {
     /// The rule.
     pub rule: &'static str,
     /// The guest.
     pub domain: Option<String>,
-    /// What of it.
+    /// What it is about.
     pub target: Target,
 }
 
 impl FindingKey {
-    /// Of a finding.
+    /// The key of a finding.
     pub fn of(f: &Finding) -> Self {
         Self { rule: f.rule, domain: f.domain.clone(), target: f.target }
     }
 }
 
-/// Where a replay stands.
+/// Position of a replay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Playback {
     /// Index of the sample shown.
@@ -144,72 +144,72 @@ pub struct Playback {
     pub len: usize,
     /// Time of the first and the last, milliseconds since the epoch.
     pub range_ms: (i64, i64),
-    /// So many times as fast as it happened.
+    /// This many times as fast as it happened.
     pub speed: f64,
-    /// Whether it runs.
+    /// Whether it plays.
     pub playing: bool,
-    /// Where something is to be seen: milliseconds since the epoch, in order.
+    /// Times of samples worth a look: milliseconds since the Unix epoch, in order.
     pub marks: Vec<i64>,
 }
 
-/// Something new to show.
+/// A new interval to show.
 #[derive(Debug, Clone, Default)]
 pub struct Tick {
     /// The interval.
     pub model: Model,
-    /// What is wrong in it.
+    /// Its findings.
     pub findings: Vec<Finding>,
-    /// What could not be judged, and why.
+    /// The rules that could not be judged, and why.
     pub cannot_tell: Vec<CannotTell>,
-    /// Where a replay stands.
+    /// Position of a replay.
     pub playback: Option<Playback>,
-    /// The intervals before, when time was jumped in: the history starts anew from these.
+    /// After a jump through time, the intervals before this one: they replace the history.
     pub before: Option<Vec<Model>>,
-    /// The same interval once more: it enters the history no second time.
+    /// The interval shown before, once more: it is not added to the history again.
     pub again: bool,
 }
 
-/// Which panels are shown and which has the keys.
+/// Which panels are shown and which one has the focus.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Panels {
-    /// The keys go here.
+    /// The panel that the keys act on.
     pub focus: Panel,
-    /// This stands beneath the table.
+    /// The panel below the table.
     pub shown: Panel,
     /// The selected row of the focused panel, when it is not the table.
     pub at: usize,
-    /// Whether the selected guest ever had accesses to show: a panel that came stays.
+    /// Whether the selected guest ever had accesses: the panel then stays, even for an interval without any.
     pub accesses_seen: bool,
 }
 
 /// All that the screen shows.
 #[derive(Debug, Clone, Default)]
 pub struct AppState {
-    /// What is the same for the whole run.
+    /// What stays the same for the whole run.
     pub session: ScreenSession,
     /// The interval shown; `None` before the first sample.
     pub model: Option<Model>,
     /// The minute before it.
     pub history: History,
-    /// What is wrong.
+    /// The findings of the interval.
     pub findings: Vec<Finding>,
-    /// What could not be judged, and why.
+    /// The rules that could not be judged, and why.
     pub cannot_tell: Vec<CannotTell>,
     /// The table of guests.
     pub table: GuestTable,
     /// The panels.
     pub panels: Panels,
-    /// What lies over the screen.
+    /// The open popup.
     pub popup: Option<Popup>,
-    /// Whether a live screen stands still.
+    /// Whether a live screen is paused.
     pub paused: bool,
-    /// The newest interval, held back while the screen stands still.
+    /// The newest interval, kept until the screen is resumed.
     pub held: Option<Box<Tick>>,
-    /// Where a replay stands.
+    /// Position of a replay.
     pub playback: Option<Playback>,
-    /// Something to say, until the next key or for some intervals.
+    /// A message in the last line, until the next key or for some intervals.
     pub message: Option<String>,
-    /// For how many intervals it has been there.
+    /// How many intervals the message has been shown.
     pub message_age: u8,
     /// Whether every kvm tracepoint is counted.
     pub kvm_events: bool,
@@ -224,7 +224,7 @@ impl AppState {
         Self { session, panels, size, ..Self::default() }
     }
 
-    /// Says something in the last line.
+    /// Shows a message in the last line.
     pub fn say(&mut self, text: impl Into<String>) {
         self.message = Some(text.into());
         self.message_age = 0;
@@ -239,17 +239,17 @@ impl AppState {
         }
     }
 
-    /// What is selected.
+    /// The selected guest, and the thread on a thread's row.
     pub fn selected(&self) -> Option<(&DomainModel, Option<&ThreadModel>)> {
         self.at_row(*self.table.rows.get(self.table.at)?)
     }
 
-    /// The guest that the panels speak of.
+    /// The guest that the panels show.
     pub fn domain(&self) -> Option<&DomainModel> {
         self.selected().map(|(d, _)| d)
     }
 
-    /// The vCPU that the panels speak of, when a vCPU's row is selected.
+    /// The vCPU that the panels show, if a vCPU's row is selected.
     pub fn vcpu(&self) -> Option<u32> {
         let (_, thread) = self.selected()?;
         thread.filter(|t| t.role == crate::kvm::thread_name::Role::Vcpu)?.index

@@ -3,7 +3,7 @@
 use crate::model::{DomainModel, Key};
 use std::collections::BTreeSet;
 
-/// A column by name.
+/// Identifies a column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ColumnId {
     /// Name of the guest or thread.
@@ -13,7 +13,7 @@ pub enum ColumnId {
     /// CPU time.
     #[default]
     Cpu,
-    /// The same as a bar.
+    /// CPU time and wait as a bar.
     Bar,
     /// Guest time.
     Guest,
@@ -23,19 +23,19 @@ pub enum ColumnId {
     Sys,
     /// Wait of the vCPUs.
     Wait,
-    /// Where it runs.
+    /// The host CPU, or the NUMA nodes.
     Place,
     /// Exits per second.
     Exits,
-    /// The last minute of that.
+    /// Exits per second over the last minute.
     Trend,
-    /// The costliest exit reason.
+    /// The exit reason that took the most time.
     TopExit,
     /// Its share of work.
     TopShare,
-    /// The costliest access.
+    /// The device or MSR whose accesses took the most time.
     HotDevice,
-    /// Its rate.
+    /// Rate of those accesses.
     HotRate,
     /// Moves between pCPUs.
     Migrations,
@@ -52,12 +52,12 @@ pub struct TableRow {
     pub thread: Option<usize>,
 }
 
-/// What tells one guest from the next through time.
+/// Identifies a guest from one interval to the next.
 pub fn key(d: &DomainModel) -> Key {
     (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
 }
 
-/// A row of the table, by what it shows and not by where it stands.
+/// Identifies a row by what it shows, wherever it stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowKey {
     /// The guest.
@@ -69,29 +69,29 @@ pub struct RowKey {
 /// The table of guests.
 #[derive(Debug, Clone, Default)]
 pub struct GuestTable {
-    /// What stands in it, top to bottom.
+    /// The rows, top to bottom.
     pub rows: Vec<TableRow>,
-    /// The guests in the order of the last sample; keeps near-equal ones from changing places.
+    /// The guests in the order of the last interval, so that those with similar figures keep their places.
     pub order: Vec<Key>,
-    /// The selected row; `None` until a key chose one: then the top row is.
+    /// The selected row. `None` until a key selects one; the first row is selected then.
     pub cursor: Option<RowKey>,
-    /// Where the selected row stands.
+    /// Index of the selected row.
     pub at: usize,
-    /// The first row in view.
+    /// Index of the first visible row.
     pub offset: usize,
     /// Guests whose threads are shown.
     pub unfolded: BTreeSet<Key>,
-    /// What it is sorted by.
+    /// Its order.
     pub sort: Sort,
-    /// Only guests whose name matches.
+    /// Only guests whose name matches this are shown; empty for all.
     pub filter: String,
 }
 
 /// An order of the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sort {
-    /// By this column.
+    /// The column to sort by.
     pub column: ColumnId,
-    /// Turned round.
+    /// Whether the order is reversed.
     pub reversed: bool,
 }

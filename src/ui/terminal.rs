@@ -52,26 +52,26 @@ impl Guard {
         TAKEN.load(Ordering::SeqCst)
     }
 
-    /// Gives the terminal back, stops the process as Ctrl-Z does, and takes the terminal again after `fg`.
+    /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal again after `fg`.
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // To the whole group, as the terminal itself would: `make run` stops with kvmtop. SIGTSTP keeps its default action here,
-        // which the kernel leaves out for a group that no shell could continue.
+        // To the whole group, as the terminal would, so that `make run` stops as well. kvmtop does not handle SIGTSTP: the
+        // kernel then ignores it for a group that no shell could continue.
         let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
         std::thread::sleep(std::time::Duration::from_millis(20));
         self.resume()
     }
 
-    /// Takes the terminal again and draws all of it anew.
+    /// Takes the terminal again and redraws it completely.
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn resume(&mut self) -> io::Result<()> {
         take()?;
-        // `Terminal::clear` would ask the terminal for its cursor's place, and the answer would go to the thread that reads keys.
+        // `Terminal::clear` asks the terminal for the cursor's position; the thread that reads keys would get the answer.
         let size = self.terminal.size()?;
         self.terminal.resize((Position::ORIGIN, size).into())
     }

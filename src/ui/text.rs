@@ -1,22 +1,22 @@
-//! Text on the screen: made harmless, measured, cut and wrapped.
+//! Text on the screen: sanitised, measured, cut and wrapped.
 
 use crate::kvm::sanitize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Longest name that is ever looked at.
+/// Longest name that is kept.
 const LONGEST_NAME: usize = 256;
 
-/// Text from outside, harmless for a terminal.
+/// Text from guests and files, without what a terminal would act on.
 pub fn clean(text: &str) -> String {
     sanitize(text, LONGEST_NAME)
 }
 
-/// Display width in columns.
+/// Width on the screen in columns.
 pub fn width(text: &str) -> u16 {
     text.width().min(usize::from(u16::MAX)) as u16
 }
 
-/// Cuts text to a width in columns; a cut is marked by `mark` (one column wide).
+/// Cuts text to a width in columns; `mark` (one column wide) ends text that was cut.
 pub fn fit(text: &str, columns: u16, mark: char) -> String {
     if width(text) <= columns {
         return text.to_string();
@@ -38,7 +38,7 @@ pub fn fit(text: &str, columns: u16, mark: char) -> String {
     out
 }
 
-/// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks in the text hold.
+/// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks in the text stay.
 pub fn wrap(text: &str, columns: u16) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = Vec::new();

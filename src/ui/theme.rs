@@ -1,9 +1,9 @@
-//! Colours and glyphs. Colour is quiet and means something: severity, and guest / usr / sys / wait always in the same four hues.
-//! Everything that colour says is also said by shape, so that nothing is lost without it.
+//! Colours and characters. A colour always has the same meaning: a severity, or guest, usr, sys and wait. Whatever a
+//! colour says, a shape says as well, so that nothing is lost without colour.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What a piece of the screen means; the theme decides how that looks.
+/// Meaning of a piece of the screen; the theme turns it into a style.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Look {
     /// Ordinary text.
@@ -13,7 +13,7 @@ pub enum Look {
     Dim,
     /// Table headers and panel titles.
     Head,
-    /// What the eye should land on first.
+    /// Most important text.
     Strong,
     /// Time in the guest.
     Guest,
@@ -31,9 +31,9 @@ pub enum Look {
     Warning,
     /// A finding of severity info.
     Info,
-    /// A source at work, a thing that is well.
+    /// A source that works.
     Good,
-    /// A key in help and footer.
+    /// A key in the help and the footer.
     Key,
 }
 
@@ -50,7 +50,7 @@ pub enum Palette {
 }
 
 impl Palette {
-    /// From the environment's words: `NO_COLOR` set and not empty (no-color.org), `TERM`, `COLORTERM`.
+    /// From the environment: `NO_COLOR`, if it is not empty (no-color.org), `TERM` and `COLORTERM`.
     pub fn detect(no_color: Option<&str>, term: Option<&str>, colorterm: Option<&str>) -> Self {
         if no_color.is_some_and(|v| !v.is_empty()) {
             return Self::None;
@@ -64,7 +64,7 @@ impl Palette {
     }
 }
 
-/// Characters that differ between Unicode and `--ascii`.
+/// The characters of the screen, which `--ascii` replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glyphs {
     /// Bar cells: guest, usr, sys, wait.
@@ -75,13 +75,13 @@ pub struct Glyphs {
     pub levels: [char; 8],
     /// Severity: critical, warning, info.
     pub severity: [char; 3],
-    /// A folded and an unfolded domain.
+    /// A guest whose threads are hidden, and one whose threads are shown.
     pub fold: [char; 2],
     /// Mark of the selected row.
     pub cursor: char,
     /// A horizontal rule.
     pub rule: char,
-    /// Where text was cut off.
+    /// End of text that was cut.
     pub cut: char,
     /// Running, paused, recording.
     pub run: [char; 3],
@@ -91,7 +91,7 @@ pub struct Glyphs {
     pub sort: [char; 2],
     /// Frame of a popup: corner top left, top right, bottom left, bottom right, horizontal, vertical.
     pub frame: [char; 6],
-    /// Arrow from cause to cure.
+    /// Arrow from a cause to its fix.
     pub arrow: &'static str,
 }
 
@@ -142,12 +142,12 @@ impl Default for Theme {
 }
 
 impl Theme {
-    /// A theme of so many colours, with or without Unicode.
+    /// A theme with these colours, in Unicode or ASCII.
     pub fn new(palette: Palette, ascii: bool) -> Self {
         Self { palette, glyphs: if ascii { ASCII } else { UNICODE } }
     }
 
-    /// How a meaning looks.
+    /// Style of a meaning.
     pub fn style(&self, role: Look) -> Style {
         let (xterm, sixteen) = match role {
             Look::Text | Look::Strong | Look::Head | Look::Key => (None, None),

@@ -1,4 +1,4 @@
-//! What keys do to the screen: pure, and answered with effects for the outside.
+//! What keys do: they change the state and return effects for the event loop. Pure.
 
 use super::action::{Action, Effect, Replay};
 use super::columns;
@@ -14,7 +14,7 @@ use crate::sample::EngineLevel;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tui_input::{Input, InputRequest};
 
-/// Takes a key.
+/// Handles a key.
 pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     if event.kind == KeyEventKind::Release {
         return Vec::new();
@@ -29,7 +29,7 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     }
 }
 
-/// Takes an action.
+/// Handles an action.
 pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
     let effects = match (&state.popup, action) {
         (_, Action::Quit) => vec![Effect::Quit],
@@ -77,7 +77,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Actions that end outside of the screen.
+/// Actions on pausing, tracing, recording and replay.
 fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
     let replay = |r| vec![Effect::Replay(r)];
     let playback = state.playback.clone().unwrap_or_default();
@@ -97,7 +97,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
                 EngineLevel::None => EngineLevel::Counts,
                 EngineLevel::Counts => EngineLevel::Full,
             };
-            state.say(format!("watching: {}", level.as_str()));
+            state.say(format!("tracing level: {}", level.as_str()));
             vec![Effect::SetEngineLevel(level)]
         }
         Action::KvmEvents => {
@@ -119,7 +119,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
     }
 }
 
-/// Moves the selection of the table, or of the panel that has the keys.
+/// Moves the selection of the table or of the focused panel.
 fn travel(state: &mut AppState, by: isize) {
     let go = |at: usize, len: usize| (at as isize).saturating_add(by).clamp(0, len.saturating_sub(1) as isize) as usize;
     if state.panels.focus == Panel::Domains {
@@ -156,7 +156,7 @@ fn focus(state: &mut AppState, panel: Panel) {
 fn back(state: &mut AppState) {
     if state.panels.focus != Panel::Domains {
         focus(state, Panel::Domains);
-        // The strip tells the findings; the room beneath the table goes back to the exits.
+        // The strip shows the findings again; the exits return to the room below the table.
         if state.panels.shown == Panel::Findings {
             state.panels.shown = Panel::Exits;
         }
@@ -165,7 +165,8 @@ fn back(state: &mut AppState) {
     }
 }
 
-/// Unfolds (`Some(true)`), folds, or does the other of both; the selection goes to the guest's own row on folding.
+/// Shows (`Some(true)`), hides (`Some(false)`) or toggles the threads of the selected guest. Hiding them selects the
+/// guest's own row.
 fn fold(state: &mut AppState, unfold: Option<bool>) {
     let Some(domain) = state.domain().map(table::key) else { return };
     let t = &mut state.table;
@@ -215,7 +216,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
         (Popup::Sort { at }, Action::Open) => {
             if let Some(column) = columns::sortable().nth(*at) {
                 let sort = &mut state.table.sort;
-                // Choosing the same column again turns the order round.
+                // Choosing the same column again reverses the order.
                 sort.reversed = sort.column == column.id && !sort.reversed;
                 sort.column = column.id;
                 state.table.order.clear();
@@ -244,7 +245,7 @@ fn next_finding(state: &mut AppState, key: &FindingKey, by: isize) {
     state.popup = Some(Popup::Finding { key: FindingKey::of(&state.findings[at]), scroll: 0 });
 }
 
-/// The fix for the clipboard (what is to be pasted) or for a file (all of it).
+/// The fix: for the clipboard what can be pasted, for a file all of it.
 fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
     if copy {
         return f.paste().map(|t| vec![Effect::Copy(t.to_string())]).unwrap_or_default();
@@ -264,7 +265,7 @@ fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
     vec![Effect::WriteFile(name, text)]
 }
 
-/// A key while text is typed.
+/// Handles a key while text is typed.
 fn typing(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     let ctrl = event.modifiers.contains(KeyModifiers::CONTROL);
     let request = match event.code {
@@ -313,7 +314,7 @@ fn accept(state: &mut AppState) -> Vec<Effect> {
     let time = RecordingTime::parse_typed(input.value());
     if let Some(ms) = time.and_then(|time| time.time_ms(range, &state.session.zone)) {
         if !is_within(ms, range) {
-            state.say(format!("'{}' is outside of the recording", super::text::clean(input.value())));
+            state.say(format!("'{}' is outside the recording", super::text::clean(input.value())));
         }
         return vec![Effect::Replay(Replay::Seek(ms.clamp(range.0, range.1.max(range.0))))];
     }

@@ -27,17 +27,17 @@ pub const COLUMNS: [(&str, ColumnLayout); 9] = [
 
 /// What the columns mean.
 pub const HELP: [(&str, &str); 9] = [
-    ("DEVICE", "Who owns the address in this guest; (k) is served inside the kernel. An MSR by its name."),
+    ("DEVICE", "Device that owns the address in this guest; (k): the kernel serves it. For an MSR, its name."),
     ("WHAT", "The device in plain words."),
-    ("ADDRESS", "I/O port, guest-physical address or MSR number; `other` is all that did not fit the engine's table."),
+    ("ADDRESS", "I/O port, guest-physical address or MSR number; `other` is whatever did not fit the engine's table."),
     ("DIR", "What the guest did: read or write."),
     ("/s", "Accesses per second."),
-    ("%TIME", "Time of the exits that held the accesses, share of the time in all exits of the guest."),
+    ("%TIME", "Time in the exits that served the accesses, share of the time in all exits of the guest."),
     ("MEAN us", "Mean of those exits, exit to entry, microseconds."),
     ("MAX us", "The longest of the interval."),
     (
         "FROM",
-        "Which way the device's name came: mtree (the guest's own memory tree), built-in (a table of its machine type), file.",
+        "Where the name comes from: mtree (the guest's own memory tree), built-in (a table of its machine type), file.",
     ),
 ];
 
@@ -98,7 +98,7 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
     ]
 }
 
-/// The row of a finding stands out.
+/// The row of a finding has the look of its severity.
 fn look(r: &AccessRow, state: &AppState) -> RowLook {
     let name = state.domain().map(crate::model::DomainModel::name);
     let mark = Mark::Access(r.space, r.address, r.direction);

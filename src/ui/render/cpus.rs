@@ -1,4 +1,4 @@
-//! The host's CPUs by node, core and sibling: how busy, with what, and which vCPU sits where.
+//! The host's CPUs by node, core and sibling: how busy each is, with what, and which vCPUs run on it.
 
 use super::{say, title};
 use crate::figures::{figure, percent, share};
@@ -18,14 +18,14 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use std::collections::BTreeMap;
 
-/// A vCPU below this much CPU time, percent, shares its pCPU without harm.
+/// A vCPU that uses less CPU time than this, in percent, shares its pCPU without harm.
 const BUSY: f64 = 10.0;
-/// Columns of one core in the map.
+/// Width of a core in the map.
 const CORE: u16 = 3;
-/// Columns before the cores: `core`, `t0`.
+/// Width of the labels before the cores: `core`, `t0`.
 const LABEL: u16 = 5;
 
-/// Header and layout of the list beneath the map.
+/// Header and layout of the list below the map.
 pub const COLUMNS: [(&str, ColumnLayout); 8] = [
     ("CPU", ColumnLayout::right(4, 0, 0)),
     ("", ColumnLayout::left(1, 0, 1)),
@@ -41,17 +41,14 @@ pub const COLUMNS: [(&str, ColumnLayout); 8] = [
 pub const HELP: [(&str, &str); 4] = [
     (
         "map",
-        "One cell a hardware thread, one column a core. Height: busy. Hue: what it mostly does. `|` before: isolated CPU.",
+        "A column is a core, a cell a hardware thread. Height: how busy. Colour: with what most. `|`: an isolated CPU.",
     ),
     ("marks", "`<` a vCPU of the selected guest sits here. The severity mark: two or more busy vCPUs share the CPU."),
     ("GUEST USR SYS IRQ", "Percent of this CPU's time; guest is not in usr."),
-    (
-        "WHO",
-        "guest/vCPU, `=` pinned to this CPU only; moves per second; other tasks of the host with their percent of a CPU.",
-    ),
+    ("WHO", "guest/vCPU (`=`: pinned to this CPU only), moves per second; other tasks of the host, percent of a CPU."),
 ];
 
-/// The CPUs in the list: shared ones, the selected guest's, then all that do something.
+/// The CPUs in the list: shared ones, those of the selected guest, then all that are busy.
 fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
     let rank = |c: &CpuModel| match () {
         () if shared(model, c) || worst(state, c.cpu).is_some() => Some(0),
@@ -96,7 +93,7 @@ fn worst(state: &AppState, cpu: u32) -> Option<Severity> {
     state.findings.iter().filter(|f| f.marks.contains(&Mark::Pcpu(cpu))).map(|f| f.severity).max()
 }
 
-/// What is to be said of a CPU: the worst finding about it, or that busy vCPUs share it.
+/// The worst finding about a CPU; a warning if busy vCPUs share it.
 fn severity(state: &AppState, model: &Model, cpu: &CpuModel) -> Option<Severity> {
     worst(state, cpu.cpu).max(shared(model, cpu).then_some(Severity::Warning))
 }
@@ -110,7 +107,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let left = if shared_count > 0 { format!("{shared_count} shared by busy vCPUs") } else { String::new() };
     let mut inner = title(buf, area, Panel::Cpus, &left, &right, state, theme);
     if model.host.cpus.is_empty() {
-        say(buf, inner, "This input says nothing of the host's CPUs.", Look::Dim, theme);
+        say(buf, inner, "This input does not describe the host's CPUs.", Look::Dim, theme);
         return;
     }
     let used = map(buf, inner, state, model, theme);
@@ -142,7 +139,7 @@ fn nodes(model: &Model) -> BTreeMap<Option<u32>, Cores<'_>> {
     nodes
 }
 
-/// Paints the map, or on a host that is too large for it one line a node; answers how many lines it took.
+/// Paints the map, or one line a node for a host that is too large for the map. Returns the number of lines.
 fn map(buf: &mut Buffer, area: Rect, state: &AppState, model: &Model, theme: &Theme) -> u16 {
     let nodes = nodes(model);
     let threads = nodes.values().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(1) as u16;
@@ -184,7 +181,7 @@ fn node_name(node: Option<u32>, cores: &Cores<'_>) -> String {
     node.map_or_else(|| format!("host{busy}"), |n| format!("node {n}{busy}"))
 }
 
-/// `|` isolated, the height, then what is to be said of it.
+/// A cell of the map: `|` for an isolated CPU, its height, then its mark.
 fn cell(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) {
     if model.host.facts.topology.is_isolated(cpu.cpu) {
         put(buf, x, y, &theme.glyphs.frame[5].to_string(), 1, theme.style(Look::Dim));
@@ -203,7 +200,7 @@ fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Optio
     mine(state, model, cpu).then_some(('<', Look::Strong))
 }
 
-/// Height for busy, hue for what it mostly does.
+/// The height shows how busy the CPU is, the colour with what most.
 fn glyph(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme) {
     let Some(t) = cpu.time else {
         put(buf, x, y, "-", 1, theme.style(Look::Dim));
@@ -216,7 +213,7 @@ fn glyph(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme) {
     put(buf, x, y, &bars::level(t.busy() / 100.0, theme).to_string(), 1, theme.style(role));
 }
 
-/// One line of heights a node, wrapped; CPUs of the selected guest and shared ones stand out by style.
+/// One line of heights a node, wrapped. Style marks the CPUs of the selected guest and shared ones.
 fn lines(
     buf: &mut Buffer,
     area: Rect,
@@ -279,7 +276,7 @@ fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<C
     (cells, look)
 }
 
-/// Who runs here: guests' threads busiest first, then other tasks of the host.
+/// What runs on a CPU: threads of guests, busiest first, then other tasks of the host.
 fn who(model: &Model, cpu: &CpuModel) -> String {
     let mut names = Vec::new();
     for t in cpu.tenants.iter().filter(|t| t.here || t.pinned) {

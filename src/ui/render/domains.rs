@@ -1,4 +1,4 @@
-//! The table of guests; a guest unfolds to its threads.
+//! The table of guests and their threads.
 
 use super::say;
 use crate::lint::{Finding, Mark, Severity};
@@ -13,7 +13,7 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Columns for the marks before a row: severity, fold.
+/// Width of the marks before a row: selection, severity, threads shown or hidden.
 const MARKS: u16 = 4;
 
 /// Paints the table.
@@ -73,11 +73,11 @@ fn head(c: &GuestColumn, state: &AppState, theme: &Theme) -> String {
         return c.header.to_string();
     }
     let mark = theme.glyphs.sort[usize::from(state.table.sort.reversed)];
-    // The mark stands where it moves no letter of the header.
+    // The mark is shown only where it moves no letter of the header.
     if c.header.len() < usize::from(c.layout.width) { format!("{mark}{}", c.header) } else { c.header.to_string() }
 }
 
-/// Severity and fold marks before the row, so that the guilty one is seen without colour too.
+/// Paints the marks before a row, which say without colour which guest has a finding.
 fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &Theme) {
     let g = &theme.glyphs;
     if selected {
@@ -102,7 +102,7 @@ pub fn severity_glyph(s: Severity, theme: &Theme) -> char {
     }
 }
 
-/// The worst finding about this row: about the guest, or with a mark on this very thread.
+/// The worst finding about the guest, or on a thread's row about this thread.
 fn severity(r: &RowView<'_>) -> Option<Severity> {
     let Some(t) = r.thread else { return worst_severity(&r.state.findings, r.domain.name()) };
     let name = r.domain.name();
@@ -117,7 +117,7 @@ fn severity(r: &RowView<'_>) -> Option<Severity> {
     of_guest.filter(|f| f.marks.iter().any(|m| here(f, m))).map(|f| f.severity).max()
 }
 
-/// Where in a table longer than its room the view is.
+/// Paints a scroll bar beside a table that does not fit.
 fn scrollbar(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let (rows, room) = (state.table.rows.len(), usize::from(area.height.saturating_sub(1)));
     if rows <= room || room < 3 {

@@ -15,7 +15,7 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Header, layout; help says the bases.
+/// Headers and layout.
 pub const COLUMNS: [(&str, ColumnLayout); 10] = [
     ("REASON", ColumnLayout::left(16, 8, 0)),
     ("/s", ColumnLayout::right(6, 0, 0)),
@@ -31,10 +31,7 @@ pub const COLUMNS: [(&str, ColumnLayout); 10] = [
 
 /// What the columns mean.
 pub const HELP: [(&str, &str); 10] = [
-    (
-        "REASON",
-        "Exit reason as the kernel names it. Reasons in which the guest sleeps (HLT, WFx) are dim and stand last.",
-    ),
+    ("REASON", "Exit reason as the kernel names it. Idle reasons (HLT, WFx) are dim and come last."),
     ("/s", "Exits per second."),
     ("%CNT", "Share of the exits of the guest or vCPU."),
     ("%WORK", "Share of the time in all exits but idle ones."),
@@ -60,7 +57,7 @@ pub fn len(state: &AppState) -> usize {
     table(state).map_or(0, |t| t.rows.len()).max(if instead(state) { userspace::exits(state).len() } else { 0 })
 }
 
-/// Whether exits to user space are shown instead.
+/// Whether exits to the VMM are shown instead.
 fn instead(state: &AppState) -> bool {
     state.model.as_ref().is_some_and(crate::model::Model::no_kvm_exit)
 }
@@ -91,8 +88,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let focused = state.panels.focus == Panel::Exits;
     let of = rows.get(if focused { state.panels.at.min(rows.len() - 1) } else { 0 });
-    let told = foot(buf, inner, rows.len() as u16 + 1, focused, of, theme);
-    inner.height -= told;
+    let used = foot(buf, inner, rows.len() as u16 + 1, focused, of, theme);
+    inner.height -= used;
     let list = List {
         columns: &COLUMNS,
         rows: rows.iter().map(|r| (cells(r, m.interval_s), look(r, state))).collect(),
@@ -101,8 +98,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     list.paint(buf, inner, theme);
 }
 
-/// Beneath the table, as far as there is room: how long exits of a reason take, and what the reason means. Answers how many
-/// lines it took. With the keys in the panel the meaning is told at the cost of a row.
+/// Paints how long exits of a reason take and what the reason means, if there is room below the table; in the focused
+/// panel the meaning may take the place of a row. Returns the number of lines.
 fn foot(buf: &mut Buffer, area: Rect, table: u16, focused: bool, row: Option<&ExitRow>, theme: &Theme) -> u16 {
     let Some(row) = row else { return 0 };
     let spare = area.height.saturating_sub(table);
@@ -147,7 +144,7 @@ fn cells(r: &ExitRow, interval_s: Option<f64>) -> Vec<Cell> {
     ]
 }
 
-/// The row of a finding stands out; idle reasons step back.
+/// The row of a finding has the look of its severity; idle reasons are dim.
 fn look(r: &ExitRow, state: &AppState) -> RowLook {
     let name = state.domain().map(crate::model::DomainModel::name);
     let fired = state.findings.iter().filter(|f| f.domain.as_deref() == name);
@@ -167,12 +164,12 @@ fn nothing(state: &AppState) -> String {
     }
     if m.no_kvm_exit() {
         let flavour = m.host.facts.kvm_flavour.as_deref().map(|f| format!(" ({})", clean(f))).unwrap_or_default();
-        return format!("This kernel{flavour} fires no kvm_exit: showing accesses and exits to user space instead.");
+        return format!("This kernel{flavour} fires no kvm_exit: accesses and exits to the VMM are shown instead.");
     }
     if m.engine.level == EngineLevel::None || m.engine.kind == crate::sample::EngineKind::None {
         let rate_known = state.domain().is_some_and(|d| d.exit_rate.0.is_some());
         let counters = if rate_known { " EXITS/s comes from KVM's own counters." } else { "" };
-        return format!("Exits are not being traced.{counters} Press e to trace, 5 for what is missing.");
+        return format!("Exits are not being traced.{counters} Press e to trace, 5 to see what is missing.");
     }
     "No exit in this interval.".into()
 }

@@ -1,4 +1,4 @@
-//! A finding, opened: what is seen, why, what to paste, how to check it without kvmtop.
+//! An open finding: evidence, reason, fix, and how to check it without kvmtop.
 
 use super::domains::severity_glyph;
 use super::header;
@@ -11,10 +11,10 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Columns of the words on the left.
+/// Width of the labels on the left.
 const LABEL: u16 = 10;
 
-/// The text, broken to a screen's width.
+/// The text, wrapped to a screen's width.
 pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
     let room = popup::room(screen).saturating_sub(LABEL);
     let mut out = Vec::new();
@@ -70,7 +70,7 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
     out
 }
 
-/// Clean text that keeps its line breaks.
+/// Sanitised text that keeps its line breaks.
 fn lines_clean(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }

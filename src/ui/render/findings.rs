@@ -1,4 +1,4 @@
-//! What is wrong, in a line each: the strip beneath the tables, and the panel.
+//! The findings, a line each: the strip below the tables, and the panel.
 
 use super::domains::severity_glyph;
 use super::{finding, header, say, title};
@@ -18,7 +18,7 @@ const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
     ("BECAUSE", ColumnLayout::left(20, 150, 0)),
 ];
 
-/// The worst findings, as many as there is room for.
+/// The worst findings, as many as fit.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let right = "f: all, Enter: evidence and fix";
     let inner = title(buf, area, Panel::Findings, &state.findings.len().to_string(), right, state, theme);
@@ -55,7 +55,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
-/// Which rules could not judge, and why: quiet is not the same as well.
+/// The rules that could not be judged, and why: no finding does not mean that all is well.
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = state.cannot_tell.iter().map(|c| {
         let who = c.domain.as_deref().map_or_else(|| "host".to_string(), clean);
@@ -67,7 +67,7 @@ fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
-/// The selected finding beneath the list, as far as there is room: Enter shows all of it.
+/// The selected finding below the list, as much as fits: Enter shows all of it.
 fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &Theme) {
     for (i, line) in finding::lines(f, state, area.width).into_iter().take(area.height.into()).enumerate() {
         let mut x = area.x + 2;
@@ -78,7 +78,7 @@ fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &
     }
 }
 
-/// Mark, guest, title, the telling figure, since when.
+/// A finding in a line: mark, guest, title, most important figure, and since when.
 fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppState, theme: &Theme) {
     let plain = theme.style(Look::Text);
     let style = if selected { plain.patch(theme.selected()) } else { plain };
@@ -109,7 +109,7 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
     let x = x + who_width + 1;
     let room = end.saturating_sub(x + 1);
     let headline = clean(&f.title);
-    // The figure is told where the title leaves it at least some words' room.
+    // The figure is shown if the title leaves room for a few words.
     let figure = f.figure().map(clean).unwrap_or_default();
     let title_room = width(&headline).min(room);
     put(buf, x, area.y, &fit(&headline, title_room, theme.glyphs.cut), room, style);

@@ -1,4 +1,4 @@
-//! The last line: keys, a message, or what is being typed.
+//! The last line: keys, a message, or the text being typed.
 
 use crate::ui::draw::put;
 use crate::ui::keymap;
@@ -8,7 +8,7 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-/// Paints the line; answers where the text cursor is while something is typed.
+/// Paints the line. Returns the position of the text cursor while text is typed.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> Option<Position> {
     let (label, input) = match &state.popup {
         Some(Popup::Filter(input)) => ("filter: ", input),

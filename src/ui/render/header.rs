@@ -1,4 +1,4 @@
-//! The host, the engine, the cost of watching; what is missing.
+//! The header: host, guests, engine, kvmtop's own cost, and missing sources.
 
 use crate::figures::{figure, or_unknown, percent, rate};
 use crate::sample::{EngineKind, EngineLevel, SourceState};
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// A piece of a line: words and what they mean.
+/// A piece of a line: text and its look.
 type Piece = (String, Look);
 
 /// Paints the header.
@@ -53,12 +53,12 @@ fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
 }
 
-/// The last part of a path: the folder is known to whom typed it.
+/// The last part of a path: whoever typed it knows the folder.
 fn file_name(title: &str) -> &str {
     title.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(title)
 }
 
-/// Host, its shape, its guests; the least telling go first.
+/// Host and guests on the left; when room is short, the least important pieces are left out first.
 fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     let Some(m) = &state.model else { return vec![("kvmtop".into(), Look::Strong)] };
     let facts = &m.host.facts;
@@ -104,13 +104,13 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     all.into_iter().map(|(_, piece)| piece).collect()
 }
 
-/// Engine, its losses, own cost, state and time; always there.
+/// Engine, lost events, kvmtop's own cost, state and time on the right; always shown.
 fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
     let Some(m) = &state.model else { return Vec::new() };
     let mut all = Vec::new();
-    let narrow = state.size.0 < 100;
+    let short = state.size.0 < 100;
     let live = state.session.source == ScreenSource::Live;
-    if live && !narrow {
+    if live && !short {
         let (engine, role) = match (m.engine.kind, m.engine.level) {
             (EngineKind::None, _) | (_, EngineLevel::None) => ("no tracing".into(), Look::Warning),
             (kind, EngineLevel::Counts) => (format!("{} counts", kind.as_str()), Look::Warning),
@@ -121,7 +121,7 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
     }
     if m.lost > 0 {
         all.push((format!("lost {}", m.lost), Look::Warning));
-    } else if !narrow {
+    } else if !short {
         all.push(("lost 0".into(), Look::Dim));
     }
     if super::recording(state) {
@@ -144,7 +144,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     x += 5;
     let Some(time) = model.host.total() else {
         let why =
-            if model.host.cpus.is_empty() { "no figures of its CPUs" } else { "measuring the first interval …" };
+            if model.host.cpus.is_empty() { "no figures on its CPUs" } else { "measuring the first interval …" };
         put(buf, x, area.y, why, area.width - 6, theme.style(Look::Dim));
         return;
     };
@@ -193,7 +193,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     put(buf, end + 1, area.y, &exits, area.right().saturating_sub(end + 1), theme.style(Look::Strong));
 }
 
-/// One line on what is missing; the whole story is in the panel of sources.
+/// One line on missing sources and lost events; the panel of sources has the details.
 fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(m) = &state.model else { return };
     let mut words: Vec<String> = Vec::new();
@@ -205,7 +205,7 @@ fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         words.push(format!("{} {}{cause}", s.id.as_str(), s.state.as_str()));
     }
     let more =
-        if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: what mends it)".into() };
+        if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: how to enable it)".into() };
     let Some(first) = words.into_iter().next() else { return };
     let room = area.width.saturating_sub(4 + width(&more));
     put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Look::Warning));

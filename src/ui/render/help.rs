@@ -1,4 +1,4 @@
-//! Help: every key and every column, from the tables that make them work.
+//! The help: every key and every column, from the same tables that define them.
 
 use super::popup::{self, StyledLine};
 use super::{accesses, cpus, exits, userspace};
@@ -10,10 +10,10 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Columns of the keys and headers on the left.
+/// Width of the keys and headers on the left.
 const LABEL: u16 = 22;
 
-/// The text, broken to a screen's width.
+/// The text, wrapped to a screen's width.
 pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
     let mut out: Vec<StyledLine> = Vec::new();
@@ -44,7 +44,7 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         }
     }
     out.push(Vec::new());
-    out.push(vec![("- stands for what no source could tell; it is never 0.".into(), Look::Dim)]);
+    out.push(vec![("- stands for a value that no source gave; it is never 0.".into(), Look::Dim)]);
     out
 }
 

@@ -10,11 +10,11 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Lines that the block takes.
+/// Height of the block in lines.
 pub const LINES: u16 = 3;
-/// Columns of one bucket.
+/// Width of a bucket in columns.
 const BUCKET: u16 = 2;
-/// The scale beneath: durations in nanoseconds and their words.
+/// The scale below the bars: durations in nanoseconds and their labels.
 const SCALE: [(u64, &str); 7] = [
     (100, "0.1us"),
     (1_000, "1us"),
@@ -35,7 +35,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, row: &ExitRow, theme: &Theme) {
     let title = format!("how long {} takes", clean(&row.reason));
     let room = words_at.saturating_sub(area.x + 1);
     put(buf, area.x, area.y, &fit(&title, room, theme.glyphs.cut), room, theme.style(Look::Head));
-    // Few long exits matter as much as many short ones: heights are logarithmic, one event is seen.
+    // A few long exits matter as much as many short ones: heights are logarithmic, and a single event is visible.
     let top = buckets.iter().copied().max().unwrap_or(1).max(1);
     let height = |n: u64| ((n as f64).ln() + 1.0) / ((top as f64).ln() + 1.0);
     for (i, &n) in buckets.iter().enumerate().filter(|(_, n)| **n > 0) {

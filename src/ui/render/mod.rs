@@ -1,4 +1,4 @@
-//! Drawing, from state alone. One file a panel.
+//! Draws the screen from its state alone. One file for each panel.
 
 mod accesses;
 mod cpus;
@@ -76,7 +76,7 @@ fn panel_at(buf: &mut Buffer, panel: Panel, area: Rect, state: &AppState, theme:
     }
 }
 
-/// How many rows a panel has to travel through.
+/// Number of rows of a panel through which the selection can move.
 pub fn panel_len(state: &AppState, panel: Panel) -> usize {
     match panel {
         Panel::Domains => state.table.rows.len(),
@@ -89,7 +89,7 @@ pub fn panel_len(state: &AppState, panel: Panel) -> usize {
     }
 }
 
-/// How many lines the open popup has to scroll through.
+/// Number of lines of the open popup.
 pub fn popup_len(state: &AppState) -> usize {
     match &state.popup {
         Some(Popup::Help { .. }) => help::lines(state, state.size.0).len(),
@@ -106,7 +106,7 @@ pub fn recording(state: &AppState) -> bool {
     sources.iter().any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
 }
 
-/// A panel's title on a rule, with words on its right; answers the area beneath.
+/// Paints a panel's title on a rule, with text at both ends. Returns the area below.
 fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, state: &AppState, theme: &Theme) -> Rect {
     let focused = state.panels.focus == panel;
     put(
@@ -149,14 +149,14 @@ fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, st
     Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
 }
 
-/// The words for what the panels speak of: `win10-2`, `win10-2 vcpu 3`.
+/// Name of what the panels show: `win10-2`, `win10-2 vcpu 3`.
 fn scope(state: &AppState) -> String {
     let Some(d) = state.domain() else { return String::new() };
     let name = super::text::clean(d.name());
     state.vcpu().map_or_else(|| name.clone(), |v| format!("{name} vcpu {v}"))
 }
 
-/// Sentences in a panel that has no table to show.
+/// Paints sentences in a panel that has no table to show. Returns the number of lines.
 fn say(buf: &mut Buffer, area: Rect, text: &str, role: Look, theme: &Theme) -> u16 {
     let lines = super::text::wrap(text, area.width);
     let n = lines.len().min(area.height.into());

@@ -1,4 +1,4 @@
-//! A framed text over the screen that can be scrolled.
+//! A popup: framed text over the screen that can be scrolled.
 
 use crate::ui::draw::put;
 use crate::ui::text::{fit, width};
@@ -7,10 +7,10 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{Clear, Widget};
 
-/// A line: pieces of text, each with its meaning.
+/// A line: pieces of text, each with its look.
 pub type StyledLine = Vec<(String, Look)>;
 
-/// Widest text that still reads well.
+/// Widest text that is still easy to read.
 const WIDEST: u16 = 120;
 
 /// How many columns of text a popup has on a screen of this width.
@@ -29,7 +29,7 @@ pub fn paint(
     theme: &Theme,
 ) {
     let width_all = room(screen.width) + 4;
-    // The footer stays in view: it tells the keys.
+    // The footer stays visible: it shows the keys.
     let height = (lines.len() as u16 + 2).min(screen.height.saturating_sub(1));
     let area = Rect {
         x: screen.x + (screen.width - width_all) / 2,

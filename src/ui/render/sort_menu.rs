@@ -1,4 +1,4 @@
-//! What the table can be sorted by.
+//! The menu of sort columns.
 
 use super::popup::{self, StyledLine};
 use crate::ui::columns;
@@ -25,13 +25,5 @@ pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &
         ]);
     }
     let title = vec![("sort guests by".into(), Look::Strong)];
-    popup::paint(
-        buf,
-        area,
-        title,
-        "Enter: sort, the same again: other way round",
-        &lines,
-        at.saturating_sub(8) as u16,
-        theme,
-    );
+    popup::paint(buf, area, title, "Enter: sort; again: reverse", &lines, at.saturating_sub(8) as u16, theme);
 }

@@ -1,4 +1,4 @@
-//! What kvmtop can see, what is missing, and what mends it.
+//! Which sources work, which are missing, and how to enable them.
 
 use super::popup::StyledLine;
 use super::title;
@@ -11,10 +11,10 @@ use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Columns of name and state on the left.
+/// Width of name and state on the left.
 const LABEL: u16 = 26;
 
-/// The text, broken to a width; what is missing comes first.
+/// The text, wrapped to a width; missing sources come first.
 pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
     let Some(m) = &state.model else { return Vec::new() };
     let mut sources: Vec<_> = m.sources.iter().collect();
@@ -51,7 +51,7 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
     }
     if m.overflow > 0 {
         let text = format!(
-            "{} events of this interval are counted in rows named other: a guest touches more addresses than are kept",
+            "{} events of this interval are counted in rows named other: more addresses than kvmtop keeps",
             m.overflow
         );
         out.push(vec![

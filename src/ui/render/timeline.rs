@@ -1,4 +1,4 @@
-//! The time line of a replay: where the recording begins, ends, where one is, where something is to be seen.
+//! The time line of a replay: its range, the current position, and marks where something happens.
 
 use super::header::clock;
 use crate::figures::figure;

@@ -35,7 +35,7 @@ pub fn exits(state: &AppState) -> Vec<(i32, u64)> {
     all.iter().filter(|(v, ..)| *v == vcpu).map(|(_, reason, n)| (*reason, *n)).collect()
 }
 
-/// kvm tracepoints and KVM's counters of the selected guest, most frequent first; those that stand still are left out.
+/// kvm tracepoints and KVM's counters of the selected guest that moved in the interval, by name.
 fn rates(state: &AppState) -> Vec<(String, f64)> {
     let Some((d, m)) = state.domain().zip(state.model.as_ref()) else { return Vec::new() };
     let seconds = m.interval_s.unwrap_or(1.0);
@@ -46,7 +46,7 @@ fn rates(state: &AppState) -> Vec<(String, f64)> {
     all
 }
 
-/// How many rows there are to travel through.
+/// Number of rows through which the selection can move.
 pub fn len(state: &AppState) -> usize {
     exits(state).len().max(rates(state).len())
 }
