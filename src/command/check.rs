@@ -35,7 +35,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     } else {
         print(&told(&view))?;
     }
-    if settings.engine != EngineChoice::None && model.engine.kind == EngineKind::None && view.told().next().is_none() {
+    if settings.engine != EngineChoice::None
+        && model.engine.kind == EngineKind::None
+        && view.selected_findings().next().is_none()
+    {
         super::say("exits could not be counted, so most rules could not look; `kvmtop doctor` says what mends that");
         return Ok(COULD_NOT_LOOK);
     }
@@ -62,7 +65,7 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
 }
 
 fn told(view: &View<'_>) -> String {
-    let guests = view.shown().count();
+    let guests = view.guests().count();
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
     let guests = text::count(guests, "guest");
@@ -71,7 +74,7 @@ fn told(view: &View<'_>) -> String {
 
 fn status(view: &View<'_>) -> u8 {
     // A guest that is not there is not well.
-    if !view.domains.patterns.is_empty() && view.shown().next().is_none() {
+    if !view.domains.patterns.is_empty() && view.guests().next().is_none() {
         return COULD_NOT_LOOK;
     }
     // Without a look at the processes "no guest" is no answer.
@@ -79,7 +82,7 @@ fn status(view: &View<'_>) -> u8 {
     if blind && view.model.domains.is_empty() {
         return COULD_NOT_LOOK;
     }
-    match view.told().map(|f| f.severity).max() {
+    match view.selected_findings().map(|f| f.severity).max() {
         Some(Severity::Critical) => 2,
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 0,

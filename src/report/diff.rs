@@ -1,8 +1,8 @@
-//! Two reports side by side: what changed, and which changes are more than noise.
+//! Compares two inputs: what changed, and which changes are more than noise.
 //!
-//! Rates are compared as Poisson counts over their times, means by Welch's test from count, mean and standard error. Guests are
-//! not Poisson: they burst. So a change is only called one when it is both beyond chance (3.3 standard errors, one in a
-//! thousand) and large enough to matter (a tenth, and not a trifle of all exits).
+//! Rates are compared as Poisson counts over their times, means by Welch's test from count, mean and standard error.
+//! Real guests come in bursts and are not Poisson, so a change counts as one only if it is both beyond chance (3.3
+//! standard errors, one in a thousand) and large enough to matter (a tenth of the value, half a percent of all exits).
 
 mod lines;
 mod stats;
@@ -38,7 +38,7 @@ pub struct Diff {
     pub findings: FindingsDiff,
 }
 
-/// What became of the findings.
+/// The findings of both inputs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FindingsDiff {
     /// Only in the first input.
@@ -60,7 +60,7 @@ pub struct ChangedFinding {
     pub after: super::document::JsonFinding,
 }
 
-/// Compares.
+/// Compares two inputs.
 pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     let domains = lines::domains(before, after);
     let findings = findings(before, after, &domains);
@@ -77,21 +77,21 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     }
 }
 
-/// A finding of before and one of after are the same if rule and target are, and their domains were lined up. A rule that another
-/// finding of the other side tells is there as well.
+/// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of
+/// the other input covers counts as present there.
 fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
     let paired = |a: Option<&str>, b: Option<&str>| {
         a == b
             || domains.iter().any(|d| a.is_some() && b.is_some() && d.before.as_deref() == a && d.after.as_deref() == b)
     };
     let of_one = |old: &lint::Finding, new: &lint::Finding| paired(old.domain.as_deref(), new.domain.as_deref());
-    let (old, new): (Vec<_>, Vec<_>) = (before.told().collect(), after.told().collect());
+    let (old, new): (Vec<_>, Vec<_>) = (before.selected_findings().collect(), after.selected_findings().collect());
     let mut diff = FindingsDiff::default();
     let mut lined_up = vec![false; new.len()];
     for f in &old {
         let twin = |n: &&lint::Finding| f.rule == n.rule && f.target == n.target && of_one(f, n);
-        let told = |n: &&lint::Finding| n.folded.contains(&f.rule) && of_one(f, n);
-        let Some(at) = new.iter().position(twin).or_else(|| new.iter().position(told)) else {
+        let covered = |n: &&lint::Finding| n.folded.contains(&f.rule) && of_one(f, n);
+        let Some(at) = new.iter().position(twin).or_else(|| new.iter().position(covered)) else {
             diff.gone.push(json::finding(f));
             continue;
         };
@@ -106,8 +106,8 @@ fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> Find
         }
     }
     for (n, _) in new.iter().zip(lined_up).filter(|(_, lined_up)| !lined_up) {
-        let told = old.iter().any(|f| f.folded.contains(&n.rule) && of_one(f, n));
-        if told { &mut diff.same } else { &mut diff.new }.push(json::finding(n));
+        let covered = old.iter().any(|f| f.folded.contains(&n.rule) && of_one(f, n));
+        if covered { &mut diff.same } else { &mut diff.new }.push(json::finding(n));
     }
     diff
 }

@@ -1,4 +1,4 @@
-//! A comparison as tables.
+//! A comparison as text tables.
 
 use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
 use super::table::{Table, cut};
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 /// Rows of each table.
 const ROWS: usize = 25;
 
-/// The summary, then a table a guest, then the findings.
+/// The summary, a table for each guest, and the findings.
 pub fn text(diff: &Diff) -> String {
     let mut out = format!("{}\n", cut(&diff.summary, 2000));
-    let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (--duration says it)".to_string(), seconds);
+    let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (give it with --duration)".to_string(), seconds);
     let _ = writeln!(out, "before: {}  after: {}", time(diff.before_s), time(diff.after_s));
     let timed = diff.before_s.is_some() && diff.after_s.is_some();
     for d in &diff.domains {
@@ -117,7 +117,7 @@ fn count(n: Option<u64>) -> String {
     n.map_or_else(|| "-".to_string(), |n| n.to_string())
 }
 
-/// `-96.6 %`, `new`, `gone`; `=` within the noise; `?` where nothing decides.
+/// `-96.6 %`, `new`, `gone`; `=` within the noise; `-` where the inputs do not decide.
 fn word(verdict: Verdict, x: &Compared) -> String {
     match verdict {
         Verdict::New => "new".into(),

@@ -1,4 +1,4 @@
-//! From a [`View`] to the [`Document`] of schema 1.
+//! Makes the [`JsonDocument`] of a [`View`].
 
 use super::View;
 use super::document::{
@@ -12,7 +12,7 @@ use crate::model::{self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, M
 use crate::sample::{DomainFacts, HostFacts, SourceStatus, Timing};
 use std::collections::HashMap;
 
-/// The tool's name and version.
+/// Name and version of the program.
 pub const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
 
 /// The document of a view.
@@ -29,9 +29,9 @@ pub fn document(view: &View<'_>) -> JsonDocument {
         own: JsonCost { cpu_percent: m.own_cpu, rss_bytes: Some(m.own_rss).filter(|b| *b > 0) },
         sources: view.sources().into_iter().map(source).collect(),
         host: JsonHost { cpus: m.host.cpus.iter().map(|c| cpu(c, &m.host.facts)).collect() },
-        domains: view.shown().map(|d| domain(d, m)).collect(),
-        findings: view.told().map(finding).collect(),
-        cannot_tell: view.not_told().cloned().collect(),
+        domains: view.guests().map(|d| domain(d, m)).collect(),
+        findings: view.selected_findings().map(finding).collect(),
+        cannot_tell: view.selected_cannot_tell().cloned().collect(),
     }
 }
 
@@ -43,13 +43,13 @@ pub fn line(view: &View<'_>) -> serde_json::Result<String> {
     serde_json::to_string(&document(view))
 }
 
-/// An instant as RFC 3339 in UTC, to the millisecond; `None` where the source knows no time.
+/// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
 pub fn time(ms: i64) -> Option<String> {
     let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
     Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
-/// A source's state.
+/// The JSON of a source's state.
 pub(crate) fn source(s: SourceStatus) -> JsonSource {
     JsonSource { name: s.id.as_str(), state: s.state.as_str(), cause: s.cause, fix: s.fix }
 }
@@ -112,7 +112,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
     }
 }
 
-/// The guest's system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
+/// The guest's operating system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
 pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
     let id = facts.guest_os.as_ref()?.value.to_ascii_lowercase();
     let word = if id.contains("microsoft") || id.contains("windows") {
@@ -173,7 +173,7 @@ fn thread(t: &ThreadModel) -> JsonThread {
     }
 }
 
-/// Each reason's row for the domain, followed by its vCPUs' rows.
+/// For each reason the guest's row, then those of its vCPUs.
 fn exits(d: &DomainModel) -> Vec<JsonExit> {
     let mut rows = Vec::new();
     for sum in &d.exits.rows {
@@ -183,7 +183,7 @@ fn exits(d: &DomainModel) -> Vec<JsonExit> {
     rows
 }
 
-/// A row; its shares are of the domain's exits, a vCPU's too.
+/// A row. The shares of a vCPU's row are of the guest's exits, too.
 fn exit(r: &ExitRow, domain: &ExitTable) -> JsonExit {
     let percent = |part: u64, all: Option<u64>| Some(100.0 * part as f64 / all.filter(|a| *a > 0)? as f64);
     let time = |all: Option<u64>| percent(r.span.total_ns?, all);
@@ -214,7 +214,7 @@ fn micros(ns: Option<u64>) -> Option<f64> {
     ns.map(|n| n as f64 / 1e3)
 }
 
-/// Each address's row for the domain, followed by its vCPUs' rows.
+/// For each address the guest's row, then those of its vCPUs.
 fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
     let key = |r: &AccessRow| (r.space, r.address, r.direction);
     let mut parts: HashMap<_, Vec<&AccessRow>> = HashMap::new();
@@ -246,7 +246,7 @@ fn access(r: &AccessRow) -> JsonAccess {
     }
 }
 
-/// The name of a return to the VMM; a negative number is an errno.
+/// Name of an exit to the VMM; a negative number is an errno.
 pub(crate) fn userspace_reason(reason: i32) -> String {
     userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0)).into_owned()
 }
@@ -274,7 +274,7 @@ fn nic(n: &model::NicRates) -> JsonNic {
     }
 }
 
-/// A finding as it is told outside.
+/// The JSON of a finding.
 pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
     JsonFinding {
         rule: f.rule,

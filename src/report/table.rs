@@ -4,10 +4,10 @@ use crate::kvm::sanitize;
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
 
-/// Longest cell; what is longer ends in `…`.
+/// Widest cell in columns; a longer text is cut and ends in `…`.
 const CELL: usize = 48;
 
-/// A table that grows row by row; the columns are as wide as their longest cell.
+/// A table that grows row by row; its columns are as wide as their widest cell.
 #[derive(Debug, Clone)]
 pub struct Table {
     heads: Vec<&'static str>,
@@ -15,7 +15,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of these columns. A head that begins with `<` is a column of words, aligned to the left; others hold figures.
+    /// A table of these columns. A header that begins with `<` is of text, aligned to the left; others are of figures.
     pub fn new(heads: &[&'static str]) -> Self {
         Self { heads: heads.to_vec(), rows: Vec::new() }
     }
@@ -31,7 +31,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The lines, each indented by so many spaces, the head first. A column without any value is left out.
+    /// The lines, indented by `indent` spaces, the header first. A column without any value is left out.
     pub fn render(&self, indent: usize) -> String {
         let heads: Vec<_> = self.heads.iter().map(|h| (h.starts_with('<'), h.trim_start_matches('<'))).collect();
         let shown: Vec<usize> = (0..heads.len())
@@ -59,7 +59,7 @@ impl Table {
     }
 }
 
-/// Text from outside, cut to so many columns.
+/// Sanitised text, cut to `columns` columns.
 pub fn cut(text: &str, columns: usize) -> String {
     let text = sanitize(text, 512);
     if text.width() <= columns {

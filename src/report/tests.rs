@@ -64,7 +64,8 @@ const KEYS: &[(&str, &str)] = &[
     ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated"),
     (
         "/domains/0",
-        "name uuid pid vcpus machine guest_os vmm state cpu threads exits accesses userspace_exits kvm_events counters disks nics",
+        "name uuid pid vcpus machine guest_os vmm state cpu threads exits accesses userspace_exits kvm_events counters \
+         disks nics",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (
@@ -74,7 +75,8 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0/exits/0",
-        "reason isa code vcpu count rate count_percent time_percent work_percent min_us max_us mean_us p99_us stderr_percent idle",
+        "reason isa code vcpu count rate count_percent time_percent work_percent min_us max_us mean_us p99_us \
+         stderr_percent idle",
     ),
     ("/domains/0/accesses/0", "space address access device device_source vcpu count rate time_percent mean_us"),
     ("/domains/0/userspace_exits/0", "reason vcpu count rate"),
@@ -214,7 +216,7 @@ fn only_what_is_asked_for_is_shown() {
     let mut interval = Interval { model: model.clone(), report: findings.clone() };
     interval.keep_only(&domains);
     let Interval { model: narrowed, report: left } = interval;
-    assert_eq!(left.findings, view.told().cloned().collect::<Vec<_>>());
+    assert_eq!(left.findings, view.selected_findings().cloned().collect::<Vec<_>>());
     assert_eq!((narrowed.domains.len(), seats(&narrowed)), (1, wanted));
     assert_eq!(narrowed.sources, view.sources());
 }
@@ -346,7 +348,7 @@ fn slower_exits_are_a_change() {
 fn what_cannot_be_compared_is_said() {
     let none = Report::default();
     let (guest, empty) = (over(&guest(1.0, 1.0, 1.0), 10.0), Fixture::empty_host().model());
-    assert_eq!(compare(&guest, &empty, &none, &none).summary, "After holds no guest.");
+    assert_eq!(compare(&guest, &empty, &none, &none).summary, "The second input holds no guest.");
     let ports = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).pio(0x608, Direction::Read, 100.0, 5.0));
     let ports = Fixture::new(Host::numa(1, 1, 1)).guest(ports).model();
     assert_eq!(compare(&ports, &ports, &none, &none).domains[0].work.before, None, "exits that were not measured");
@@ -361,7 +363,7 @@ fn what_cannot_be_compared_is_said() {
     let d = compare(&ports, &ports, &led("pin-overlap", "vcpu-wait"), &alone).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));
     assert_eq!((d.same[0].rule, d.gone[0].rule), ("vcpu-wait", "pin-overlap"));
-    assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither side holds a guest.");
+    assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither input holds a guest.");
     let d = compare(&guest, &empty, &none, &none);
     assert_eq!(d.cause, diff::Cause::NotComparable);
     assert_eq!(d.domains[0].after, None);

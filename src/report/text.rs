@@ -11,21 +11,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
 
-/// Up to so many guests, an interval of `--batch` shows each one's exits and accesses.
+/// With more guests than this, an interval of `--batch` leaves out exits and accesses.
 pub const DETAILED: usize = 4;
 /// Rows of each table in an interval of `--batch`.
 const BRIEF: usize = 6;
 /// Rows of each table in a report.
 const FULL: usize = 40;
 
-/// One interval of `--batch`: a headline, a row a guest, each one's exits and accesses if they are few, findings by title. What
-/// the interval before said of a source is not said again.
-pub fn interval(view: &View<'_>, said: &[SourceStatus]) -> String {
+/// One interval of `--batch`: a headline, a row for each guest, exits and accesses of few guests, findings by title.
+/// Sources that the previous interval reported the same way (`reported`) are left out.
+pub fn interval(view: &View<'_>, reported: &[SourceStatus]) -> String {
     let mut out = headline(view);
     let sources = view.sources();
-    let news: Vec<_> = sources.into_iter().filter(|s| !said.contains(s)).collect();
+    let news: Vec<_> = sources.into_iter().filter(|s| !reported.contains(s)).collect();
     out.push_str(&complaints(&news));
-    let guests: Vec<_> = view.shown().collect();
+    let guests: Vec<_> = view.guests().collect();
     if guests.is_empty() {
         out.push_str(if view.model.domains.is_empty() {
             "no guest is running\n"
@@ -44,17 +44,17 @@ pub fn interval(view: &View<'_>, said: &[SourceStatus]) -> String {
             out.push_str(&details);
         }
     }
-    for f in view.told() {
+    for f in view.selected_findings() {
         let _ = writeln!(out, "{}", finding_line(f));
     }
     out
 }
 
-/// A report: everything of each guest, and the findings in full.
+/// A report: everything about each guest, and the findings in full.
 pub fn report(view: &View<'_>) -> String {
     let mut out = headline(view);
     out.push_str(&complaints(&view.sources()));
-    let guests: Vec<_> = view.shown().collect();
+    let guests: Vec<_> = view.guests().collect();
     if guests.is_empty() && !view.model.domains.is_empty() {
         out.push_str("no guest matches --domain\n");
     }
@@ -70,13 +70,13 @@ pub fn report(view: &View<'_>) -> String {
     out
 }
 
-/// The findings in full, or a calm line; then what could not be judged, and why.
+/// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn findings(view: &View<'_>) -> String {
-    let all: Vec<_> = view.told().map(finding).collect();
+    let all: Vec<_> = view.selected_findings().map(finding).collect();
     let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
-    // Many rules stay silent for one reason: one line a reason.
+    // Often one reason stops many rules: each reason takes one line.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-    for c in view.not_told() {
+    for c in view.selected_cannot_tell() {
         let (rules, guests) = by_reason.entry(&c.because).or_default();
         rules.extend(Some(c.rule).filter(|r| *r != EVERY_RULE));
         guests.extend(c.domain.as_deref());
@@ -90,10 +90,10 @@ pub fn findings(view: &View<'_>) -> String {
     out
 }
 
-/// Prose is broken into lines of so many columns.
+/// Width of prose in columns.
 const LINE: usize = 110;
 
-/// Prose in lines, the second and later ones indented.
+/// Prose in lines; all but the first are indented.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
@@ -113,7 +113,7 @@ fn wrapped(text: &str, indent: usize) -> String {
     out
 }
 
-/// Who, when, by which means.
+/// Time, host, engine and what kvmtop costs.
 fn headline(view: &View<'_>) -> String {
     let m = view.model;
     let facts = &m.host.facts;
@@ -126,7 +126,7 @@ fn headline(view: &View<'_>) -> String {
         parts.push(format!("{} CPUs", m.host.cpus.len()));
     }
     if !facts.kernel.is_empty() {
-        // A file does not tell which module it was.
+        // A file does not say which module it was.
         let live = m.engine.kind != EngineKind::File;
         let flavour = facts.kvm_flavour.as_deref().or(live.then_some("no kvm module"));
         let flavour = flavour.map_or_else(String::new, |flavour| format!(" {}", cut(flavour, 16)));
@@ -161,9 +161,9 @@ fn headline(view: &View<'_>) -> String {
             percent(t.idle)
         );
     }
-    // A live host's sources say it themselves.
+    // On a live host the sources report it.
     if m.no_kvm_exit() && m.engine.kind == EngineKind::File {
-        out.push_str("there is no kvm_exit in it: accesses and exits to the VMM are all there is, without times\n");
+        out.push_str("it holds no kvm_exit events: accesses and exits to the VMM are all there is, without times\n");
     }
     out
 }
@@ -174,7 +174,7 @@ fn clock(ms: i64) -> Option<String> {
     Some(instant.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
 }
 
-/// A line on each source that is not whole.
+/// A line for each source that is missing or degraded.
 pub fn complaints(sources: &[SourceStatus]) -> String {
     let mut out = String::new();
     for s in sources.iter().filter(|s| s.state != SourceState::Ok) {
@@ -183,7 +183,7 @@ pub fn complaints(sources: &[SourceStatus]) -> String {
     out
 }
 
-/// `libvirt missing: cause; fix`.
+/// One such line: `libvirt missing: cause; fix`.
 pub fn complaint(s: &SourceStatus) -> String {
     let mut line = format!("{} {}", s.id.as_str(), s.state.as_str());
     for (mark, text) in [(": ", &s.cause), ("; ", &s.fix)] {
@@ -241,7 +241,7 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
     t.render(0)
 }
 
-/// The device, else the address.
+/// Device and address; without a device, space and address.
 fn access_name(a: &AccessRow) -> String {
     let address = a.address_text();
     match a.device.as_ref() {
@@ -406,7 +406,7 @@ fn more(all: usize, shown: usize) -> String {
     if all > shown { format!("  … {} more\n", all - shown) } else { String::new() }
 }
 
-/// A finding in one line: severity, guest, title, the telling figure.
+/// A finding in one line: severity, guest, title, most important figure.
 pub fn finding_line(f: &Finding) -> String {
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
     let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
@@ -420,7 +420,7 @@ fn finding(f: &Finding) -> String {
     let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
     for (i, e) in f.evidence.iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
-        // A command to check with stays in one piece.
+        // A command stays on one line, so that it can be pasted.
         out.push_str(&if e.starts_with("check:") { line + "\n" } else { wrapped(&line, 8) });
     }
     if !f.why.is_empty() {
@@ -451,7 +451,7 @@ fn finding(f: &Finding) -> String {
     out
 }
 
-/// A line of XML or of a command: harmless, its indentation kept, never shortened below what can be pasted.
+/// A line of XML or of a command: sanitised, indentation kept, and not cut at a length that a real one has.
 fn cut_keeping_indent(line: &str) -> String {
     crate::kvm::sanitize(line, 4096)
 }

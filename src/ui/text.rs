@@ -3,12 +3,19 @@
 use crate::kvm::sanitize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Longest name that is kept.
+/// Longest name that is kept, in characters.
 const LONGEST_NAME: usize = 256;
+/// Longest line of a finding's or a source's text that is kept, in characters.
+const LONGEST_LINE: usize = 4096;
 
 /// Text from guests and files, without what a terminal would act on.
 pub fn clean(text: &str) -> String {
     sanitize(text, LONGEST_NAME)
+}
+
+/// The same for the sentences and commands of findings and sources; line breaks stay.
+pub fn clean_lines(text: &str) -> String {
+    text.lines().map(|line| sanitize(line, LONGEST_LINE)).collect::<Vec<_>>().join("\n")
 }
 
 /// Width on the screen in columns.
@@ -87,6 +94,14 @@ fn cut(text: &str, columns: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_sentences_are_kept_whole_and_harmless() {
+        let why = "word ".repeat(200) + "end";
+        assert_eq!(clean_lines(&why), why);
+        assert_eq!(clean_lines("one\n  two\u{1b}[2J"), format!("one\n{}", clean("  two\u{1b}[2J")));
+        assert!(!clean_lines("\u{1b}]52;c;x\u{7}").contains(['\u{1b}', '\u{7}']));
+    }
 
     #[test]
     fn wide_text_is_cut_between_characters() {

@@ -1,4 +1,4 @@
-//! Lining up guests, reasons and addresses of the two sides.
+//! Pairs the guests, exit reasons and addresses of both inputs.
 
 use super::stats::{self, Compared, Verdict};
 use crate::kvm::Space;
@@ -73,26 +73,26 @@ pub struct DomainDiff {
 }
 
 impl DomainDiff {
-    /// The name to show: the newer one.
+    /// The name in the second input, else in the first.
     pub fn name(&self) -> &str {
         self.after.as_deref().or(self.before.as_deref()).unwrap_or("")
     }
 
-    /// Whether it is there on both sides.
-    pub fn on_both(&self) -> bool {
+    /// Whether it is in both inputs.
+    pub fn in_both(&self) -> bool {
         self.before.is_some() && self.after.is_some()
     }
 
-    /// All rows' figures.
+    /// The figures of all rows.
     pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
         self.exits.iter().map(|e| &e.change).chain(self.accesses.iter().map(|a| &a.change))
     }
 }
 
-/// The guests of both sides: by UUID, else by name; a lone guest on each side is the same one.
+/// Pairs the guests: by UUID, else by name. If each input has a single guest, these two are a pair.
 pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
-    let old: Vec<_> = before.shown().collect();
-    let mut new: Vec<_> = after.shown().map(Some).collect();
+    let old: Vec<_> = before.guests().collect();
+    let mut new: Vec<_> = after.guests().map(Some).collect();
     let lone = old.len() == 1 && new.len() == 1;
     let uuid = |d: &DomainModel| d.facts.uuid.as_ref().map(|u| u.value.clone());
     let mut take =
@@ -109,7 +109,7 @@ pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
 }
 
 fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, after: &View<'_>) -> DomainDiff {
-    // A guest that is missing on one side was not watched there: that is not zero exits.
+    // A guest that is missing in one input was not measured there, which is not the same as zero exits.
     let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
     let work =
         |d: Option<&DomainModel>| d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum());
@@ -120,7 +120,7 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
     DomainDiff {
         before: b.map(|d| d.name().to_string()),
         after: a.map(|d| d.name().to_string()),
-        // Where neither side has exits they were not measured.
+        // If neither input has exits, they were not measured.
         work: if [b, a].iter().flatten().any(|d| d.exits.count > 0) {
             stats::rates(work(b), seconds.0, work(a), seconds.1)
         } else {
@@ -161,8 +161,8 @@ fn accesses(
     seconds: Seconds,
     traced: (bool, bool),
 ) -> Vec<AccessLine> {
-    type Key = (Space, Option<u64>, Direction);
-    let mut pairs: BTreeMap<Key, [Option<&AccessRow>; 2]> = BTreeMap::new();
+    type AddressKey = (Space, Option<u64>, Direction);
+    let mut pairs: BTreeMap<AddressKey, [Option<&AccessRow>; 2]> = BTreeMap::new();
     let mut all = [BTreeMap::<Space, u64>::new(), BTreeMap::new()];
     for (side, d) in [b, a].into_iter().enumerate() {
         for row in d.into_iter().flat_map(|d| &d.accesses) {
@@ -170,7 +170,8 @@ fn accesses(
             *all[side].entry(row.space).or_default() += row.span.count;
         }
     }
-    // A table that a file does not hold at all was not read: that is not zero accesses. An engine counts all that there is.
+    // A file without any access of this space did not measure them, which is not the same as zero accesses. An engine
+    // counts all of them.
     let watched = |space: Space| {
         [(b, traced.0), (a, traced.1)]
             .map(|(d, traced)| traced || d.is_some_and(|d| d.accesses.iter().any(|r| r.space == space)))
@@ -211,7 +212,7 @@ fn change(spans: [Option<&Timing>; 2], all: [u64; 2], watched: [bool; 2], second
 }
 
 fn weight(c: &Change) -> u64 {
-    // In thousandths, so that it sorts as a whole number.
+    // In thousandths, because a whole number has an order.
     let most = |x: &Compared| x.before.unwrap_or(0.0).max(x.after.unwrap_or(0.0));
     let figure = if c.rate.verdict == Verdict::Unknown { most(&c.share) } else { most(&c.rate) };
     let count = c.before.max(c.after).unwrap_or(0);

@@ -64,13 +64,13 @@ impl Compared {
     }
 }
 
-/// Two counts, each over its own time. A count of zero is a figure as well: the row was watched and nothing came.
+/// Compares two counts, each over its own time. A count of zero is a value: the row was counted and nothing happened.
 pub(super) fn rates(before: u64, before_s: Option<f64>, after: u64, after_s: Option<f64>) -> Compared {
     let Some((tb, ta)) = before_s.zip(after_s) else {
         return Compared::new(None, None, Verdict::Unknown);
     };
     let (rb, ra) = (before as f64 / tb, after as f64 / ta);
-    // A count of zero has a spread as well: as if one had been seen.
+    // The spread of a count of zero is that of one.
     let spread = |count: u64, t: f64| count.max(1) as f64 / (t * t);
     let error = (spread(before, tb) + spread(after, ta)).sqrt();
     let verdict = match (before, after, Verdict::of(rb, ra, error)) {
@@ -81,7 +81,7 @@ pub(super) fn rates(before: u64, before_s: Option<f64>, after: u64, after_s: Opt
     Compared::new(Some(rb), Some(ra), verdict)
 }
 
-/// Two shares, percent: `part` of `all` on each side, as two proportions.
+/// Compares two shares, `part` of `all` in each input, as two proportions. In percent.
 pub(super) fn shares(before: (u64, u64), after: (u64, u64)) -> Compared {
     let share = |(part, all): (u64, u64)| (all > 0).then(|| part as f64 / all as f64);
     let (Some(b), Some(a)) = (share(before), share(after)) else {
@@ -90,7 +90,7 @@ pub(super) fn shares(before: (u64, u64), after: (u64, u64)) -> Compared {
     let pooled = (before.0 + after.0) as f64 / (before.1 + after.1) as f64;
     let error = (pooled * (1.0 - pooled) * (1.0 / before.1 as f64 + 1.0 / after.1 as f64)).sqrt();
     let verdict = match Verdict::of(b, a, error) {
-        // A share that moves by less than a point of all exits moves nothing else either.
+        // Half a percent of all exits does not matter.
         _ if (b - a).abs() < 0.005 => Verdict::Same,
         Verdict::More if before.0 == 0 => Verdict::New,
         Verdict::Less if after.0 == 0 => Verdict::Gone,
@@ -99,7 +99,7 @@ pub(super) fn shares(before: (u64, u64), after: (u64, u64)) -> Compared {
     Compared::new(Some(100.0 * b), Some(100.0 * a), verdict)
 }
 
-/// Two means, microseconds, by Welch's test.
+/// Compares two means in microseconds by Welch's test.
 pub(super) fn means(before: Option<&Timing>, after: Option<&Timing>) -> Compared {
     let mean = |s: Option<&Timing>| s.and_then(Timing::mean_us);
     let error = |s: Option<&Timing>| {
@@ -113,7 +113,8 @@ pub(super) fn means(before: Option<&Timing>, after: Option<&Timing>) -> Compared
     Compared::new(mean(before), mean(after), verdict)
 }
 
-/// Two quantiles from histograms, microseconds. Good to a bucket: only a factor of more than two is told from noise.
+/// Compares two 99th percentiles from histograms, in microseconds. A bucket spans a factor of two, so only a larger
+/// factor is more than noise.
 pub(super) fn p99(before: Option<&Timing>, after: Option<&Timing>) -> Compared {
     const ENOUGH: u64 = 100;
     let of = |s: Option<&Timing>| s.and_then(|s| s.quantile_us(0.99));

@@ -1,4 +1,4 @@
-//! The answer in one sentence.
+//! Sums a comparison up in one sentence.
 
 use super::lines::{Change, DomainDiff, ExitLine};
 use super::stats::{Compared, Verdict};
@@ -23,16 +23,16 @@ pub enum Cause {
     NotComparable,
 }
 
-/// A mean that moved counts as a change of the whole from this share of the exits on, percent.
+/// A changed mean of fewer exits than this, in percent of all, is not a change of the whole.
 const TELLING_SHARE: f64 = 1.0;
-/// Two durations differ from this ratio on.
+/// Durations with a smaller ratio count as the same.
 const OTHER_DURATION: f64 = 1.1;
 
-/// One side's count.
+/// The count in one of the inputs.
 type Count = fn(&Change) -> Option<u64>;
 
 pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
-    let both: Vec<_> = domains.iter().filter(|d| d.on_both()).collect();
+    let both: Vec<_> = domains.iter().filter(|d| d.in_both()).collect();
     let total = |f: Count| both.iter().flat_map(|d| &d.exits).filter_map(|e| f(&e.change)).sum::<u64>();
     let accesses = |f: Count| both.iter().flat_map(|d| &d.accesses).filter_map(|a| f(&a.change)).sum::<u64>();
     let (before, after) = match (total(|c| c.before), total(|c| c.after)) {
@@ -49,7 +49,7 @@ pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
     if ratio.max(1.0 / ratio) >= OTHER_DURATION { Cause::OnlyDuration } else { Cause::Nothing }
 }
 
-/// Whether the mean time of a row that carries weight moved.
+/// Whether the mean time changed in a row with enough of the exits.
 fn mean_moved(c: &Change) -> bool {
     let share = c.share.before.unwrap_or(0.0).max(c.share.after.unwrap_or(0.0));
     c.mean_us.verdict.is_change() && share >= TELLING_SHARE
@@ -69,7 +69,7 @@ pub(super) fn summary(
         Cause::OnlyDuration => only_duration(times, domains),
         Cause::Changed => {
             let changed: Vec<_> =
-                domains.iter().filter(|d| d.on_both()).filter_map(|d| domain(d, times.is_some())).collect();
+                domains.iter().filter(|d| d.in_both()).filter_map(|d| domain(d, times.is_some())).collect();
             changed.join("; ")
         }
     };
@@ -82,12 +82,12 @@ pub(super) fn summary(
 }
 
 fn not_comparable(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> String {
-    match (before.shown().count(), after.shown().count()) {
-        (0, 0) => "Neither side holds a guest".into(),
-        (0, _) => "Before holds no guest".into(),
-        (_, 0) => "After holds no guest".into(),
-        _ if !domains.iter().any(DomainDiff::on_both) => "No guest is on both sides".into(),
-        _ => "At least one side counted no exits, so there is nothing to compare".into(),
+    match (before.guests().count(), after.guests().count()) {
+        (0, 0) => "Neither input holds a guest".into(),
+        (0, _) => "The first input holds no guest".into(),
+        (_, 0) => "The second input holds no guest".into(),
+        _ if !domains.iter().any(DomainDiff::in_both) => "No guest is in both inputs".into(),
+        _ => "At least one input counted no exits, so there is nothing to compare".into(),
     }
 }
 
@@ -97,17 +97,17 @@ fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
         return format!("Only the duration differs, {b} before and {a} after: all rates are the same within noise");
     }
     let count = |f: Count| {
-        domains.iter().filter(|d| d.on_both()).flat_map(DomainDiff::changes).filter_map(f).sum::<u64>() as f64
+        domains.iter().filter(|d| d.in_both()).flat_map(DomainDiff::changes).filter_map(f).sum::<u64>() as f64
     };
     let ratio = count(|c| c.after) / count(|c| c.before);
     let ratio = figure(ratio);
     format!(
-        "All counts are {ratio} times what they were and every share is the same: most likely the same load, watched for another \
-         time (the inputs do not say how long; --duration does)"
+        "All counts are {ratio} times what they were and every share is the same: most likely the same load, counted for \
+         a different time (the inputs do not say for how long; --duration does)"
     )
 }
 
-/// `win10: 35.1k exits/s of work before, 1.2k after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` where nothing changed.
+/// `win10: 35.1k exits/s before, 1200 after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` if nothing changed.
 fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
     let mut moved: Vec<&ExitLine> = d.exits.iter().filter(|e| e.change.verdict.is_change() && !e.idle).collect();
     moved.sort_by(|a, b| distance(&b.change, timed).total_cmp(&distance(&a.change, timed)));

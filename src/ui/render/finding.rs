@@ -6,7 +6,7 @@ use super::popup::{self, StyledLine};
 use crate::lint::{Finding, FixKind};
 use crate::ui::cells::severity_role;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, wrap};
+use crate::ui::text::{clean, clean_lines, wrap};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -25,7 +25,7 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
         }
     };
     for (i, e) in f.evidence.iter().enumerate() {
-        section(if i == 0 { "SEEN" } else { "" }, &clean(e), Look::Text);
+        section(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
     }
     if let Some(ms) = f.since_ms {
         section(
@@ -35,7 +35,7 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
         );
     }
     section("", " ", Look::Text);
-    section("WHY", &lines_clean(&f.why), Look::Text);
+    section("WHY", &clean_lines(&f.why), Look::Text);
     for (i, fix) in f.fix.iter().enumerate() {
         section("", " ", Look::Text);
         let label = if i == 0 { "FIX" } else { "or" };
@@ -50,29 +50,24 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
             FixKind::Advice => String::new(),
         };
         if what.is_empty() {
-            section(label, &lines_clean(&fix.text), Look::Text);
+            section(label, &clean_lines(&fix.text), Look::Text);
         } else {
             section(label, &what, Look::Dim);
-            for line in lines_clean(&fix.text).lines() {
+            for line in clean_lines(&fix.text).lines() {
                 section("", &format!("  {line}"), Look::Strong);
             }
         }
         if let Some(needs) = &fix.needs {
-            section("", &format!("needs: {}", clean(needs)), Look::Dim);
+            section("", &format!("needs: {}", clean_lines(needs)), Look::Dim);
         }
     }
     if !f.see.is_empty() {
         section("", " ", Look::Text);
     }
     for (i, s) in f.see.iter().enumerate() {
-        section(if i == 0 { "SEE" } else { "" }, &clean(s), Look::Dim);
+        section(if i == 0 { "SEE" } else { "" }, &clean_lines(s), Look::Dim);
     }
     out
-}
-
-/// Sanitised text that keeps its line breaks.
-fn lines_clean(text: &str) -> String {
-    text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// Paints it over the screen.

@@ -6,7 +6,7 @@ use crate::figures::bytes;
 use crate::sample::SourceState;
 use crate::ui::draw::put;
 use crate::ui::state::{AppState, Panel};
-use crate::ui::text::{clean, width, wrap};
+use crate::ui::text::{clean_lines, width, wrap};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -34,11 +34,13 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
         let mut text: Vec<(String, Look)> = Vec::new();
         let room = columns.saturating_sub(LABEL + 2).max(16);
         if let Some(cause) = &s.cause {
-            text.extend(wrap(&clean(cause), room).into_iter().map(|l| (l, Look::Text)));
+            text.extend(wrap(&clean_lines(cause), room).into_iter().map(|l| (l, Look::Text)));
         }
         if let Some(fix) = &s.fix {
             text.extend(
-                wrap(&format!("{} {}", theme.glyphs.arrow, clean(fix)), room).into_iter().map(|l| (l, Look::Strong)),
+                wrap(&format!("{} {}", theme.glyphs.arrow, clean_lines(fix)), room)
+                    .into_iter()
+                    .map(|l| (l, Look::Strong)),
             );
         }
         if text.is_empty() {

@@ -210,7 +210,7 @@ fn sort_menu_chooses_and_turns_round() {
     assert_eq!(names(&s)[0], "win10-2");
     press(&mut s, "s<Down><Enter>");
     assert_eq!(s.table.sort.column, ColumnId::Findings);
-    assert_eq!(names(&s)[..2], ["db-prod", "win10-2"]);
+    assert_eq!(names(&s)[..3], ["db-prod", "build-3", "win10-2"], "two with a critical finding, then a warning");
     press(&mut s, "s<Enter>");
     assert!(s.table.sort.reversed);
     press(&mut s, "s<Esc>");
@@ -294,7 +294,7 @@ fn keys_of_a_replay() {
 #[test]
 fn a_finding_opens_copies_writes_and_goes_on() {
     let mut s = busy(120, 40);
-    press(&mut s, "f<Down><Enter>");
+    press(&mut s, "f<Down><Down><Enter>");
     assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == "acpi-pm-timer"));
     match press(&mut s, "y").as_slice() {
         [Effect::Copy(text)] => assert!(text.starts_with("<features>")),
@@ -303,13 +303,16 @@ fn a_finding_opens_copies_writes_and_goes_on() {
     match press(&mut s, "w").as_slice() {
         [Effect::WriteFile(name, text)] => {
             assert_eq!(name, "kvmtop-acpi-pm-timer-win10-2.txt");
-            assert!(text.contains("hypervclock") && text.contains("virsh start win10-2") && text.contains("power-off"));
+            assert!(text.contains("# libvirt-xml, needs: ") && text.contains("<timer name='hypervclock'"), "{text}");
+            assert!(text.contains("# qemu-option, needs: ") && text.contains("\n-cpu host,hv-time=on"), "{text}");
         }
         other => panic!("{other:?}"),
     }
-    press(&mut s, "n");
-    assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == "pin-overlap"));
-    press(&mut s, "N<Esc>");
+    for (keys, rule) in [("N", "vcpu-migrating"), ("N", "pin-overlap"), ("n", "vcpu-migrating")] {
+        press(&mut s, keys);
+        assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == rule), "{rule}");
+    }
+    press(&mut s, "<Esc>");
     assert!(s.popup.is_none());
     assert_eq!(s.panels.focus, Panel::Findings);
 }

@@ -9,9 +9,8 @@ use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};
 use super::text::width;
 use super::theme::{Palette, Theme};
-use crate::lint::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target};
-use crate::model::Model;
-use crate::sample::Direction;
+use crate::lint::{self, Options, RuleMemory};
+use crate::model::{Base, Model};
 use crate::synthetic::{Fixture, START_MS};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -26,75 +25,30 @@ pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {
     state
 }
 
-/// The busy host with its findings.
-pub fn busy(width: u16, height: u16) -> AppState {
-    let f = Fixture::busy_host();
+/// A screen over a fixture after half a minute, with what the rules find in it.
+pub fn judged(f: &Fixture, width: u16, height: u16) -> AppState {
     let mut state = AppState::new(ScreenSession::default(), (width, height));
     state.history = f.history();
-    state.absorb(Tick { model: f.model(), findings: findings(), ..Tick::default() });
+    state.absorb(judged_tick(f));
     state
 }
 
-/// Two findings as rules make them.
-pub fn findings() -> Vec<Finding> {
-    vec![
-        Finding {
-            rule: "pin-overlap",
-            severity: Severity::Critical,
-            confidence: Confidence::High,
-            domain: Some("db-prod".into()),
-            also: Vec::new(),
-            target: Target::Pcpu(12),
-            title: "vCPU 3 and vCPU 4 are pinned to the same CPU 12".into(),
-            evidence: vec!["each waits 27 % of its time".into(), "CPU 12: guest 94 %, sys 6 %".into()],
-            why: "Two busy vCPUs share a CPU that each may not leave.".into(),
-            fix: vec![Fix { kind: FixKind::Command, text: "virsh vcpupin db-prod 4 13 --live --config".into(), needs: None }],
-            see: vec!["https://libvirt.org/formatdomain.html#cpu-tuning".into()],
-            cost: Some(36.0),
-            since_ms: Some(START_MS - 17_000_000),
-            folded: vec!["vcpu-wait"],
-            marks: vec![Mark::Pcpu(12), Mark::Vcpu(3), Mark::Vcpu(4)],
-        },
-        Finding {
-            rule: "acpi-pm-timer",
-            severity: Severity::Warning,
-            confidence: Confidence::High,
-            domain: Some("win10-2".into()),
-            also: Vec::new(),
-            target: Target::Domain,
-            title: "The guest keeps time by reading the ACPI PM timer".into(),
-            evidence: vec![
-                "15 879 reads/s of port 0x608 (acpi-tmr), 62 % of port accesses, 45 % of exits".into(),
-                "4 898 writes/s of 0x70, 4 779 reads/s of 0x71 (rtc)".into(),
-            ],
-            why: "The guest is Windows and has neither hypervclock nor stimer, so its clock and its tick are devices in QEMU: each \
-                  reading leaves the guest, leaves the kernel and comes back."
-                .into(),
-            fix: vec![
-                Fix {
-                    kind: FixKind::LibvirtXml,
-                    text: "<features>\n  <hyperv mode='custom'>\n    <vpindex state='on'/>\n    <synic state='on'/>\n    <stimer \
-                           state='on'/>\n  </hyperv>\n</features>\n<clock offset='localtime'>\n  <timer name='hypervclock' \
-                           present='yes'/>\n</clock>"
-                        .into(),
-                    needs: Some("power-off and start of the domain".into()),
-                },
-                Fix {
-                    kind: FixKind::Command,
-                    text: "virsh shutdown win10-2 && virsh start win10-2".into(),
-                    needs: None,
-                },
-            ],
-            see: vec!["https://libvirt.org/formatdomain.html#hypervisor-features".into()],
-            cost: Some(29.0),
-            since_ms: Some(START_MS - 130_000),
-            folded: vec!["rtc-tick"],
-            marks: vec![
-                Mark::Exit("IO_INSTRUCTION".into()),
-                Mark::Access(crate::kvm::Space::Pio, Some(0x608), Direction::Read),
-            ],
-        },
-    ]
+/// The busy host with its findings.
+pub fn busy(width: u16, height: u16) -> AppState {
+    judged(&Fixture::busy_host(), width, height)
+}
+
+/// The interval of a fixture that ends after a minute, judged by rules that saw the half minute before it.
+fn judged_tick(f: &Fixture) -> Tick {
+    let (mut memory, options) = (RuleMemory::default(), Options::default());
+    let mut tick = Tick::default();
+    for second in 30..=60 {
+        let (before, now) = (f.sample(f64::from(second - 1)), f.sample(f64::from(second)));
+        tick.model = Model::new(&now, Base::Previous(&before));
+        let report = lint::run(&tick.model, &mut memory, &options);
+        (tick.findings, tick.cannot_tell) = (report.findings, report.cannot_tell);
+    }
+    tick
 }
 
 /// A replay that stands at a sample.
@@ -111,7 +65,7 @@ pub fn replayed(width: u16, height: u16) -> AppState {
         playing: true,
         marks: vec![START_MS - 900_000, START_MS + 61_000, START_MS + 1_500_000],
     };
-    state.absorb(Tick { model: f.model(), findings: findings(), playback: Some(playback), ..Tick::default() });
+    state.absorb(Tick { playback: Some(playback), ..judged_tick(&f) });
     state
 }
 

@@ -40,7 +40,7 @@ fn userspace() {
 
 #[test]
 fn findings_panel() {
-    at_sizes("findings", "f<Down>");
+    at_sizes("findings", "f<Down><Down>");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn quiet_is_not_the_same_as_well() {
 
 #[test]
 fn opened_finding() {
-    at_sizes("finding", "f<Down><Enter>");
+    at_sizes("finding", "f<Down><Down><Enter>");
 }
 
 #[test]
