@@ -11,8 +11,10 @@ mod domain_filter;
 mod marks;
 mod pipeline;
 mod recording_time;
+mod summary;
 
 pub use domain_filter::{DomainFilter, Pattern};
 pub use marks::MarkFinder;
 pub use pipeline::{Interval, Pipeline};
 pub use recording_time::{NO_DURATION, RecordingTime, duration_or_zero, is_within};
+pub use summary::{RecorderRun, SessionSummary};

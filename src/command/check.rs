@@ -6,7 +6,7 @@ use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::figures;
 use crate::lint::Severity;
-use crate::model::{Base, Model};
+use crate::model::ModelSum;
 use crate::report::{View, json, text};
 use crate::sample::{EngineKind, SourceId, SourceState};
 use crate::source::Feed;
@@ -51,17 +51,20 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
     let first = Arc::new(first);
     let mut pipeline = Pipeline::new(settings.findings.clone());
     pipeline.next(first.clone());
-    let mut last = None;
+    let (mut sum, mut report) = (ModelSum::default(), None);
     while let Some(sample) = feed.next()? {
         let sample = Arc::new(sample);
         let passed = Duration::from_nanos(sample.mono_ns.saturating_sub(first.mono_ns));
-        last = pipeline.next(sample.clone()).map(|interval| (sample, interval.report));
+        if let Some(interval) = pipeline.next(sample) {
+            sum.add(interval.model);
+            report = Some(interval.report);
+        }
         // A tick that comes a little early must not cost another whole interval.
         if passed + settings.interval / 10 >= duration {
             break;
         }
     }
-    Ok(last.map(|(last, report)| Interval { model: Model::new(&last, Base::Previous(&first)), report }))
+    Ok(report.map(|report| Interval { model: sum.finish(), report }))
 }
 
 fn told(view: &View<'_>) -> String {

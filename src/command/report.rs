@@ -6,6 +6,7 @@ use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
 use crate::report::{View, diff, diff_text, json, text};
+use crate::sample::SourceId;
 use crate::source::import::{self, Beside, ImportOptions, Imported};
 use std::path::PathBuf;
 
@@ -45,6 +46,10 @@ pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
 pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
     let before = read(std::slice::from_ref(&args.before), &args.reading, settings)?;
     let after = read(std::slice::from_ref(&args.after), &args.reading, settings)?;
+    for (side, input) in [("before", &before), ("after", &after)] {
+        let recording = input.interval.model.sources.iter().filter(|s| s.id == SourceId::Session);
+        recording.for_each(|s| say(&format!("{side}: {}", s.sentence())));
+    }
     let diff = diff::compare(&before.view(settings), &after.view(settings));
     if args.reading.json {
         print(&(serde_json::to_string(&diff)? + "\n"))?;

@@ -59,7 +59,8 @@ impl ExitTable {
         self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
     }
 
-    fn build(mut rows: Vec<ExitRow>, window: &Window) -> Self {
+    /// The table of these rows, whose counts and times are those of so many seconds.
+    pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
         rows.retain(|r| r.span.count > 0);
         let count = rows.iter().map(|r| r.span.count).sum();
         let sum = |rows: &[ExitRow], idle_too: bool| {
@@ -69,7 +70,7 @@ impl ExitTable {
         };
         let (total_ns, work_ns) = (sum(&rows, true), sum(&rows, false));
         for r in &mut rows {
-            r.rate = window.rate(r.span.count);
+            r.rate = seconds.map(|s| r.span.count as f64 / s);
             r.count_percent = share(r.span.count, count);
             r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
             r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
@@ -118,8 +119,9 @@ pub(crate) fn tables(
             merge(&mut sum, row);
         }
     }
-    let by_vcpu = by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), window)));
-    (ExitTable::build(sum.into_values().collect(), window), by_vcpu.collect())
+    let by_vcpu =
+        by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), window.seconds)));
+    (ExitTable::build(sum.into_values().collect(), window.seconds), by_vcpu.collect())
 }
 
 fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {

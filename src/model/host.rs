@@ -83,14 +83,14 @@ impl CpuTimesPercent {
         ]
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         let mut other = *other;
         for (a, b) in self.parts().into_iter().zip(other.parts()) {
             *a += *b;
         }
     }
 
-    fn scale(mut self, by: f64) -> Self {
+    pub(super) fn scale(mut self, by: f64) -> Self {
         for part in self.parts() {
             *part *= by;
         }
@@ -114,7 +114,7 @@ impl CpuTimesPercent {
         }
     }
 
-    fn split_unsampled(mut self) -> Self {
+    pub(super) fn split_unsampled(mut self) -> Self {
         let sampled = self.sampled();
         if sampled > 0.0 {
             self.scale_sampled((sampled + self.unsampled) / sampled);
@@ -216,7 +216,7 @@ impl HostModel {
                 }
             })
             .collect();
-        seat(&mut cpus, domains);
+        list_tenants(&mut cpus, domains);
         Self {
             facts: now.facts.clone(),
             cpus,
@@ -227,7 +227,8 @@ impl HostModel {
     }
 }
 
-fn seat(cpus: &mut [CpuModel], domains: &[DomainModel]) {
+/// Lists on each CPU the guests' threads that ran there last or are pinned there, busiest first.
+pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
     let index: HashMap<u32, usize> = cpus.iter().enumerate().map(|(i, c)| (c.cpu, i)).collect();
     for (d, domain) in domains.iter().enumerate() {
         for (t, thread) in domain.threads.iter().enumerate() {

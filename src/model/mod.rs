@@ -9,7 +9,7 @@ mod exits;
 mod guest;
 mod history;
 mod host;
-mod overall;
+mod sum;
 mod timing;
 
 pub use accesses::{AccessRow, DeviceName};
@@ -21,7 +21,7 @@ pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{History, Key, Point};
 pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
-pub use overall::Overall;
+pub use sum::ModelSum;
 
 use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
 

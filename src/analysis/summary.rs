@@ -1,0 +1,117 @@
+//! A whole recording as one interval with its findings.
+
+use super::{Interval, Pipeline};
+use crate::lint::{self, Finding};
+use crate::model::ModelSum;
+use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Runs of the recorder that the note on several runs lists at most.
+const MOST_LISTED: usize = 8;
+
+/// Adds up the intervals of a recording, sample by sample. The figures are those of all intervals together, also of guests and
+/// threads that ended on the way and of all runs of the recorder; a finding that held for a while only is in it as it was when
+/// it weighed most.
+#[derive(Debug)]
+pub struct SessionSummary {
+    pipeline: Pipeline,
+    sum: ModelSum,
+    report: lint::Report,
+    runs: Vec<RecorderRun>,
+    /// The last sample, for a recording without an interval.
+    last: Option<Arc<Sample>>,
+}
+
+/// One run of the recorder: a recording to which `kvmtop record` appended again has several. Nothing was counted in between.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RecorderRun {
+    /// Time of the first sample, milliseconds since the epoch.
+    pub begin_ms: i64,
+    /// Number of samples.
+    pub samples: usize,
+    /// From the first to the last sample, seconds.
+    pub seconds: f64,
+}
+
+impl SessionSummary {
+    /// A summary of nothing, with the pipeline that judges the intervals.
+    pub fn new(pipeline: Pipeline) -> Self {
+        let (sum, report) = (ModelSum::default(), lint::Report::default());
+        Self { pipeline, sum, report, runs: Vec::new(), last: None }
+    }
+
+    /// Adds a sample. The first of a run of the recorder ends no interval.
+    pub fn add(&mut self, sample: Arc<Sample>, begins_run: bool) {
+        if begins_run || self.runs.is_empty() {
+            self.pipeline.restart();
+            self.runs.push(RecorderRun { begin_ms: sample.time_ms, samples: 0, seconds: 0.0 });
+        }
+        self.last = Some(sample.clone());
+        let interval = self.pipeline.next(sample);
+        if let Some(run) = self.runs.last_mut() {
+            run.samples += 1;
+            run.seconds += interval.as_ref().and_then(|i| i.model.interval_s).unwrap_or(0.0);
+        }
+        let Some(Interval { model, report }) = interval else { return };
+        self.sum.add(model);
+        report.findings.into_iter().for_each(|f| keep_heaviest(&mut self.report.findings, f));
+        self.report.cannot_tell = report.cannot_tell;
+    }
+
+    /// The whole recording as one interval. Several runs are reported as a source of it.
+    pub fn finish(mut self) -> Interval {
+        let note = several_runs(&self.runs);
+        let mut interval = match self.last.filter(|_| self.sum.seconds() <= 0.0) {
+            Some(only) => {
+                self.pipeline.restart();
+                self.pipeline.next_or_first(only)
+            }
+            None => Interval { model: self.sum.finish(), report: self.report },
+        };
+        interval.model.sources.extend(note);
+        interval.report.findings.sort_by(lint::order);
+        interval
+    }
+}
+
+/// What a reader must know about a recording of several runs.
+fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
+    if runs.len() < 2 {
+        return None;
+    }
+    let seconds = |s: f64| format!("{s:.0} s");
+    let mut list = String::new();
+    for run in runs.iter().take(MOST_LISTED) {
+        let begin = jiff::Timestamp::from_millisecond(run.begin_ms).unwrap_or_default();
+        let _ = write!(list, ", {} from {} ({} samples)", seconds(run.seconds), begin.strftime("%FT%TZ"), run.samples);
+    }
+    if runs.len() > MOST_LISTED {
+        let _ = write!(list, " and {} more", runs.len() - MOST_LISTED);
+    }
+    let all: f64 = runs.iter().map(|r| r.seconds).sum();
+    let cause = format!(
+        "the recorder ran {} times and counted nothing in between; figures are of all runs together, {}{list}",
+        runs.len(),
+        seconds(all)
+    );
+    let fix = "use --at TIME for one interval of a run".to_string();
+    Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause: Some(cause), fix: Some(fix) })
+}
+
+/// Adds a finding of one interval of many. A cause is reported once: by the finding that covers the other, else as it was when
+/// it weighed most.
+fn keep_heaviest(kept: &mut Vec<Finding>, new: Finding) {
+    let weight = |f: &Finding| (f.severity, f.cost.unwrap_or(0.0));
+    let covers = |a: &Finding, b: &Finding| {
+        a.domain == b.domain && a.covers(b.rule) && (a.rule != b.rule || a.target == b.target)
+    };
+    if kept.iter().any(|old| covers(old, &new) && (!covers(&new, old) || weight(old) >= weight(&new))) {
+        return;
+    }
+    kept.retain(|old| !covers(&new, old));
+    kept.push(new);
+}
+
+#[cfg(test)]
+mod tests;

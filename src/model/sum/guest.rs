@@ -1,0 +1,299 @@
+//! One guest's intervals as one.
+
+use super::{add_count, add_rate, divide, same_or_new};
+use crate::kvm::Space;
+use crate::kvm::thread_name::Role;
+use crate::model::accesses::{self, AccessRow};
+use crate::model::exits::share;
+use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitRow, ExitTable, NicRates, ThreadModel};
+use crate::sample::{Direction, Migrations, MissingExtreme, OtherTask, Throttling};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// Access rows of one guest at most; further addresses are added up in one row of their kind.
+const MOST_ACCESSES: usize = 65_536;
+/// Threads of one guest at most, when vCPU threads ended.
+const MOST_THREADS: usize = 4096;
+/// Wakers and pre-empting tasks of one thread at most; further ones are left out.
+const MOST_TASKS: usize = 1024;
+
+/// vCPU, space, address, direction.
+type AccessId = (Option<u32>, Space, Option<u64>, Direction);
+
+/// The intervals of one guest added up.
+#[derive(Debug, Default)]
+pub(super) struct GuestSum {
+    /// All but accesses and exits to the VMM. Rates and percentages are multiplied by the seconds that they are of.
+    sum: DomainModel,
+    accesses: HashMap<AccessId, AccessRow>,
+    userspace: BTreeMap<(Option<u32>, i32), u64>,
+}
+
+impl GuestSum {
+    pub(super) fn add(&mut self, interval: DomainModel, seconds: f64) {
+        let DomainModel {
+            facts,
+            state,
+            cpu,
+            threads,
+            exits,
+            vcpu_exits,
+            accesses,
+            vcpu_accesses,
+            userspace,
+            exit_rate,
+            kvm_events,
+            counters,
+            disks,
+            nics,
+            throttling,
+            node_memory,
+            swap,
+        } = interval;
+        let sum = &mut self.sum;
+        (sum.facts, sum.state, sum.node_memory) = (facts, state, node_memory);
+        add_cpu(&mut sum.cpu, cpu, seconds);
+        add_threads(&mut sum.threads, threads, seconds);
+        add_exits(&mut sum.exits, exits);
+        for (place, (vcpu, table)) in vcpu_exits.into_iter().enumerate() {
+            let new = || (vcpu, ExitTable::default());
+            add_exits(&mut same_or_new(&mut sum.vcpu_exits, place, |(v, _)| *v == vcpu, new).1, table);
+        }
+        for row in accesses.into_iter().chain(vcpu_accesses) {
+            add_access(&mut self.accesses, row);
+        }
+        for (vcpu, reason, count) in userspace {
+            let sum = self.userspace.entry((vcpu, reason)).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        add_rate(&mut sum.exit_rate.0, exit_rate.0, seconds);
+        if exit_rate.1 != ExitRateSource::Nothing {
+            sum.exit_rate.1 = exit_rate.1;
+        }
+        for (event, count) in kvm_events {
+            let sum = sum.kvm_events.entry(event).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        for (name, rate) in counters {
+            *sum.counters.entry(name).or_default() += rate * seconds;
+        }
+        disks.into_iter().enumerate().for_each(|(place, disk)| add_disk(&mut sum.disks, place, disk, seconds));
+        nics.into_iter().enumerate().for_each(|(place, nic)| add_nic(&mut sum.nics, place, nic, seconds));
+        for (place, group) in throttling.into_iter().enumerate() {
+            add_throttling(&mut sum.throttling, place, group);
+        }
+        if let Some((bytes, growth)) = swap {
+            sum.swap = Some((bytes, sum.swap.map_or(0, |(_, sum)| sum).saturating_add(growth)));
+        }
+    }
+
+    pub(super) fn finish(self, seconds: Option<f64>) -> DomainModel {
+        let Self { mut sum, accesses, userspace } = self;
+        finish_cpu(&mut sum.cpu, seconds);
+        for thread in &mut sum.threads {
+            finish_cpu(&mut thread.cpu, seconds);
+            divide(&mut thread.exit_rate, seconds);
+            thread.counters.values_mut().for_each(|rate| *rate /= seconds.unwrap_or(1.0));
+            for tasks in [&mut thread.woken_by, &mut thread.preempted_by] {
+                tasks.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
+            }
+        }
+        sum.threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
+        sum.exits = ExitTable::build(sum.exits.rows, seconds);
+        sum.vcpu_exits.sort_by_key(|(vcpu, _)| *vcpu);
+        for (_, table) in &mut sum.vcpu_exits {
+            *table = ExitTable::build(std::mem::take(&mut table.rows), seconds);
+        }
+        let all_ns = sum.exits.total_ns;
+        let finish = |mut row: AccessRow| {
+            row.rate = seconds.map(|s| row.span.count as f64 / s);
+            row.time_percent = row.span.total_ns.zip(all_ns).and_then(|(ns, all)| share(ns, all));
+            row
+        };
+        (sum.vcpu_accesses, sum.accesses) = accesses.into_values().map(finish).partition(|row| row.vcpu.is_some());
+        accesses::order(&mut sum.vcpu_accesses);
+        accesses::order(&mut sum.accesses);
+        sum.userspace = userspace.into_iter().map(|((vcpu, reason), count)| (vcpu, reason, count)).collect();
+        sum.userspace.sort_by_key(|&(vcpu, reason, count)| (vcpu, Reverse(count), reason));
+        sum.counters.values_mut().for_each(|rate| *rate /= seconds.unwrap_or(1.0));
+        divide(&mut sum.exit_rate.0, seconds);
+        if sum.exits.count > 0 {
+            sum.exit_rate = (seconds.map(|s| sum.exits.count as f64 / s), ExitRateSource::Traced);
+        }
+        sum.disks.iter_mut().for_each(|disk| finish_disk(disk, seconds.unwrap_or(1.0)));
+        sum.nics.iter_mut().for_each(|nic| finish_nic(nic, seconds.unwrap_or(1.0)));
+        sum
+    }
+}
+
+fn scaled(share: CpuShare, by: f64) -> CpuShare {
+    let CpuShare { usr, sys, guest, wait, ran } = share;
+    CpuShare { usr: usr * by, sys: sys * by, guest: guest * by, wait: wait.map(|w| w * by), ran: ran.map(|r| r * by) }
+}
+
+fn add_cpu(sum: &mut Option<CpuShare>, share: Option<CpuShare>, seconds: f64) {
+    if let Some(share) = share {
+        sum.get_or_insert_default().add(&scaled(share, seconds));
+    }
+}
+
+fn finish_cpu(sum: &mut Option<CpuShare>, seconds: Option<f64>) {
+    *sum = sum.zip(seconds).map(|(sum, seconds)| scaled(sum, 1.0 / seconds));
+}
+
+/// Adds the threads of an interval. vCPU threads that ended stay; helper threads come and go by the thousand, and those that
+/// ended stay in the guest's sum only.
+fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f64) {
+    let id = |t: &ThreadModel| (t.tid, t.role, t.index);
+    let living: Vec<_> = threads.iter().map(id).collect();
+    let mut place = 0;
+    sum.retain(|t| {
+        let lives = living.get(place) == Some(&id(t)) || living.contains(&id(t));
+        place += usize::from(lives);
+        lives || (t.role == Role::Vcpu && place < MOST_THREADS)
+    });
+    for (place, thread) in threads.into_iter().enumerate() {
+        let wanted = id(&thread);
+        let ThreadModel {
+            tid,
+            comm,
+            role,
+            index,
+            cpu,
+            place: runs_on,
+            migrations,
+            voluntary,
+            involuntary,
+            wakeups,
+            woken_by,
+            preempted_by,
+            exit_rate,
+            counters,
+        } = thread;
+        let new = || ThreadModel { tid, role, index, ..ThreadModel::default() };
+        let sum = same_or_new(sum, place, |t| id(t) == wanted, new);
+        (sum.comm, sum.place) = (comm, runs_on);
+        add_cpu(&mut sum.cpu, cpu, seconds);
+        add_migrations(&mut sum.migrations, migrations);
+        add_count(&mut sum.voluntary, voluntary);
+        add_count(&mut sum.involuntary, involuntary);
+        if let Some(wakeups) = wakeups {
+            sum.wakeups.get_or_insert_default().merge(&wakeups, MissingExtreme::Unknown);
+        }
+        add_tasks(&mut sum.woken_by, woken_by);
+        add_tasks(&mut sum.preempted_by, preempted_by);
+        add_rate(&mut sum.exit_rate, exit_rate, seconds);
+        for (name, rate) in counters {
+            *sum.counters.entry(name).or_default() += rate * seconds;
+        }
+    }
+}
+
+fn add_migrations(sum: &mut Migrations, migrations: Migrations) {
+    let Migrations { total, cross_core, cross_llc, cross_node, from } = migrations;
+    add_count(&mut sum.total, total);
+    sum.cross_core = sum.cross_core.saturating_add(cross_core);
+    sum.cross_llc = sum.cross_llc.saturating_add(cross_llc);
+    sum.cross_node = sum.cross_node.saturating_add(cross_node);
+    sum.from = from.or(sum.from);
+}
+
+fn add_tasks(sum: &mut Vec<OtherTask>, tasks: Vec<OtherTask>) {
+    for (place, task) in tasks.into_iter().enumerate() {
+        let OtherTask { tid, comm, count, ns } = task;
+        let same = |t: &OtherTask| t.tid == tid && t.comm == comm;
+        if sum.len() >= MOST_TASKS && !sum.iter().any(same) {
+            continue;
+        }
+        let new = || OtherTask { tid, comm: comm.clone(), ..OtherTask::default() };
+        let sum = same_or_new(sum, place, same, new);
+        sum.count = sum.count.saturating_add(count);
+        sum.ns = sum.ns.saturating_add(ns);
+    }
+}
+
+fn add_exits(sum: &mut ExitTable, table: ExitTable) {
+    let ExitTable { rows, count: _, total_ns: _, work_ns: _ } = table;
+    for (place, row) in rows.into_iter().enumerate() {
+        let ExitRow {
+            reason,
+            id,
+            vcpu,
+            idle,
+            span,
+            rate: _,
+            count_percent: _,
+            time_percent: _,
+            work_percent: _,
+            userspace_ns,
+            halted_ns,
+            preempted_ns,
+        } = row;
+        let new = || ExitRow { reason: reason.clone(), id, vcpu, idle, ..ExitRow::default() };
+        let sum = same_or_new(&mut sum.rows, place, |r| r.reason == reason, new);
+        add_count(&mut sum.userspace_ns, userspace_ns);
+        add_count(&mut sum.halted_ns, halted_ns);
+        add_count(&mut sum.preempted_ns, preempted_ns);
+        sum.span.merge(&span, MissingExtreme::Unknown);
+    }
+}
+
+fn add_access(sum: &mut HashMap<AccessId, AccessRow>, row: AccessRow) {
+    let id = |address| (row.vcpu, row.space, address, row.direction);
+    let fits = sum.len() < MOST_ACCESSES || sum.contains_key(&id(row.address));
+    let address = row.address.filter(|_| fits);
+    let entry =
+        sum.entry(id(address)).or_insert_with(|| AccessRow { vcpu: row.vcpu, address, ..accesses::empty(&row) });
+    accesses::merge(entry, &row);
+    // The latest name: the monitor may answer after the first accesses were counted.
+    entry.device = row.device.filter(|_| fits).or(entry.device.take());
+}
+
+fn add_disk(disks: &mut Vec<DiskRates>, place: usize, disk: DiskRates, seconds: f64) {
+    let DiskRates { name, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us } = disk;
+    let new = || DiskRates { name: name.clone(), ..DiskRates::default() };
+    let sum = same_or_new(disks, place, |d| d.name == name, new);
+    sum.read_ops += read_ops * seconds;
+    sum.write_ops += write_ops * seconds;
+    sum.read_bytes += read_bytes * seconds;
+    sum.write_bytes += write_bytes * seconds;
+    // A mean counts as often as there were operations.
+    add_rate(&mut sum.read_mean_us, read_mean_us, read_ops * seconds);
+    add_rate(&mut sum.write_mean_us, write_mean_us, write_ops * seconds);
+}
+
+fn finish_disk(disk: &mut DiskRates, seconds: f64) {
+    let DiskRates { name: _, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us } = disk;
+    divide(read_mean_us, Some(*read_ops).filter(|n| *n > 0.0));
+    divide(write_mean_us, Some(*write_ops).filter(|n| *n > 0.0));
+    for rate in [read_ops, write_ops, read_bytes, write_bytes] {
+        *rate /= seconds;
+    }
+}
+
+fn add_nic(nics: &mut Vec<NicRates>, place: usize, nic: NicRates, seconds: f64) {
+    let NicRates { name, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } = nic;
+    let new = || NicRates { name: name.clone(), ..NicRates::default() };
+    let sum = same_or_new(nics, place, |n| n.name == name, new);
+    sum.rx_bytes += rx_bytes * seconds;
+    sum.tx_bytes += tx_bytes * seconds;
+    sum.rx_packets += rx_packets * seconds;
+    sum.tx_packets += tx_packets * seconds;
+    sum.drops += drops * seconds;
+}
+
+fn finish_nic(nic: &mut NicRates, seconds: f64) {
+    let NicRates { name: _, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } = nic;
+    for rate in [rx_bytes, tx_bytes, rx_packets, tx_packets, drops] {
+        *rate /= seconds;
+    }
+}
+
+fn add_throttling(groups: &mut Vec<Throttling>, place: usize, now: Throttling) {
+    let Throttling { group, periods, throttled, throttled_ns } = now;
+    let new = || Throttling { group: group.clone(), ..Throttling::default() };
+    let sum = same_or_new(groups, place, |g| g.group == group, new);
+    sum.periods = sum.periods.saturating_add(periods);
+    sum.throttled = sum.throttled.saturating_add(throttled);
+    sum.throttled_ns = sum.throttled_ns.saturating_add(throttled_ns);
+}
