@@ -1,20 +1,28 @@
-//! kvmtop: what a KVM host's admin opens first when a guest is slow.
+//! kvmtop: the screen that a KVM host's admin opens first when a guest is slow.
+//!
+//! The program is an hourglass: every kind of input becomes a [`Sample`](sample::Sample), and everything that computes,
+//! judges or shows starts from samples alone.
 //!
 //! ```text
-//!  /proc /sys  BPF | perf rings   KVM stats   libvirt, QMP        session file   perf.data   text tables
-//!       \          \      |           |          /                    |             |            /
-//!        source::live (a Collector that ticks)                     source::session  source::perf_data  source::text
-//!                          \__________________  Feed: yields Sample  ______________/
-//!                                                    |
-//!                                              == Sample ==     raw counters of one instant, plain data
-//!                                                    |
-//!                                    model::Model::new(&Sample, Base)     rates, shares, joins; a pure function
-//!                                                    |
-//!                                         lint::run(&Model, &Memory)           findings with evidence and fix; pure
-//!                              ______________________|______________________
-//!                             |                      |                      |
-//!                        ui (ratatui)          report (text, JSON)      export (OpenMetrics)
+//!  /proc, /sys, BPF or perf,         recordings         perf.data, tables, traces,
+//!  KVM statistics, libvirt, QMP                          XML, command lines
+//!             |                          |                          |
+//!       source::live              source::session            source::import
+//!             '--------------------------+--------------------------'
+//!                                        |
+//!                                 sample::Sample          raw counters of one instant
+//!                                        |
+//!                               analysis::Pipeline        keeps the sample before and the rules' memory
+//!                                 |            |
+//!                           model::Model --> lint::run    rates, shares, joins --> findings with evidence
+//!                                 |            |
+//!                               analysis::Interval        what analysis::DomainFilter selects
+//!                                        |
+//!             .--------------------------+--------------------------.
+//!       ui (the screen)        report (text, JSON, diff)      command (exit status)
 //! ```
+//!
+//! `ARCHITECTURE.md` has the rules that hold between these modules and how to extend each of them.
 
 pub mod analysis;
 pub mod cli;

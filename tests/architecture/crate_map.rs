@@ -52,6 +52,8 @@ pub struct CrateMap {
     pub imports: Vec<Import>,
     pub outside: Vec<Outside>,
     pub types: Vec<Type>,
+    /// Names of all items with their modules: `lint::run`.
+    pub items: BTreeSet<String>,
     /// First names of all paths: every other crate that the code names is among them.
     pub first_names: BTreeSet<String>,
 }
@@ -64,6 +66,8 @@ impl CrateMap {
         let mut map = Self { files: tree.modules.iter().map(|m| m.file.clone()).collect(), ..Self::default() };
         for (number, module) in tree.modules.iter().enumerate() {
             map.types.extend(module.types.iter().cloned());
+            let of = module_name(&module.file);
+            map.items.extend(module.items.iter().map(|item| format!("{of}::{item}")));
             for used in &module.paths {
                 map.first_names.extend(used.segments.first().cloned());
                 let at = Place { file: module.file.clone(), line: used.line };
@@ -78,6 +82,11 @@ impl CrateMap {
         }
         map
     }
+}
+
+/// The module that a file is: `lint` for `lint/mod.rs`, `lint::rules` for `lint/rules.rs`.
+pub fn module_name(file: &str) -> String {
+    file.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
 }
 
 /// A path as the source has it.

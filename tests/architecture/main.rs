@@ -164,6 +164,25 @@ fn no_comment_refers_to_a_document_that_is_not_here() {
     fail_beyond(FOREIGN_DOCUMENTS, "References to what is not in the repository", &found);
 }
 
+/// The drawing at the top of `lib.rs` and in `ARCHITECTURE.md` names modules that exist.
+#[test]
+fn drawings_name_what_exists() {
+    let modules = HOUSE.files.iter().map(|file| crate_map::module_name(file));
+    let known: BTreeSet<String> = modules.chain(HOUSE.items.iter().cloned()).collect();
+    // A type may be re-exported by the folder that it is in.
+    let types: BTreeSet<&str> = HOUSE.types.iter().map(|t| t.name.as_str()).collect();
+    let pages = [include_str!("../../src/lib.rs"), include_str!("../../ARCHITECTURE.md")];
+    let words = pages.iter().flat_map(|page| page.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')));
+    let mut named = 0;
+    for word in words.filter(|w| FOLDERS.iter().any(|(folder, _)| w.starts_with(&format!("{folder}::")))) {
+        named += 1;
+        let word = word.trim_end_matches(':');
+        let last = word.rsplit("::").next().unwrap_or_default();
+        assert!(known.contains(word) || types.contains(last), "there is no {word}");
+    }
+    assert!(named > 10);
+}
+
 /// What only tests need is a dev-dependency; what nothing needs is gone.
 #[test]
 fn the_program_uses_each_of_its_dependencies() {
