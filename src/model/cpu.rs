@@ -112,7 +112,7 @@ impl ThreadModel {
         let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
         let older = match before {
             Some(b) => b.cpu,
-            None => window.born_within(now.start_ticks).then_some(born),
+            None => now.cpu_before.or_else(|| window.born_within(now.start_ticks).then_some(born)),
         };
         let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, window));
         let count = |f: fn(&ThreadTimes) -> Option<u64>| {
@@ -177,6 +177,22 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> V
 mod tests {
     use super::*;
     use crate::synthetic::{Fixture, Guest, Host};
+
+    #[test]
+    fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
+        let times =
+            |ms: u64| ThreadTimes { user_ns: ms * 1_000_000, run_ns: Some(ms * 1_000_000), ..ThreadTimes::default() };
+        let window = Window {
+            seconds: Some(1.0),
+            started: true,
+            engine_continues: true,
+            previous_boot_ns: Some(900_000_000_000),
+        };
+        let now = ThreadSample { cpu: Some(times(700)), start_ticks: 100, ..ThreadSample::default() };
+        assert_eq!(ThreadModel::new(&now, None, &window).cpu, None, "nothing tells when it used what");
+        let now = ThreadSample { cpu_before: Some(times(300)), ..now };
+        assert_eq!(ThreadModel::new(&now, None, &window).cpu.map(|c| c.busy().round() as u32), Some(40));
+    }
 
     #[test]
     fn the_schedulers_clock_goes_before_hundredths() {

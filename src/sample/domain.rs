@@ -181,6 +181,8 @@ pub struct ThreadSample {
     pub index: Option<u32>,
     /// CPU time as `/proc/PID/task/TID/stat` has it; `None` where the file could not be read.
     pub cpu: Option<ThreadTimes>,
+    /// The same at the sample before, only in the first sample of a thread whose process was there by then but held no VM yet.
+    pub cpu_before: Option<ThreadTimes>,
     /// Where it runs.
     pub place: Placement,
     /// What the engine counted on it.

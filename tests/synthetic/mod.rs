@@ -515,6 +515,7 @@ impl Thread {
             comm: self.comm.clone(),
             role: self.role,
             index: self.index,
+            cpu_before: None,
             cpu: Some(ThreadTimes {
                 user_ns: usr + guest,
                 system_ns: sys,

@@ -233,6 +233,7 @@ impl Collector {
         };
         let counters_wanted = self.wants_counters();
         guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
+        guest.used_before(self.discovery.used_before(pid, guest.threads.start_ticks()));
         self.guests.insert(pid, guest);
         true
     }

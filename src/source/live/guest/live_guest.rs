@@ -8,7 +8,9 @@ use super::resources::{GuestResources, TickBudget};
 use super::roles::ThreadRoles;
 use super::stagger::stagger;
 use crate::kvm::Space;
-use crate::sample::{AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample};
+use crate::sample::{
+    AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
+};
 use crate::source::events::Reading;
 use crate::source::live::metadata::source::{CounterReading, GuestMetadata, MetadataSource, WatchedGuest};
 use crate::source::live::metadata::status_xml::{DomainStatus, StatusFiles};
@@ -51,6 +53,8 @@ pub(crate) struct LiveGuest {
     unnamed: bool,
     /// Events of threads that no sample ever showed.
     retired: ThreadEvents,
+    /// CPU time of the main thread at the sample before the guest's first.
+    main_before: Option<ThreadTimes>,
 }
 
 impl LiveGuest {
@@ -83,6 +87,7 @@ impl LiveGuest {
             state: DomainState::Running,
             unnamed: false,
             retired: ThreadEvents::default(),
+            main_before: None,
         })
     }
 
@@ -215,6 +220,11 @@ impl LiveGuest {
         self.threads.restart_migrations();
     }
 
+    /// What its main thread had used by the sample before; goes into the first sample alone.
+    pub(crate) fn used_before(&mut self, times: Option<ThreadTimes>) {
+        self.main_before = times;
+    }
+
     /// The guest as of now. Takes its threads' events out of the reading.
     pub(crate) fn sample(&mut self, reading: &mut Reading) -> DomainSample {
         let mut threads: Vec<ThreadSample> = Vec::with_capacity(self.threads.living.len() + self.helpers.len());
@@ -239,6 +249,7 @@ impl LiveGuest {
             ..self.apart()
         };
         exited_threads::next_interval(&mut self.retired);
+        self.main_before = None;
         sample
     }
 
@@ -324,6 +335,7 @@ impl LiveGuest {
             role,
             index,
             cpu: t.times,
+            cpu_before: if is_main { self.main_before } else { None },
             place: t.place.clone(),
             events,
             counters: counters.unwrap_or_default(),

@@ -7,7 +7,9 @@ use super::fds::KvmFiles;
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
+use super::thread::main_thread;
 use crate::kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
+use crate::sample::ThreadTimes;
 use crate::source::live::timestamps::Timestamps;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -59,6 +61,16 @@ pub(crate) struct Discovery {
     scan: u32,
     /// Processes whose open files may not be looked at.
     denied: HashMap<i32, bool>,
+    /// The main threads of processes that may open a VM soon, as the last two scans found them.
+    candidates: HashMap<i32, Candidate>,
+}
+
+/// The CPU times of a process that is no guest yet, each with the scan that read them.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    start_ticks: u64,
+    newest: (u32, ThreadTimes),
+    older: Option<(u32, ThreadTimes)>,
 }
 
 /// What a scan found.
@@ -77,7 +89,15 @@ pub(crate) struct Discovered {
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
         let own = paths.real.then(|| std::process::id().cast_signed());
-        Self { paths, proc_dir: None, own, seen: HashMap::new(), scan: 0, denied: HashMap::new() }
+        Self {
+            paths,
+            proc_dir: None,
+            own,
+            seen: HashMap::new(),
+            scan: 0,
+            denied: HashMap::new(),
+            candidates: HashMap::new(),
+        }
     }
 
     /// Every process there was at the last scan, kvmtop among them.
@@ -118,7 +138,22 @@ impl Discovery {
             }
         }
         self.denied.retain(|pid, _| self.seen.contains_key(pid));
+        self.candidates.retain(|_, c| c.newest.0.wrapping_add(1) >= scan);
         Ok(self.found())
+    }
+
+    /// What the main thread of a process had used by the scan before this one, if the process was read then.
+    pub(crate) fn used_before(&self, pid: i32, start_ticks: u64) -> Option<ThreadTimes> {
+        let candidate = self.candidates.get(&pid).filter(|c| c.start_ticks == start_ticks)?;
+        let before = self.scan.wrapping_sub(1);
+        [Some(candidate.newest), candidate.older].into_iter().flatten().find(|(scan, _)| *scan == before).map(|r| r.1)
+    }
+
+    /// Keeps the CPU times of a process that may open a VM until the next scan.
+    fn note_candidate(&mut self, pid: i32) {
+        let Some((start_ticks, times)) = main_thread(&self.paths, pid) else { return };
+        let old = self.candidates.get(&pid).filter(|c| c.start_ticks == start_ticks).map(|c| c.newest);
+        self.candidates.insert(pid, Candidate { start_ticks, newest: (self.scan, times), older: old });
     }
 
     /// Looks at a process that fires KVM's events, if it was not known as a guest; answers whether it is one. Where its files
@@ -177,6 +212,7 @@ impl Discovery {
         match KvmFiles::read(&self.paths, pid) {
             Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns))),
             Ok(files) if young || files.dev_kvm => {
+                self.note_candidate(pid);
                 Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS))
             }
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns))),

@@ -3,7 +3,8 @@
 //! `schedstat` comes first, as it costs a quarter of `stat`: a thread that got no CPU since the last reading has the same figures as
 //! then. `sched` (switches and migrations) is read for threads that ran, within a budget per tick.
 
-use super::file::{FileError, read_kept};
+use super::file::{self, FileError, read_kept};
+use super::paths::SystemPaths;
 use super::read_context::ReadContext;
 use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
 use crate::kvm::{CpuSet, sanitize};
@@ -116,16 +117,7 @@ impl LiveThread {
         }
         self.start_ticks = stat.start_ticks;
         self.state = stat.state;
-        let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
-        self.times = Some(ThreadTimes {
-            user_ns: ns(stat.user_ticks),
-            system_ns: ns(stat.system_ticks),
-            guest_ns: ns(stat.guest_ticks),
-            run_ns: sched.map(|s| s.run_ns),
-            wait_ns: sched.map(|s| s.wait_ns),
-            voluntary: None,
-            involuntary: None,
-        });
+        self.times = Some(times(&stat, sched));
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;
         self.place.rt_priority = stat.rt_priority;
@@ -171,6 +163,29 @@ impl LiveThread {
             self.place.affinity = set.map(Arc::new);
         }
     }
+}
+
+/// CPU times without switches, which stand in another file.
+fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
+    let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
+    ThreadTimes {
+        user_ns: ns(stat.user_ticks),
+        system_ns: ns(stat.system_ticks),
+        guest_ns: ns(stat.guest_ticks),
+        run_ns: sched.map(|s| s.run_ns),
+        wait_ns: sched.map(|s| s.wait_ns),
+        voluntary: None,
+        involuntary: None,
+    }
+}
+
+/// Start (ticks after boot) and CPU times of a process's main thread, read once.
+pub(super) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadTimes)> {
+    let task = paths.process(pid, "task").join(pid.to_string());
+    let sched = file::read_bytes(&task.join("schedstat"), 256).ok().and_then(|line| SchedStat::parse(&line));
+    let line = file::read_bytes(&task.join("stat"), 4096).ok()?;
+    let stat = Stat::parse(&line)?;
+    Some((stat.start_ticks, times(&stat, sched)))
 }
 
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
