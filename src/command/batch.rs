@@ -18,6 +18,8 @@ pub struct Batch<'a> {
     pipeline: Pipeline,
     /// The sources as the text of the interval before showed them.
     shown: Vec<SourceStatus>,
+    /// Whether no sample came yet.
+    is_empty: bool,
     printed: u64,
 }
 
@@ -25,13 +27,14 @@ impl<'a> Batch<'a> {
     /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
         let pipeline = Pipeline::new(settings.findings.clone());
-        Self { settings, args, source, pipeline, shown: Vec::new(), printed: 0 }
+        Self { settings, args, source, pipeline, shown: Vec::new(), is_empty: true, printed: 0 }
     }
 
     /// Prints intervals until the feed ends or enough are printed. The first sample is only the base of the first interval.
     pub fn run(&mut self, feed: &mut dyn Feed) -> anyhow::Result<()> {
         while !self.enough() {
             let Some(sample) = feed.next()? else { break };
+            self.is_empty = false;
             if let Some(interval) = self.pipeline.next(Arc::new(sample)) {
                 self.print(&interval)?;
             }
@@ -42,6 +45,11 @@ impl<'a> Batch<'a> {
     /// The next sample does not continue what came before.
     pub fn restart(&mut self) {
         self.pipeline.restart();
+    }
+
+    /// Whether no sample came yet.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
     /// Whether the number of intervals that the user asked for is printed.

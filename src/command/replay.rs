@@ -5,16 +5,16 @@ use super::{say, screen};
 use crate::analysis::RecordingTime;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
-use crate::sample::EngineKind;
+use crate::sample::{EngineKind, Sample, SourceId};
 use crate::session::{self, Cursor, Recorder, Session};
 use crate::source::Feed;
 use crate::source::import::PerfDataFeed;
 use crate::source::session::SessionFeed;
 use crate::ui::ScreenSource;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use jiff::tz::TimeZone;
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// The recording that ships with kvmtop.
@@ -24,7 +24,14 @@ const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let session = open(&args.file)?;
+    let session = match file_type(&args.file)? {
+        // Text needs no way back in time, so the samples are printed as they are decoded.
+        FileType::PerfData if args.batch.batch && args.at.is_none() => {
+            return print_perf_data(&args.file, &args.batch, settings);
+        }
+        FileType::PerfData => record_perf_data(&args.file)?,
+        FileType::Session => Session::open(&args.file)?,
+    };
     let title = args.file.display().to_string();
     show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
 }
@@ -32,7 +39,7 @@ pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
 /// `kvmtop demo`.
 pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     ensure!(!DEMO.is_empty(), "this build of kvmtop ships no demo recording; `kvmtop record FILE` makes one");
-    let mut file = nameless()?;
+    let mut file = memory_file()?;
     file.write_all(DEMO).context("cannot unpack the demo recording")?;
     let session = Session::from_file(file, Path::new("the demo recording"))?;
     if args.batch.batch || args.batch.json {
@@ -41,8 +48,13 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     show(session, ScreenSource::Demo, "of real guests".into(), None, &args.batch, settings)
 }
 
-/// A session, or a perf.data file cut into samples.
-pub fn open(path: &Path) -> anyhow::Result<Session> {
+/// What can be replayed.
+enum FileType {
+    Session,
+    PerfData,
+}
+
+fn file_type(path: &Path) -> anyhow::Result<FileType> {
     let name = path.display();
     let mut head = [0; 8];
     let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
@@ -51,16 +63,30 @@ pub fn open(path: &Path) -> anyhow::Result<Session> {
     } else {
         0
     };
+    // Opening a session explains what is wrong with a folder and with a file that is too short.
     if session::looks_like(&head[..n]) || n < head.len() {
-        return Session::open(path);
+        return Ok(FileType::Session);
     }
-    if !matches!(&head, b"PERFILE2" | b"2ELIFREP") {
-        bail!(
-            "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
-        );
-    }
+    ensure!(
+        matches!(&head, b"PERFILE2" | b"2ELIFREP"),
+        "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
+    );
+    Ok(FileType::PerfData)
+}
+
+fn print_perf_data(path: &Path, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
-    let file = nameless()?;
+    let mut batch = Batch::new(settings, args, SourceId::PerfData.as_str());
+    batch.run(&mut feed)?;
+    ensure!(!batch.is_empty(), "{}: the recording holds no sample", path.display());
+    Ok(0)
+}
+
+/// A `perf.data` file as a session in memory. The screen and `--at` move about in time, and a `perf.data` file can only be
+/// decoded from its beginning; a session holds its samples in a small part of the memory that the samples themselves take.
+fn record_perf_data(path: &Path) -> anyhow::Result<Session> {
+    let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
+    let file = memory_file()?;
     let mut recorder = Recorder::into_file(file.try_clone()?, path);
     while let Some(sample) = feed.next()? {
         recorder.append(&sample)?;
@@ -69,13 +95,11 @@ pub fn open(path: &Path) -> anyhow::Result<Session> {
     Session::from_file(file, path)
 }
 
-/// A file without a name, gone when it is closed.
-fn nameless() -> anyhow::Result<File> {
+/// A file in memory; it is gone when it is closed.
+fn memory_file() -> anyhow::Result<File> {
     use rustix::fs::{MemfdFlags, memfd_create};
     let fd = memfd_create("kvmtop", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?;
-    let mut file = File::from(fd);
-    file.rewind()?;
-    Ok(file)
+    Ok(File::from(fd))
 }
 
 fn show(
@@ -89,9 +113,7 @@ fn show(
     if let Some(damage) = session.damage() {
         say(&damage);
     }
-    let Some(range) = session.range_ms() else {
-        bail!("{title}: the recording holds no sample");
-    };
+    let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
     let start_ms = at.map(|at| at.within(range, &TimeZone::system())).transpose()?;
     let mut cursor = session.cursor();
     if batch.batch || batch.json {
@@ -103,24 +125,25 @@ fn show(
 }
 
 fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let of_perf = cursor.at(from)?.engine.kind == EngineKind::File;
+    let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
+    let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
     let mut feed = SessionFeed::new(cursor, from);
-    let mut batch = Batch::new(settings, args, if of_perf { "perf.data" } else { "session" });
+    let mut batch = Batch::new(settings, args, source.as_str());
     while !feed.is_done() && !batch.enough() {
         batch.restart();
-        batch.run(&mut Run { feed: &mut feed, begun: false })?;
+        batch.run(&mut RunFeed { feed: &mut feed, begun: false })?;
     }
     Ok(0)
 }
 
-/// The samples up to the next gap.
-struct Run<'a> {
+/// The samples of one run of the recorder.
+struct RunFeed<'a> {
     feed: &'a mut SessionFeed,
     begun: bool,
 }
 
-impl Feed for Run<'_> {
-    fn next(&mut self) -> anyhow::Result<Option<crate::sample::Sample>> {
+impl Feed for RunFeed<'_> {
+    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
         if self.begun && self.feed.at_gap() {
             return Ok(None);
         }
