@@ -1,4 +1,4 @@
-//! The command line as clap sees it. Doc comments here are the help: the first line stands in `-h`, all of it in `--help`.
+//! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line, `--help` all of it.
 
 use super::values;
 use crate::analysis::{Pattern, RecordingTime};
@@ -6,47 +6,49 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What ends `-h`.
+/// The end of `-h`.
 const HINT: &str = "Try:  kvmtop --batch -n 1     one look at every guest, as text\n\
                     More: kvmtop --help";
 
-/// What ends `--help`: commands that a test runs through the parser, and what percentages stand on.
+/// The end of `--help`. A test parses the examples.
 const LONG_HINT: &str = "\
 Examples:
   kvmtop                            the live screen
   kvmtop --domain 'web-*' -d 0.5    guests whose name begins with web-, twice a second
   kvmtop --batch -n 1               one look at every guest, as text
   kvmtop --batch --json -n 60       a minute as JSON, one object a line
-  kvmtop check --duration 30s       what is wrong on this host, for scripts by exit status
-  kvmtop report perf.data.guest     read what `perf kvm stat record` wrote
+  kvmtop check --duration 30s       what is wrong on this host; scripts read the exit status
+  kvmtop report perf.data.guest     read a file of `perf kvm stat record`
   kvmtop report vmexit.txt win10.xml --duration 10s
-                                    a pasted table and the guest that it came from
+                                    a pasted table and the guest that it is from
   kvmtop diff before/ after/        did the change help?
   kvmtop record night.kvmtop --duration 8h --max-size 500M
-                                    record, and look at it tomorrow with:
+                                    record a night
   kvmtop replay night.kvmtop --at 03:10
-  kvmtop doctor                     what this host lets kvmtop see, and what mends the rest
+                                    look at it the next day
+  kvmtop doctor                     what this host hides from kvmtop, and how to enable it
 
-What percentages stand on:
-  CPU usr, sys, guest, wait   one host CPU: 8 busy vCPUs show 800. usr never contains guest
-                              time; wait is runnable without running, the guest's steal
+What percentages are relative to:
+  CPU usr, sys, guest, wait   one host CPU: 8 busy vCPUs show 800. usr excludes guest time;
+                              wait is runnable but not running (the guest sees it as steal)
   exits, count%               all exits of the guest
-  exits, time%                the time in all of them, from kvm_exit to kvm_entry, sleep too
+  exits, time%                the time in all of its exits, from kvm_exit to kvm_entry, with
+                              sleep
   exits, work%                the same without exits in which the guest sleeps (HLT, WFx)
-  accesses, time%             the time in all exits of the guest (of a file of perf's or a
-                              trace: of that table): an access is charged the whole exit
-                              that served it
+  accesses, time%             the time in all exits of the guest; in a perf or trace file, the
+                              time in that table. An access counts the whole exit that
+                              served it
   host CPUs                   that CPU's time: busy is the interval less its idle time, by the
                               kernel's clock; timer ticks split it into usr, sys, guest, irq
-A batch interval of up to 4 guests, or of those named by --domain, shows exits and accesses.
+Batch intervals show exits and accesses for up to 4 guests, or for those that --domain selects.
 
-Exit status: 0 done, 1 an error (said on stderr), 2 wrong usage; for `kvmtop check` see its help.
+Exit status: 0 done, 1 an error (reported on stderr), 2 wrong usage; see also `kvmtop check --help`.
 Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.toml. Options win.";
 
 /// The screen a KVM host's admin opens first when a guest is slow.
 ///
-/// Shows, joined in one top-like screen, what each guest's threads burn, why its vCPUs exit, which device the hot ports belong
-/// to and where its vCPUs run. Without a command it is the live screen.
+/// One top-like screen shows how much CPU time each guest's threads use, why its vCPUs exit, which devices own the addresses
+/// that it accesses most, and where its vCPUs run. Without a command, kvmtop shows the live screen.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "kvmtop",
@@ -58,16 +60,16 @@ Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.t
     max_term_width = 100
 )]
 pub struct Cli {
-    /// The command; none is the live screen.
+    /// The command; without one, the live screen.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// `--batch` and what goes with it.
+    /// `--batch` and its options.
     #[command(flatten)]
     pub batch: BatchArgs,
     /// How to sample.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Which domains and findings.
+    /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
     /// How to draw.
@@ -84,11 +86,11 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Read files instead of a live host: exits, accesses, threads, findings
     Report(ReportArgs),
-    /// Compare two inputs: what changed, and what is only noise
+    /// Compare two inputs: what changed, and what is noise
     Diff(DiffArgs),
-    /// Watch this host for a while and say what is wrong
+    /// Watch this host for a while and print what is wrong
     Check(CheckArgs),
-    /// Say what this host lets kvmtop see, and what mends the rest
+    /// Print what this host hides from kvmtop, and how to enable it
     Doctor(DoctorArgs),
     /// Show a recording of real guests that ships with kvmtop
     Demo(DemoArgs),
@@ -103,34 +105,34 @@ pub struct SamplingArgs {
     pub interval: Option<Duration>,
     /// How exits are counted [default: auto]
     ///
-    /// auto takes the first that this host allows.
+    /// auto takes the first engine that this host allows.
     #[arg(long, value_enum, value_name = "ENGINE", hide_default_value = true)]
     pub engine: Option<EngineChoice>,
     /// Never talk to the QEMU monitor (devices are then named from tables)
     ///
-    /// kvmtop asks the monitor for `info mtree -f` once per start of a guest, to name the device behind an address. Through
-    /// libvirt that marks the domain as tainted (custom-monitor).
+    /// kvmtop asks the monitor for `info mtree -f` once after each start of a guest, to name the device behind an address.
+    /// Through libvirt this marks the domain as tainted (custom-monitor).
     #[arg(long)]
     pub no_monitor: bool,
-    /// The libvirt to ask [default: libvirt's own choice]
+    /// The libvirt connection to use [default: libvirt's own choice]
     #[arg(long, value_name = "URI")]
     pub libvirt_uri: Option<String>,
-    /// Also count every kvm tracepoint by guest
+    /// Also count every kvm tracepoint for each guest
     #[arg(long)]
     pub kvm_events: bool,
 }
 
 /// Which guests and which findings.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Choice")]
+#[command(next_help_heading = "Selection")]
 pub struct ChoiceArgs {
     /// Only these guests: a glob on the name, a UUID or a PID; repeatable
     #[arg(long = "domain", value_name = "PATTERN", value_parser = Pattern::new)]
     pub domains: Vec<Pattern>,
-    /// Count these findings one severity higher
+    /// Raise the severity of these findings by one step
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
     pub warn: Vec<String>,
-    /// Leave these findings out; `all` leaves out all but those of --warn
+    /// Hide these findings; `all` hides all but those of --warn
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_or_all)]
     pub allow: Vec<String>,
     /// Read this config file instead of the usual one
@@ -160,7 +162,7 @@ pub struct ScreenArgs {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,
-    /// Draw without colour (as the variable `NO_COLOR` does)
+    /// Draw without colour (as with the variable `NO_COLOR`)
     #[arg(long)]
     pub no_color: bool,
 }
@@ -171,19 +173,19 @@ pub struct RecordArgs {
     /// The session file to write
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// How long to record, as 10m [default: until Ctrl-C]
+    /// How long to record, such as 10m [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
-    /// Keep at most so much, as 500M, dropping the oldest
+    /// Limit the size, such as 500M; the oldest samples go first
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub max_size: Option<u64>,
-    /// Keep at most so long, as 7d, dropping the oldest
+    /// Limit the age of samples, such as 7d; the oldest go first
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub max_age: Option<Duration>,
     /// How to sample.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Which domains.
+    /// Which guests.
     #[command(flatten)]
     pub choice: ChoiceArgs,
 }
@@ -191,16 +193,16 @@ pub struct RecordArgs {
 /// `kvmtop replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// A session file, as `kvmtop record` or the key r writes it
+    /// A session file of `kvmtop record` or the key r, or a perf.data
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Begin here: 14:03, 2026-11-21T14:03, or +10m from the start
+    /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
-    /// Which domains and findings.
+    /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
     /// How to draw.
@@ -208,11 +210,11 @@ pub struct ReplayArgs {
     pub screen: ScreenArgs,
 }
 
-/// What helps to read files.
+/// How files are read.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Reading")]
 pub struct InputArgs {
-    /// The time that a text table covers, as 10s (tables do not say)
+    /// The time that a text table covers, such as 10s (tables omit it)
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
     /// How many vCPUs the guest of a text table has
@@ -220,11 +222,11 @@ pub struct InputArgs {
     pub vcpus: Option<u32>,
     /// Time accesses as perf does, not by the whole exit
     ///
-    /// perf takes a port or MMIO read from the access to the next entry, and a write from the exit to the access, so that a part
-    /// of each exit is in neither. kvmtop charges the whole exit, from exit to entry, to the access that it served.
+    /// perf measures a port or MMIO read from the access to the next entry, and a write from the exit to the access, so each
+    /// time lacks a part of its exit. kvmtop counts the whole exit, from exit to entry, for the access that it served.
     #[arg(long)]
     pub perf_times: bool,
-    /// Of a session, the interval at this time: 14:03 or +10m [default: all]
+    /// Read one interval of a session: 14:03, +10m or -10m [default: all]
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
     /// Print one JSON object
@@ -233,13 +235,13 @@ pub struct InputArgs {
 }
 
 const INPUTS: &str = "\
-What a file is, is told by its content; a folder stands for the files in it:
+File types are detected by content; a folder means all its files:
   a session of kvmtop                      perf.data of `perf kvm stat record`
   text of `perf kvm stat report|live`      text of trace-cmd, ftrace or perf script
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log
   `lscpu -p`, `virsh capabilities`
-Files that belong to one guest may come together: they are joined.";
+Files about the same guest are joined.";
 
 /// `kvmtop report`.
 #[derive(Debug, Clone, Args)]
@@ -251,7 +253,7 @@ pub struct ReportArgs {
     /// How to read them.
     #[command(flatten)]
     pub reading: InputArgs,
-    /// Which domains and findings.
+    /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
 }
@@ -260,16 +262,16 @@ pub struct ReportArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = INPUTS)]
 pub struct DiffArgs {
-    /// The file or folder of before
+    /// Baseline: a file or folder
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// The file or folder of after
+    /// What to compare with it: a file or folder
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
     /// How to read them.
     #[command(flatten)]
     pub reading: InputArgs,
-    /// Which domains and findings.
+    /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
 }
@@ -280,7 +282,7 @@ const CHECK_STATUS: &str = "Exit status: 0 nothing found, 1 warnings, 2 critical
 #[derive(Debug, Clone, Args)]
 #[command(after_help = CHECK_STATUS)]
 pub struct CheckArgs {
-    /// How long to watch, as 30s [default: 10s]
+    /// How long to watch, such as 30s [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub duration: Option<Duration>,
     /// Print one JSON object
@@ -289,7 +291,7 @@ pub struct CheckArgs {
     /// How to sample.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-    /// Which domains and findings.
+    /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
 }
@@ -314,7 +316,7 @@ pub struct DemoArgs {
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
-    /// Which domains and findings.
+    /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
     /// How to draw.
@@ -326,10 +328,10 @@ pub struct DemoArgs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// bpf where it can be had, else perf, else none
+    /// bpf where possible, else perf, else none
     #[default]
     Auto,
-    /// Counted inside the kernel by BPF programs: the cheapest
+    /// Counted inside the kernel by BPF programs: cheapest
     Bpf,
     /// Tracepoints through perf rings
     Perf,
@@ -352,7 +354,7 @@ impl EngineChoice {
 /// The name of a rule.
 ///
 /// # Errors
-/// A sentence with the rule of the nearest name.
+/// A sentence that suggests the rule with the most similar name.
 pub fn rule(name: &str) -> Result<String, String> {
     if crate::lint::rule(name).is_some() {
         return Ok(name.into());
@@ -362,8 +364,8 @@ pub fn rule(name: &str) -> Result<String, String> {
         .max_by_key(|(score, _)| *score)
         .filter(|(score, _)| *score >= 3);
     Err(match near {
-        Some((_, near)) => format!("there is no rule of this name; did you mean {near}?"),
-        None => "there is no rule of this name".into(),
+        Some((_, near)) => format!("there is no such rule; did you mean {near}?"),
+        None => "there is no such rule".into(),
     })
 }
 
@@ -375,7 +377,7 @@ pub fn rule_or_all(name: &str) -> Result<String, String> {
     if name == "all" { Ok(name.into()) } else { rule(name) }
 }
 
-/// How alike two names are: the number of neighbouring letter pairs that both have.
+/// How similar two names are: the number of letter pairs that both have.
 fn shared_letters(a: &str, b: &str) -> usize {
     let pairs = |s: &str| s.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
     pairs(a).intersection(&pairs(b)).count()

@@ -1,5 +1,5 @@
-//! The config file: what it may say. Every key has a default; a key that is not known is an error, since a misspelt one that is
-//! silently dropped is worse. `assets/kvmtop.toml` shows all of it, and a test holds that it equals the defaults.
+//! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it silently
+//! would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
 
 use super::args::{self, EngineChoice};
 use super::values;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file that holds for every user of a host.
+/// The config file for all users of a host.
 pub const SYSTEM: &str = "/etc/kvmtop.toml";
 
-/// All that a config file may say.
+/// The content of a config file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -23,9 +23,9 @@ pub struct Config {
     pub screen: Screen,
     /// Limits of a recording.
     pub record: Record,
-    /// Which findings are told.
+    /// Which findings are reported.
     pub findings: Findings,
-    /// From which figures on.
+    /// The figures from which findings are reported.
     pub thresholds: Thresholds,
 }
 
@@ -33,14 +33,14 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sampling {
-    /// Between two samples.
+    /// Time between two samples.
     #[serde(deserialize_with = "interval")]
     pub interval: Duration,
-    /// The way exits are counted.
+    /// How exits are counted.
     pub engine: EngineChoice,
-    /// Whether the QEMU monitor may be asked.
+    /// Whether kvmtop may talk to the QEMU monitor.
     pub monitor: bool,
-    /// The libvirt to ask.
+    /// The libvirt connection to use.
     pub libvirt_uri: Option<String>,
     /// Only these guests.
     #[serde(deserialize_with = "patterns")]
@@ -66,7 +66,7 @@ impl Default for Sampling {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Screen {
-    /// With colour, where the terminal has it.
+    /// With colour, where the terminal supports it.
     pub color: bool,
     /// With ASCII characters only.
     pub ascii: bool,
@@ -82,22 +82,22 @@ impl Default for Screen {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Record {
-    /// Bytes kept at most.
+    /// Maximum size, bytes.
     #[serde(deserialize_with = "size")]
     pub max_size: Option<u64>,
-    /// Time kept at most.
+    /// Maximum age of samples.
     #[serde(deserialize_with = "age")]
     pub max_age: Option<Duration>,
 }
 
-/// Which findings are told, and when.
+/// Which findings are reported, and when.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Findings {
-    /// Rules that count one severity higher.
+    /// Rules whose findings are one severity higher.
     #[serde(deserialize_with = "rules")]
     pub warn: Vec<String>,
-    /// Rules that are left out.
+    /// Rules whose findings are hidden.
     #[serde(deserialize_with = "rules_or_all")]
     pub allow: Vec<String>,
     /// Seconds after a guest's start in which its behaviour is not judged.
@@ -119,10 +119,10 @@ impl Default for Findings {
 }
 
 impl Config {
-    /// Reads a config file's text; `path` is only for the error.
+    /// Parses a config file's text; `path` is only for the error.
     ///
     /// # Errors
-    /// With file, line and what was expected there.
+    /// A sentence with the file, the line and what was expected there.
     pub fn parse(text: &str, path: &Path) -> anyhow::Result<Self> {
         toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
@@ -131,7 +131,7 @@ impl Config {
     }
 }
 
-/// The config file to read: the one asked for, else the user's, else the system's; `None` where there is none.
+/// The config file to read: the one the user asked for, else the user's own, else the system's; `None` if there is none.
 pub fn find(
     asked: Option<&Path>,
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
@@ -148,10 +148,10 @@ pub fn find(
     user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path))
 }
 
-/// Finds and reads the config file; the defaults where there is none.
+/// Finds and reads the config file; without one, returns the defaults.
 ///
 /// # Errors
-/// When the file that was asked for or found cannot be read or is wrong.
+/// When the file cannot be read or is wrong.
 pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
         return Ok(Config::default());
@@ -161,7 +161,7 @@ pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
     Config::parse(&text, &path)
 }
 
-/// A number of seconds or text with a unit.
+/// A number, or text with a unit.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NumberOrText {
@@ -227,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_file_says_the_defaults() {
+    fn the_sample_file_has_the_defaults() {
         let sample = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/kvmtop.toml"));
         assert_eq!(parse(sample), Ok(Config::default()));
-        // Each commented-out setting is valid as well once the mark is gone.
+        // Each commented-out setting is valid once the comment mark is removed.
         let all: String = sample.lines().map(|l| l.strip_prefix("#: ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
         let set = parse(&all).expect("the commented settings");
         assert_ne!(set, Config::default());
-        // Every section and key of the structs is in the sample: a default that is missing there is one nobody finds.
+        // Every section and key of the structs is in the sample file: nobody finds a key that is missing there.
         let words = [
             "[sampling]",
             "interval",
@@ -290,7 +290,7 @@ mod tests {
             ("[sampling]\ndomains = ['vm[']\n", "kvmtop.toml, line 2: vm[: unclosed character class"),
             (
                 "[findings]\nwarn = ['rtc-tik']\n",
-                "kvmtop.toml, line 2: rtc-tik: there is no rule of this name; did you mean rtc-tick?",
+                "kvmtop.toml, line 2: rtc-tik: there is no such rule; did you mean rtc-tick?",
             ),
             ("[record]\nmax_size = 'big'\n", "kvmtop.toml, line 2: a size is a number of bytes"),
             ("[nope]\n", "kvmtop.toml, line 1: unknown field `nope`"),

@@ -1,5 +1,4 @@
-//! The command line and the config file: definitions ([`args`]), what the file may say ([`config`]), and the two merged into
-//! what a command runs with ([`settings`]). No I/O here; reading the file is [`config::load`]'s caller's choice of path.
+//! The command line ([`args`]) and the config file ([`config`]), merged into what a command runs with ([`settings`]).
 
 pub mod args;
 pub mod config;

@@ -1,4 +1,4 @@
-//! Options over config file over defaults: what a command runs with.
+//! What a command runs with: options win over the config file, which wins over the defaults.
 
 use super::args::{ChoiceArgs, EngineChoice, SamplingArgs, ScreenArgs};
 use super::config::Config;
@@ -7,26 +7,26 @@ use crate::lint;
 use crate::session::Limits;
 use std::time::Duration;
 
-/// What commands run with.
+/// What a command runs with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Between two samples.
+    /// Time between two samples.
     pub interval: Duration,
-    /// The way exits are counted.
+    /// How exits are counted.
     pub engine: EngineChoice,
-    /// Whether the QEMU monitor may be asked.
+    /// Whether kvmtop may talk to the QEMU monitor.
     pub monitor: bool,
-    /// The libvirt to ask; `None`: libvirt's own choice.
+    /// The libvirt connection to use; `None`: libvirt's own choice.
     pub libvirt_uri: Option<String>,
     /// Whether every kvm tracepoint is counted.
     pub kvm_events: bool,
-    /// Which guests.
+    /// Which guests are selected.
     pub domains: DomainFilter,
-    /// Which findings, and from which figures on.
+    /// Which findings are reported, and from which figures on.
     pub findings: lint::Options,
     /// How to draw.
     pub look: Look,
-    /// What a recording keeps at most.
+    /// Limits of a recording.
     pub limits: Limits,
 }
 
@@ -40,8 +40,8 @@ pub struct Look {
 }
 
 impl Settings {
-    /// Merges; what a command does not have comes from the config file alone. `no_color` is whether the environment asks for
-    /// none (`NO_COLOR`, <https://no-color.org>).
+    /// Merges options and config file; a command without an option uses the config file's value. `no_color`: the environment
+    /// asks for no colour (`NO_COLOR`, <https://no-color.org>).
     pub fn new(
         config: &Config,
         sampling: Option<&SamplingArgs>,

@@ -1,4 +1,4 @@
-//! Rows of command line to settings, or to the exact complaint.
+//! Command lines and the settings or the exact error that they give.
 
 use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
@@ -97,7 +97,7 @@ fn commands_take_their_arguments() {
 }
 
 #[test]
-fn wrong_usage_is_said_exactly() {
+fn errors_of_wrong_usage() {
     let lines = [
         "-d 0",
         "-d 61",
@@ -130,15 +130,15 @@ fn wrong_usage_is_said_exactly() {
     ];
     let mut all = String::new();
     for line in lines {
-        let said = parse(line).expect_err(line);
-        let _ = write!(all, "$ kvmtop {line}\n{}\n\n", said.trim_end());
+        let error = parse(line).expect_err(line);
+        let _ = write!(all, "$ kvmtop {line}\n{}\n\n", error.trim_end());
     }
     assert_same("wrong_usage", &all);
 }
 
 /// Every line of help fits into 100 columns.
 #[test]
-fn help_is_what_it_was() {
+fn help_texts() {
     let mut all = String::new();
     for line in [
         "-h",
@@ -178,7 +178,7 @@ fn examples_of_the_help_are_valid() {
         .collect();
     assert!(examples.len() >= 9, "{help}");
     for example in examples {
-        // The explanation stands two or more spaces further.
+        // Two or more spaces separate the explanation.
         let command = example.trim_start();
         let command = if example.starts_with("   ") { "" } else { command.split("  ").next().unwrap_or_default() };
         let words = command.split_whitespace().map(|w| w.trim_matches('\''));

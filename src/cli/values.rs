@@ -1,4 +1,4 @@
-//! Values of options: each parser answers with the value or with a sentence that says what would be right.
+//! Values of options. Each parser returns the value, or a sentence that says what is valid.
 
 use crate::analysis::{NO_DURATION, duration_or_zero};
 use std::time::Duration;
@@ -16,19 +16,19 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) { Ok(value) } else { Err(wrong()) }
 }
 
-/// How many intervals.
+/// A number of intervals.
 ///
 /// # Errors
-/// A sentence, for zero and what is no number.
+/// A sentence, for zero and for text that is no number.
 pub fn count(text: &str) -> Result<u64, String> {
     let number = text.trim().parse().ok().filter(|n| *n > 0);
-    number.ok_or_else(|| "the number of intervals is a whole number from 1 on".to_string())
+    number.ok_or_else(|| "the number of intervals is a whole number, 1 or more".to_string())
 }
 
 /// A length of time: `10s`, `10m`, `1h30m`, `7d`, or plain seconds.
 ///
 /// # Errors
-/// A sentence, for zero and what is no duration.
+/// A sentence, for zero and for text that is no duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let value = duration_or_zero(text)?;
     if value.is_zero() { Err(NO_DURATION.into()) } else { Ok(value) }
@@ -37,7 +37,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A number of bytes: `500M`, `2G`, `65536`; the units are powers of 1024.
 ///
 /// # Errors
-/// A sentence, for zero and what is no size.
+/// A sentence, for zero and for text that is no size.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number of bytes with K, M, G or T, as in 500M".to_string();
     let text = text.trim();
