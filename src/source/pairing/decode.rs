@@ -1,13 +1,13 @@
-//! From a tracepoint's raw record to an [`Event`], by the `format` file of the kernel that wrote it.
+//! Decodes a tracepoint's raw record into [`TracedEvent`]s, by the `format` file of the kernel that wrote it.
 
-use super::event::{Access, Event, Kind, Task};
+use super::event::{EventKind, Task, TracedAccess, TracedEvent};
 use crate::kvm::Space;
 use crate::kvm::exit_reason::{ReasonNames, arm64_code};
 use crate::kvm::format::{EventFormat, Field};
 use crate::kvm::isa::Isa;
 use crate::sample::Direction;
 
-/// The tracepoints that are understood: group and name.
+/// The decoded tracepoints: group and name.
 pub const EVENTS: [(&str, &str); 11] = [
     ("kvm", "kvm_exit"),
     ("kvm", "kvm_entry"),
@@ -22,17 +22,19 @@ pub const EVENTS: [(&str, &str); 11] = [
     ("sched", "sched_switch"),
 ];
 
-/// `common_flags`: the event came from a hardware or software interrupt (`trace_flag_type` in the kernel).
+/// Bits of `common_flags`: the event came from a hardware or software interrupt (include/linux/trace_events.h,
+/// `trace_flag_type`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The states of `prev_state`; above them lies the mark of a preempted task (`TASK_REPORT` in the kernel).
+/// The task states in `prev_state`. The bit above them marks a preempted task (include/trace/events/sched.h,
+/// `TASK_REPORT_MAX`).
 const STATES: u64 = 0xff;
 
-/// One record as perf gives it: who, when, where, and the raw bytes, which begin with the `common_` fields.
+/// One sample of perf: thread, time, CPU, and the raw bytes, which begin with the `common_` fields.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample<'a> {
-    /// Process.
+pub struct RawSample<'a> {
+    /// Process id.
     pub pid: i32,
-    /// Thread that was running.
+    /// Id of the running thread.
     pub tid: i32,
     /// Nanoseconds.
     pub time: u64,
@@ -42,9 +44,9 @@ pub struct Sample<'a> {
     pub raw: &'a [u8],
 }
 
-/// Where a number lies in a record.
+/// Position and form of a number in a record.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct FieldSlot {
     offset: u16,
     size: u8,
     signed: bool,
@@ -53,68 +55,68 @@ struct Slot {
 #[derive(Debug, Clone, Copy)]
 enum Layout {
     Exit {
-        reason: Slot,
-        isa: Slot,
-        vcpu: Option<Slot>,
+        reason: FieldSlot,
+        isa: FieldSlot,
+        vcpu: Option<FieldSlot>,
     },
     ExitArm64 {
-        ret: Slot,
-        esr_ec: Slot,
+        ret: FieldSlot,
+        esr_ec: FieldSlot,
     },
     Entry {
-        vcpu: Option<Slot>,
+        vcpu: Option<FieldSlot>,
     },
     Pio {
-        rw: Slot,
-        port: Slot,
+        rw: FieldSlot,
+        port: FieldSlot,
     },
     Mmio {
-        kind: Slot,
-        gpa: Slot,
+        kind: FieldSlot,
+        gpa: FieldSlot,
     },
-    /// A write that an ioeventfd took: a virtio kick. `kvm_mmio` does not fire then.
+    /// A write to an ioeventfd, such as a virtio kick. `kvm_mmio` does not fire for it.
     FastMmio {
-        gpa: Slot,
+        gpa: FieldSlot,
     },
     Msr {
-        write: Slot,
-        ecx: Slot,
-        exception: Option<Slot>,
+        write: FieldSlot,
+        ecx: FieldSlot,
+        exception: Option<FieldSlot>,
     },
     Userspace {
-        reason: Slot,
-        errno: Slot,
+        reason: FieldSlot,
+        errno: FieldSlot,
     },
     Halted {
-        ns: Slot,
+        ns: FieldSlot,
     },
     Migrate {
-        pid: Slot,
-        from: Slot,
-        to: Slot,
+        pid: FieldSlot,
+        from: FieldSlot,
+        to: FieldSlot,
     },
     Waking {
-        flags: Slot,
-        pid: Slot,
+        flags: FieldSlot,
+        pid: FieldSlot,
     },
     Switch {
-        prev: Slot,
-        state: Slot,
-        next: Slot,
+        prev: FieldSlot,
+        state: FieldSlot,
+        next: FieldSlot,
         next_comm: Option<u16>,
     },
 }
 
 /// Decodes the records of one kernel.
 #[derive(Debug, Clone, Default)]
-pub struct Decoder {
-    /// By the number of the event.
+pub struct EventDecoder {
+    /// By event id.
     layouts: Vec<Option<Layout>>,
     names: ReasonNames,
     big_endian: bool,
 }
 
-impl Decoder {
+impl EventDecoder {
     /// For records of this machine.
     pub fn new() -> Self {
         Self::with_endian(cfg!(target_endian = "big"))
@@ -125,8 +127,8 @@ impl Decoder {
         Self { big_endian, ..Self::default() }
     }
 
-    /// Learns one event; false where it is none of [`EVENTS`] or lacks a field that is needed.
-    pub fn learn(&mut self, format: &EventFormat) -> bool {
+    /// Adds the format of an event. Returns false if it is not one of [`EVENTS`] or lacks a required field.
+    pub fn add_format(&mut self, format: &EventFormat) -> bool {
         let layout = u16::try_from(format.id).ok().zip(Layout::of(format));
         if let Some((id, layout)) = layout {
             let at = usize::from(id);
@@ -139,20 +141,21 @@ impl Decoder {
         layout.is_some()
     }
 
-    /// The names of exit reasons that were learnt on the way.
+    /// The names of exit reasons in the formats.
     pub fn reason_names(&self) -> &ReasonNames {
         &self.names
     }
 
-    /// Whether nothing was learnt.
+    /// Whether there is no format.
     pub fn is_empty(&self) -> bool {
         self.layouts.is_empty()
     }
 
-    /// The events of one record: none for one that is unknown, too short or of no interest, two for a switch.
-    pub fn decode(&self, sample: &Sample, mut put: impl FnMut(Event)) {
-        let mut emit =
-            |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: sample.time, cpu: sample.cpu, kind });
+    /// Decodes the events of one record: none if it is unknown, too short or of no interest, two for a `sched_switch`.
+    pub fn decode(&self, sample: &RawSample, mut put: impl FnMut(TracedEvent)) {
+        let mut emit = |tid: i32, pid: i32, kind: EventKind| {
+            put(TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind })
+        };
         let Some(layout) = self.layout(sample.raw) else { return };
         if let Layout::Switch { prev, state, next, next_comm } = layout {
             let (Some(prev), Some(state), Some(next)) =
@@ -161,8 +164,8 @@ impl Decoder {
                 return;
             };
             let comm = next_comm.map_or([0; 16], |offset| text(sample.raw, offset));
-            emit(prev, 0, Kind::SwitchOut { runnable: state & STATES == 0, next: Task { tid: next, comm } });
-            emit(next, 0, Kind::SwitchIn);
+            emit(prev, 0, EventKind::SwitchOut { runnable: state & STATES == 0, next: Task { tid: next, comm } });
+            emit(next, 0, EventKind::SwitchIn);
         } else if let Some((tid, pid, kind)) = self.kind(layout, sample) {
             emit(tid, pid, kind);
         }
@@ -174,20 +177,23 @@ impl Decoder {
         *self.layouts.get(usize::from(id))?
     }
 
-    fn kind(&self, layout: Layout, sample: &Sample) -> Option<(i32, i32, Kind)> {
-        let get = |slot: Slot| self.get(slot, sample);
-        let number = |slot: Slot| get(slot).map(|value| value as u32);
+    fn kind(&self, layout: Layout, sample: &RawSample) -> Option<(i32, i32, EventKind)> {
+        let get = |slot: FieldSlot| self.get(slot, sample);
+        let number = |slot: FieldSlot| get(slot).map(|value| value as u32);
         let direction = |write: bool| if write { Direction::Write } else { Direction::Read };
-        let access =
-            |space, address, write, fault| Kind::Access(Access { space, address, direction: direction(write), fault });
+        let access = |space, address, write, fault| {
+            EventKind::Access(TracedAccess { space, address, direction: direction(write), fault })
+        };
         let kind = match layout {
-            Layout::Exit { reason, isa, vcpu } => {
-                Kind::Exit { isa: Isa::from_code(number(isa)?), code: number(reason)?, vcpu: vcpu.and_then(number) }
-            }
+            Layout::Exit { reason, isa, vcpu } => EventKind::Exit {
+                isa: Isa::from_code(number(isa)?),
+                code: number(reason)?,
+                vcpu: vcpu.and_then(number),
+            },
             Layout::ExitArm64 { ret, esr_ec } => {
-                Kind::Exit { isa: Isa::Arm64, code: arm64_code(number(ret)?, number(esr_ec)?), vcpu: None }
+                EventKind::Exit { isa: Isa::Arm64, code: arm64_code(number(ret)?, number(esr_ec)?), vcpu: None }
             }
-            Layout::Entry { vcpu } => Kind::Entry { vcpu: vcpu.and_then(number) },
+            Layout::Entry { vcpu } => EventKind::Entry { vcpu: vcpu.and_then(number) },
             Layout::Pio { rw, port } => access(Space::Pio, get(port)?, get(rw)? != 0, false),
             Layout::Mmio { kind, gpa } => match get(kind)? {
                 1 => access(Space::Mmio, get(gpa)?, false, false),
@@ -200,33 +206,33 @@ impl Decoder {
             }
             Layout::Userspace { reason, errno } => {
                 let errno = number(errno)? as i32;
-                Kind::Userspace { reason: if errno < 0 { errno } else { number(reason)? as i32 } }
+                EventKind::Userspace { reason: if errno < 0 { errno } else { number(reason)? as i32 } }
             }
-            Layout::Halted { ns } => Kind::Halted { ns: get(ns)? },
+            Layout::Halted { ns } => EventKind::Halted { ns: get(ns)? },
             Layout::Migrate { pid, from, to } => {
-                return Some((self.id(pid, sample)?, 0, Kind::Migrated { from: number(from)?, to: number(to)? }));
+                return Some((self.id(pid, sample)?, 0, EventKind::Migrated { from: number(from)?, to: number(to)? }));
             }
             Layout::Waking { flags, pid } => {
                 let tid = if get(flags)? & IN_INTERRUPT == 0 { sample.tid } else { 0 };
-                return Some((self.id(pid, sample)?, 0, Kind::Waking { by: Task { tid, comm: [0; 16] } }));
+                return Some((self.id(pid, sample)?, 0, EventKind::Waking { by: Task { tid, comm: [0; 16] } }));
             }
             Layout::Switch { .. } => return None,
         };
         Some((sample.tid, sample.pid, kind))
     }
 
-    fn get(&self, slot: Slot, sample: &Sample) -> Option<u64> {
+    fn get(&self, slot: FieldSlot, sample: &RawSample) -> Option<u64> {
         slot.get(sample.raw, self.big_endian)
     }
 
-    fn id(&self, slot: Slot, sample: &Sample) -> Option<i32> {
+    fn id(&self, slot: FieldSlot, sample: &RawSample) -> Option<i32> {
         self.get(slot, sample).map(|value| value as i32)
     }
 }
 
 impl Layout {
     fn of(format: &EventFormat) -> Option<Self> {
-        let slot = |name: &str| format.field(name).and_then(Slot::of);
+        let slot = |name: &str| format.field(name).and_then(FieldSlot::of);
         Some(match format.name.as_str() {
             "kvm_exit" if slot("esr_ec").is_some() => Self::ExitArm64 { ret: slot("ret")?, esr_ec: slot("esr_ec")? },
             "kvm_exit" => Self::Exit { reason: slot("exit_reason")?, isa: slot("isa")?, vcpu: slot("vcpu_id") },
@@ -253,14 +259,14 @@ impl Layout {
     }
 }
 
-impl Slot {
+impl FieldSlot {
     fn of(field: &Field) -> Option<Self> {
         (matches!(field.size, 1 | 2 | 4 | 8) && !field.is_data_loc).then_some(())?;
         Some(Self { offset: u16::try_from(field.offset).ok()?, size: field.size as u8, signed: field.signed })
     }
 
-    /// The value, sign-extended where it is signed. `Field::read_endian` does the same for any field; this one is on the path of
-    /// every event.
+    /// The value, sign-extended if it is signed. `Field::read_endian` does the same for any field; this one runs for
+    /// every event and is faster.
     fn get(self, raw: &[u8], big_endian: bool) -> Option<u64> {
         let bytes = raw.get(usize::from(self.offset)..)?;
         let value = match (self.size, big_endian) {

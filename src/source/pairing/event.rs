@@ -1,4 +1,4 @@
-//! One decoded event.
+//! One decoded event of a tracepoint.
 
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
@@ -6,81 +6,81 @@ use crate::sample::Direction;
 
 /// Something that happened on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    /// The thread it happened to: for the scheduler's events not always the one that was running.
+pub struct TracedEvent {
+    /// Thread id of the thread that the event is about. In scheduler events that is not always the running thread.
     pub tid: i32,
-    /// Its process; used when the thread is new.
+    /// Its process id, used when the thread is new.
     pub pid: i32,
-    /// When, nanoseconds of one clock throughout.
+    /// Time in nanoseconds; all events use the same clock.
     pub time: u64,
     /// The CPU that reported it.
     pub cpu: u32,
-    /// What.
-    pub kind: Kind,
+    /// What happened.
+    pub kind: EventKind,
 }
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum EventKind {
     /// `kvm_exit`: the vCPU left guest mode.
     Exit {
-        /// What the code belongs to.
+        /// The instruction set that the code belongs to.
         isa: Isa,
         /// The reason with its flag bits; arm64 by `exit_reason::arm64_code`.
         code: u32,
-        /// vCPU number, where the event has it.
+        /// vCPU number, if the event has it.
         vcpu: Option<u32>,
     },
-    /// `kvm_entry`: it is about to enter guest mode again.
+    /// `kvm_entry`: the vCPU is about to enter guest mode.
     Entry {
-        /// vCPU number, where the event has it.
+        /// vCPU number, if the event has it.
         vcpu: Option<u32>,
     },
     /// `kvm_pio`, `kvm_mmio` (types 1 and 2) or `kvm_msr`.
-    Access(Access),
-    /// `kvm_userspace_exit`: the VMM gets to work.
+    Access(TracedAccess),
+    /// `kvm_userspace_exit`: the VMM continues the exit.
     Userspace {
-        /// `kvm_run.exit_reason`, or the negative errno.
+        /// `kvm_run.exit_reason`, or a negative errno.
         reason: i32,
     },
-    /// `kvm_vcpu_wakeup`: the vCPU ends its sleep (or its polling) in the kernel.
+    /// `kvm_vcpu_wakeup`: the vCPU's sleep or polling in the kernel ends.
     Halted {
-        /// How long it was.
+        /// Its duration, nanoseconds.
         ns: u64,
     },
-    /// `sched_migrate_task`.
+    /// `sched_migrate_task`: the thread moves to another pCPU.
     Migrated {
         /// The pCPU it left.
         from: u32,
-        /// Where it goes.
+        /// The pCPU it moves to.
         to: u32,
     },
-    /// `sched_waking`: it became runnable.
+    /// `sched_waking`: the thread becomes runnable.
     Waking {
-        /// By whom.
+        /// The task that wakes it.
         by: Task,
     },
-    /// `sched_switch`: it left its pCPU.
+    /// `sched_switch`: the thread leaves its pCPU.
     SwitchOut {
-        /// It wanted to go on (preempted).
+        /// Whether it is still runnable, so that it was preempted.
         runnable: bool,
-        /// Who runs instead.
+        /// The task that runs next.
         next: Task,
     },
-    /// `sched_switch`: it runs.
+    /// `sched_switch`: the thread starts to run.
     SwitchIn,
 }
 
-impl Kind {
-    /// Whether it comes from the scheduler and not from KVM.
+impl EventKind {
+    /// Whether it is an event of the scheduler, not of KVM.
     pub fn is_scheduling(self) -> bool {
         matches!(self, Self::Migrated { .. } | Self::Waking { .. } | Self::SwitchOut { .. } | Self::SwitchIn)
     }
 }
 
-/// An access of the guest that KVM or the VMM serves.
+/// An access of the guest that KVM or the VMM emulates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct TracedAccess {
     /// Port, memory or MSR.
     pub space: Space,
     /// Port, guest-physical address or MSR number.
@@ -91,17 +91,17 @@ pub struct Access {
     pub fault: bool,
 }
 
-/// Another task: its thread id (0 for an interrupt or idle) and its name as the kernel stores it, NUL-padded.
+/// Another task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Task {
-    /// Thread id.
+    /// Thread id; 0 for an interrupt or the idle task.
     pub tid: i32,
-    /// Name.
+    /// Name as the kernel stores it, padded with NUL.
     pub comm: [u8; 16],
 }
 
-impl Access {
-    /// With the address as `AccessCell` has it: of a memory address, the lowest two bits cleared.
+impl TracedAccess {
+    /// With the address as in `AccessCell`: the lowest two bits of a memory address are cleared.
     #[must_use]
     pub(super) fn aligned(self) -> Self {
         if self.space == Space::Mmio { Self { address: self.address & !3, ..self } } else { self }

@@ -1,66 +1,61 @@
-//! From single events to counters by thread: the one place that knows which exit an entry ends and who pays for it.
+//! Pairs exits with entries and adds up single events by thread.
 //!
-//! A pure state machine: decoded events go in, in order of time; [`TracedThread`]s come out. The perf engine feeds it from its
-//! rings, the importers from a `perf.data` or from trace lines, so a recorded file and a live host are counted alike.
+//! A pure state machine: it takes decoded events in order of time and returns [`TracedThread`]s. The perf engine feeds
+//! it from its rings, the importers from a `perf.data` or from trace lines, so a recorded file and a live host are
+//! counted in the same way.
 //!
-//! What is counted how:
-//! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread runs. It is counted when it
-//!   ends. An entry without an exit and an exit followed by another exit leave nothing.
-//! - The ports, addresses and MSRs seen inside it are counted each, and share its whole time evenly (one of three gets a third),
-//!   so that the sum over accesses never exceeds the sum over exits. `kvm_mmio` of type 0 announces a read that a second event
-//!   completes, and is no access (arch/x86/kvm/x86.c, `vcpu_mmio_read`).
-//! - Where events were lost, no exit that overlaps the gap is counted: its entry may be one of another exit. Accesses seen in it
-//!   keep their count, without time.
+//! Rules:
+//! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread runs. It counts
+//!   when it ends. An entry without an exit, and an exit followed by another exit, do not count.
+//! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time evenly (one of three
+//!   gets a third), so the sum over accesses never exceeds the sum over exits. `kvm_mmio` of type 0 announces a read
+//!   that a second event completes; it is not an access (arch/x86/kvm/x86.c, `vcpu_mmio_read`).
+//! - An exit that overlaps a gap of lost events does not count, because its entry can belong to another exit. Its
+//!   accesses keep their count, without time.
 //! - On a kernel that fires no `kvm_exit`, accesses have a count and no time.
 //!
-//! Every table is bounded. What does not fit is counted in an `other` cell where there is one, and in [`Pairing::overflow`].
+//! Every table is bounded. Events without room count in an `other` cell where there is one, and in
+//! [`Pairing::overflow`].
 
-mod cells;
 mod decode;
 mod event;
 mod thread;
+mod thread_tables;
 
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Decoder, EVENTS, Sample as RawSample};
-pub use event::{Access, Event, Kind, Task};
+pub use decode::{EVENTS, EventDecoder, RawSample};
+pub use event::{EventKind, Task, TracedAccess, TracedEvent};
 
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::topology::HostTopology;
 use crate::source::events::TracedThread;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
-use thread::Thread;
+use thread::PairedThread;
+use thread_tables::SeenKinds;
 
-/// Most threads kept at once; events of further ones are counted in [`Pairing::overflow`] alone.
+/// Limit of threads. Events of further threads count in [`Pairing::overflow`] only.
 pub const MAX_THREADS: usize = 65_536;
 
-/// Accesses and userspace exits without one `kvm_exit` after which this kernel is held to fire none.
-const ENOUGH_TO_TELL: u64 = 100;
-
-/// Which kinds of events came at all: without them a part of an exit's time is unknown, not 0.
-#[derive(Debug, Clone, Copy, Default)]
-struct Seen {
-    userspace: bool,
-    halted: bool,
-    switches: bool,
-}
+/// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires none.
+const ENOUGH_WITHOUT_EXIT: u64 = 100;
 
 /// Exit events, paired and added up by thread.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    threads: HashMap<i32, Thread, RandomState>,
-    /// Threads met since this was last asked for.
+    threads: HashMap<i32, PairedThread, RandomState>,
+    /// Threads that were new since the last call of [`Pairing::take_new`].
     new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
     untimed: bool,
     counts_migrations: bool,
     exact: bool,
-    /// Until when events are missing; exits that began before cannot be trusted.
+    /// End of the last gap of lost events. Exits that began before it do not count.
     gap_until: u64,
-    seen: Seen,
+    seen: SeenKinds,
     exits: u64,
     served: u64,
     events: u64,
@@ -68,34 +63,36 @@ pub struct Pairing {
 }
 
 impl Pairing {
-    /// Begins with nothing counted. `names` are the exit reasons' names on the kernel that the events come from, `topology` the
-    /// host's, for what a migration crossed; both may be empty.
+    /// Without any counts. `names` are the names of exit reasons on the kernel that fired the events. `topology` is
+    /// that of the host, to find what a migration crossed. Both can be empty.
     pub fn new(names: ReasonNames, topology: HostTopology) -> Self {
         Self { names, topology, ..Self::default() }
     }
 
-    /// Counts each exit at once and without its time; entries are not needed then.
+    /// Counts each exit immediately and without its time. It then needs no entries.
     #[must_use]
     pub fn untimed(mut self) -> Self {
         self.untimed = true;
         self
     }
 
-    /// The source has `sched_migrate_task`: a thread that never moved has moved 0 times, not an unknown number of times.
+    /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an unknown number of
+    /// times.
     #[must_use]
     pub fn with_migrations(mut self) -> Self {
         self.counts_migrations = true;
         self
     }
 
-    /// Keeps memory addresses to the byte and long durations in the spread, as perf's tables do.
+    /// Keeps memory addresses exact to the byte and does not clip long durations in the sum of squares, as in perf's
+    /// tables.
     #[must_use]
     pub fn exactly(mut self) -> Self {
         self.exact = true;
         self
     }
 
-    /// The kernel works for this thread, without an event that is to be counted: the VMM's part of its exit is over.
+    /// The kernel works for this thread, without an event that counts: the VMM's part of its exit is over.
     pub fn in_kernel(&mut self, tid: i32, time: u64) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.in_kernel(time);
@@ -103,28 +100,28 @@ impl Pairing {
     }
 
     /// Takes one event. Events of one thread must come in order of time.
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, event: &TracedEvent) {
         self.events += 1;
         match event.kind {
-            Kind::Exit { .. } => self.exits += 1,
-            Kind::Access(_) => self.served += 1,
-            Kind::Userspace { .. } => {
+            EventKind::Exit { .. } => self.exits += 1,
+            EventKind::Access(_) => self.served += 1,
+            EventKind::Userspace { .. } => {
                 self.served += 1;
                 self.seen.userspace = true;
             }
-            Kind::Halted { .. } => self.seen.halted = true,
+            EventKind::Halted { .. } => self.seen.halted = true,
             _ => {}
         }
         let room = self.threads.len() < MAX_THREADS;
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
-            // The scheduler's events are of interest for threads that are known to run a guest.
+            // Scheduler events matter only for threads that run a guest.
             None if event.kind.is_scheduling() => return,
             None if room => {
                 self.new.push(event.tid);
                 self.threads
                     .entry(event.tid)
-                    .or_insert_with(|| Thread::new(event.pid, self.counts_migrations, self.exact))
+                    .or_insert_with(|| PairedThread::new(event.pid, self.counts_migrations, self.exact))
             }
             None => {
                 self.overflow += 1;
@@ -133,80 +130,80 @@ impl Pairing {
         };
         let trusted = event.time >= self.gap_until;
         let fits = match event.kind {
-            Kind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
-            Kind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
-            Kind::Entry { vcpu } => thread.entry(event.time, vcpu),
-            Kind::Access(access) if self.exact => thread.access(event.time, access),
-            Kind::Access(access) => thread.access(event.time, access.aligned()),
-            Kind::Userspace { reason } => thread.userspace(event.time, reason),
-            Kind::Halted { ns } => thread.halted(event.time, ns),
-            Kind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
-            Kind::Waking { by } => thread.waking(event.time, by),
-            Kind::SwitchOut { runnable, next } => thread.switch_out(event.time, runnable, next),
-            Kind::SwitchIn => thread.switch_in(event.time),
+            EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
+            EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
+            EventKind::Entry { vcpu } => thread.entry(event.time, vcpu),
+            EventKind::Access(access) if self.exact => thread.access(event.time, access),
+            EventKind::Access(access) => thread.access(event.time, access.aligned()),
+            EventKind::Userspace { reason } => thread.userspace(event.time, reason),
+            EventKind::Halted { ns } => thread.halted(event.time, ns),
+            EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
+            EventKind::Waking { by } => thread.waking(event.time, by),
+            EventKind::SwitchOut { runnable, next } => thread.switch_out(event.time, runnable, next),
+            EventKind::SwitchIn => thread.switch_in(event.time),
         };
         self.overflow += u64::from(!fits);
     }
 
-    /// Events between these two instants are missing, on some CPU. To be told before the events that follow `since`.
+    /// Events between these two times are missing on some CPU. Must be called before the events after `since`.
     pub fn gap(&mut self, since: u64, until: u64) {
         debug_assert!(since <= until);
         self.gap_until = self.gap_until.max(until);
-        self.threads.values_mut().for_each(Thread::distrust);
+        self.threads.values_mut().for_each(PairedThread::distrust);
     }
 
-    /// No event comes any more. A crash is an exit without an entry behind it.
+    /// There are no more events. Counts exits that are still open: after a crash, no entry follows.
     pub fn end(&mut self) {
         self.overflow += self.threads.values_mut().map(|thread| u64::from(!thread.end())).sum::<u64>();
     }
 
-    /// Gives a thread its name.
+    /// Sets the name of a thread.
     pub fn name(&mut self, tid: i32, comm: &str) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.comm = crate::kvm::sanitize(comm, 15);
         }
     }
 
-    /// The threads met since the call before, which have no name yet.
+    /// The threads that are new since the last call, which have no name yet.
     pub fn take_new(&mut self) -> Vec<i32> {
         std::mem::take(&mut self.new)
     }
 
-    /// The threads known, with their processes.
+    /// All threads: thread id and process id.
     pub fn threads(&self) -> impl Iterator<Item = (i32, i32)> {
         self.threads.iter().map(|(tid, thread)| (*tid, thread.pid))
     }
 
-    /// The names of the threads known.
+    /// The names of all threads.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.threads.values().map(|thread| thread.comm.as_str())
     }
 
-    /// All that was counted so far. The extremes (shortest, longest, bursts) begin anew with each call.
+    /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.
     pub fn snapshot(&mut self) -> HashMap<i32, TracedThread> {
         self.threads.iter_mut().map(|(tid, thread)| (*tid, thread.snapshot(&self.names, self.seen))).collect()
     }
 
-    /// Frees what was counted for these threads.
+    /// Removes these threads and their counts.
     pub fn forget(&mut self, tids: &[i32]) {
         for tid in tids {
             self.threads.remove(tid);
         }
     }
 
-    /// Whether `kvm_exit` fires: not known before enough was served without one.
+    /// Whether `kvm_exit` fires; `None` until enough other events came without one.
     pub fn fires_kvm_exit(&self) -> Option<bool> {
-        // At the start each thread may be in the middle of an exit whose kvm_exit was not seen.
-        let enough = ENOUGH_TO_TELL.max(2 * self.threads.len() as u64);
+        // At the start each thread can be within an exit whose kvm_exit fired earlier.
+        let enough = ENOUGH_WITHOUT_EXIT.max(2 * self.threads.len() as u64);
         if self.exits > 0 { Some(true) } else { (self.served > enough).then_some(false) }
     }
 
-    /// Events taken.
+    /// Number of events taken.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Events that found no room in a bounded table.
+    /// Events without room in a bounded table.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }

@@ -10,21 +10,21 @@ use proptest::prelude::*;
 const IO: u32 = 0x7b;
 const HLT: u32 = 0x78;
 
-fn at(time: u64, kind: Kind) -> Event {
-    Event { tid: 7, pid: 5, time, cpu: 0, kind }
+fn at(time: u64, kind: EventKind) -> TracedEvent {
+    TracedEvent { tid: 7, pid: 5, time, cpu: 0, kind }
 }
 
-fn exit(code: u32) -> Kind {
-    Kind::Exit { isa: Isa::Svm, code, vcpu: Some(1) }
+fn exit(code: u32) -> EventKind {
+    EventKind::Exit { isa: Isa::Svm, code, vcpu: Some(1) }
 }
 
-const ENTRY: Kind = Kind::Entry { vcpu: Some(1) };
+const ENTRY: EventKind = EventKind::Entry { vcpu: Some(1) };
 
-fn pio(port: u64, direction: Direction) -> Kind {
-    Kind::Access(Access { space: Space::Pio, address: port, direction, fault: false })
+fn pio(port: u64, direction: Direction) -> EventKind {
+    EventKind::Access(TracedAccess { space: Space::Pio, address: port, direction, fault: false })
 }
 
-fn run(events: &[(u64, Kind)]) -> Pairing {
+fn run(events: &[(u64, EventKind)]) -> Pairing {
     let mut pairing = Pairing::new(ReasonNames::new(), HostTopology::default());
     for (time, kind) in events {
         pairing.event(&at(*time, *kind));
@@ -39,7 +39,7 @@ fn only(pairing: &mut Pairing) -> TracedThread {
 }
 
 /// Reads the kernel's own text of the events, as far as these tests need it.
-fn parse(text: &str, isa: Isa) -> Vec<Event> {
+fn parse(text: &str, isa: Isa) -> Vec<TracedEvent> {
     let number = |word: &str| {
         let word = word.trim_end_matches(',');
         word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok()).unwrap()
@@ -54,15 +54,15 @@ fn parse(text: &str, isa: Isa) -> Vec<Event> {
         let after = |key: &str| words[words.iter().position(|word| *word == key).unwrap() + 1];
         let access = |space, address, write: bool| {
             let direction = if write { Direction::Write } else { Direction::Read };
-            Kind::Access(Access { space, address, direction, fault: false })
+            EventKind::Access(TracedAccess { space, address, direction, fault: false })
         };
         let kind = match words[stamp + 1].trim_start_matches("kvm:").trim_end_matches(':') {
-            "kvm_exit" => Kind::Exit {
+            "kvm_exit" => EventKind::Exit {
                 isa,
                 code: exit_reason::code(isa, after("reason")).unwrap(),
                 vcpu: Some(number(after("vcpu")) as u32),
             },
-            "kvm_entry" => Kind::Entry { vcpu: Some(number(after("vcpu")) as u32) },
+            "kvm_entry" => EventKind::Entry { vcpu: Some(number(after("vcpu")) as u32) },
             "kvm_pio" => access(Space::Pio, number(after("at")), words[stamp + 2] == "pio_write"),
             "kvm_mmio" if words[stamp + 3] == "unsatisfied-read" => continue,
             "kvm_mmio" => access(Space::Mmio, number(after("gpa")), words[stamp + 3] == "write"),
@@ -72,11 +72,11 @@ fn parse(text: &str, isa: Isa) -> Vec<Event> {
             }
             "kvm_userspace_exit" => {
                 let reason = words.last().unwrap().trim_matches(['(', ')']).parse().unwrap();
-                Kind::Userspace { reason }
+                EventKind::Userspace { reason }
             }
             other => panic!("{other}"),
         };
-        events.push(Event { tid, pid: tid, time, cpu: 0, kind });
+        events.push(TracedEvent { tid, pid: tid, time, cpu: 0, kind });
     }
     events
 }
@@ -169,7 +169,7 @@ fn the_whole_exit_is_charged_to_the_access_in_it() {
     // A read served by the VMM is traced only when its value is back, 9 µs into an exit of 10.
     let mut pairing = run(&[
         (1_000, exit(IO)),
-        (2_000, Kind::Userspace { reason: 2 }),
+        (2_000, EventKind::Userspace { reason: 2 }),
         (10_000, pio(0x608, Direction::Read)),
         (11_000, ENTRY),
     ]);
@@ -233,13 +233,13 @@ fn halted_preempted_and_vmm_time_are_told_apart() {
     let other = Task { tid: 99, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
     let mut pairing = run(&[
         (0, exit(HLT)),
-        (1_000, Kind::SwitchOut { runnable: false, next: Task::default() }),
-        (5_000, Kind::Waking { by: other }),
-        (5_500, Kind::SwitchIn),
-        (6_000, Kind::Halted { ns: 5_500 }),
-        (7_000, Kind::Userspace { reason: -4 }),
-        (8_000, Kind::SwitchOut { runnable: true, next: other }),
-        (10_000, Kind::SwitchIn),
+        (1_000, EventKind::SwitchOut { runnable: false, next: Task::default() }),
+        (5_000, EventKind::Waking { by: other }),
+        (5_500, EventKind::SwitchIn),
+        (6_000, EventKind::Halted { ns: 5_500 }),
+        (7_000, EventKind::Userspace { reason: -4 }),
+        (8_000, EventKind::SwitchOut { runnable: true, next: other }),
+        (10_000, EventKind::SwitchIn),
         (12_000, ENTRY),
     ]);
     let events = only(&mut pairing).events;
@@ -267,12 +267,12 @@ fn migrations_and_what_they_crossed() {
     topology.normalise();
     let mut pairing = Pairing::new(ReasonNames::new(), topology).with_migrations();
     // Before the thread is known to run a guest nothing is counted.
-    pairing.event(&at(0, Kind::Migrated { from: 3, to: 0 }));
+    pairing.event(&at(0, EventKind::Migrated { from: 3, to: 0 }));
     assert!(pairing.snapshot().is_empty());
     pairing.event(&at(1, ENTRY));
     assert_eq!(only(&mut pairing).events.migrations.total, Some(0));
     for (from, to) in [(0, 1), (1, 2), (2, 3)] {
-        pairing.event(&at(2, Kind::Migrated { from, to }));
+        pairing.event(&at(2, EventKind::Migrated { from, to }));
     }
     let m = only(&mut pairing).events.migrations;
     assert_eq!((m.total, m.cross_core, m.cross_llc, m.cross_node, m.from), (Some(3), 2, 1, 1, Some(2)));
@@ -325,8 +325,8 @@ fn a_guest_that_touches_everything_costs_a_bounded_table() {
     for code in 0..10_000 {
         pairing.event(&at(u64::from(code), exit(code)));
         pairing.event(&at(u64::from(code), ENTRY));
-        pairing.event(&at(u64::from(code), Kind::Userspace { reason: code.cast_signed() }));
-        pairing.event(&at(u64::from(code), Kind::Waking { by: Task { tid: code.cast_signed(), comm: [0; 16] } }));
+        pairing.event(&at(u64::from(code), EventKind::Userspace { reason: code.cast_signed() }));
+        pairing.event(&at(u64::from(code), EventKind::Waking { by: Task { tid: code.cast_signed(), comm: [0; 16] } }));
     }
     let events = only(&mut pairing).events;
     assert!(events.exits.len() <= 512 && events.userspace.len() <= 128 && events.woken_by.len() <= 65);
@@ -368,7 +368,7 @@ fn record(size: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
     raw
 }
 
-fn decode(decoder: &Decoder, raw: &[u8]) -> Vec<Kind> {
+fn decode(decoder: &EventDecoder, raw: &[u8]) -> Vec<EventKind> {
     let mut kinds = Vec::new();
     decoder.decode(&RawSample { pid: 5, tid: 7, time: 1, cpu: 0, raw }, |event| kinds.push(event.kind));
     kinds
@@ -390,53 +390,53 @@ const SWITCH: &str = "name: sched_switch\nID: 600\nformat:\n\
 
 #[test]
 fn records_are_read_where_the_format_says() {
-    let mut decoder = Decoder::with_endian(false);
-    assert!(decoder.learn(&format::parse(ARM64_EXIT).unwrap()));
-    assert!(decoder.learn(&format::parse(SWITCH).unwrap()));
+    let mut decoder = EventDecoder::with_endian(false);
+    assert!(decoder.add_format(&format::parse(ARM64_EXIT).unwrap()));
+    assert!(decoder.add_format(&format::parse(SWITCH).unwrap()));
     let raw = record(24, &[(0, &[0xf4, 1]), (8, &[2]), (12, &[0x24])]);
-    assert_eq!(decode(&decoder, &raw), [Kind::Exit { isa: Isa::Arm64, code: 0x24, vcpu: None }]);
+    assert_eq!(decode(&decoder, &raw), [EventKind::Exit { isa: Isa::Arm64, code: 0x24, vcpu: None }]);
     assert_eq!(decode(&decoder, &raw[..10]), []);
 
     // Preempted (R+), then asleep (S).
     let raw = |state: &[u8]| record(64, &[(0, &[0x58, 2]), (24, &[7]), (32, state), (40, b"hog"), (56, &[9])]);
     let next = Task { tid: 9, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
-    assert_eq!(decode(&decoder, &raw(&[0, 1])), [Kind::SwitchOut { runnable: true, next }, Kind::SwitchIn]);
-    assert_eq!(decode(&decoder, &raw(&[1])), [Kind::SwitchOut { runnable: false, next }, Kind::SwitchIn]);
+    assert_eq!(decode(&decoder, &raw(&[0, 1])), [EventKind::SwitchOut { runnable: true, next }, EventKind::SwitchIn]);
+    assert_eq!(decode(&decoder, &raw(&[1])), [EventKind::SwitchOut { runnable: false, next }, EventKind::SwitchIn]);
     assert_eq!(decode(&decoder, &record(64, &[(0, &[9, 9])])), []);
 }
 
 #[test]
 fn a_virtio_kick_that_an_ioeventfd_takes_is_a_write() {
     let text = "name: kvm_fast_mmio\nID: 700\nformat:\n\tfield:u64 gpa;\toffset:8;\tsize:8;\tsigned:0;\n";
-    let mut decoder = Decoder::with_endian(false);
-    assert!(decoder.learn(&format::parse(text).unwrap()));
+    let mut decoder = EventDecoder::with_endian(false);
+    assert!(decoder.add_format(&format::parse(text).unwrap()));
     let raw = record(16, &[(0, &[0xbc, 2]), (8, &0xfe00_3000_u64.to_le_bytes())]);
-    let access = Access { space: Space::Mmio, address: 0xfe00_3000, direction: Direction::Write, fault: false };
-    assert_eq!(decode(&decoder, &raw), [Kind::Access(access)]);
+    let access = TracedAccess { space: Space::Mmio, address: 0xfe00_3000, direction: Direction::Write, fault: false };
+    assert_eq!(decode(&decoder, &raw), [EventKind::Access(access)]);
 }
 
 #[test]
 fn a_record_of_the_other_byte_order() {
-    let mut decoder = Decoder::with_endian(true);
-    assert!(decoder.learn(&format::parse(ARM64_EXIT).unwrap()));
+    let mut decoder = EventDecoder::with_endian(true);
+    assert!(decoder.add_format(&format::parse(ARM64_EXIT).unwrap()));
     let raw = record(24, &[(0, &[1, 0xf4]), (8, &[0, 0, 0, 0]), (12, &[0, 0, 0, 0x24])]);
-    assert_eq!(decode(&decoder, &raw), [Kind::Exit { isa: Isa::Arm64, code: exit_reason::ARM64_RET, vcpu: None }]);
+    assert_eq!(decode(&decoder, &raw), [EventKind::Exit { isa: Isa::Arm64, code: exit_reason::ARM64_RET, vcpu: None }]);
 }
 
 #[test]
 fn an_event_that_lacks_its_fields_is_not_learnt() {
-    let mut decoder = Decoder::new();
-    assert!(!decoder.learn(&format::parse("name: kvm_exit\nID: 5\nformat:\n").unwrap()));
-    assert!(!decoder.learn(&format::parse(&SWITCH.replace("sched_switch", "sched_wakeup")).unwrap()));
+    let mut decoder = EventDecoder::new();
+    assert!(!decoder.add_format(&format::parse("name: kvm_exit\nID: 5\nformat:\n").unwrap()));
+    assert!(!decoder.add_format(&format::parse(&SWITCH.replace("sched_switch", "sched_wakeup")).unwrap()));
     assert!(decoder.is_empty());
 }
 
 proptest! {
     #[test]
     fn decoding_never_panics(raw in prop::collection::vec(any::<u8>(), 0..80)) {
-        let mut decoder = Decoder::new();
-        decoder.learn(&format::parse(ARM64_EXIT).unwrap());
-        decoder.learn(&format::parse(SWITCH).unwrap());
+        let mut decoder = EventDecoder::new();
+        decoder.add_format(&format::parse(ARM64_EXIT).unwrap());
+        decoder.add_format(&format::parse(SWITCH).unwrap());
         for id in [0xf4u8, 0x58] {
             let mut raw = raw.clone();
             if let Some(low) = raw.first_mut() { *low = id }
@@ -453,10 +453,10 @@ proptest! {
                 0 | 1 => exit(IO),
                 2 | 3 => ENTRY,
                 4 => pio(time, Direction::Read),
-                5 => Kind::Userspace { reason: 2 },
-                6 => Kind::Halted { ns: time * 3 },
-                7 => Kind::SwitchOut { runnable: true, next: Task::default() },
-                _ => Kind::SwitchIn,
+                5 => EventKind::Userspace { reason: 2 },
+                6 => EventKind::Halted { ns: time * 3 },
+                7 => EventKind::SwitchOut { runnable: true, next: Task::default() },
+                _ => EventKind::SwitchIn,
             };
             if what == 8 && time > 90 { pairing.gap(time, time + 5) }
             pairing.event(&at(time, kind));

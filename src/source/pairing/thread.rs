@@ -1,34 +1,34 @@
-//! What one vCPU thread is doing, and what it did.
+//! The state and the counts of one vCPU thread.
 
-use super::Seen;
-use super::cells::{AccessKey, Accesses, Exits, Split, Tasks, Userspace, take_timing};
-use super::event::{Access, Task};
+use super::event::{Task, TracedAccess};
+use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, Userspace, take_timing};
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::isa::Isa;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Migrations, ThreadEvents, Timing};
 use crate::source::events::TracedThread;
 
-/// Accesses of one exit that share its time; an emulated string instruction can make many. Further ones count without time.
+/// Limit of the accesses that share an exit's time; an emulated string instruction can make many. Further ones count
+/// without time.
 const MAX_SHARING: usize = 64;
 
-/// An exit that has not come to its entry yet.
+/// An exit whose entry has not come yet.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenExit {
     isa: Isa,
     code: u32,
     since: u64,
-    /// No event was lost since.
+    /// Whether no event was lost since.
     trusted: bool,
-    split: Split,
-    /// When the VMM took over, while it is at work.
+    parts: ExitParts,
+    /// When the VMM took over, as long as it works.
     user_since: Option<u64>,
 }
 
-/// The scheduler's side of a thread.
+/// What the scheduler did with a thread.
 #[derive(Debug, Default)]
-struct Run {
-    /// It was switched in or out at least once, so preemptions are known.
+struct SchedulerCounts {
+    /// Whether it was switched in or out at least once, so that preemptions are known.
     seen: bool,
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
@@ -39,23 +39,23 @@ struct Run {
 
 /// One thread that runs a guest.
 #[derive(Debug, Default)]
-pub(super) struct Thread {
-    /// Spreads without a clip.
+pub(super) struct PairedThread {
+    /// Sums of squares without the clip.
     exact: bool,
     pub pid: i32,
     pub comm: String,
     vcpu: Option<u32>,
-    open: Option<Open>,
+    open: Option<OpenExit>,
     /// The accesses of the open exit.
     sharing: Vec<AccessKey>,
     exits: Exits,
     accesses: Accesses,
     userspace: Userspace,
     migrations: Migrations,
-    run: Run,
+    scheduler: SchedulerCounts,
 }
 
-impl Thread {
+impl PairedThread {
     pub fn new(pid: i32, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
         Self { exact, pid, migrations, ..Self::default() }
@@ -64,7 +64,7 @@ impl Thread {
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
         self.settle(None);
-        self.open = Some(Open { isa, code, since: time, trusted, split: Split::default(), user_since: None });
+        self.open = Some(OpenExit { isa, code, since: time, trusted, parts: ExitParts::default(), user_since: None });
         true
     }
 
@@ -82,17 +82,18 @@ impl Thread {
         };
         let ns = time - open.since;
         self.settle(Some(ns));
-        self.exits.add(open.isa, open.code, ns, open.split, self.exact)
+        self.exits.add(open.isa, open.code, ns, open.parts, self.exact)
     }
 
-    /// Nothing comes any more: an exit that the guest did not return from counts, where that spoils no mean.
+    /// There are no more events. An exit without an entry counts, unless the reason has times, whose mean it would
+    /// distort.
     pub fn end(&mut self) -> bool {
         let last = self.open.take().filter(|open| !self.exits.is_timed(open.isa, open.code));
         self.settle(None);
         last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code))
     }
 
-    pub fn access(&mut self, time: u64, access: Access) -> bool {
+    pub fn access(&mut self, time: u64, access: TracedAccess) -> bool {
         self.leave_userspace(time, 0);
         let (key, own) = self.accesses.key(access);
         self.accesses.seen(key, time, access.fault);
@@ -114,7 +115,7 @@ impl Thread {
     pub fn halted(&mut self, time: u64, ns: u64) -> bool {
         self.leave_userspace(time, ns);
         if let Some(open) = &mut self.open {
-            open.split.halted += ns.min(time.saturating_sub(open.since));
+            open.parts.halted += ns.min(time.saturating_sub(open.since));
         }
         true
     }
@@ -123,32 +124,32 @@ impl Thread {
         self.leave_userspace(time, 0);
     }
 
-    /// The VMM's part of the exit ends with the first sign of the kernel, `ns` of which it slept.
+    /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns` before it.
     fn leave_userspace(&mut self, time: u64, ns: u64) {
         if let Some(open) = &mut self.open
             && let Some(since) = open.user_since.take()
         {
-            open.split.userspace += time.saturating_sub(since).saturating_sub(ns);
+            open.parts.userspace += time.saturating_sub(since).saturating_sub(ns);
         }
     }
 
-    /// Counts the accesses of the exit that just ended; without its length they have no time.
+    /// Counts the accesses of the exit that ended. Without its duration they have no time.
     fn settle(&mut self, ns: Option<u64>) {
         let sharers = self.sharing.len() as u64;
         for (i, key) in self.sharing.drain(..).enumerate() {
-            // The first takes what does not divide.
+            // The first one gets the remainder.
             let share = ns.map(|ns| ns / sharers + if i == 0 { ns % sharers } else { 0 });
             self.accesses.add(key, share, self.exact);
         }
     }
 
-    /// Events were lost: what is open now may have ended unseen.
+    /// Events were lost, perhaps the end of the open exit.
     pub fn distrust(&mut self) {
         if let Some(open) = &mut self.open {
             open.trusted = false;
         }
         self.settle(None);
-        (self.run.woken_at, self.run.preempted) = (None, None);
+        (self.scheduler.woken_at, self.scheduler.preempted) = (None, None);
     }
 
     pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) -> bool {
@@ -163,39 +164,39 @@ impl Thread {
     }
 
     pub fn waking(&mut self, time: u64, by: Task) -> bool {
-        self.run.woken_at = Some(time);
-        self.run.woken_by.add(by, 0);
+        self.scheduler.woken_at = Some(time);
+        self.scheduler.woken_by.add(by, 0);
         true
     }
 
     pub fn switch_out(&mut self, time: u64, runnable: bool, next: Task) -> bool {
-        self.run.seen = true;
-        self.run.woken_at = None;
-        self.run.preempted = runnable.then_some((time, next));
+        self.scheduler.seen = true;
+        self.scheduler.woken_at = None;
+        self.scheduler.preempted = runnable.then_some((time, next));
         true
     }
 
     pub fn switch_in(&mut self, time: u64) -> bool {
-        self.run.seen = true;
-        if let Some(since) = self.run.woken_at.take() {
-            self.run.wakeups.add(time.saturating_sub(since));
+        self.scheduler.seen = true;
+        if let Some(since) = self.scheduler.woken_at.take() {
+            self.scheduler.wakeups.add(time.saturating_sub(since));
         }
-        if let Some((since, by)) = self.run.preempted.take() {
+        if let Some((since, by)) = self.scheduler.preempted.take() {
             let ns = time.saturating_sub(since);
-            self.run.preempted_by.add(by, ns);
+            self.scheduler.preempted_by.add(by, ns);
             if let Some(open) = &mut self.open {
-                open.split.preempted += ns.min(time.saturating_sub(open.since));
-                // The VMM was not at work meanwhile.
+                open.parts.preempted += ns.min(time.saturating_sub(open.since));
+                // The VMM did not run meanwhile.
                 open.user_since = open.user_since.map(|user| user + ns);
             }
         }
         true
     }
 
-    pub fn snapshot(&mut self, names: &ReasonNames, seen: Seen) -> TracedThread {
-        let wakeups = take_timing(&mut self.run.wakeups);
+    pub fn snapshot(&mut self, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
+        let wakeups = take_timing(&mut self.scheduler.wakeups);
         let mut accesses = self.accesses.take();
-        // Accesses of an exit that is still open happened: they are counted here, and get their time when it ends.
+        // Accesses of an exit that is still open count here. They get their time when it ends.
         for key in &self.sharing {
             if let Some(cell) = accesses.iter_mut().find(|cell| (cell.space, cell.address, cell.direction) == *key) {
                 cell.time.count += 1;
@@ -206,13 +207,13 @@ impl Thread {
             comm: self.comm.clone(),
             vcpu: self.vcpu,
             events: ThreadEvents {
-                exits: self.exits.take(names, Seen { switches: self.run.seen, ..seen }),
+                exits: self.exits.take(names, SeenKinds { switches: self.scheduler.seen, ..seen }),
                 accesses,
                 userspace: self.userspace.cells(),
                 migrations: self.migrations,
                 wakeups: (wakeups.count > 0).then_some(wakeups),
-                woken_by: self.run.woken_by.all(),
-                preempted_by: self.run.preempted_by.all(),
+                woken_by: self.scheduler.woken_by.all(),
+                preempted_by: self.scheduler.preempted_by.all(),
             },
         }
     }

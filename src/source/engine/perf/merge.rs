@@ -4,20 +4,20 @@
 //! at the clock: whatever a thread did before that instant was in its ring by then, because a tracepoint writes its record before
 //! the thread can go on, so all up to that instant can be handed over in order. Later events wait for the next pass.
 
-use crate::source::pairing::{Event, Kind, Pairing};
+use crate::source::pairing::{EventKind, Pairing, TracedEvent};
 
 /// Events and gaps that wait to be handed over.
 #[derive(Debug, Default)]
 pub(super) struct Merge {
-    events: Vec<Event>,
+    events: Vec<TracedEvent>,
     /// From the last event before to the first one after.
     gaps: Vec<(u64, u64)>,
     switches: u64,
 }
 
 impl Merge {
-    pub fn push(&mut self, event: Event) {
-        self.switches += u64::from(matches!(event.kind, Kind::SwitchIn | Kind::Waking { .. }));
+    pub fn push(&mut self, event: TracedEvent) {
+        self.switches += u64::from(matches!(event.kind, EventKind::SwitchIn | EventKind::Waking { .. }));
         self.events.push(event);
     }
 

@@ -16,7 +16,7 @@ use crate::kvm::format;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
 use crate::source::events::{Engine, EngineError, Reading};
-use crate::source::pairing::{Decoder, Pairing};
+use crate::source::pairing::{EventDecoder, Pairing};
 use counts::Counts;
 use rings::Wanted;
 use watcher::Watcher;
@@ -67,8 +67,8 @@ impl PerfEngine {
     }
 
     /// The tracepoints of a level that this kernel has, with what it lacks.
-    fn learn(&self, level: EngineLevel) -> Result<(Vec<Wanted>, Decoder, Vec<EngineError>), EngineError> {
-        let (mut wanted, mut decoder, mut gaps) = (Vec::new(), Decoder::new(), Vec::new());
+    fn learn(&self, level: EngineLevel) -> Result<(Vec<Wanted>, EventDecoder, Vec<EngineError>), EngineError> {
+        let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::new(), Vec::new());
         for &(group, name, names) in COUNTED.iter().chain(if level == EngineLevel::Full { &TIMED[..] } else { &[] }) {
             if !self.tracefs.has(group, name) {
                 if ESSENTIAL.contains(&name) {
@@ -78,7 +78,7 @@ impl PerfEngine {
             }
             let text = self.tracefs.format_text(group, name)?;
             match format::parse(&text) {
-                Ok(format) if decoder.learn(&format) => wanted.push(Wanted { id: format.id, names }),
+                Ok(format) if decoder.add_format(&format) => wanted.push(Wanted { id: format.id, names }),
                 Ok(_) => gaps.push(missing(name, "its format lacks a field that is needed")),
                 Err(e) => gaps.push(missing(name, &e.to_string())),
             }

@@ -4,7 +4,7 @@ use super::merge::Merge;
 use crate::kvm::CpuSet;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::EngineError;
-use crate::source::pairing::{Decoder, RawSample};
+use crate::source::pairing::{EventDecoder, RawSample};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;
@@ -184,7 +184,7 @@ impl Ring {
     }
 
     /// Empties the ring of what came up to `horizon`, and of one record more where there is one.
-    pub fn drain(&mut self, horizon: u64, decoder: &Decoder, merge: &mut Merge) {
+    pub fn drain(&mut self, horizon: u64, decoder: &EventDecoder, merge: &mut Merge) {
         let mut used = 0;
         while let Some(record) = self.sampler.next_record() {
             used += HEADER + record.len();

@@ -1,13 +1,13 @@
 use super::merge::Merge;
 use crate::kvm::isa::Isa;
-use crate::source::pairing::{Event, Kind, Pairing};
+use crate::source::pairing::{EventKind, Pairing, TracedEvent};
 
-fn at(time: u64, cpu: u32, kind: Kind) -> Event {
-    Event { tid: 7, pid: 5, time, cpu, kind }
+fn at(time: u64, cpu: u32, kind: EventKind) -> TracedEvent {
+    TracedEvent { tid: 7, pid: 5, time, cpu, kind }
 }
 
-const EXIT: Kind = Kind::Exit { isa: Isa::Svm, code: 0x7b, vcpu: None };
-const ENTRY: Kind = Kind::Entry { vcpu: None };
+const EXIT: EventKind = EventKind::Exit { isa: Isa::Svm, code: 0x7b, vcpu: None };
+const ENTRY: EventKind = EventKind::Entry { vcpu: None };
 
 fn counted(pairing: &mut Pairing) -> (u64, u64) {
     let threads = pairing.snapshot();

@@ -4,7 +4,7 @@ use super::merge::Merge;
 use super::rings::{self, Ring, Wanted};
 use crate::source::engine::monotonic_ns;
 use crate::source::events::{EngineError, Reading};
-use crate::source::pairing::{Decoder, Pairing};
+use crate::source::pairing::{EventDecoder, Pairing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -24,7 +24,7 @@ const MAX_NAMES: usize = 4096;
 
 struct State {
     rings: Vec<Ring>,
-    decoder: Decoder,
+    decoder: EventDecoder,
     merge: Merge,
     pairing: Pairing,
     scheduler: Budget,
@@ -64,7 +64,7 @@ pub(super) struct Watcher {
 
 impl Watcher {
     /// Opens the events and begins.
-    pub fn start(wanted: &[Wanted], decoder: Decoder, pairing: Pairing) -> Result<Self, EngineError> {
+    pub fn start(wanted: &[Wanted], decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
         let mut rings = rings::open(wanted)?;
         let fds: Vec<_> = rings.iter().map(Ring::fd).collect();
         let failed = |e: std::io::Error| EngineError {

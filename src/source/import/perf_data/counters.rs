@@ -9,7 +9,7 @@ use crate::sample::{Direction, Timing};
 use crate::source::events::TracedThread;
 use crate::source::import::group_threads::{KvmEventCounts, group_threads};
 use crate::source::import::guest::ImportedGuest;
-use crate::source::pairing::{Event, Kind, MAX_THREADS, Pairing};
+use crate::source::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl PerfDataCounters {
         let Some(event) = event else { return };
         if let Some(unpaired) = &mut self.unpaired {
             unpaired.event(&event);
-            if matches!(event.kind, Kind::Entry { .. }) {
+            if matches!(event.kind, EventKind::Entry { .. }) {
                 self.unpaired = None;
             }
         }
@@ -172,9 +172,9 @@ impl PerfDataCounters {
     }
 }
 
-fn count(event: &Event, counted: &CountedAccess, pairing: &mut Pairing, times: Option<&mut PerfTimes>) {
+fn count(event: &TracedEvent, counted: &CountedAccess, pairing: &mut Pairing, times: Option<&mut PerfTimes>) {
     let access = counted.access;
-    pairing.event(&Event { time: counted.seen, kind: Kind::Access(access), ..*event });
+    pairing.event(&TracedEvent { time: counted.seen, kind: EventKind::Access(access), ..*event });
     if let Some(times) = times {
         let key = (event.tid, access.space, access.address, access.direction);
         if times.len() < MAX_TIMES || times.contains_key(&key) {

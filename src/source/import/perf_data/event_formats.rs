@@ -2,7 +2,7 @@
 //! (tools/perf/util/trace-event-info.c).
 
 use crate::kvm::format;
-use crate::source::pairing::{Decoder, EVENTS};
+use crate::source::pairing::{EVENTS, EventDecoder};
 
 /// The position of an event that is not one of `kvm`.
 pub(super) const NO_NAME: u16 = u16::MAX;
@@ -14,7 +14,7 @@ const MAX_EVENTS: u32 = 20_000;
 #[derive(Debug, Default)]
 pub(super) struct KernelFormats {
     /// Decodes the records of the events that pairing uses.
-    pub decoder: Decoder,
+    pub decoder: EventDecoder,
     /// Names of all `kvm` events.
     pub names: Vec<String>,
     /// Positions in `names`, by the event id in the records.
@@ -40,7 +40,7 @@ pub(super) fn parse(data: &[u8], big_endian: bool) -> Option<KernelFormats> {
         bytes.sized()?;
     }
     let mut formats =
-        KernelFormats { decoder: Decoder::with_endian(big_endian), big_endian, ..KernelFormats::default() };
+        KernelFormats { decoder: EventDecoder::with_endian(big_endian), big_endian, ..KernelFormats::default() };
     for _ in 0..bytes.u32()?.min(MAX_SYSTEMS) {
         let system = bytes.text()?;
         for _ in 0..bytes.u32()?.min(MAX_EVENTS) {
@@ -68,7 +68,7 @@ impl KernelFormats {
             self.names.push(format.name.clone());
         }
         if EVENTS.iter().any(|(group, name)| group.as_bytes() == system && *name == format.name) {
-            self.decoder.learn(&format);
+            self.decoder.add_format(&format);
             self.migrations |= format.name == "sched_migrate_task";
         }
     }

@@ -9,7 +9,7 @@ use super::header;
 use super::records::{ReadState, Records, SharedState, kind, lock};
 use super::sample_layout::SampleLayouts;
 use crate::source::import::imported::io_message;
-use crate::source::pairing::{Event, Kind, RawSample};
+use crate::source::pairing::{EventKind, RawSample, TracedEvent};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -41,7 +41,7 @@ pub(super) struct BatchItem {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum What {
     /// An event for the pairing.
-    Kind(Kind),
+    Kind(EventKind),
     /// Another kvm event, which is only counted.
     Other,
     /// This number of events is missing.
@@ -50,9 +50,11 @@ pub(super) enum What {
 
 impl BatchItem {
     /// The event for the pairing.
-    pub fn event(&self) -> Option<Event> {
+    pub fn event(&self) -> Option<TracedEvent> {
         match self.what {
-            What::Kind(kind) => Some(Event { tid: self.tid, pid: self.pid, time: self.time, cpu: self.cpu, kind }),
+            What::Kind(kind) => {
+                Some(TracedEvent { tid: self.tid, pid: self.pid, time: self.time, cpu: self.cpu, kind })
+            }
             What::Other | What::Lost(_) => None,
         }
     }

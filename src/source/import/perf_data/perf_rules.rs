@@ -9,13 +9,13 @@
 
 use crate::kvm::Space;
 use crate::sample::Direction;
-use crate::source::pairing::{Access, Event, Kind};
+use crate::source::pairing::{EventKind, TracedAccess, TracedEvent};
 
 /// An access that perf counts, with the time that perf gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CountedAccess {
     /// The access.
-    pub access: Access,
+    pub access: TracedAccess,
     /// When it happened, nanoseconds.
     pub seen: u64,
     /// perf's time for it, nanoseconds.
@@ -38,35 +38,35 @@ pub(super) enum Step {
 pub(super) struct PerfThread {
     /// Whether it entered its guest before.
     entered: bool,
-    port: Option<(u64, Access)>,
-    msr: Option<(u64, Access)>,
+    port: Option<(u64, TracedAccess)>,
+    msr: Option<(u64, TracedAccess)>,
     /// Begin of the memory event: the time of the exit or of a write; 0 for none.
     memory_since: u64,
-    memory: Option<(u64, Access)>,
+    memory: Option<(u64, TracedAccess)>,
     /// Accesses that perf does not count because of another one in the same exit.
     pub uncounted: u64,
 }
 
 impl PerfThread {
     /// Calls `step` for everything that this event causes, in order.
-    pub fn event(&mut self, event: &Event, mut step: impl FnMut(Step)) {
+    pub fn event(&mut self, event: &TracedEvent, mut step: impl FnMut(Step)) {
         match event.kind {
-            Kind::Exit { .. } | Kind::Access(_) if !self.entered => {}
-            Kind::Entry { .. } if !self.entered => {
+            EventKind::Exit { .. } | EventKind::Access(_) if !self.entered => {}
+            EventKind::Entry { .. } if !self.entered => {
                 self.entered = true;
                 step(Step::Event);
             }
-            Kind::Entry { .. } => {
+            EventKind::Entry { .. } => {
                 // Accesses count only now, so that the VMM's work after a write belongs to it.
                 step(Step::InKernel);
                 self.entry(event, |counted| step(Step::Count(counted)));
                 step(Step::Event);
             }
-            Kind::Exit { .. } => {
+            EventKind::Exit { .. } => {
                 (self.memory_since, self.memory) = (event.time, None);
                 step(Step::Event);
             }
-            Kind::Access(access) => {
+            EventKind::Access(access) => {
                 step(Step::InKernel);
                 let own = self.access(event, access, |counted| step(Step::Count(counted)));
                 self.uncounted += u64::from(!own);
@@ -75,7 +75,7 @@ impl PerfThread {
         }
     }
 
-    fn entry(&mut self, event: &Event, mut count: impl FnMut(CountedAccess)) {
+    fn entry(&mut self, event: &TracedEvent, mut count: impl FnMut(CountedAccess)) {
         let memory = self.memory.take();
         if memory.is_some() {
             self.memory_since = 0;
@@ -88,7 +88,7 @@ impl PerfThread {
     }
 
     /// Returns false if it replaces another access, or if no event is open for it.
-    fn access(&mut self, event: &Event, access: Access, mut count: impl FnMut(CountedAccess)) -> bool {
+    fn access(&mut self, event: &TracedEvent, access: TracedAccess, mut count: impl FnMut(CountedAccess)) -> bool {
         let now = Some((event.time, access));
         match (access.space, access.direction) {
             (Space::Pio, _) => std::mem::replace(&mut self.port, now).is_none(),

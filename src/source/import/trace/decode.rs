@@ -5,7 +5,7 @@ use crate::kvm::Space;
 use crate::kvm::exit_reason::{self, arm64_code, guess_isa};
 use crate::kvm::isa::Isa;
 use crate::sample::Direction;
-use crate::source::pairing::{Access, Event, Kind, Task};
+use crate::source::pairing::{EventKind, Task, TracedAccess, TracedEvent};
 use std::collections::HashMap;
 
 /// Limit of different exit reasons in one file. Kernels know about 130.
@@ -27,19 +27,20 @@ impl TraceDecoder {
     }
 
     /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch`.
-    pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(Event)) {
-        let mut emit = |tid: i32, pid: i32, kind: Kind| put(Event { tid, pid, time: line.time, cpu: line.cpu, kind });
+    pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(TracedEvent)) {
+        let mut emit =
+            |tid: i32, pid: i32, kind: EventKind| put(TracedEvent { tid, pid, time: line.time, cpu: line.cpu, kind });
         if line.event == "sched_switch" {
             if let Some((prev, runnable, next)) = switch(line.text) {
-                emit(prev, 0, Kind::SwitchOut { runnable, next });
-                emit(next.tid, 0, Kind::SwitchIn);
+                emit(prev, 0, EventKind::SwitchOut { runnable, next });
+                emit(next.tid, 0, EventKind::SwitchIn);
             }
             return;
         }
         let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
         let (tid, kind) = match line.event {
             "kvm_exit" => (line.tid, self.exit(line.text)),
-            "kvm_entry" => (line.tid, Some(Kind::Entry { vcpu: vcpu(line.text) })),
+            "kvm_entry" => (line.tid, Some(EventKind::Entry { vcpu: vcpu(line.text) })),
             "kvm_pio" => (line.tid, pio(line.text)),
             "kvm_mmio" => (line.tid, mmio(line.text)),
             "kvm_msr" => (line.tid, msr(line.text)),
@@ -47,10 +48,10 @@ impl TraceDecoder {
             "kvm_vcpu_wakeup" => (line.tid, halted(line.text)),
             "sched_migrate_task" => {
                 let pair = field(line.text, "orig_cpu=").zip(field(line.text, "dest_cpu="));
-                let kind = pair.map(|(from, to)| Kind::Migrated { from: from as u32, to: to as u32 });
+                let kind = pair.map(|(from, to)| EventKind::Migrated { from: from as u32, to: to as u32 });
                 (task_id(line.text).unwrap_or(0), kind)
             }
-            "sched_waking" => (task_id(line.text).unwrap_or(0), Some(Kind::Waking { by: by() })),
+            "sched_waking" => (task_id(line.text).unwrap_or(0), Some(EventKind::Waking { by: by() })),
             _ => return,
         };
         if let Some(kind) = kind.filter(|_| tid > 0) {
@@ -59,13 +60,13 @@ impl TraceDecoder {
         }
     }
 
-    fn exit(&mut self, text: &str) -> Option<Kind> {
+    fn exit(&mut self, text: &str) -> Option<EventKind> {
         let vcpu = text.starts_with("vcpu ").then(|| vcpu(text)).flatten();
         let (isa, code) = match arm64(text) {
             Some(code) => (Isa::Arm64, code),
             None => self.reason(reason(text)?)?,
         };
-        Some(Kind::Exit { isa, code, vcpu })
+        Some(EventKind::Exit { isa, code, vcpu })
     }
 
     fn reason(&mut self, name: &str) -> Option<(Isa, u32)> {
@@ -122,19 +123,19 @@ fn vcpu(text: &str) -> Option<u32> {
 }
 
 /// `pio_read at 0x608 size 4 count 1 val 0x4`.
-fn pio(text: &str) -> Option<Kind> {
+fn pio(text: &str) -> Option<EventKind> {
     let direction = direction(text, "pio_")?;
     Some(access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false))
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`; a later `read` completes an `unsatisfied-read`.
-fn mmio(text: &str) -> Option<Kind> {
+fn mmio(text: &str) -> Option<EventKind> {
     let direction = direction(text, "mmio ")?;
     Some(access(Space::Mmio, hex(text.split_once("gpa ")?.1)?, direction, false))
 }
 
 /// `msr_read 1b = 0xfee00900 (#GP)`.
-fn msr(text: &str) -> Option<Kind> {
+fn msr(text: &str) -> Option<EventKind> {
     let direction = direction(text, "msr_")?;
     let number = text.split_whitespace().nth(1)?;
     Some(access(Space::Msr, hex(number)?, direction, text.contains("(#GP)")))
@@ -149,8 +150,8 @@ fn direction(text: &str, prefix: &str) -> Option<Direction> {
     }
 }
 
-fn access(space: Space, address: u64, direction: Direction, fault: bool) -> Kind {
-    Kind::Access(Access { space, address, direction, fault })
+fn access(space: Space, address: u64, direction: Direction, fault: bool) -> EventKind {
+    EventKind::Access(TracedAccess { space, address, direction, fault })
 }
 
 fn hex(text: &str) -> Option<u64> {
@@ -160,17 +161,17 @@ fn hex(text: &str) -> Option<u64> {
 }
 
 /// `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)` (include/trace/events/kvm.h).
-fn userspace(text: &str) -> Option<Kind> {
+fn userspace(text: &str) -> Option<EventKind> {
     let (name, rest) = text.strip_prefix("reason ")?.rsplit_once('(')?;
     let number: i32 = rest.split(')').next()?.trim().parse().ok()?;
     let failed = matches!(name.trim(), "restart" | "error");
-    Some(Kind::Userspace { reason: if failed { number.checked_neg()? } else { number } })
+    Some(EventKind::Userspace { reason: if failed { number.checked_neg()? } else { number } })
 }
 
 /// `wait time 555617 ns, polling valid`.
-fn halted(text: &str) -> Option<Kind> {
+fn halted(text: &str) -> Option<EventKind> {
     let ns = text.split_once(" time ")?.1.split_whitespace().next()?.parse().ok()?;
-    Some(Kind::Halted { ns })
+    Some(EventKind::Halted { ns })
 }
 
 /// The number after `name=`.

@@ -1,7 +1,6 @@
-//! The bounded tables of one thread.
+//! The bounded tables of one thread: exits, accesses, exits to the VMM, other tasks.
 
-use super::Seen;
-use super::event::{Access, Task};
+use super::event::{Task, TracedAccess};
 use crate::kvm::Space;
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
@@ -10,57 +9,65 @@ use crate::sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, Timing, U
 use foldhash::fast::RandomState;
 use std::collections::HashMap as Map;
 
-/// Every event passes through several of these.
+/// A map with a fast hash function: every event uses several of them.
 type HashMap<K, V> = Map<K, V, RandomState>;
 
-/// Reasons, accesses and tasks kept by thread. Kernels know some 130 reasons; a guest can touch as many addresses as it likes.
+/// Limits for each thread. Kernels know about 130 exit reasons; a guest can access any number of addresses.
 const MAX_EXITS: usize = 512;
 const MAX_ACCESSES: usize = 4096;
 const MAX_USERSPACE: usize = 128;
 const MAX_TASKS: usize = 64;
-/// Accesses closer together than this belong to one burst.
+/// Accesses with smaller gaps belong to one burst.
 const BURST_GAP_NS: u64 = 1_000_000;
 
-/// How an exit's time was spent, nanoseconds.
+/// Which kinds of events occurred. Without them a part of an exit's time is unknown, not 0.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SeenKinds {
+    pub userspace: bool,
+    pub halted: bool,
+    pub switches: bool,
+}
+
+/// The parts of an exit's time, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Split {
+pub(super) struct ExitParts {
     pub userspace: u64,
     pub halted: u64,
     pub preempted: u64,
 }
 
 #[derive(Debug, Default)]
-struct Exit {
+struct ExitCounts {
     time: Timing,
-    split: Split,
+    parts: ExitParts,
 }
 
 /// Exits by reason.
 #[derive(Debug, Default)]
-pub(super) struct Exits(HashMap<(Isa, u32), Exit>);
+pub(super) struct Exits(HashMap<(Isa, u32), ExitCounts>);
 
 impl Exits {
-    fn cell(&mut self, isa: Isa, code: u32) -> Option<&mut Exit> {
+    fn cell(&mut self, isa: Isa, code: u32) -> Option<&mut ExitCounts> {
         let room = self.0.len() < MAX_EXITS;
         if room { Some(self.0.entry((isa, code)).or_default()) } else { self.0.get_mut(&(isa, code)) }
     }
 
-    /// Counts one; false when there is no room for its reason.
-    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, split: Split, exact: bool) -> bool {
+    /// Counts one exit. Returns false if there is no room for its reason.
+    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, parts: ExitParts, exact: bool) -> bool {
         self.cell(isa, code).is_some_and(|exit| {
             if exact {
                 exit.time.add_exact(ns);
             } else {
                 exit.time.add(ns);
             }
-            exit.split.userspace += split.userspace;
-            exit.split.halted += split.halted;
-            exit.split.preempted += split.preempted;
+            exit.parts.userspace += parts.userspace;
+            exit.parts.halted += parts.halted;
+            exit.parts.preempted += parts.preempted;
             true
         })
     }
 
-    /// Counts one without its time.
+    /// Counts one exit without its time. Returns false if there is no room for its reason.
     pub fn add_untimed(&mut self, isa: Isa, code: u32) -> bool {
         self.cell(isa, code).is_some_and(|exit| {
             exit.time.count += 1;
@@ -68,13 +75,13 @@ impl Exits {
         })
     }
 
-    /// Whether this reason was counted with times.
+    /// Whether exits of this reason have times.
     pub fn is_timed(&self, isa: Isa, code: u32) -> bool {
         self.0.get(&(isa, code)).is_some_and(|exit| exit.time.total_ns.is_some())
     }
 
-    /// The cells, ordered; extremes begin anew.
-    pub fn take(&mut self, names: &ReasonNames, seen: Seen) -> Vec<ExitCell> {
+    /// The cells, sorted. Extremes are reset.
+    pub fn take(&mut self, names: &ReasonNames, seen: SeenKinds) -> Vec<ExitCell> {
         let mut cells: Vec<ExitCell> =
             self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)).collect();
         cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
@@ -82,8 +89,8 @@ impl Exits {
     }
 }
 
-impl Exit {
-    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: Seen) -> ExitCell {
+impl ExitCounts {
+    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
         let learnt = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
         let timed = self.time.total_ns.is_some();
         ExitCell {
@@ -91,25 +98,25 @@ impl Exit {
             code,
             name: if exit_reason::name(isa, code).is_some() { None } else { learnt() },
             time: take_timing(&mut self.time),
-            userspace_ns: (timed && seen.userspace).then_some(self.split.userspace),
-            halted_ns: (timed && seen.halted).then_some(self.split.halted),
-            preempted_ns: (timed && seen.switches).then_some(self.split.preempted),
+            userspace_ns: (timed && seen.userspace).then_some(self.parts.userspace),
+            halted_ns: (timed && seen.halted).then_some(self.parts.halted),
+            preempted_ns: (timed && seen.switches).then_some(self.parts.preempted),
         }
     }
 }
 
-/// A copy, with the extremes of the original cleared.
+/// A copy of the timing. The extremes of the original are reset.
 pub(super) fn take_timing(timing: &mut Timing) -> Timing {
     let copy = timing.clone();
     (timing.min_ns, timing.max_ns) = (None, None);
     copy
 }
 
-/// What tells accesses apart; `None` is all that found no room.
+/// What identifies an access cell. `None`: the cell of all addresses without room.
 pub(super) type AccessKey = (Space, Option<u64>, Direction);
 
 #[derive(Debug, Default)]
-struct AccessState {
+struct AccessCounts {
     time: Timing,
     faults: u64,
     last: u64,
@@ -119,13 +126,13 @@ struct AccessState {
 
 /// Ports, addresses and MSRs.
 #[derive(Debug, Default)]
-pub(super) struct Accesses(HashMap<AccessKey, AccessState>);
+pub(super) struct Accesses(HashMap<AccessKey, AccessCounts>);
 
 impl Accesses {
-    /// The cell that this access belongs to; the flag tells whether that is its own one.
-    pub fn key(&mut self, access: Access) -> (AccessKey, bool) {
+    /// The cell of this access, and whether it is the address's own one.
+    pub fn key(&mut self, access: TracedAccess) -> (AccessKey, bool) {
         let own = (access.space, Some(access.address), access.direction);
-        // Two of three kinds and two directions: the `other` cells stay within the bound.
+        // The six `other` cells (three spaces, two directions) stay within the limit.
         if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
             (own, true)
         } else {
@@ -133,7 +140,7 @@ impl Accesses {
         }
     }
 
-    /// Notes that it happened at this instant: bursts and faults, not the count.
+    /// Records bursts and faults of an access, not its count.
     pub fn seen(&mut self, key: AccessKey, time: u64, fault: bool) {
         let state = self.0.entry(key).or_default();
         state.faults += u64::from(fault);
@@ -149,7 +156,7 @@ impl Accesses {
         }
     }
 
-    /// Counts it, with its share of the exit's time where that is known.
+    /// Counts an access, with its share of the exit's time if that is known.
     pub fn add(&mut self, key: AccessKey, ns: Option<u64>, exact: bool) {
         let state = self.0.entry(key).or_default();
         match ns {
@@ -159,7 +166,7 @@ impl Accesses {
         }
     }
 
-    /// The cells, ordered; extremes and bursts begin anew.
+    /// The cells, sorted. Extremes and bursts are reset.
     pub fn take(&mut self) -> Vec<AccessCell> {
         let mut cells: Vec<AccessCell> = self
             .0
@@ -183,7 +190,7 @@ impl Accesses {
 pub(super) struct Userspace(HashMap<i32, u64>);
 
 impl Userspace {
-    /// Counts one; false when there is no room.
+    /// Counts one exit to the VMM. Returns false if there is no room.
     pub fn add(&mut self, reason: i32) -> bool {
         if self.0.len() >= MAX_USERSPACE && !self.0.contains_key(&reason) {
             return false;
@@ -192,7 +199,7 @@ impl Userspace {
         true
     }
 
-    /// The cells, ordered.
+    /// The cells, sorted.
     pub fn cells(&self) -> Vec<UserspaceCell> {
         let mut cells: Vec<UserspaceCell> =
             self.0.iter().map(|(&reason, &count)| UserspaceCell { reason, count }).collect();
@@ -201,7 +208,7 @@ impl Userspace {
     }
 }
 
-/// Other tasks by how often and how long. A task that finds no place takes that of the rarest, whose counts go to the rest.
+/// Other tasks with count and time. If there is no room, the counts of the least important one go to the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     tasks: HashMap<i32, (Task, u64, u64)>,
@@ -209,7 +216,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Counts one meeting.
+    /// Counts one event with this task.
     pub fn add(&mut self, task: Task, ns: u64) {
         if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&task.tid) {
             let rarest = self.tasks.iter().min_by_key(|(_, (_, count, ns))| (*ns, *count)).map(|(tid, _)| *tid);
@@ -223,7 +230,7 @@ impl Tasks {
         *total += ns;
     }
 
-    /// All of them, in order of their thread ids; last the rest.
+    /// All tasks in order of thread id, then the rest.
     pub fn all(&self) -> Vec<OtherTask> {
         let task = |(task, count, ns): &(Task, u64, u64)| OtherTask {
             tid: task.tid,
@@ -239,7 +246,7 @@ impl Tasks {
 }
 
 impl Task {
-    /// The name, made harmless.
+    /// The sanitized name.
     pub fn name(&self) -> String {
         let bytes = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         sanitize(&String::from_utf8_lossy(bytes), 15)
