@@ -22,10 +22,10 @@ pub const EVENTS: [(&str, &str); 11] = [
     ("sched", "sched_switch"),
 ];
 
-/// Bits of `common_flags`: the event came from a hardware or software interrupt (include/linux/trace_events.h,
+/// Bits of `common_flags`: the event came from a hardware or software interrupt (`include/linux/trace_events.h`,
 /// `trace_flag_type`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The task states in `prev_state`. The bit above them marks a preempted task (include/trace/events/sched.h,
+/// The task states in `prev_state`. The bit above them marks a preempted task (`include/trace/events/sched.h`,
 /// `TASK_REPORT_MAX`).
 const STATES: u64 = 0xff;
 
@@ -154,7 +154,7 @@ impl EventDecoder {
     /// Decodes the events of one record: none if it is unknown, too short or of no interest, two for a `sched_switch`.
     pub fn decode(&self, sample: &RawSample, mut put: impl FnMut(TracedEvent)) {
         let mut emit = |tid: i32, pid: i32, kind: EventKind| {
-            put(TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind })
+            put(TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind });
         };
         let Some(layout) = self.layout(sample.raw) else { return };
         if let Layout::Switch { prev, state, next, next_comm } = layout {
