@@ -225,33 +225,90 @@ fn times_are_found_without_reading_samples() {
     assert!(c.at(100).is_err());
 }
 
-/// Every frame of the file with this payload put in the place of the first sample's.
+/// Where the frames of a file begin, and of what kind they are.
+fn frames(bytes: &[u8]) -> Vec<(usize, u8)> {
+    let mut all = Vec::new();
+    let mut at = 16;
+    while at < bytes.len() {
+        let word = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        all.push((at, word as u8));
+        at += 8 + (word >> 8) as usize;
+    }
+    all
+}
+
+#[test]
+fn reading_goes_on_behind_damage_at_the_next_segment() {
+    let (_dir, path, first, _) = recorded(6);
+    let mut all = first;
+    for _ in 0..2 {
+        let more = samples(6);
+        record(&path, &more);
+        all.extend(more);
+    }
+    let bytes = std::fs::read(&path).unwrap();
+    let mut c = Session::open(&path).unwrap().cursor();
+    assert_eq!((c.len(), c.runs()), (18, vec![0..6, 6..12, 12..18]));
+    assert!(c.readable_from(17).is_some() && c.readable_from(18).is_none());
+    let frames = frames(&bytes);
+    let sample_frames: Vec<usize> =
+        frames.iter().filter(|(_, kind)| matches!(kind, 2 | 3)).map(|(at, _)| *at).collect();
+    assert_eq!(sample_frames.len(), 18);
+    // In a sample's bytes, in its length, in its kind.
+    for (offset, bit) in [(20, 1), (2, 0x80), (0, 0x40)] {
+        let mut bad = bytes.clone();
+        bad[sample_frames[8] + offset] ^= bit;
+        std::fs::write(&path, &bad).unwrap();
+        let session = Session::open(&path).unwrap();
+        let damage = session.damage().unwrap();
+        assert!(damage.contains(&format!("is damaged at byte {}: 4 samples between", sample_frames[8])), "{damage}");
+        let mut c = session.cursor();
+        assert_eq!(c.runs(), [0..6, 6..8, 8..14], "byte {offset}");
+        for (i, s) in all[..8].iter().chain(&all[12..]).enumerate() {
+            assert!(*c.at(i).unwrap() == *s, "sample {i}");
+            assert_eq!(c.begins_run(i), [0, 6, 8].contains(&i), "sample {i}");
+        }
+    }
+    // An index or header that is damaged costs no sample.
+    for (at, _) in frames.iter().filter(|(at, kind)| matches!(kind, 1 | 4) && *at < sample_frames[12]) {
+        let mut bad = bytes.clone();
+        bad[at + 12] ^= 1;
+        std::fs::write(&path, &bad).unwrap();
+        let session = Session::open(&path).unwrap();
+        assert_eq!(session.len(), 18, "{:?}", session.damage());
+        assert!(session.damage().unwrap().contains("no sample is missing"), "{:?}", session.damage());
+    }
+}
+
+/// A file of one frame with this payload, behind what a sample's frame of that kind begins with.
 fn with_payload(bytes: &[u8], kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = bytes[..16].to_vec();
-    let mut frame = |kind: u8, payload: &[u8]| {
-        let mut head = ((payload.len() as u32) << 8 | u32::from(kind)).to_le_bytes().to_vec();
-        let mut h = crc32fast::Hasher::new();
-        h.update(&head);
-        h.update(payload);
-        head.extend(h.finalize().to_le_bytes());
-        out.extend(head);
-        out.extend(payload);
+    let begin: &[u8] = match kind {
+        2 => b"KVMTOPsg\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        3 => &[0; 12],
+        4 => b"KVMTOPix",
+        _ => b"",
     };
-    // A key frame begins with time and number.
-    let stamped: Vec<u8> = [&[0; 12], payload].concat();
-    frame(kind, if kind == 4 { &stamped } else { payload });
+    let payload = [begin, payload].concat();
+    let mut out = bytes[..16].to_vec();
+    let head = ((payload.len() as u32) << 8 | u32::from(kind)).to_le_bytes();
+    let mut h = crc32fast::Hasher::new();
+    h.update(&head);
+    h.update(&payload);
+    out.extend(head);
+    out.extend(h.finalize().to_le_bytes());
+    out.extend(payload);
     out
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn hostile_frames_never_panic(payload in prop::collection::vec(any::<u8>(), 0..400), kind in 1u8..8) {
+    fn hostile_frames_never_panic(payload in prop::collection::vec(any::<u8>(), 0..400), kind in 1u8..6, packed in any::<bool>()) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h");
-        std::fs::write(&path, with_payload(&prologue(), kind, &payload)).unwrap();
+        std::fs::write(&path, with_payload(&prologue(), kind, &if packed { zstd::encode_all(payload.as_slice(), 1).unwrap() } else { payload })).unwrap();
         if let Ok(session) = Session::open(&path) {
-            let _ = (session.damage(), session.header());
+            let _ = session.damage();
             let mut c = session.cursor();
             for i in 0..c.len().min(3) {
                 let _ = (c.at(i), c.time_ms(i));

@@ -50,7 +50,7 @@ fn schema_1_stays_readable() {
     }
     let mut c = Session::open(&path).unwrap().cursor();
     assert_eq!((c.len(), c.session().damage()), (5, None));
-    assert_eq!(c.session().header().unwrap().host.hostname, "host1");
+    assert_eq!(c.at(0).unwrap().host.facts.hostname, "host1");
     let summary = |s: &Sample| {
         let access = &s.domains[0].threads[2].events.accesses[0];
         format!(

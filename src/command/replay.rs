@@ -115,7 +115,7 @@ fn show(
     }
     let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
     let start_ms = at.map(|at| at.within(range, &TimeZone::system())).transpose()?;
-    let mut cursor = session.cursor();
+    let cursor = session.cursor();
     if batch.batch || batch.json {
         let from = start_ms.map_or(0, |ms| cursor.index_at(ms));
         return print_all(cursor, from, batch, settings);

@@ -23,8 +23,9 @@ impl SessionFeed {
         Self { cursor, next }
     }
 
-    /// Whether the next sample is the first after a gap, and so has no base for an interval.
-    pub fn at_gap(&self) -> bool {
+    /// Whether the next sample is the first after a gap, and so has no base for an interval. Damaged samples are a gap.
+    pub fn at_gap(&mut self) -> bool {
+        self.next = self.cursor.readable_from(self.next).map_or(self.cursor.len(), |(index, _)| index);
         self.cursor.begins_run(self.next)
     }
 
@@ -36,12 +37,9 @@ impl SessionFeed {
 
 impl Feed for SessionFeed {
     fn next(&mut self) -> anyhow::Result<Option<Sample>> {
-        if self.is_done() {
-            return Ok(None);
-        }
-        let sample = self.cursor.at(self.next)?;
-        self.next += 1;
-        Ok(Some(Arc::unwrap_or_clone(sample)))
+        let found = self.cursor.readable_from(self.next);
+        self.next = found.as_ref().map_or(self.cursor.len(), |(index, _)| index + 1);
+        Ok(found.map(|(_, sample)| Arc::unwrap_or_clone(sample)))
     }
 }
 

@@ -74,11 +74,12 @@ fn lock(found: &Mutex<FoundMarks>) -> MutexGuard<'_, FoundMarks> {
 }
 
 fn run(mut cursor: Cursor, mut finder: MarkFinder, found: &Mutex<FoundMarks>, stop: &AtomicBool) {
-    for i in 0..cursor.len() {
+    let mut next = 0;
+    while let Some((i, sample)) = cursor.readable_from(next) {
+        next = i + 1;
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        let Ok(sample) = cursor.at(i) else { break };
         if cursor.begins_run(i) {
             finder.restart();
         }

@@ -29,16 +29,9 @@ pub struct Header {
     pub started_ms: i64,
     /// The same for all parts of one recording: the time and process that began it.
     pub recording: String,
-    /// Number of the part of the recording, from 0.
-    pub part: u32,
-    /// The host.
-    pub host: HostFacts,
 }
 
 /// A header as a frame.
-///
-/// # Errors
-/// When it is larger than a frame may be.
 pub fn pack_header(header: &Header) -> Result<Vec<u8>> {
     frame::seal(FrameKind::Header, postcard::to_extend(header, vec![0; HEAD])?)
 }
@@ -73,19 +66,13 @@ impl fmt::Debug for SegmentWriter {
 
 impl SegmentWriter {
     /// Begins a segment.
-    ///
-    /// # Errors
-    /// When there is no memory for it.
     pub fn new() -> Result<Self> {
         let mut stream = Encoder::new(Vec::new(), LEVEL)?;
         stream.window_log(WINDOW_LOG)?;
         Ok(Self { stream, host: None, domains: HashMap::new(), facts: 0, raw: 0 })
     }
 
-    /// The next sample as a frame. After an error the segment is unusable.
-    ///
-    /// # Errors
-    /// When the sample is larger than a frame may be.
+    /// The next sample as a frame. Fails for a sample that is larger than a frame may be; the segment is unusable then.
     pub fn pack(&mut self, kind: FrameKind, stamp: Stamp, sample: &Sample) -> Result<Vec<u8>> {
         let host = &sample.host.facts;
         let new_host = self.host.as_ref().is_none_or(|known| !same(known, host)).then_some(&**host);
@@ -137,9 +124,6 @@ impl fmt::Debug for SegmentReader {
 
 impl SegmentReader {
     /// Begins a segment; `before` has read another one of the recording.
-    ///
-    /// # Errors
-    /// When there is no memory for it.
     pub fn new(before: Option<Self>) -> Result<Self> {
         let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
@@ -147,10 +131,7 @@ impl SegmentReader {
         Ok(Self { stream, host, domains: Vec::new(), known, numbers: Vec::new(), begin: 0 })
     }
 
-    /// Takes in the next sample's compressed bytes. After an error nothing more of the segment can be read.
-    ///
-    /// # Errors
-    /// When no recorder wrote them.
+    /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be read then.
     pub fn advance(&mut self, packed: &[u8]) -> Result<()> {
         self.stream.get_mut().0.clear();
         self.stream.write_all(packed).and_then(|()| self.stream.flush()).context("a sample does not decompress")?;
@@ -168,10 +149,7 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// The sample taken in last.
-    ///
-    /// # Errors
-    /// When no recorder wrote it.
+    /// The sample taken in last. Fails if no recorder wrote it.
     pub fn sample(&self) -> Result<Sample> {
         let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
         let mut sample: Sample = postcard::from_bytes(bytes).context("a sample is not what a recorder writes")?;

@@ -70,18 +70,12 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// Checks the first bytes of a file.
-///
-/// # Errors
-/// A sentence when this is no session file, or one that this version cannot read.
+/// Checks the first bytes of a file. The error says in a sentence why this version cannot read it.
 pub fn check_prologue(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         bail!("the file is empty: nothing was recorded into it");
     }
-    if MAGIC.starts_with(bytes) {
-        bail!("the file was cut off before its first frame: it holds no sample");
-    }
-    if !looks_like(bytes) {
+    if !looks_like(bytes) && !MAGIC.starts_with(bytes) {
         bail!("this is not a kvmtop session (its first bytes are not those of `kvmtop record`)");
     }
     let Some(bytes) = bytes.get(..PROLOGUE) else {
@@ -106,10 +100,7 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes.
-///
-/// # Errors
-/// When the payload is longer than a frame may be.
+/// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes. Fails if it is longer than a frame may be.
 pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
     let length = payload.len().saturating_sub(HEAD);
     if length > LONGEST {
@@ -151,17 +142,6 @@ impl FrameHead {
     pub fn fits(&self, payload: &[u8]) -> bool {
         payload.len() == self.length && checksum(&self.word, payload) == self.crc
     }
-}
-
-/// A whole frame whose checksum is right.
-#[derive(Debug)]
-pub struct Frame<'a> {
-    /// Where it begins in the file.
-    pub at: u64,
-    /// What it holds.
-    pub kind: FrameKind,
-    /// Its payload.
-    pub payload: &'a [u8],
 }
 
 /// What stands uncompressed at the beginning of a sample's frame. The first frame of a segment begins with [`SEGMENT_MARK`] and a

@@ -30,9 +30,6 @@ pub struct Segment {
 
 impl Segment {
     /// As an index frame; `before` is where the index frame before it begins, 0 for none.
-    ///
-    /// # Errors
-    /// Never: the type is that of what may fail for other frames.
     pub fn pack(&self, before: u64) -> Result<Vec<u8>> {
         let mut out = vec![0; HEAD];
         out.extend(INDEX_MARK);

@@ -3,9 +3,11 @@
 mod codec;
 mod frame;
 mod index;
+#[cfg(test)]
+mod tests;
 
 pub use codec::{Header, SegmentReader, SegmentWriter, pack_header, unpack_header};
 pub use frame::{
-    Frame, FrameHead, FrameKind, HEAD, MAGIC, PROLOGUE, SCHEMA, Stamp, check_prologue, is_newer, looks_like, prologue,
+    FrameHead, FrameKind, HEAD, MAGIC, PROLOGUE, SCHEMA, Stamp, check_prologue, is_newer, looks_like, prologue,
 };
 pub use index::{INDEX_MARK, MARK_LENGTH, SEGMENT_MARK, Segment};

@@ -12,8 +12,6 @@ use std::sync::Arc;
 
 /// Samples kept.
 const SAMPLES_KEPT: usize = 4;
-/// Segments whose samples' times are kept.
-const TIMES_KEPT: usize = 2;
 /// Parts with a longer time between them are separated by a gap, milliseconds.
 const GAP_MS: i64 = 120_000;
 
@@ -24,8 +22,6 @@ pub struct Cursor {
     /// The segment that was read last, and where in it.
     open: Option<Open>,
     recent: Vec<(usize, Arc<Sample>)>,
-    /// Times of the samples of a segment or two: part, segment, times.
-    times: Vec<(usize, usize, Vec<i64>)>,
     /// Segments that cannot be read to their end: part, segment.
     broken: Vec<(usize, usize)>,
 }
@@ -43,7 +39,7 @@ struct Open {
 
 impl Cursor {
     pub(super) fn new(session: Session) -> Self {
-        Self { session, open: None, recent: Vec::new(), times: Vec::new(), broken: Vec::new() }
+        Self { session, open: None, recent: Vec::new(), broken: Vec::new() }
     }
 
     /// Another cursor over the same files.
@@ -132,7 +128,7 @@ impl Cursor {
     }
 
     /// The time of a sample, milliseconds since the epoch, without reading the sample.
-    pub fn time_ms(&mut self, index: usize) -> Option<i64> {
+    pub fn time_ms(&self, index: usize) -> Option<i64> {
         let place = self.session.place(index)?;
         let segment = self.session.parts[place.part].1.segments[place.segment];
         if place.sample == 0 {
@@ -145,7 +141,7 @@ impl Cursor {
     }
 
     /// The last sample at or before a time; the first when all are later.
-    pub fn index_at(&mut self, time_ms: i64) -> usize {
+    pub fn index_at(&self, time_ms: i64) -> usize {
         let mut before = 0;
         let mut found = None;
         for (part, (_, reader)) in self.session.parts.iter().enumerate() {
@@ -163,7 +159,7 @@ impl Cursor {
     }
 
     /// The first sample at or after a time, whose interval the time is in; the last when all are earlier.
-    pub fn index_from(&mut self, time_ms: i64) -> usize {
+    pub fn index_from(&self, time_ms: i64) -> usize {
         let at = self.index_at(time_ms);
         let before = self.time_ms(at).is_some_and(|ms| ms < time_ms);
         if before { (at + 1).min(self.len().saturating_sub(1)) } else { at }
@@ -186,20 +182,7 @@ impl Cursor {
     }
 
     /// Times of the samples of a segment, as far as they can be read.
-    fn segment_times(&mut self, part: usize, segment: usize) -> &[i64] {
-        let known = self.times.iter().position(|(p, s, _)| (*p, *s) == (part, segment));
-        let at = known.unwrap_or_else(|| {
-            let times = self.read_times(part, segment);
-            if self.times.len() >= TIMES_KEPT {
-                self.times.remove(0);
-            }
-            self.times.push((part, segment, times));
-            self.times.len() - 1
-        });
-        &self.times[at].2
-    }
-
-    fn read_times(&self, part: usize, segment: usize) -> Vec<i64> {
+    fn segment_times(&self, part: usize, segment: usize) -> Vec<i64> {
         let reader = &self.session.parts[part].1;
         let Segment { offset: mut at, samples, .. } = reader.segments[segment];
         let mut times = Vec::new();
@@ -219,7 +202,6 @@ impl Cursor {
 
     /// Looks for samples that were added since. Answers whether there are any.
     pub fn refresh(&mut self) -> bool {
-        self.times.clear();
         self.session.refresh()
     }
 
@@ -243,7 +225,7 @@ impl Cursor {
         let part = &self.session.parts[place.part].1;
         let kind = if place.sample == 0 { FrameKind::First } else { FrameKind::Next };
         let number = part.segments[place.segment].number.saturating_add(place.sample);
-        let frame = read_frame(&part.file, part.end, open.at).filter(|f| f.0 == kind);
+        let frame = read_frame(&part.file, part.end, open.at).ok().filter(|f| f.0 == kind);
         let read = frame.as_ref().and_then(|(kind, payload)| {
             let (stamp, packed) = Stamp::split(*kind, payload).filter(|(stamp, _)| stamp.number == number)?;
             open.reader.advance(packed).ok()?;

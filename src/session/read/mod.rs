@@ -4,9 +4,11 @@ mod cursor;
 mod part;
 mod scan;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use cursor::Cursor;
-pub(super) use part::{CHECKED_WHOLE, PartReader, header_of};
+pub(super) use part::{CHECKED_WHOLE, PartReader, recording_of};
 pub(super) use scan::End;
 pub use session::Session;
 pub(super) use session::{MOST_PARTS, part_path};

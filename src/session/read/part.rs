@@ -1,16 +1,14 @@
 //! One file of a recording, for reading: where its segments are, and what of it is damaged.
 
-use super::scan::{End, Scan, first_marked, last_marked, read_frame};
-use crate::session::format::{
-    self, Frame, FrameKind, HEAD, Header, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp,
-};
+use super::scan::{End, Frame, find_marked, read_frame};
+use crate::session::format::{self, FrameKind, HEAD, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// Recordings up to this size are checked from the first byte to the last when they are opened. Longer ones are opened by their
 /// index, and what is damaged of them is found when it is read.
-pub const CHECKED_WHOLE: u64 = 32 << 20;
+pub const CHECKED_WHOLE: u64 = 16 << 20;
 /// How far from the end of a file that was not closed an index is looked for.
 const SEARCHED: u64 = 128 << 20;
 
@@ -38,8 +36,8 @@ pub struct PartReader {
     pub end: u64,
     /// Its segments in order.
     pub segments: Vec<Segment>,
-    /// What the first run said of itself.
-    pub header: Option<Header>,
+    /// What all parts of the recording have in common, by the first run's header.
+    pub recording: Option<String>,
     /// Where the last index frame is; 0 for none.
     pub last_index: u64,
     /// Where it is damaged in the middle.
@@ -51,9 +49,6 @@ pub struct PartReader {
 impl PartReader {
     /// Opens a file and finds its samples. `checked` is how many bytes may be checked from the first to the last; a longer file is
     /// opened by its index.
-    ///
-    /// # Errors
-    /// When it is no session, of another version, or cannot be read.
     pub fn open(file: File, checked: u64) -> Result<Self> {
         let length = file.metadata().context("its size is unknown")?.len();
         let mut first = [0; PROLOGUE];
@@ -61,7 +56,7 @@ impl PartReader {
         file.read_exact_at(&mut first[..n], 0).context("cannot read it")?;
         format::check_prologue(&first[..n])?;
         let mut part = Self {
-            header: header_of(&file),
+            recording: recording_of(&file),
             file,
             length,
             end: PROLOGUE as u64,
@@ -80,13 +75,10 @@ impl PartReader {
     }
 
     /// The same with another handle of the file.
-    ///
-    /// # Errors
-    /// When the process may open no more files.
     pub fn try_clone(&self) -> Result<Self> {
-        let (segments, header, holes) = (self.segments.clone(), self.header.clone(), self.holes.clone());
+        let (segments, recording, holes) = (self.segments.clone(), self.recording.clone(), self.holes.clone());
         let file = self.file.try_clone().context("cannot open the file once more")?;
-        Ok(Self { file, segments, header, holes, ..*self })
+        Ok(Self { file, segments, recording, holes, ..*self })
     }
 
     /// How many samples can be read.
@@ -102,36 +94,33 @@ impl PartReader {
     /// Looks for frames behind the last one known. Answers whether there are any.
     pub fn refresh(&mut self) -> bool {
         self.length = self.file.metadata().map_or(self.length, |m| m.len());
-        let before = self.end;
-        // The walk borrows the file while it fills the rest of the part.
-        let Ok(file) = self.file.try_clone() else { return false };
-        let mut scan = Scan::new(&file, self.length, self.end);
-        // The header and the samples behind damage wait for a segment to begin.
+        let (before, mut at) = (self.end, self.end);
         let mut damaged = None;
         self.stop = loop {
-            let at = scan.at;
-            let end = match scan.next() {
-                Ok(frame) if self.take(&frame, &mut damaged) => {
-                    self.end = scan.at;
+            let end = match read_frame(&self.file, self.length, at) {
+                Ok(frame) if self.take(at, &frame, &mut damaged) => {
+                    at += (HEAD + frame.1.len()) as u64;
+                    self.end = at;
                     continue;
                 }
                 Ok(_) => End::Damaged,
                 Err(End::Whole) => break End::Whole,
                 Err(end) => end,
             };
-            let Some(next) = first_marked(&file, (at + 1, self.length), SEGMENT_MARK) else { break end };
+            let next = find_marked(&self.file, at + 1..self.length, SEGMENT_MARK, false);
+            let Some((next, _)) = next else { break end };
             damaged.get_or_insert(self.end);
-            scan.at = next;
+            at = next;
         };
         self.end > before
     }
 
-    /// Takes note of a frame; false for one that cannot follow those before.
-    fn take(&mut self, frame: &Frame, damaged: &mut Option<u64>) -> bool {
-        match frame.kind {
+    /// Takes note of a frame; false for one that cannot follow those before. `damaged` is where damage before it begins.
+    fn take(&mut self, at: u64, (kind, payload): &Frame, damaged: &mut Option<u64>) -> bool {
+        match kind {
             FrameKind::Header => true,
             FrameKind::First => {
-                let Some((stamp, _)) = Stamp::split(frame.kind, frame.payload) else { return false };
+                let Some((stamp, _)) = Stamp::split(*kind, payload) else { return false };
                 let Some(samples) = stamp.number.checked_sub(self.next_number()) else { return false };
                 match damaged.take() {
                     Some(at) => {
@@ -143,27 +132,28 @@ impl PartReader {
                 }
                 let Stamp { number, time_ms, run } = stamp;
                 let (first_ms, last_ms) = (time_ms, time_ms);
-                self.segments.push(Segment { offset: frame.at, number, samples: 1, first_ms, last_ms, run });
+                self.segments.push(Segment { offset: at, number, samples: 1, first_ms, last_ms, run });
                 true
             }
             FrameKind::Next => {
                 let next = self.next_number();
-                let Some((stamp, _)) = Stamp::split(frame.kind, frame.payload) else { return false };
+                let Some((stamp, _)) = Stamp::split(*kind, payload) else { return false };
                 let Some(segment) = self.segments.last_mut().filter(|_| stamp.number == next) else { return false };
                 segment.samples += 1;
                 segment.last_ms = stamp.time_ms;
                 true
             }
             FrameKind::Index => {
-                self.last_index = frame.at;
-                Segment::unpack(frame.payload).is_some()
+                self.last_index = at;
+                Segment::unpack(payload).is_some()
             }
         }
     }
 
     /// The segments by the index frames, the place of the last one and where it ends; `None` where they do not fit together.
     fn indexed(&self) -> Option<(Vec<Segment>, u64, u64)> {
-        let (last, payload) = last_marked(&self.file, self.length, SEARCHED, INDEX_MARK)?;
+        let near_end = self.length.saturating_sub(SEARCHED).max(PROLOGUE as u64)..self.length;
+        let (last, payload) = find_marked(&self.file, near_end, INDEX_MARK, true)?;
         let end = last + (HEAD + payload.len()) as u64;
         let (mut at, mut payload) = (last, payload);
         let mut segments: Vec<Segment> = Vec::new();
@@ -180,16 +170,16 @@ impl PartReader {
             if at == 0 {
                 break;
             }
-            payload = read_frame(&self.file, self.length, at).filter(|f| f.0 == FrameKind::Index)?.1;
+            payload = read_frame(&self.file, self.length, at).ok().filter(|f| f.0 == FrameKind::Index)?.1;
         }
         segments.reverse();
         (segments.first()?.number == 0).then_some((segments, last, end))
     }
 }
 
-/// The header of a session file, if it is one.
-pub fn header_of(file: &File) -> Option<Header> {
+/// What all parts of a recording have in common; `None` for another kind of file.
+pub fn recording_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
-    let (kind, payload) = read_frame(file, length, PROLOGUE as u64)?;
-    if kind == FrameKind::Header { format::unpack_header(&payload) } else { None }
+    let (kind, payload) = read_frame(file, length, PROLOGUE as u64).ok()?;
+    format::unpack_header(&payload).filter(|_| kind == FrameKind::Header).map(|header| header.recording)
 }

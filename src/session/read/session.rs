@@ -3,7 +3,6 @@
 use super::cursor::Cursor;
 use super::part::{CHECKED_WHOLE, Hole, PartReader};
 use super::scan::End;
-use crate::session::format::Header;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -37,15 +36,19 @@ impl Session {
         let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
-        for older in (1..MOST_PARTS).map(|n| part_path(path, n)) {
-            match older_part(&older, &parts, checked) {
-                Older::Part(part) => {
-                    checked = checked.saturating_sub(part.length);
-                    parts.push((older, *part));
-                }
-                Older::Same => {}
-                Older::None => break,
+        for path in (1..MOST_PARTS).map(|n| part_path(path, n)) {
+            let Ok(file) = File::open(&path) else { break };
+            let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
+            if parts.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {
+                // A second name of a part: a recorder was killed between two steps of beginning the next.
+                continue;
             }
+            let part = PartReader::open(file, checked).ok();
+            let Some(part) = part.filter(|p| p.recording.is_some() && p.recording == parts[0].1.recording) else {
+                break;
+            };
+            checked = checked.saturating_sub(part.length);
+            parts.push((path, part));
         }
         parts.reverse();
         Ok(Self { parts })
@@ -72,11 +75,6 @@ impl Session {
         self.parts.last_mut().is_some_and(|(_, p)| p.refresh())
     }
 
-    /// What the recorder said of itself and its host when it began.
-    pub fn header(&self) -> Option<&Header> {
-        self.parts.iter().find_map(|(_, p)| p.header.as_ref())
-    }
-
     /// How many samples there are.
     pub fn len(&self) -> usize {
         self.parts.iter().map(|(_, p)| p.samples()).sum()
@@ -89,10 +87,8 @@ impl Session {
 
     /// Times of the first and last sample, milliseconds since the epoch.
     pub fn range_ms(&self) -> Option<(i64, i64)> {
-        let mut with_samples = self.parts.iter().filter(|(_, p)| p.samples() > 0).map(|(_, p)| p);
-        let first = with_samples.clone().next()?;
-        let last = with_samples.next_back()?;
-        Some((first.segments.first()?.first_ms, last.segments.last()?.last_ms))
+        let segments = || self.parts.iter().flat_map(|(_, p)| &p.segments);
+        Some((segments().next()?.first_ms, segments().last()?.last_ms))
     }
 
     /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read: this is what was
@@ -134,28 +130,6 @@ pub(super) struct Place {
     pub segment: usize,
     /// Number of the sample in that.
     pub sample: u32,
-}
-
-/// What a file beside a recording is.
-enum Older {
-    /// An older part of it.
-    Part(Box<PartReader>),
-    /// A second name of a file that is there already: a recorder was killed between two steps of beginning a part.
-    Same,
-    /// Nothing of it.
-    None,
-}
-
-fn older_part(path: &Path, newer: &[(PathBuf, PartReader)], checked: u64) -> Older {
-    let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
-    let Ok(file) = File::open(path) else { return Older::None };
-    if newer.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {
-        return Older::Same;
-    }
-    let Ok(part) = PartReader::open(file, checked) else { return Older::None };
-    let recording = |p: &PartReader| p.header.as_ref().map(|h| h.recording.clone());
-    let same = recording(&part).is_some() && newer.first().is_some_and(|(_, p)| recording(p) == recording(&part));
-    if same { Older::Part(Box::new(part)) } else { Older::None }
 }
 
 /// The name of an older part: 1 is the one before.

@@ -8,6 +8,9 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// What a header says of the program.
+const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
+
 /// How much is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -50,12 +53,11 @@ impl Recorder {
         rotation::survive_file_size_limits();
         let LockedFile { file, part, aside } = rotation::lock(path)?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let known = part.as_ref().and_then(|p| p.header.as_ref()).or(aside.as_ref().and_then(|a| a.header.as_ref()));
+        let known = part.as_ref().and_then(|p| p.recording.clone());
+        let known = known.or(aside.as_ref().and_then(|a| a.recording.clone()));
         let header = Header {
-            tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(),
-            recording: known
-                .map_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()), |h| h.recording.clone()),
-            part: known.map_or(0, |h| h.part + u32::from(part.is_none())),
+            tool: TOOL.into(),
+            recording: known.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id())),
             ..Header::default()
         };
         let continued = part.as_ref().map(|p| format!("{} goes on behind its {} samples", path.display(), p.samples()));
@@ -66,7 +68,7 @@ impl Recorder {
 
     /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
     pub fn into_file(file: std::fs::File, path: &Path) -> Self {
-        let header = Header { tool: concat!("kvmtop ", env!("CARGO_PKG_VERSION")).into(), ..Header::default() };
+        let header = Header { tool: TOOL.into(), ..Header::default() };
         let (path, limits) = (path.into(), Limits::default());
         Self { path, limits, writer: PartWriter::new(file), header, begun: false, note: None }
     }
@@ -76,19 +78,9 @@ impl Recorder {
         self.note.as_deref()
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Bytes in the file being written.
     pub fn bytes(&self) -> u64 {
         self.writer.len()
-    }
-
-    /// Samples in the file being written.
-    pub fn samples(&self) -> u32 {
-        self.writer.samples()
     }
 
     /// Adds a sample. It is in the file when this returns: it outlives this process, however that ends.
@@ -112,7 +104,6 @@ impl Recorder {
     fn put(&mut self, sample: &Sample) -> Result<()> {
         if !self.begun {
             self.header.started_ms = sample.time_ms;
-            self.header.host = (*sample.host.facts).clone();
             self.writer.begin(&self.header)?;
             self.begun = true;
         }
@@ -133,7 +124,6 @@ impl Recorder {
         let file = rotation::rotate(&self.path, self.writer.file())
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
         self.writer = PartWriter::new(file);
-        self.header.part += 1;
         self.begun = false;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);

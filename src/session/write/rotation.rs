@@ -1,7 +1,7 @@
 //! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
 
-use crate::session::format::{self, Header, MAGIC, PROLOGUE};
-use crate::session::read::{CHECKED_WHOLE, End, MOST_PARTS, PartReader, header_of, part_path};
+use crate::session::format::{self, MAGIC, PROLOGUE};
+use crate::session::read::{CHECKED_WHOLE, End, MOST_PARTS, PartReader, part_path, recording_of};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -25,8 +25,8 @@ pub struct LockedFile {
 
 /// A damaged recording, to which nothing can be added.
 pub struct MovedAside {
-    /// What it says of itself.
-    pub header: Option<Header>,
+    /// What its parts have in common.
+    pub recording: Option<String>,
     /// What became of it.
     pub note: String,
 }
@@ -68,7 +68,7 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
         format::check_prologue(&first).with_context(cannot)?;
     }
     let part = PartReader::open(file.try_clone().with_context(cannot)?, CHECKED_WHOLE);
-    let header = match part {
+    let recording = match part {
         Ok(part) if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) => {
             if part.stop == End::Cut {
                 // The torn frame at the end holds no whole sample.
@@ -76,12 +76,12 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
             }
             return Ok(LockedFile { file, part: Some(part), aside: None });
         }
-        Ok(part) => part.header,
+        Ok(part) => part.recording,
         Err(_) => None,
     };
     let next = rotate(path, &file).with_context(|| format!("cannot move the recording in {name} aside"))?;
     let note = format!("the recording in {name} is damaged and was moved to {}", part_path(path, 1).display());
-    Ok(LockedFile { file: next, part: None, aside: Some(MovedAside { header, note }) })
+    Ok(LockedFile { file: next, part: None, aside: Some(MovedAside { recording, note }) })
 }
 
 /// Opens and locks a file; the lock ends with the process.
@@ -160,7 +160,7 @@ pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<D
         sum += meta.len();
         let aged = meta.modified().ok().and_then(|m| m.elapsed().ok());
         let over = room.is_some_and(|r| sum > r) || age.is_some_and(|a| aged.is_some_and(|t| t > a));
-        if over && header_of(&file).is_some_and(|h| h.recording == recording) {
+        if over && recording_of(&file).is_some_and(|r| r == recording) {
             // One that cannot be removed now is tried again with the next part.
             let _ = fs::remove_file(&part);
         }

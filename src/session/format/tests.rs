@@ -1,0 +1,69 @@
+//! What a hostile frame may cost.
+
+use super::{FrameKind, SegmentReader, SegmentWriter, Stamp};
+use crate::kvm::kernel_log::{LogKind, LogLine};
+use crate::sample::*;
+use std::collections::BTreeMap;
+use std::io::Read as _;
+
+/// Bytes in memory for one byte of a frame, of a list of default values.
+fn growth<T: serde::Serialize>(value: &T) -> usize {
+    size_of::<T>().div_ceil(postcard::to_allocvec(value).unwrap().len())
+}
+
+/// The document says that a frame's values take at most 64 times its uncompressed bytes.
+#[test]
+fn a_list_takes_no_more_memory_than_stated() {
+    let exit = ExitCell {
+        isa: crate::kvm::Isa::Vmx,
+        code: 0,
+        name: None,
+        time: Timing::default(),
+        userspace_ns: None,
+        halted_ns: None,
+        preempted_ns: None,
+    };
+    let log = LogLine {
+        pid: None,
+        vcpu: None,
+        msr: None,
+        write: false,
+        data: None,
+        kind: LogKind::UnhandledMsr,
+        time_s: None,
+        text: String::new(),
+    };
+    let growths = [
+        ("domain", growth(&DomainSample::default())),
+        ("thread", growth(&ThreadSample::default())),
+        ("exit", growth(&exit)),
+        ("access", growth(&AccessCell::default())),
+        ("user space", growth(&UserspaceCell::default())),
+        ("task", growth(&OtherTask::default())),
+        ("cpu", growth(&CpuTimes::default())),
+        ("host task", growth(&HostTask::default())),
+        ("log line", growth(&log)),
+        ("disk", growth(&DiskSample::default())),
+        ("throttling", growth(&Throttling::default())),
+        ("facts", growth(&DomainFacts::default())),
+        ("text", growth(&String::new())),
+        ("texts by name", growth(&BTreeMap::from([(String::new(), String::new())]))),
+    ];
+    assert!(growths.iter().all(|(_, n)| *n <= 64), "{growths:?}");
+}
+
+#[test]
+fn a_frame_that_decompresses_to_gigabytes_is_refused() {
+    let stamp = Stamp { number: 0, time_ms: 0, run: true };
+    let bomb = zstd::encode_all(std::io::repeat(0).take(1 << 30), 1).unwrap();
+    assert!(bomb.len() < 1 << 20);
+    let mut reader = SegmentReader::new(None).unwrap();
+    assert!(reader.advance(&bomb).unwrap_err().to_string().contains("does not decompress"));
+    // The same reader's code reads what a recorder writes.
+    let mut writer = SegmentWriter::new().unwrap();
+    let frame = writer.pack(FrameKind::First, stamp, &Sample::default()).unwrap();
+    let (read, packed) = Stamp::split(FrameKind::First, &frame[super::HEAD..]).unwrap();
+    let mut reader = SegmentReader::new(None).unwrap();
+    reader.advance(packed).unwrap();
+    assert_eq!((read, reader.sample().unwrap()), (stamp, Sample::default()));
+}

@@ -1,0 +1,71 @@
+//! Long recordings, which are opened by their index: small ones stand for them.
+
+use super::{Cursor, PartReader, Session, part::Hole};
+use crate::sample::Sample;
+use crate::session::{Limits, Recorder};
+use std::fs::File;
+use std::path::Path;
+
+/// Three runs of five samples in one file.
+fn three_runs(path: &Path) {
+    for run in 0..3 {
+        let mut recorder = Recorder::create(path, Limits::default()).unwrap();
+        for n in 0..5 {
+            let mut sample = Sample { time_ms: (run * 100 + n) * 1000, ..Sample::default() };
+            sample.own.cpu_ns = (run * 5 + n) as u64;
+            recorder.append(&sample).unwrap();
+        }
+        recorder.close().unwrap();
+    }
+}
+
+fn open_by_index(path: &Path) -> Cursor {
+    let part = PartReader::open(File::open(path).unwrap(), 0).unwrap();
+    Session { parts: vec![(path.to_path_buf(), part)] }.cursor()
+}
+
+#[test]
+fn the_index_says_what_a_scan_finds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    three_runs(&path);
+    let scanned = PartReader::open(File::open(&path).unwrap(), u64::MAX).unwrap();
+    let indexed = PartReader::open(File::open(&path).unwrap(), 0).unwrap();
+    assert_eq!(scanned.segments.len(), 3);
+    assert_eq!(
+        (&scanned.segments, scanned.end, scanned.last_index),
+        (&indexed.segments, indexed.end, indexed.last_index)
+    );
+    assert_eq!(open_by_index(&path).runs(), [0..5, 5..10, 10..15]);
+}
+
+#[test]
+fn damage_that_the_index_does_not_show_is_skipped_when_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    three_runs(&path);
+    let second = open_by_index(&path).session().parts[0].1.segments[1];
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The second frame of the second run.
+    let at = second.offset as usize;
+    let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) >> 8;
+    let damaged = at + 8 + length as usize;
+    bytes[damaged + 15] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let mut cursor = open_by_index(&path);
+    assert_eq!((cursor.len(), cursor.session().damage()), (15, None));
+    let mut read = Vec::new();
+    let mut next = 0;
+    while let Some((index, sample)) = cursor.readable_from(next) {
+        assert_eq!(sample.own.cpu_ns, index as u64);
+        read.push(index);
+        next = index + 1;
+    }
+    assert_eq!(read, [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14]);
+    assert!(cursor.begins_run(10));
+    let hole = Hole { at: damaged as u64, samples: 4, after_ms: Some(100_000), before_ms: Some(200_000) };
+    assert_eq!(cursor.session().parts[0].1.holes, [hole]);
+    let damage = cursor.session().damage().unwrap();
+    assert!(damage.contains("4 samples between") && damage.contains("are missing"), "{damage}");
+    assert!(cursor.at(7).is_err());
+}
