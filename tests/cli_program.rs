@@ -206,6 +206,17 @@ fn check_answers_by_its_status() {
 }
 
 #[test]
+fn check_lists_the_rules() {
+    let out = run(&["check", "--list-rules"]);
+    assert!(out.status.success());
+    let list = text(&out.stdout);
+    let rules: Vec<&str> = list.lines().filter_map(|l| l.strip_prefix("  ")).collect();
+    let named: Vec<&str> = kvmtop::lint::rules().map(|r| r.name).collect();
+    assert_eq!(rules.iter().filter_map(|l| l.split("  ").next()).collect::<Vec<_>>(), named);
+    assert!(rules.iter().all(|l| l.len() > 40), "{list}");
+}
+
+#[test]
 fn doctor_lists_every_source() {
     let out = run(&["doctor", "--json", "--engine", "none"]);
     assert_eq!((out.status.code(), text(&out.stderr).as_str()), (Some(0), ""));

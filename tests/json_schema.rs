@@ -19,6 +19,7 @@ enum Output {
     Report,
     Diff,
     Doctor,
+    Rules,
 }
 
 impl Output {
@@ -27,6 +28,7 @@ impl Output {
             Self::Report => "report",
             Self::Diff => "diff",
             Self::Doctor => "doctor",
+            Self::Rules => "rules",
         }
     }
 
@@ -179,6 +181,14 @@ fn live_output_is_as_the_schema_says() {
         }
         None => common::skipped(TEST, "no guest runs here: validated without one"),
     }
+}
+
+#[test]
+fn the_list_of_rules_is_as_the_schema_says() {
+    let lists = validated(Output::Rules, &Output::Rules.validator(), &["check", "--list-rules", "--json"]);
+    let rules = lists[0]["rules"].as_array().expect("rules");
+    assert!(rules.len() > 40, "{} rules", rules.len());
+    assert!(rules.iter().any(|r| r["name"] == "rtc-tick" && r["thresholds"][0]["name"] == "timers.rtc"));
 }
 
 /// What a table of `docs/json.md` says of a property's type.

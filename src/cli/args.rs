@@ -288,6 +288,11 @@ pub struct CheckArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Print each rule's name and what it sees, and exit
+    ///
+    /// With --json also the thresholds in force, what each rule cannot tell and what its fix changes.
+    #[arg(long)]
+    pub list_rules: bool,
     /// How to sample.
     #[command(flatten)]
     pub sampling: SamplingArgs,

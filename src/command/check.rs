@@ -5,8 +5,9 @@ use crate::analysis::{Interval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::figures;
-use crate::lint::Severity;
+use crate::lint::{Severity, Thresholds};
 use crate::model::ModelSum;
+use crate::report::rules::{self, JsonRules};
 use crate::report::{View, json, text};
 use crate::sample::{EngineKind, SourceId, SourceState};
 use crate::source::Feed;
@@ -20,6 +21,10 @@ const DURATION: Duration = Duration::from_secs(10);
 
 /// Runs it on the live host.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
+    if args.list_rules {
+        print(&list_rules(args.json, &settings.findings.thresholds)?)?;
+        return Ok(0);
+    }
     let duration = args.duration.unwrap_or(DURATION);
     let settings = Settings { interval: settings.interval.min(duration), ..settings.clone() };
     let mut live = live::start(&settings);
@@ -43,6 +48,11 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         return Ok(COULD_NOT_LOOK);
     }
     Ok(status(&view))
+}
+
+/// All rules, for `--list-rules`.
+fn list_rules(json: bool, thresholds: &Thresholds) -> anyhow::Result<String> {
+    if json { Ok(serde_json::to_string(&JsonRules::new(thresholds))? + "\n") } else { Ok(rules::text()) }
 }
 
 /// The whole time as one interval, with the findings at its end: the rules remember what came before.

@@ -26,7 +26,7 @@ pub use engine::finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Tar
 pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
 pub use engine::report::{CannotTell, EVERY_RULE, Report};
-pub use engine::thresholds::{Steps, Thresholds};
+pub use engine::thresholds::{Steps, Threshold, Thresholds};
 pub use rule::{Family, Rule};
 pub use run::run;
 pub use table::{FAMILIES, rule, rules};

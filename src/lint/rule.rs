@@ -27,6 +27,13 @@ pub struct Rule {
     pub links: &'static [&'static str],
 }
 
+impl Rule {
+    /// When a pattern is reported on a running host: `after 3 of the last 5 s`.
+    pub fn reported(&self) -> String {
+        self.hold.to_string()
+    }
+}
+
 /// Rules about one part of the machine.
 #[derive(Debug)]
 pub struct Family {

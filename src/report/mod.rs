@@ -5,6 +5,7 @@ pub mod diff;
 pub mod diff_text;
 pub mod document;
 pub mod json;
+pub mod rules;
 pub mod table;
 pub mod text;
 

@@ -1,13 +1,14 @@
-//! When a rule speaks, and how loud. All of it can be set in the config file; the defaults are meant to stay.
+//! The thresholds of all rules. Each can be set in the config file; the defaults are meant to stay.
 
-use crate::lint::Severity;
+use super::finding::Severity;
+use crate::figures::figure;
 use serde::{Deserialize, Serialize};
 
-/// The figures from which on a rule speaks. A missing step is never reached.
+/// The figures from which a rule reports each severity. A missing step is never reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Steps {
-    /// From here on worth knowing.
+    /// From here on an info.
     pub info: f64,
     /// From here on a warning.
     pub warning: f64,
@@ -17,7 +18,7 @@ pub struct Steps {
 
 impl Default for Steps {
     fn default() -> Self {
-        Self { info: f64::INFINITY, warning: f64::INFINITY, critical: f64::INFINITY }
+        Self { info: NEVER, warning: NEVER, critical: NEVER }
     }
 }
 
@@ -42,13 +43,60 @@ impl Steps {
 
 const NEVER: f64 = f64::INFINITY;
 
+/// One threshold, for lists of rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Threshold {
+    /// Its name in the config file: `timers.rtc`.
+    pub name: String,
+    /// What it limits, with its unit.
+    pub about: &'static str,
+    /// Its value in force: `info 256, warning 1000, critical 10k`.
+    pub value: String,
+    /// Where its default comes from.
+    pub source: &'static str,
+}
+
+/// A value that a threshold may have.
+trait ThresholdValue {
+    fn text(&self) -> String;
+}
+
+impl ThresholdValue for Steps {
+    fn text(&self) -> String {
+        let steps = [("info", self.info), ("warning", self.warning), ("critical", self.critical)];
+        let reached = steps.iter().filter(|(_, from)| from.is_finite());
+        reached.map(|(severity, from)| format!("{severity} {}", figure(*from))).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl ThresholdValue for f64 {
+    fn text(&self) -> String {
+        figure(*self)
+    }
+}
+
+impl ThresholdValue for u64 {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl ThresholdValue for (f64, f64) {
+    fn text(&self) -> String {
+        format!("{} and {}", figure(self.0), figure(self.1))
+    }
+}
+
+/// Groups of thresholds: each with its doc comment, its default and the default's source.
 macro_rules! groups {
-    ($($(#[$doc:meta])* $group:ident { $($(#[$fdoc:meta])* $field:ident: $ty:ty = $value:expr,)* })*) => {$(
+    ($($(#[$doc:meta])* $group:ident {
+        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr, $source:literal;)*
+    })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct $group {
-            $($(#[$fdoc])* pub $field: $ty,)*
+            $($(#[doc = $about])* pub $field: $ty,)*
         }
 
         impl Default for $group {
@@ -56,140 +104,204 @@ macro_rules! groups {
                 Self { $($field: $value),* }
             }
         }
+
+        impl $group {
+            fn list(&self, group: &str, into: &mut Vec<Threshold>) {
+                $(into.push(Threshold {
+                    name: format!("{group}.{}", stringify!($field)),
+                    about: concat!($($about),*).trim(),
+                    value: self.$field.text(),
+                    source: $source,
+                });)*
+            }
+        }
     )*};
 }
 
 groups! {
-    /// What the exits of one cause may cost.
+    /// Cost of the exits of one cause.
     CostThresholds {
         /// Percent of one CPU for the whole guest.
         of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0),
+            "Measured in Windows with emulated timers: 33 % with 8 vCPUs, 78 % with 2; in a healthy busy guest below 0.5 %";
         /// Percent of a CPU, averaged over the guest's vCPUs.
         of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0),
+            "Measured in the same guests: 4.1 % and 39 % of each vCPU";
     }
 
     /// Timer rules, per second.
     TimerThresholds {
         /// Reads of the ACPI PM timer per busy vCPU.
         acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0),
-        /// A PM timer warning by rate needs this share of the guest's exits, percent.
+            "Measured: 1985/s per vCPU in Windows without the Hyper-V clock, none in healthy guests";
+        /// Share of the guest's exits that a warning by rate needs, percent.
         acpi_pm_exit_share: f64 = 20.0,
+            "Measured: 45 % of the exits of Windows without the Hyper-V clock";
         /// RTC accesses of the guest.
         rtc: Steps = Steps::new(256.0, 1000.0, 10_000.0),
+            "Windows ticks 64 times/s with 130 to 260 accesses/s; measured 9700/s while a program wanted a fine clock";
         /// HPET accesses of the guest.
         hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0),
+            "Measured: 2300/s in Linux with clocksource hpet, which lost 2.4 % of its throughput";
         /// HPET accesses per vCPU.
         hpet_per_vcpu: f64 = 100.0,
+            "Chosen as for the PM timer";
         /// Reads of `HV_X64_MSR_TIME_REF_COUNT`.
         time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0),
+            "Reported: 36,000/s in a guest without a valid TSC page (cloud-hypervisor pull request 8380)";
         /// Halts per vCPU of an idle guest.
         idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER),
-        /// A guest whose vCPUs run less than this is idle, percent.
+            "Measured in idle Windows: 2933/s before and 174/s after its timers were fixed; 10/s in idle Linux";
+        /// A guest is idle while its vCPUs run less than this, percent.
         idle_guest_cpu: f64 = 10.0,
-        /// The mean sleep of an idle vCPU that is woken too often, milliseconds.
+            "Chosen";
+        /// A vCPU is woken too often when its mean sleep is shorter, milliseconds.
         short_sleep_ms: f64 = 1.0,
+            "Measured in idle Windows: 0.34 ms before and 10.4 ms after its timers were fixed";
         /// PIT accesses.
         pit: f64 = 100.0,
-        /// CPU of QEMU's main thread with an unused HPET, percent.
+            "Chosen: modern systems use the PIT only while they boot";
+        /// CPU time of QEMU's main thread with an unused HPET, percent.
         hpet_idle_main: Steps = Steps::new(3.0, 10.0, NEVER),
+            "Reported: 9 % with an unused HPET, 0.6 % without (systemd's mkosi)";
         /// Timer reprogrammings per vCPU of an idle guest.
         tick_per_vcpu: Steps = Steps::new(90.0, 240.0, NEVER),
-        /// A tick storm is a warning from this rate on, whole guest.
+            "Linux ticks at 100 Hz or more; measured 10 wake-ups/s per vCPU in idle tickless Linux";
+        /// Timer reprogrammings of the whole guest from which a storm is a warning.
         tick_storm: f64 = 5000.0,
+            "Chosen";
     }
 
     /// Interrupt controller rules, per second and vCPU.
     ApicThresholds {
         /// Faults on the local APIC's page.
         page_faults: f64 = 500.0,
+            "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
         /// Exits for local APIC accesses.
         lapic_exits: f64 = 2000.0,
+            "Chosen";
         /// Inter-processor interrupts.
         ipis: Steps = Steps::new(5000.0, 20_000.0, NEVER),
+            "Chosen";
     }
 
     /// Device rules, per second and guest.
     DeviceThresholds {
         /// Reads of virtio's interrupt status.
         intx_reads: f64 = 100.0,
-        /// virtio notifications that reach the VMM.
+            "Chosen: with MSI-X there are none";
+        /// virtio notifications that the VMM serves.
         kicks: f64 = 1000.0,
+            "Chosen: with an ioeventfd there are none";
         /// Accesses to an emulated disk controller or network card.
         emulated: f64 = 1000.0,
-        /// Accesses to VGA, PS/2, vmport or PCI configuration.
+            "Chosen";
+        /// Accesses to VGA, PS/2, vmport or PCI configuration ports.
         polling: f64 = 500.0,
-        /// Least accesses of a serial burst.
+            "Chosen; measured cost of each access 5 to 12 us";
+        /// The fewest accesses of a serial burst.
         burst_accesses: u64 = 16,
+            "Chosen";
         /// Length of a serial burst, milliseconds.
         burst_ms: Steps = Steps::new(5.0, 20.0, NEVER),
+            "Measured: 64 characters held a vCPU for 15 ms and raised ping times from 0.18 to 1.3 ms";
         /// Wake-ups of vCPUs by a kworker.
         kworker_wakes: f64 = 1000.0,
+            "Chosen";
     }
 
     /// Scheduling rules.
     SchedulingThresholds {
         /// Pause-loop exits per second and vCPU.
         pause: Steps = Steps::new(1000.0, 5000.0, NEVER),
-        /// Wait that makes pause loops a warning, percent.
+            "Measured in healthy guests: 1 to 100/s";
+        /// Wait from which pause loops are a warning, percent.
         pause_wait: f64 = 5.0,
+            "As the warning of pinning.wait";
         /// Host interrupts per busy vCPU, in multiples of the host's tick.
         interrupts_ticks: f64 = 2.0,
+            "The host's tick interrupts a busy vCPU once per period";
         /// Host interrupts per second on an isolated CPU.
         interrupts_isolated: f64 = 2000.0,
+            "Chosen";
         /// Halt polling of a mostly idle vCPU, percent of a CPU.
         halt_poll: Steps = Steps::new(20.0, 50.0, NEVER),
+            "Chosen";
         /// Guest share below which a vCPU is mostly idle, percent.
         halt_poll_guest: f64 = 30.0,
+            "Chosen";
     }
 
     /// Pinning rules.
     PinningThresholds {
-        /// A vCPU is busy from this share of a CPU on, percent.
+        /// A vCPU is busy from this demand for a CPU on, percent.
         busy: f64 = 50.0,
+            "Chosen";
         /// Moves per second of a busy vCPU.
         migrations: Steps = Steps::new(1.0, 10.0, NEVER),
+            "Chosen; measured loss of unpinned guests on a busy host 20 %";
         /// Moves per second to another last-level cache (warning) or node (critical).
         far_migrations: f64 = 5.0,
+            "Chosen";
         /// Wait of a busy vCPU, percent of the time.
         wait: Steps = Steps::new(2.0, 5.0, 20.0),
-        /// Both of two overlapping vCPUs are busy from here on, percent.
+            "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
+        /// Two vCPUs on one CPU compete when both want at least this much of it, percent.
         overlap_busy: f64 = 30.0,
-        /// CPU of an emulator, IOThread or vhost thread on a vCPU's CPU, percent.
+            "Chosen";
+        /// CPU time of an emulator, `IOThread` or vhost thread on a vCPU's CPU, percent.
         emulator: Steps = Steps::new(2.0, 10.0, NEVER),
-        /// Share of the guest's memory on its vCPUs' nodes below which memory is split, percent: warning, critical.
+            "Chosen; libvirt's real-time guide keeps these threads on CPUs of their own";
+        /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first, critical below the
+        /// second.
         local_memory: (f64, f64) = (80.0, 50.0),
+            "Red Hat's tuning guide reports a loss of 10 % and more";
         /// Device interrupts per second on an isolated CPU.
         isolated_irqs: Steps = Steps::new(100.0, 1000.0, NEVER),
+            "Chosen";
         /// Kernel threads and soft interrupts on an isolated CPU, percent.
         isolated_cpu: Steps = Steps::new(1.0, 5.0, NEVER),
+            "Chosen";
         /// Ticks per second on a `nohz_full` CPU.
         nohz_ticks: f64 = 50.0,
-        /// Periods in which the quota ran out, percent.
+            "Chosen; a nohz_full CPU with one task ticks about once a second";
+        /// Share of the periods in which the quota ran out, percent.
         throttled: Steps = Steps::new(1.0, 5.0, 25.0),
-        /// Throttled time, percent of the interval.
+            "Chosen";
+        /// Throttled time from which a quota is critical, percent of the interval.
         throttled_time: f64 = 10.0,
+            "Chosen";
         /// vCPUs per CPU.
         overcommit: Steps = Steps::new(3.0, 5.0, 10.0),
-        /// Wake-up latency, microseconds: median (info), 99th percentile (warning).
+            "Red Hat's guide: up to 5 vCPUs per CPU are safe, more than 10 are not";
+        /// Wake-up latency, microseconds: an info from this median on, a warning from this 99th percentile on.
         wakeup_us: (f64, f64) = (100.0, 1000.0),
-        /// Tasks of the host on a pinned vCPU's CPU, percent.
+            "Measured: 27 to 46 us are normal; above 1 ms network latency suffers";
+        /// CPU time of host tasks on a pinned vCPU's CPU, percent.
         host_tasks: Steps = Steps::new(2.0, 10.0, NEVER),
-        /// Wait of emulator threads when the host has no CPU of its own, percent.
+            "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
+        /// Wait of emulator threads from which the host lacks CPUs, percent.
         starved_wait: f64 = 20.0,
+            "Chosen";
     }
 
     /// Machine rules.
     MachineThresholds {
         /// Memory faults per second and vCPU.
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER),
-        /// CPU of ksmd, percent.
+            "Measured in Windows guests: 317 to 1160/s per vCPU";
+        /// CPU time of ksmd, percent.
         ksmd: f64 = 5.0,
+            "Measured on a host short of memory: 1.6 to 4.6 %";
         /// Steal of one host CPU, percent.
         steal: f64 = 5.0,
-        /// CPU of QEMU's main thread, percent.
+            "Chosen";
+        /// CPU time of QEMU's main thread, percent.
         main_loop: f64 = 70.0,
+            "Measured: above 90 % while a guest made 18,000 requests/s";
         /// Nested exits, percent of all exits.
         nested_share: f64 = 5.0,
+            "Chosen";
     }
 }
 
@@ -207,10 +319,25 @@ pub struct Thresholds {
     pub devices: DeviceThresholds,
     /// Scheduling.
     pub scheduling: SchedulingThresholds,
-    /// Pinning.
+    /// Pinning, contention and NUMA.
     pub pinning: PinningThresholds,
     /// Machine.
     pub machine: MachineThresholds,
+}
+
+impl Thresholds {
+    /// All thresholds with their values, in the order of the config file.
+    pub fn list(&self) -> Vec<Threshold> {
+        let mut all = Vec::new();
+        self.cost.list("cost", &mut all);
+        self.timers.list("timers", &mut all);
+        self.apic.list("apic", &mut all);
+        self.devices.list("devices", &mut all);
+        self.scheduling.list("scheduling", &mut all);
+        self.pinning.list("pinning", &mut all);
+        self.machine.list("machine", &mut all);
+        all
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod devices;
 mod guards;
 mod machine;
 mod pinning;
+mod rules_md;
 mod scheduling;
 mod texts;
 mod timers;
