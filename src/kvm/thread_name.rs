@@ -1,9 +1,9 @@
-//! What a thread of a VMM does, told by its name (`comm`, at most 15 bytes).
+//! The role of a VMM's thread, by its name (`comm`, at most 15 bytes).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a thread does for its guest.
+/// The role of a thread for its guest.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -42,8 +42,8 @@ impl fmt::Display for Role {
     }
 }
 
-/// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one.
-/// `is_main` says that the thread id is the process id.
+/// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one. `is_main` says that the thread
+/// id is the process id.
 pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
     if is_main {
         return (Role::Emulator, None);
@@ -52,7 +52,7 @@ pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
         return (Role::Vcpu, Some(index));
     }
     if let Some(name) = comm.strip_prefix("IO ") {
-        // QEMU's own monitor thread is named like an IOThread but serves no disk.
+        // QEMU's monitor thread has the name of an IOThread but serves no disk.
         if name.starts_with("mon_iothread") {
             return (Role::Worker, None);
         }
@@ -101,7 +101,7 @@ const WORKER_PREFIXES: [&str; 13] = [
 pub fn vcpu_index(comm: &str) -> Option<u32> {
     let digits = if let Some(rest) = comm.strip_prefix("CPU ") {
         let (digits, kind) = rest.split_once('/')?;
-        // A long number leaves less room in the 15 bytes of a name.
+        // A long number leaves less room for the suffix in the 15 bytes of a name.
         if kind.is_empty() || !["KVM", "TCG", "HVF"].iter().any(|known| known.starts_with(kind)) {
             return None;
         }

@@ -25,23 +25,23 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::Duration;
 
-/// Switches and moves are read of so many threads in one tick; beyond, they are unknown. Guests are gone through in order of
-/// PID, so that it is the same threads each time.
+/// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
+/// Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
-/// While it waits for the next tick, the collector drains an engine with rings this often: at 200 000 events a second they hold
-/// some tenths of a second.
+/// Between ticks the collector drains an engine with rings this often: at 200 000 events a second the rings hold some
+/// tenths of a second.
 const DRAIN: Duration = Duration::from_millis(20);
-/// An engine without rings is called once, this long after its reading.
+/// An engine without rings is drained once, this long after its reading.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// What to say to a collector at work.
+/// A command to a running collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollectorCommand {
-    /// Watch more or less.
+    /// Change the tracing level.
     Level(EngineLevel),
-    /// Count every `kvm:*` tracepoint, or cease to.
+    /// Switch counting of every `kvm:*` tracepoint on or off.
     KvmEvents(bool),
-    /// Take this long between samples from now on.
+    /// Set the time between samples.
     Interval(Duration),
     /// Take a sample at once.
     Now,
@@ -49,19 +49,19 @@ pub enum CollectorCommand {
     Stop,
 }
 
-/// How a collector is to work.
+/// The sources and settings of a collector.
 pub struct CollectorOptions {
     /// Time between samples.
     pub interval: Duration,
-    /// The tracing engine.
+    /// The tracing engine; `None`: no tracing.
     pub engine: Option<Box<dyn Engine>>,
-    /// Why there is none, or none better.
+    /// Why there is no engine, or no better one.
     pub engine_problems: Vec<EngineError>,
     /// libvirt, the QEMU monitor.
     pub metadata_sources: Vec<Box<dyn MetadataSource>>,
-    /// What is said to the feed while it works.
+    /// Commands for the collector while it runs.
     pub commands: Receiver<CollectorCommand>,
-    /// Where /proc and /sys are.
+    /// Where the kernel's files are.
     pub paths: SystemPaths,
     /// The clock.
     pub clock: Box<dyn FnMut() -> Timestamps + Send>,
@@ -81,11 +81,11 @@ impl Default for CollectorOptions {
     }
 }
 
-/// Reads the running host. One failing source is a [`SourceStatus`]; no tick fails.
+/// Reads the running host. A source that fails becomes a [`SourceStatus`]; a tick never fails.
 pub struct Collector {
     options: CollectorOptions,
     reader: ReadContext,
-    allowance: TickBudget,
+    budget: TickBudget,
     discovery: Discovery,
     guests: BTreeMap<i32, LiveGuest>,
     host: HostReader,
@@ -99,12 +99,12 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Prepares every source. Nothing here fails: what cannot be had is said in each sample.
+    /// Prepares every source. Never fails: each sample lists what is missing.
     pub fn new(options: CollectorOptions) -> Self {
         let paths = &options.paths;
         Self {
             reader: ReadContext::new(paths),
-            allowance: TickBudget::default(),
+            budget: TickBudget::default(),
             discovery: Discovery::new(paths.clone()),
             guests: BTreeMap::new(),
             host: HostReader::new(paths),
@@ -119,10 +119,10 @@ impl Collector {
         }
     }
 
-    /// Watches more or less. Counters begin again from zero, as the sample's `generation` says.
+    /// Changes the tracing level. The engine's counters restart from zero, and the sample's `generation` grows.
     ///
     /// # Errors
-    /// When there is no engine, or the kernel refuses.
+    /// There is no engine, or the kernel refuses.
     pub fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
         let Some(engine) = &mut self.options.engine else {
             return Err(source_status::no_engine(&self.options.engine_problems));
@@ -132,10 +132,10 @@ impl Collector {
         Ok(())
     }
 
-    /// Counts every `kvm:*` tracepoint by guest, or ceases to.
+    /// Switches counting of every `kvm:*` tracepoint by guest on or off.
     ///
     /// # Errors
-    /// When there is no engine, or the kernel refuses.
+    /// There is no engine, or the kernel refuses.
     pub fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError> {
         match &mut self.options.engine {
             Some(engine) => engine.set_kvm_events(on),
@@ -150,21 +150,22 @@ impl Collector {
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
         let memory = self.host.memory();
         let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
-        self.allowance.begin(&self.options.paths, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
+        self.budget.begin(&self.options.paths, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
             Err(e) => (Discovered::default(), Some(e)),
         };
-        self.admit(&found.guests, now);
+        self.open_new_guests(&found.guests, now);
         self.help(&found);
         self.drain();
         let ended = self.read_guests(&found, now);
         self.drain();
-        // The engine comes after /proc: whoever was gone by then has all of its events in this reading. All rates are per
-        // time between two of these readings: finding guests takes long on a busy host, and a different time each tick.
+        // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
+        // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
+        // busy host.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
         let read = (self.options.clock)();
-        // Next to the clock: how long the CPUs were busy is this interval less their idle time.
+        // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let cpus = self.host.cpus();
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
@@ -185,7 +186,7 @@ impl Collector {
         sample
     }
 
-    /// Lets the engine have larger tables when guests have come for whom they are too small. The next sample tells of that by its
+    /// Lets the engine enlarge its tables when they are too small for the guests. The next sample then has another
     /// generation.
     fn make_room(&mut self) {
         let Some(engine) = &mut self.options.engine else { return };
@@ -196,14 +197,14 @@ impl Collector {
         }
     }
 
-    /// The engine's counters began again.
+    /// The engine's counters restarted from zero.
     fn restarted(&mut self) {
         self.generation += 1;
         self.guests.values_mut().for_each(LiveGuest::restart_events);
     }
 
-    /// Opens guests that are new.
-    fn admit(&mut self, pids: &[i32], now: Timestamps) {
+    /// Opens new guests and passes on what the metadata sources know.
+    fn open_new_guests(&mut self, pids: &[i32], now: Timestamps) {
         let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
         self.status_files.refresh(now.mono_ns, !new.is_empty());
         for pid in new {
@@ -211,21 +212,22 @@ impl Collector {
         }
         let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
         let counters_wanted = self.wants_counters();
-        for informant in &mut self.options.metadata_sources {
-            informant.want_counters(counters_wanted);
-            informant.watch(&watched);
+        for source in &mut self.options.metadata_sources {
+            source.want_counters(counters_wanted);
+            source.watch(&watched);
         }
         for guest in self.guests.values_mut() {
             guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
         }
     }
 
-    /// KVM's counters through libvirt cost the guests' monitors, and tracing gives more: they are read only without tracing.
+    /// Reading KVM's counters through libvirt costs the guests' monitors, and tracing gives more: they are read only
+    /// without tracing.
     fn wants_counters(&self) -> bool {
         self.options.engine.as_ref().is_none_or(|e| e.level() == EngineLevel::None)
     }
 
-    /// Opens a guest; one that is gone already is left to its events.
+    /// Opens a guest; false for one that is already gone, of which only events are left.
     fn open(&mut self, pid: i32, now: Timestamps) -> bool {
         let boot_time_ms = now.time_ms - i64::try_from(now.boot_ns / 1_000_000).unwrap_or(0);
         let Ok(mut guest) = LiveGuest::open(&self.options.paths, pid, boot_time_ms, &mut self.reader) else {
@@ -251,10 +253,11 @@ impl Collector {
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
         let living: HashSet<i32> = found.guests.iter().copied().collect();
-        let (paths, reader, allowance) = (&self.options.paths, &mut self.reader, &mut self.allowance);
-        // A process that ended shows by its threads, even when another took its PID; one that closed its VM by discovery.
+        let (paths, reader, budget) = (&self.options.paths, &mut self.reader, &mut self.budget);
+        // A process that ended is found by its threads, even when another process took its PID; one that closed its VM
+        // is found by discovery.
         take_where(&mut self.guests, |pid, guest| {
-            guest.read(paths, now.mono_ns, reader, allowance) == Liveness::Ended || !living.contains(pid)
+            guest.read(paths, now.mono_ns, reader, budget) == Liveness::Ended || !living.contains(pid)
         })
     }
 
@@ -332,16 +335,16 @@ impl Collector {
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));
-        let lacks: Vec<_> = self.guests.values().map(LiveGuest::lacks_counters).collect();
-        all.push(source_status::kvm_stats(&lacks, &self.options.paths));
+        let missing: Vec<_> = self.guests.values().map(LiveGuest::missing_counters).collect();
+        all.push(source_status::kvm_stats(&missing, &self.options.paths));
         all.extend(self.status_files.problem());
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata_sources.iter_mut().flat_map(|i| i.status()));
         all
     }
 
-    /// Does what is asked; answers whether to end.
-    fn obey(&mut self, command: CollectorCommand) -> bool {
+    /// Executes a command; returns whether to end the feed.
+    fn execute(&mut self, command: CollectorCommand) -> bool {
         let done = match command {
             CollectorCommand::Level(level) => self.set_level(level),
             CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
@@ -365,14 +368,14 @@ impl Collector {
         }
     }
 
-    /// Waits until a sample is due, draining the engine meanwhile; answers whether to end.
+    /// Waits until a sample is due and drains the engine meanwhile; returns whether to end the feed.
     fn wait(&mut self) -> bool {
         let mut drained = false;
         loop {
             let now_ns = (self.options.clock)().mono_ns;
             let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            // The BPF engine adds up inside the kernel: it needs one call soon after its reading, which ends what it measures of
-            // its own cost, and then nobody has to wake up for it.
+            // The BPF engine adds up in the kernel: one call soon after its reading closes the measurement of its own
+            // cost, and no further wake-up is needed.
             let step = match self.options.engine.as_ref().map(|e| e.kind()) {
                 Some(EngineKind::Perf) => left.min(DRAIN),
                 Some(_) if !drained => left.min(SETTLE),
@@ -385,12 +388,12 @@ impl Collector {
             };
             match command {
                 Ok(command) => {
-                    if self.obey(command) {
+                    if self.execute(command) {
                         return true;
                     }
                     continue;
                 }
-                // Nobody will say anything any more, and nothing waits on a closed channel.
+                // All senders are gone, and receiving from a closed channel does not wait.
                 Err(true) => std::thread::sleep(step),
                 Err(false) => {}
             }
@@ -398,7 +401,7 @@ impl Collector {
             drained = true;
             if left.is_zero() {
                 let interval = self.options.interval.as_nanos() as u64;
-                // A tick that comes late by more than an interval is not made up for.
+                // After a tick that is late by more than an interval the schedule starts again from now.
                 let due = self.next_ns.unwrap_or(now_ns) + interval;
                 self.next_ns = Some(if due > now_ns { due } else { now_ns + interval });
                 return false;

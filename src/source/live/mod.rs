@@ -15,12 +15,12 @@ pub use metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedC
 pub use proc::paths::SystemPaths;
 pub use timestamps::Timestamps;
 
-/// The host's CPUs as an engine needs them, before the first sample.
+/// The host's CPU topology, as an engine needs it before the first sample.
 pub fn topology(paths: &SystemPaths) -> crate::kvm::topology::HostTopology {
     host::topology::read(&paths.sys)
 }
 
-/// How many vCPUs there are now, by the open files of all guests: what an engine's tables are sized by.
+/// The number of vCPUs of all guests now, by their open files: engines size their tables by it.
 pub fn vcpus(paths: &SystemPaths) -> usize {
     proc::discovery::vcpus(paths, Timestamps::now())
 }

@@ -17,16 +17,16 @@ pub(crate) fn procfs(found: &Discovered, failure: Option<FileError>, own_namespa
     if own_namespace {
         return SourceStatus::degraded(
             ID,
-            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count in the \
-             engine's total but for no guest",
+            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count \
+             in the engine's total but for no guest",
             "run kvmtop in the host's PID namespace (for a container: --pid=host)",
         );
     }
     let unreadable = found.guessed + found.denied;
     if unreadable > 0 {
         let cause = format!(
-            "the open files of {unreadable} processes are not readable: {} of them are guests by their threads' names, others \
-             may be missing",
+            "the open files of {unreadable} processes are not readable: {} of them are guests by their threads' \
+             names, others may be missing",
             found.guessed
         );
         return SourceStatus::degraded(ID, cause, privileges::hint());
@@ -41,8 +41,8 @@ pub(crate) fn no_kvm(paths: &SystemPaths) -> Option<SourceStatus> {
         SourceStatus::missing(
             SourceId::Kvm,
             "this host has no /dev/kvm: no KVM guest can run on it",
-            "modprobe kvm_intel or kvm_amd; where that fails, enable VT-x or SVM in the firmware, or nested virtualisation \
-             in the hypervisor below",
+            "modprobe kvm_intel or kvm_amd; where that fails, enable VT-x or SVM in the firmware, or nested \
+             virtualisation in the hypervisor below",
         )
     })
 }
@@ -70,7 +70,9 @@ pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths
         "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
     };
     let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
-    let fix = if denied {
+    let fix = if denied && rustix::process::geteuid().is_root() {
+        "with --engine none kvmtop asks libvirt for them".into()
+    } else if denied {
         format!("{}; with --engine none kvmtop asks libvirt for them", privileges::hint())
     } else if paths.sys.join("kernel/debug/kvm").is_dir() {
         "use QEMU 8.1 or later; with --engine none kvmtop asks libvirt for them".into()
@@ -80,7 +82,7 @@ pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths
     if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
 }
 
-/// The engine.
+/// The tracing engine.
 pub(crate) fn tracepoints(
     engine: Option<&dyn Engine>,
     problems: &[EngineError],
@@ -108,7 +110,7 @@ pub(crate) fn tracepoints(
     if reading.fires_kvm_exit == Some(false) {
         let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
         let cause = format!("{flavour} fires no kvm_exit: exit reasons and their times are not known");
-        return SourceStatus::degraded(ID, cause, "nothing to mend: accesses and exits to the VMM are counted instead");
+        return SourceStatus::degraded(ID, cause, "nothing to do: kvmtop counts accesses and exits to the VMM instead");
     }
     SourceStatus::ok(ID)
 }

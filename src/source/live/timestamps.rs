@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// One instant by the clocks that a sample needs.
+/// One instant on each clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timestamps {
     /// `CLOCK_MONOTONIC`, nanoseconds.
@@ -25,7 +25,7 @@ impl Timestamps {
     }
 }
 
-/// Nanoseconds of a clock that never runs backwards past zero.
+/// The time of a clock in nanoseconds.
 pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
     let t = clock_gettime(clock);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-/// What the engine counts, and what it was told to forget.
+/// What the engine counts, and what it was asked to forget.
 #[derive(Default)]
 struct Counted {
     threads: HashMap<i32, TracedThread>,
@@ -265,7 +265,7 @@ fn an_engine_that_had_to_grow_begins_a_new_generation() {
     assert_eq!(b.collector.tick().engine.generation, 0);
     b.guest(10, "a", "CPU 0/KVM");
     b.reads(10, 11, 7);
-    // What was read before the swap is told as ever; the sample after it does not go on from there.
+    // What was read before the swap is reported; the sample after it does not continue from there.
     let before = b.collector.tick();
     assert_eq!((before.engine.generation, seen(&before)[0].2), (0, 7));
     b.reads(10, 11, 3);
@@ -357,7 +357,8 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
     }
 }
 
-/// A source that reads KVM's counters while they are wanted and keeps its last reading afterwards, as libvirt's thread does.
+/// A source that reads KVM's counters while they are wanted and keeps its last reading afterwards, as libvirt's thread
+/// does.
 struct CountersOnDemand {
     wanted: bool,
     metadata: Arc<GuestMetadata>,
@@ -371,7 +372,7 @@ impl MetadataSource for CountersOnDemand {
         self.wanted = wanted;
     }
 
-    fn told(&mut self, _: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+    fn metadata(&mut self, _: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
         let at_ns = *self.now_ns.lock().unwrap();
         if self.wanted {
             // 1000 exits a second since the beginning.

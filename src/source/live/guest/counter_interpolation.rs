@@ -1,17 +1,18 @@
-//! Counters that are read on a clock of their own, as they were at the instants of the samples.
+//! Counters that another thread reads on its own schedule, interpolated to the time of the samples.
 //!
-//! libvirt answers on its own thread, so a reading is older than the tick by anything up to the time between two readings. Were
-//! it taken for the tick's own, rates would be off by that time in either direction, and a tick without a new reading would show
-//! that nothing happened. So the counters are shown as they were a little more than one reading ago, where there is a reading on
-//! either side, and between the two they grow evenly: nothing is added, nothing lost.
+//! libvirt answers on its own thread, so a reading is older than the tick by up to the time between two readings. Used
+//! as the tick's own it would shift rates by that time, and a tick without a new reading would show no activity. So the
+//! counters are shown as of a little more than one reading ago, where there is a reading on either side, and grow
+//! evenly between the two: nothing is added and nothing lost.
 
 use crate::source::live::metadata::source::{CounterReading, NamedCounters};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Readings kept: what is shown lies between two of them, and the newest may be ahead by more than one.
+/// Readings kept: what is shown lies between two of them, and the newest may be more than one ahead.
 const KEPT: usize = 4;
-/// A reading this many times older than the pause between two is stale: its source stopped or hangs, and nothing is shown of it.
+/// A reading this many times older than the pause between two is stale: its source stopped or hangs, and nothing is
+/// shown of it.
 const STALE_AFTER: u64 = 4;
 
 /// The last readings of a guest's counters.
@@ -21,7 +22,7 @@ pub(crate) struct CounterInterpolation {
 }
 
 impl CounterInterpolation {
-    /// Takes a reading over, if it is new.
+    /// Adds a reading, if it is new.
     pub(crate) fn take(&mut self, reading: &Arc<CounterReading>) {
         if self.readings.back().is_some_and(|last| last.at_ns >= reading.at_ns) {
             return;
@@ -37,8 +38,8 @@ impl CounterInterpolation {
         self.readings.clear();
     }
 
-    /// The counters as they were 1.25 pauses before `now_ns`; empty before there is a reading that old, and once the newest is
-    /// stale. Where the next reading is late, they stand still.
+    /// The counters as they were 1.25 pauses before `now_ns`; empty before there is a reading that old, and once the
+    /// newest is stale. Where the next reading is late, they stand still.
     pub(crate) fn at(&self, now_ns: u64) -> CounterReading {
         let Some(newest) = self.readings.back().filter(|r| !is_stale(r, now_ns)) else {
             return CounterReading::default();
@@ -64,7 +65,7 @@ fn between(before: &CounterReading, after: &CounterReading, at_ns: u64) -> Count
     let grown = |before: &NamedCounters, after: &NamedCounters| -> NamedCounters {
         let at = |name: &String, b: u64| match before.get(name) {
             Some(a) if *a <= b => a + (u128::from(b - a) * u128::from(part) / u128::from(whole)) as u64,
-            // New, or begun again.
+            // New, or restarted from zero.
             _ => b,
         };
         after.iter().map(|(name, b)| (name.clone(), at(name, *b))).collect()
@@ -114,7 +115,7 @@ mod tests {
         r.take(&reading(11 * S, 7));
         assert_eq!(r.at(11 * S + 3 * S / 4).vm["exits"], 7);
         assert_eq!(r.at(15 * S).vm["exits"], 9);
-        assert!(r.at(15 * S + 1).vm.is_empty(), "a source that stopped tells nothing");
+        assert!(r.at(15 * S + 1).vm.is_empty(), "a source that stopped shows nothing");
         r.clear();
         r.take(&reading(60 * S, 90_000));
         assert!(r.at(60 * S + S / 2).vm.is_empty(), "what happened meanwhile belongs to no interval");

@@ -1,7 +1,8 @@
-//! KVM's own counters of a guest, read without its help: from the statistics files that its VMM keeps open, else from debugfs.
+//! KVM's own counters of a guest, read without the guest's help: from the statistics files that its VMM keeps open,
+//! otherwise from debugfs.
 //!
-//! A statistics file can be borrowed (`pidfd_getfd`) and read by another process; one cannot be made that way, as KVM asks for
-//! the VMM's own address space (`virt/kvm/kvm_main.c`). QEMU keeps one a vCPU open from 8.1 on.
+//! Another process can duplicate an open statistics file (`pidfd_getfd`) and read it, but cannot create one: KVM
+//! requires the VMM's own address space for that (`virt/kvm/kvm_main.c`). QEMU keeps one per vCPU open since 8.1.
 
 use super::kvm_stats::{StatsHeader, StatsLayout};
 use crate::source::live::proc::fds::KvmFiles;
@@ -12,11 +13,11 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Files borrowed from one guest.
+/// At most this many files are duplicated from one guest.
 const MAX_BORROWED: usize = 1024;
-/// Folders of debugfs looked through for a guest's.
+/// At most this many debugfs folders are searched for a guest's.
 const MAX_FOLDERS: usize = 4096;
-/// Where debugfs serves, these are read: each is a file of its own.
+/// The counters read from debugfs: each is a file of its own.
 const NAMES: [&str; 18] = [
     "exits",
     "halt_exits",
@@ -43,11 +44,11 @@ const NAMES: [&str; 18] = [
 pub(crate) enum MissingCounters {
     /// Its VMM keeps no statistics file open, and debugfs is not mounted or has no folder for it.
     NoFiles,
-    /// There are files, but they may not be borrowed or read.
+    /// There are files, but duplicating or reading them is denied.
     Denied,
 }
 
-/// A statistics file.
+/// An open statistics file, duplicated from the VMM.
 #[derive(Debug)]
 struct BorrowedStatsFile {
     file: OwnedFd,
@@ -60,7 +61,7 @@ pub(crate) struct GuestCounters {
     vm: Option<BorrowedStatsFile>,
     vcpus: BTreeMap<u32, BorrowedStatsFile>,
     debugfs: Option<DebugfsFolder>,
-    lack: Option<MissingCounters>,
+    missing: Option<MissingCounters>,
 }
 
 /// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own.
@@ -71,7 +72,7 @@ struct DebugfsFolder {
 }
 
 impl GuestCounters {
-    /// Looks for sources anew; `files` are the guest's.
+    /// Looks for sources again; `files` are the guest's.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
         let wanted = files.vcpu_stats.len() + usize::from(files.vm_stats.is_some());
         let have = self.vcpus.len() + usize::from(self.vm.is_some());
@@ -83,33 +84,33 @@ impl GuestCounters {
         }
         if self.vcpus.is_empty() && self.debugfs.is_none() {
             self.debugfs = DebugfsFolder::open(paths, pid);
-            if self.debugfs.is_none() && self.lack.is_none() {
-                self.lack = Some(MissingCounters::NoFiles);
+            if self.debugfs.is_none() && self.missing.is_none() {
+                self.missing = Some(MissingCounters::NoFiles);
             }
         }
     }
 
-    /// The guest's files may not even be listed.
+    /// Listing the guest's files is denied.
     pub(crate) fn deny(&mut self) {
-        self.lack = Some(MissingCounters::Denied);
+        self.missing = Some(MissingCounters::Denied);
     }
 
-    /// Of the VM, and of each vCPU by its number. `budget` is how many debugfs files may still be read in this tick.
+    /// The counters of the VM, and of each vCPU by number. `budget` is how many debugfs files this tick may still read.
     pub(crate) fn read(&mut self, budget: &mut usize) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
         let mut vm = self.vm.as_ref().map(BorrowedStatsFile::read).unwrap_or_default();
         if let Some(debugfs) = &mut self.debugfs {
             if let Ok(found) = debugfs.read(budget) {
                 vm.extend(found);
             } else {
-                (self.debugfs, self.lack) = (None, Some(MissingCounters::Denied));
+                (self.debugfs, self.missing) = (None, Some(MissingCounters::Denied));
             }
         }
         (vm, self.vcpus.iter().map(|(vcpu, b)| (*vcpu, b.read())).collect())
     }
 
-    /// Why there is nothing.
-    pub(crate) fn lack(&self) -> Option<MissingCounters> {
-        self.lack.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
+    /// Why there are no counters.
+    pub(crate) fn missing(&self) -> Option<MissingCounters> {
+        self.missing.filter(|_| self.vcpus.is_empty() && self.debugfs.is_none())
     }
 
     fn borrow(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
@@ -119,7 +120,7 @@ impl GuestCounters {
             Ok(_) => None,
             Err(e) => {
                 if e == FileError::Denied {
-                    self.lack = Some(MissingCounters::Denied);
+                    self.missing = Some(MissingCounters::Denied);
                 }
                 None
             }
@@ -137,7 +138,7 @@ impl GuestCounters {
 impl BorrowedStatsFile {
     fn take(paths: &SystemPaths, process: &OwnedFd, fd: i32, name: &str) -> Result<Self, FileError> {
         let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty())?;
-        // The VMM may have closed it and opened something else since its files were listed.
+        // The VMM may have closed it and opened another file since its files were listed.
         let link = paths.proc.join("self/fd").join(file.as_raw_fd().to_string());
         let target = std::fs::read_link(link).map_err(|_| FileError::Gone)?;
         if target.as_os_str().as_encoded_bytes() != format!("anon_inode:{name}").as_bytes() {
@@ -168,7 +169,8 @@ fn read_at(file: &OwnedFd, at: u64, length: usize) -> Result<Vec<u8>, FileError>
 }
 
 impl DebugfsFolder {
-    /// `kvm/TID-FD`: the thread that made the VM, the main one as a rule, and the VM's descriptor then.
+    /// The folder is named `TID-FD`: the thread that created the VM, usually the main one, and the VM's descriptor at
+    /// that time.
     fn open(paths: &SystemPaths, pid: i32) -> Option<Self> {
         let all = paths.sys.join("kernel/debug/kvm");
         let names = std::fs::read_dir(&all).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
@@ -181,7 +183,7 @@ impl DebugfsFolder {
         Some(Self { folder, files: NAMES.to_vec() })
     }
 
-    /// Opens each file anew: one that was read cannot be read again from its beginning (`kvm_debugfs_open` makes it
+    /// Opens each file at each reading: a file cannot be read twice from its beginning (`kvm_debugfs_open` makes it
     /// `nonseekable_open`, which refuses pread(2) too).
     fn read(&mut self, budget: &mut usize) -> Result<BTreeMap<String, u64>, FileError> {
         let mut found = BTreeMap::new();
@@ -223,7 +225,7 @@ mod tests {
         let mut budget = 100;
         let (vm, vcpus) = counters.read(&mut budget);
         assert_eq!(vm, [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into());
-        assert!(vcpus.is_empty() && counters.lack().is_none() && budget < 100);
+        assert!(vcpus.is_empty() && counters.missing().is_none() && budget < 100);
         budget = 1;
         assert!(counters.read(&mut budget).0.is_empty());
     }
@@ -244,7 +246,7 @@ mod tests {
         let fake = FakeProc::new();
         let mut counters = GuestCounters::default();
         counters.look(&fake.paths(), 10, &KvmFiles::default(), 500);
-        assert_eq!(counters.lack(), Some(MissingCounters::NoFiles));
+        assert_eq!(counters.missing(), Some(MissingCounters::NoFiles));
         assert_eq!(counters.read(&mut 100), (BTreeMap::new(), BTreeMap::new()));
     }
 }

@@ -1,8 +1,8 @@
-//! CPU bandwidth control: the cgroups that limit a guest and how often they held it back.
+//! CPU bandwidth control: the cgroups that limit a guest, and how often they throttled it.
 //!
-//! libvirt puts vCPUs, the emulator and IOThreads of a domain into groups of their own below the domain's
-//! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; without the `libvirt` folder before
-//! libvirt 7.1, docs/cgroups.rst). A guest of another maker has its process's group.
+//! libvirt puts the vCPUs, the emulator and the IOThreads of a domain into groups below the domain's
+//! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
+//! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
 use super::stagger::stagger;
 use crate::kvm::sanitize;
@@ -15,18 +15,18 @@ use std::io::Cursor;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Groups of one guest that are watched.
+/// At most this many groups of one guest are watched.
 const MAX_GROUPS: usize = 1024;
-/// Groups are looked for this rarely.
+/// Time between two searches for groups.
 const LOOK_NS: u64 = 10_000_000_000;
-/// A group without a limit is read this rarely, and up to 2 s more: a limit set meanwhile shows a few seconds later.
+/// Time between two readings of a group without a limit, plus up to 2 s: a new limit shows a few seconds later.
 const UNLIMITED_NS: u64 = 2_000_000_000;
 
-/// A mounted cgroup hierarchy that has the `cpu` controller, or may have it.
+/// A mounted cgroup hierarchy with the `cpu` controller, or one that may have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Hierarchy {
     mount: PathBuf,
-    /// What of the hierarchy is mounted there: `/`, but in a container a group.
+    /// The part of the hierarchy that is mounted there: `/`, or a group inside a container.
     root: String,
     /// cgroup v2.
     unified: bool,
@@ -46,7 +46,7 @@ impl Hierarchies {
             let cpu = m.fs_type == "cgroup" && m.super_options.contains_key("cpu");
             (unified || cpu).then_some(Hierarchy { mount: m.mount_point, root: m.root, unified })
         });
-        // Where both are mounted, version 1 holds the controller if it has it at all.
+        // Where both versions are mounted, version 1 holds the controller if it has it at all.
         let mut found: Vec<_> = found.collect();
         found.sort_by_key(|h| h.unified);
         Self(found)
@@ -61,7 +61,7 @@ impl Hierarchies {
                 .find(|g| if h.unified { g.hierarchy == 0 } else { g.controllers.iter().any(|c| c == "cpu") })?;
             let below = group.pathname.strip_prefix(h.root.trim_end_matches('/')).unwrap_or(&group.pathname);
             let below = below.trim_start_matches('/');
-            // The root group limits nothing; `..` shows for a group outside of this one's namespace.
+            // The root group has no limit; `..` stands for a group outside of this one's namespace.
             if below.is_empty() || below.split('/').any(|part| part == "..") {
                 return None;
             }
@@ -78,7 +78,7 @@ struct CpuGroup {
     folder: PathBuf,
     unified: bool,
     file: Option<OwnedFd>,
-    /// Whether it has a limit: only then do its figures move.
+    /// Whether it has a limit: otherwise its figures never change.
     limited: bool,
 }
 
@@ -153,7 +153,7 @@ impl CpuLimits {
     }
 }
 
-/// The groups that a guest's is in, up to the root, by the names of their folders: a limit of theirs holds for all in them.
+/// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups in them.
 fn above(folder: &Path) -> Vec<(String, PathBuf)> {
     let named = |path: &Path| {
         let name = sanitize(&path.file_name()?.to_string_lossy(), 128);

@@ -1,10 +1,10 @@
-//! The events of threads that were gone before any sample showed them, kept with their guest so that no count is ever lost.
+//! The events of threads that ended before any sample showed them, kept with their guest so that no count is lost.
 
 use crate::sample::{MissingExtreme, ThreadEvents, UserspaceCell};
 
-/// Cells of accesses kept; what goes beyond is added to the cells without an address.
+/// Cells of accesses kept; further ones are added to the cells without an address.
 const MAX_CELLS: usize = 4096;
-/// Other tasks kept in a list.
+/// Tasks kept in a list.
 const MAX_TASKS: usize = 32;
 
 /// Adds the events of another thread of the same guest.
@@ -13,7 +13,7 @@ pub(crate) fn add(all: &mut ThreadEvents, gone: ThreadEvents) {
     all.limit(MAX_CELLS, MAX_TASKS);
 }
 
-/// Forgets the extremes, which belong to the interval in which a thread ended and to no later one.
+/// Drops the extremes, which belong to the interval in which a thread ended.
 pub(crate) fn next_interval(all: &mut ThreadEvents) {
     let timings = all.exits.iter_mut().map(|c| &mut c.time).chain(all.accesses.iter_mut().map(|c| &mut c.time));
     for t in timings.chain(all.wakeups.as_mut()) {

@@ -1,4 +1,4 @@
-//! What a guest is, put together from everyone who knows a part, each fact with its origin.
+//! A guest's identity, merged from all sources, each fact with its origin.
 
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::device_map;
@@ -11,25 +11,25 @@ use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::stat::TICK_NS;
 use std::sync::Arc;
 
-/// A command line of more bytes is cut; the kernel's own limit is 2 MiB a line and more in all.
+/// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
 const MAX_COMMAND: usize = 1 << 20;
-/// Characters kept of a name.
+/// At most this many characters of a name are kept.
 const MAX_NAME: usize = 256;
 
-/// What /proc tells of a guest's process, once.
+/// The facts of a guest's process in /proc, read once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProcessIdentity {
     /// Process id.
     pub pid: i32,
     /// Start, ticks after boot.
     pub start_ticks: u64,
-    /// The same by the wall clock, milliseconds since the epoch.
+    /// The start by the wall clock, milliseconds since the epoch.
     pub started_ms: Option<i64>,
     /// The main thread's name.
     pub comm: String,
-    /// The command line, where it is QEMU's.
+    /// The parsed command line of a QEMU.
     pub command: Option<Arc<QemuCommand>>,
-    /// How many vCPUs it has open.
+    /// Number of vCPU files it has open.
     pub vcpu_files: u32,
 }
 
@@ -53,26 +53,26 @@ impl ProcessIdentity {
         }
     }
 
-    /// Puts the facts together; of `told`, the first that knows a fact wins.
-    pub(crate) fn facts(&self, status: Option<&DomainStatus>, told: &[Arc<GuestMetadata>]) -> DomainFacts {
+    /// Merges the facts; among the metadata reports the first that has a fact wins.
+    pub(crate) fn facts(&self, status: Option<&DomainStatus>, reports: &[Arc<GuestMetadata>]) -> DomainFacts {
         let command = self.command.as_deref();
         let xml = status.map(|s| s.xml.as_ref());
-        let from_told = |f: fn(&GuestMetadata) -> Option<Known<String>>| told.iter().find_map(|t| clean(&f(t)?));
+        let from_metadata = |f: fn(&GuestMetadata) -> Option<Known<String>>| reports.iter().find_map(|t| clean(&f(t)?));
         let from_xml = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::StatusXml));
         let from_command = |value: Option<&String>| clean(&Known::new(value?.clone(), Origin::CommandLine));
-        let full_xml = told
+        let full_xml = reports
             .iter()
             .find_map(|t| t.xml.clone())
             .or_else(|| status.map(|s| Known::new(s.xml.clone(), Origin::StatusXml)));
-        let machine = from_told(|t| t.machine.clone())
+        let machine = from_metadata(|t| t.machine.clone())
             .or_else(|| from_xml(xml?.machine.as_ref()))
             .or_else(|| from_command(command?.machine.as_ref()));
         DomainFacts {
-            name: from_told(|t| t.name.clone())
+            name: from_metadata(|t| t.name.clone())
                 .or_else(|| from_xml(xml?.name.as_ref()))
                 .or_else(|| from_command(command?.name.as_ref()))
                 .unwrap_or_else(|| Known::new(format!("{}-{}", self.comm, self.pid), Origin::Process)),
-            uuid: from_told(|t| t.uuid.clone())
+            uuid: from_metadata(|t| t.uuid.clone())
                 .or_else(|| from_xml(xml?.uuid.as_ref()))
                 .or_else(|| from_command(command?.uuid.as_ref())),
             vmm: if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) },
@@ -84,31 +84,31 @@ impl ProcessIdentity {
                 .and_then(|x| Some(Known::new(x.value.vcpus?, x.from)))
                 .or_else(|| Some(Known::new(command?.vcpus()?, Origin::CommandLine)))
                 .or_else(|| (self.vcpu_files > 0).then(|| Known::new(self.vcpu_files, Origin::Process))),
-            guest_os: from_told(|t| t.guest_os.clone())
+            guest_os: from_metadata(|t| t.guest_os.clone())
                 .or_else(|| full_xml.as_ref().and_then(|x| clean(&Known::new(x.value.os_id.clone()?, x.from)))),
-            xml_text: told.iter().find_map(|t| t.xml_text.clone()).or_else(|| status.map(|s| s.text.clone())),
+            xml_text: reports.iter().find_map(|t| t.xml_text.clone()).or_else(|| status.map(|s| s.text.clone())),
             xml: full_xml,
             command: self.command.clone(),
-            devices: told.iter().find_map(|t| t.devices.clone()).or_else(|| built_in(machine.as_ref())),
+            devices: reports.iter().find_map(|t| t.devices.clone()).or_else(|| built_in(machine.as_ref())),
             machine,
         }
     }
 }
 
-/// The table that ships with kvmtop, until the monitor tells of the guest's own devices.
+/// The built-in table, used until the monitor reports the guest's own devices.
 fn built_in(machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::DeviceMap>>> {
     let map = device_map::builtin(machine.map(|m| m.value.as_str()), Some(std::env::consts::ARCH));
     let empty = map.regions(Space::Pio).is_empty() && map.regions(Space::Mmio).is_empty();
     (!empty).then(|| Known::new(Arc::new(map), Origin::BuiltIn))
 }
 
-/// A name made harmless; one of which nothing is left is none.
+/// A sanitised name; `None` where nothing is left of it.
 fn clean(known: &Known<String>) -> Option<Known<String>> {
     let value = sanitize(known.value.trim(), MAX_NAME);
     (!value.is_empty()).then_some(Known { value, from: known.from })
 }
 
-/// The last argument ends with a NUL too, so behind it is an empty piece.
+/// The last argument ends with a NUL too, so that splitting yields an empty last piece.
 fn cmdline_args(bytes: &[u8]) -> usize {
     bytes.split(|b| *b == 0).count() - usize::from(bytes.last() == Some(&0))
 }
@@ -119,7 +119,7 @@ mod tests {
     use crate::source::live::metadata::status_xml::StatusFiles;
     use crate::source::live::proc::fake::FakeProc;
 
-    fn origins(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
+    fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
         fake.process(77, "qemu-system-x86").process_file("cmdline", command);
         ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000)
     }
@@ -127,8 +127,10 @@ mod tests {
     #[test]
     fn the_command_line_tells_a_guest_of_no_libvirt() {
         let fake = FakeProc::new();
-        let o =
-            origins(&fake, b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0");
+        let o = identity(
+            &fake,
+            b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0",
+        );
         let f = o.facts(None, &[]);
         assert_eq!(f.name, Known::new("ab".into(), Origin::CommandLine));
         assert_eq!(f.vcpus, Some(Known::new(3, Origin::CommandLine)));
@@ -140,7 +142,7 @@ mod tests {
     #[test]
     fn a_guest_of_no_name_is_called_by_its_process() {
         let fake = FakeProc::new();
-        let mut o = origins(&fake, b"./vmm\0");
+        let mut o = identity(&fake, b"./vmm\0");
         o.vcpu_files = 2;
         let f = o.facts(None, &[]);
         assert_eq!(f.name, Known::new("qemu-system-x86-77".into(), Origin::Process));
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn libvirt_is_believed_first_then_its_file() {
         let fake = FakeProc::new();
-        let o = origins(&fake, b"qemu-system-x86_64\0-name\0guest=c\0");
+        let o = identity(&fake, b"qemu-system-x86_64\0-name\0guest=c\0");
         fake.write(
             "run/libvirt/qemu/a.xml",
             "<domstatus state='running' pid='77'><domain type='kvm'><name>b</name><vcpu>4</vcpu>\
@@ -163,8 +165,8 @@ mod tests {
         assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
         assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));
         assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
-        let told = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
-        let f = o.facts(files.of(77), &[Arc::new(told)]);
+        let reports = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
+        let f = o.facts(files.of(77), &[Arc::new(reports)]);
         assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
         assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);
     }

@@ -1,27 +1,27 @@
-//! KVM's statistics in their binary form (Documentation/virt/kvm/api.rst, `KVM_GET_STATS_FD`). Pure.
+//! KVM's binary statistics (Documentation/virt/kvm/api.rst, `KVM_GET_STATS_FD`). Pure parsers.
 
 use crate::kvm::sanitize;
 use std::collections::BTreeMap;
 
-/// Descriptors read; KVM has some fifty.
+/// At most this many descriptors are read; KVM has some fifty.
 const MAX_DESCRIPTORS: usize = 512;
-/// Bytes of a name; `KVM_STATS_NAME_SIZE` is 48.
+/// Longest name in bytes; `KVM_STATS_NAME_SIZE` is 48.
 const MAX_NAME: usize = 256;
-/// Bytes of one reading of the values.
+/// Longest block of values in bytes.
 const MAX_DATA: usize = 64 * 1024;
-/// A descriptor without its name.
+/// Bytes of a descriptor without its name.
 const DESCRIPTOR: usize = 16;
 /// `KVM_STATS_TYPE_MASK`, and `KVM_STATS_TYPE_CUMULATIVE` below it.
 const TYPE_MASK: u32 = 0xf;
 
-/// Where in the file what is; the same for the file's whole life.
+/// Where the counters are in the file; constant for the file's life.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct StatsLayout {
     /// Offset of the values in the file.
     pub data_offset: u64,
     /// Bytes of values to read.
     pub data_length: usize,
-    /// Name and offset among the values of each counter.
+    /// Name of each counter and its offset among the values.
     counters: Vec<(String, usize)>,
 }
 
@@ -55,7 +55,7 @@ impl StatsHeader {
         self.descriptors * (DESCRIPTOR + self.name_size)
     }
 
-    /// Reads the descriptors. Only counters are kept: single values that grow.
+    /// Parses the descriptors. Keeps only counters: single values that grow.
     pub(crate) fn layout(&self, bytes: &[u8]) -> StatsLayout {
         let mut layout = StatsLayout { data_offset: self.data_offset, ..StatsLayout::default() };
         for d in bytes.chunks_exact(DESCRIPTOR + self.name_size) {

@@ -1,4 +1,4 @@
-//! A guest that lives: its process, threads, kernel helpers and facts.
+//! A running guest: its process, threads, kernel helper threads and facts.
 
 use super::counter_interpolation::CounterInterpolation;
 use super::counters::MissingCounters;
@@ -23,42 +23,43 @@ use crate::source::live::proc::threads::{Liveness, Threads};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Its open files are looked at this rarely: each time after twice the pause, as most are opened at its start.
+/// Longest pause between two looks at its open files: the pause doubles each time, as most files are opened at the
+/// start.
 const FILES_NS: u64 = 32_000_000_000;
-/// The first pause.
+/// The first pause between two looks at its open files.
 const FIRST_FILES_NS: u64 = 1_000_000_000;
 
-/// A guest.
+/// A running guest.
 pub(crate) struct LiveGuest {
-    /// What the process says of itself.
-    origins: ProcessIdentity,
-    /// What it is, by all who know.
+    /// The facts of its process.
+    identity: ProcessIdentity,
+    /// Its identity and configuration, merged from all sources.
     pub facts: Arc<DomainFacts>,
     /// Its threads.
     pub threads: Threads,
-    /// Kernel threads that work for it, by PID.
+    /// Kernel threads that work for it (vhost, kvm-pit), by PID.
     helpers: BTreeMap<i32, Threads>,
-    /// Its files of KVM.
+    /// Its open files of KVM.
     pub files: KvmFiles,
     files_due_ns: u64,
     files_pause_ns: u64,
     roles: ThreadRoles,
-    told: Vec<Arc<GuestMetadata>>,
-    /// KVM's statistics as the metadata sources read them, and as they were for this tick.
-    readings: CounterInterpolation,
-    told_counters: CounterReading,
+    reports: Vec<Arc<GuestMetadata>>,
+    /// KVM's counters as the metadata sources read them, and interpolated to this tick.
+    interpolation: CounterInterpolation,
+    counters: CounterReading,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
-    accounts: GuestResources,
+    resources: GuestResources,
     state: DomainState,
     unnamed: bool,
-    /// Events of threads that no sample ever showed.
-    retired: ThreadEvents,
-    /// CPU time of the main thread at the sample before the guest's first.
+    /// Events of threads that ended before a sample showed them.
+    exited: ThreadEvents,
+    /// CPU time of the main thread at the sample before the guest's first one.
     main_before: Option<ThreadTimes>,
 }
 
 impl LiveGuest {
-    /// Opens a process that was found to be a guest.
+    /// Opens a process that discovery found to be a guest.
     pub(crate) fn open(
         paths: &SystemPaths,
         pid: i32,
@@ -68,40 +69,40 @@ impl LiveGuest {
         let threads = Threads::open(paths, pid, reader)?;
         let comm = threads.living.get(&pid).map(|t| t.comm.clone()).unwrap_or_default();
         let files = KvmFiles::read(paths, pid).unwrap_or_default();
-        let mut origins = ProcessIdentity::read(paths, pid, threads.start_ticks(), &comm, boot_time_ms);
-        origins.vcpu_files = files.vcpu_count() as u32;
+        let mut identity = ProcessIdentity::read(paths, pid, threads.start_ticks(), &comm, boot_time_ms);
+        identity.vcpu_files = files.vcpu_count() as u32;
         Ok(Self {
-            facts: Arc::new(origins.facts(None, &[])),
-            origins,
+            facts: Arc::new(identity.facts(None, &[])),
+            identity,
             threads,
             helpers: BTreeMap::new(),
             files,
             files_due_ns: 0,
             files_pause_ns: FIRST_FILES_NS,
             roles: ThreadRoles::default(),
-            told: Vec::new(),
-            readings: CounterInterpolation::default(),
-            told_counters: CounterReading::default(),
+            reports: Vec::new(),
+            interpolation: CounterInterpolation::default(),
+            counters: CounterReading::default(),
             status_seen: None,
-            accounts: GuestResources::default(),
+            resources: GuestResources::default(),
             state: DomainState::Running,
             unnamed: false,
-            retired: ThreadEvents::default(),
+            exited: ThreadEvents::default(),
             main_before: None,
         })
     }
 
-    /// How an informant knows it.
+    /// The guest as a metadata source identifies it.
     pub(crate) fn watched(&self) -> WatchedGuest {
         WatchedGuest {
-            pid: self.origins.pid,
-            start_ticks: self.origins.start_ticks,
+            pid: self.identity.pid,
+            start_ticks: self.identity.start_ticks,
             facts: self.facts.clone(),
             unnamed: self.unnamed,
         }
     }
 
-    /// Takes over what the metadata sources know by now. `counters_wanted`: whether they read KVM's counters.
+    /// Takes over what the metadata sources know. `counters_wanted`: whether they read KVM's counters.
     pub(crate) fn inform(
         &mut self,
         files: &StatusFiles,
@@ -109,42 +110,43 @@ impl LiveGuest {
         counters_wanted: bool,
     ) {
         let watched = self.watched();
-        let told: Vec<_> = metadata_sources.iter_mut().filter_map(|i| i.told(&watched)).collect();
-        match told.iter().find_map(|t| t.counters.as_ref()).filter(|_| counters_wanted) {
-            Some(reading) => self.readings.take(reading),
-            None => self.readings.clear(),
+        let reports: Vec<_> = metadata_sources.iter_mut().filter_map(|i| i.metadata(&watched)).collect();
+        match reports.iter().find_map(|t| t.counters.as_ref()).filter(|_| counters_wanted) {
+            Some(reading) => self.interpolation.take(reading),
+            None => self.interpolation.clear(),
         }
-        let status = files.of(self.origins.pid);
-        self.state = told.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
-        let same_told = told.len() == self.told.len() && told.iter().zip(&self.told).all(|(a, b)| Arc::ptr_eq(a, b));
+        let status = files.of(self.identity.pid);
+        self.state = reports.iter().find_map(|t| t.state).or_else(|| status?.state()).unwrap_or_default();
+        let same_reports =
+            reports.len() == self.reports.len() && reports.iter().zip(&self.reports).all(|(a, b)| Arc::ptr_eq(a, b));
         let same_status = match (&self.status_seen, status) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, &b.xml),
             (a, b) => a.is_none() && b.is_none(),
         };
-        let same_files = self.facts.vcpus.is_some() || self.origins.vcpu_files == 0;
-        if same_told && same_status && same_files {
+        let same_files = self.facts.vcpus.is_some() || self.identity.vcpu_files == 0;
+        if same_reports && same_status && same_files {
             return;
         }
-        self.told = told;
+        self.reports = reports;
         self.status_seen = status.map(|s| s.xml.clone());
-        self.renew(status);
+        self.update_facts(status);
     }
 
-    fn renew(&mut self, status: Option<&DomainStatus>) {
-        self.roles.report(status, &self.told);
-        let facts = self.origins.facts(status, &self.told);
+    fn update_facts(&mut self, status: Option<&DomainStatus>) {
+        self.roles.report(status, &self.reports);
+        let facts = self.identity.facts(status, &self.reports);
         if facts != *self.facts {
             self.facts = Arc::new(facts);
         }
     }
 
-    /// Reads the threads, and what else is due.
+    /// Reads the threads and everything else that is due.
     pub(crate) fn read(
         &mut self,
         paths: &SystemPaths,
         now_ns: u64,
         reader: &mut ReadContext,
-        allowance: &mut TickBudget,
+        budget: &mut TickBudget,
     ) -> Liveness {
         if self.threads.read(reader) == Liveness::Ended {
             return Liveness::Ended;
@@ -152,25 +154,25 @@ impl LiveGuest {
         self.helpers.retain(|_, h| h.read(reader) == Liveness::Alive);
         if now_ns >= self.files_due_ns {
             self.files_due_ns =
-                now_ns + self.files_pause_ns + stagger(self.origins.pid) / (FILES_NS / self.files_pause_ns);
+                now_ns + self.files_pause_ns + stagger(self.identity.pid) / (FILES_NS / self.files_pause_ns);
             self.files_pause_ns = FILES_NS.min(2 * self.files_pause_ns);
-            match KvmFiles::read(paths, self.origins.pid) {
+            match KvmFiles::read(paths, self.identity.pid) {
                 Ok(files) => {
-                    self.origins.vcpu_files = files.vcpu_count() as u32;
+                    self.identity.vcpu_files = files.vcpu_count() as u32;
                     self.files = files;
                 }
-                Err(FileError::Denied) => self.accounts.deny(),
+                Err(FileError::Denied) => self.resources.deny(),
                 Err(_) => {}
             }
-            self.accounts.look(paths, self.origins.pid, &self.files, reader.keep_below);
+            self.resources.look(paths, self.identity.pid, &self.files, reader.keep_below);
         }
-        self.accounts.read(paths, self.origins.pid, allowance);
-        self.told_counters = self.readings.at(now_ns);
+        self.resources.read(paths, self.identity.pid, budget);
+        self.counters = self.interpolation.at(now_ns);
         self.roles.look(paths, &self.threads, &self.files.vcpus);
         Liveness::Alive
     }
 
-    /// The kernel threads that work for it by now.
+    /// Sets the kernel threads that work for it now.
     pub(crate) fn help(&mut self, paths: &SystemPaths, pids: &[i32], reader: &mut ReadContext) {
         self.helpers.retain(|pid, _| pids.contains(pid));
         for pid in pids {
@@ -182,9 +184,10 @@ impl LiveGuest {
         }
     }
 
-    /// Makes its threads' events ready for [`Self::sample`]. A thread that is gone is in it once more, with all that it did:
-    /// its events cannot join those of no thread, as all that was shown of it before would then count again. Those that no
-    /// sample showed alive stay with the guest. `forget` gets the ids of both, so that the engine frees what it holds.
+    /// Prepares its threads' events for [`Self::sample`]. A thread that ended appears once more with all of its events:
+    /// they cannot be added to the guest's other ones, as everything shown of the thread before would count twice.
+    /// Events of threads that no sample showed alive stay with the guest. `forget` receives the ids of both, so that
+    /// the engine frees their cells.
     pub(crate) fn take_events(
         &mut self,
         tids: &[i32],
@@ -204,28 +207,28 @@ impl LiveGuest {
             if !self.threads.gone.iter().any(|t| t.tid == *tid)
                 && let Some(traced) = reading.threads.remove(tid)
             {
-                exited_threads::add(&mut self.retired, traced.events);
+                exited_threads::add(&mut self.exited, traced.events);
             }
         }
     }
 
-    /// How many vCPUs it has open, as far as can be seen.
+    /// The number of vCPUs by its open files; 0 where they are not readable.
     pub(crate) fn vcpus(&self) -> usize {
         self.files.vcpu_count()
     }
 
-    /// The engine's counters began again: what was kept of them goes.
+    /// The engine's counters restarted: drops what was kept of them.
     pub(crate) fn restart_events(&mut self) {
-        self.retired = ThreadEvents::default();
+        self.exited = ThreadEvents::default();
         self.threads.restart_migrations();
     }
 
-    /// What its main thread had used by the sample before; goes into the first sample alone.
+    /// Sets what its main thread had used by the sample before; part of the first sample only.
     pub(crate) fn used_before(&mut self, times: Option<ThreadTimes>) {
         self.main_before = times;
     }
 
-    /// The guest as of now. Takes its threads' events out of the reading.
+    /// The guest's sample. Takes its threads' events out of the reading.
     pub(crate) fn sample(&mut self, reading: &mut Reading) -> DomainSample {
         let mut threads: Vec<ThreadSample> = Vec::with_capacity(self.threads.living.len() + self.helpers.len());
         for (group, is_helper) in
@@ -244,35 +247,36 @@ impl LiveGuest {
             facts: self.facts.clone(),
             state: if stopped { DomainState::Paused } else { self.state },
             threads,
-            unattributed: self.retired.clone(),
-            kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
-            ..self.apart()
+            unattributed: self.exited.clone(),
+            kvm_events: reading.kvm_events.remove(&self.identity.pid).unwrap_or_default(),
+            ..self.without_threads()
         };
-        exited_threads::next_interval(&mut self.retired);
+        exited_threads::next_interval(&mut self.exited);
         self.main_before = None;
         sample
     }
 
-    /// The guest once more, after its end: all that it did, and no CPU time, as nobody knows what it used last.
+    /// The guest's last sample after its end: all events, but no CPU time, as the last interpolation of its threads are
+    /// missing.
     pub(crate) fn last_sample(&mut self, tids: &[i32], reading: &mut Reading) -> DomainSample {
         self.threads.gone.extend(std::mem::take(&mut self.threads.living).into_values());
         let mut threads = self.last_of_threads(reading);
         threads.sort_unstable_by_key(|t| t.tid);
-        // Threads that were born and gone since the last look.
+        // Threads that started and ended since the last reading.
         for traced in tids.iter().filter_map(|tid| reading.threads.remove(tid)) {
-            exited_threads::add(&mut self.retired, traced.events);
+            exited_threads::add(&mut self.exited, traced.events);
         }
         DomainSample {
             facts: self.facts.clone(),
             state: DomainState::Ended,
             threads,
-            unattributed: std::mem::take(&mut self.retired),
-            kvm_events: reading.kvm_events.remove(&self.origins.pid).unwrap_or_default(),
+            unattributed: std::mem::take(&mut self.exited),
+            kvm_events: reading.kvm_events.remove(&self.identity.pid).unwrap_or_default(),
             ..DomainSample::default()
         }
     }
 
-    /// Threads that the last reading found gone, with their events; those without any are left out.
+    /// Threads that ended since the last reading, with their events; those without events are left out.
     fn last_of_threads(&mut self, reading: &mut Reading) -> Vec<ThreadSample> {
         let gone = std::mem::take(&mut self.threads.gone);
         let mut last = Vec::new();
@@ -281,12 +285,12 @@ impl LiveGuest {
             if traced.vcpu.is_some() || exited_threads::ran_a_vcpu(&traced.events) {
                 self.roles.fired(t.tid, traced.vcpu);
             }
-            last.push(ThreadSample { cpu: None, ..self.thread(&t, t.tid == self.origins.pid, traced.events) });
+            last.push(ThreadSample { cpu: None, ..self.thread(&t, t.tid == self.identity.pid, traced.events) });
         }
         last
     }
 
-    /// Whether an access went to an address that the monitor's answer does not name.
+    /// Whether an access went to an address that the monitor's memory map does not name.
     fn touched_unnamed(&self, events: &ThreadEvents) -> bool {
         let Some(map) = self.facts.devices.as_ref().filter(|m| m.from == Origin::Monitor) else { return false };
         let known =
@@ -294,32 +298,32 @@ impl LiveGuest {
         !events.accesses.iter().all(known)
     }
 
-    /// What is not of its threads: its accounts, and what the metadata sources read of its devices. KVM's counters that were read
-    /// here are fresher than theirs.
-    fn apart(&self) -> DomainSample {
-        let mut sample = self.accounts.sample();
-        for t in &self.told {
+    /// The part of the sample apart from threads: resources, and the devices' figures from metadata sources. KVM's
+    /// counters read here are fresher than theirs and go first.
+    fn without_threads(&self) -> DomainSample {
+        let mut sample = self.resources.sample();
+        for t in &self.reports {
             if sample.devices_ns == 0 {
                 (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
             }
         }
-        if !self.accounts.has_counters() {
-            sample.counters.clone_from(&self.told_counters.vm);
+        if !self.resources.has_counters() {
+            sample.counters.clone_from(&self.counters.vm);
         }
         sample
     }
 
     fn vcpu_counters(&self, index: u32) -> Option<&BTreeMap<String, u64>> {
-        if self.accounts.has_counters() {
-            return self.accounts.vcpu(index);
+        if self.resources.has_counters() {
+            return self.resources.vcpu(index);
         }
-        self.told_counters.vcpus.get(&index)
+        self.counters.vcpus.get(&index)
     }
 
-    /// Why KVM's counters are not to be had of it; `None` when they are.
-    pub(crate) fn lacks_counters(&self) -> Option<MissingCounters> {
-        let told = self.told.iter().any(|t| t.counters.is_some());
-        self.accounts.lack().filter(|_| !told)
+    /// Why the guest has no KVM counters; `None` when it has.
+    pub(crate) fn missing_counters(&self) -> Option<MissingCounters> {
+        let reports = self.reports.iter().any(|t| t.counters.is_some());
+        self.resources.missing().filter(|_| !reports)
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {

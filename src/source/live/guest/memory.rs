@@ -1,5 +1,5 @@
-//! A guest's memory on the host: what is swapped out, and on which NUMA nodes it lies. Read rarely: the kernel walks the
-//! page tables for it.
+//! A guest's memory on the host: how much is swapped out, and on which NUMA nodes it lies. Read rarely, as the kernel
+//! walks the page tables for it.
 
 use super::stagger::stagger;
 use crate::source::live::proc::file;
@@ -7,14 +7,14 @@ use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::stat::kilobytes;
 use std::collections::BTreeMap;
 
-/// `VmSwap`, a counter, is read this rarely: often enough to tell whether it goes on growing.
+/// Time between two readings of `VmSwap`: short enough to see whether it keeps growing.
 const SWAP_NS: u64 = 2_000_000_000;
-/// `numa_maps` is read this rarely, and of one guest a tick.
+/// Time between two readings of `numa_maps`, of one guest per tick.
 const NODES_NS: u64 = 30_000_000_000;
-/// `numa_maps` of more bytes is not read on.
+/// At most this many bytes of `numa_maps` are read.
 const MAX_MAPS: usize = 4 << 20;
 
-/// What was read last.
+/// The last reading.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GuestMemory {
     /// `VmSwap`, bytes.
@@ -26,8 +26,8 @@ pub(crate) struct GuestMemory {
 }
 
 impl GuestMemory {
-    /// Reads what is due. Where the host has nothing swapped out, no guest has. `may_walk` is the tick's permission to read one
-    /// `numa_maps`; it is taken when used.
+    /// Reads what is due. If the host has nothing swapped out, no guest has. `may_walk` is the tick's permission to
+    /// read one `numa_maps`; using it clears it.
     pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, swapped: bool, may_walk: &mut bool) {
         if !swapped {
             (self.swap_bytes, self.swap_due_ns) = (Some(0), 0);

@@ -1,4 +1,5 @@
-//! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what is left after its end.
+//! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what remains after its
+//! end.
 
 pub(crate) mod counters;
 pub(crate) mod live_guest;

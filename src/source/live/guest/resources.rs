@@ -1,4 +1,4 @@
-//! What a guest has beside its threads: KVM's counters, CPU limits, memory.
+//! A guest's resources apart from threads: KVM's counters, CPU limits, memory.
 
 use super::counters::{GuestCounters, MissingCounters};
 use super::cpu_limits::{CpuLimits, Hierarchies};
@@ -8,18 +8,18 @@ use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::paths::SystemPaths;
 use std::collections::BTreeMap;
 
-/// Files of debugfs read in one tick, for all guests together.
+/// At most this many debugfs files are read in one tick, for all guests together.
 const DEBUGFS_BUDGET: usize = 512;
-/// The mount table is read this rarely.
+/// Time between two readings of the mount table.
 const MOUNTS_NS: u64 = 60_000_000_000;
 
-/// What one tick may spend on all guests together.
+/// The budget of one tick for all guests together.
 #[derive(Debug, Default)]
 pub(crate) struct TickBudget {
     hierarchies: Hierarchies,
     mounts_due_ns: u64,
     debugfs: usize,
-    /// Whether one `numa_maps` may still be read.
+    /// Whether this tick may still read one `numa_maps`.
     walk: bool,
     /// Whether the host has anything swapped out.
     swapped: bool,
@@ -28,7 +28,7 @@ pub(crate) struct TickBudget {
 }
 
 impl TickBudget {
-    /// Begins a tick. On a host of one node nobody asks where memory lies.
+    /// Begins a tick. On a host with one node the place of memory is not read.
     pub(crate) fn begin(&mut self, paths: &SystemPaths, now_ns: u64, keep_below: i32, many_nodes: bool, swapped: bool) {
         if now_ns >= self.mounts_due_ns {
             self.mounts_due_ns = now_ns + MOUNTS_NS;
@@ -39,7 +39,7 @@ impl TickBudget {
     }
 }
 
-/// The accounts of one guest, as last read.
+/// The resources of one guest, as last read.
 #[derive(Debug, Default)]
 pub(crate) struct GuestResources {
     counters: GuestCounters,
@@ -51,35 +51,35 @@ pub(crate) struct GuestResources {
 }
 
 impl GuestResources {
-    /// The guest's files were listed anew.
+    /// Takes over a new list of the guest's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
         self.counters.look(paths, pid, files, keep_below);
     }
 
-    /// The guest's files may not be listed.
+    /// Listing the guest's files is denied.
     pub(crate) fn deny(&mut self) {
         self.counters.deny();
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, allowance: &mut TickBudget) {
-        let (now_ns, keep_below) = (allowance.now_ns, allowance.keep_below);
-        (self.vm, self.vcpus) = self.counters.read(&mut allowance.debugfs);
-        self.throttling = self.limits.read(&allowance.hierarchies, paths, pid, now_ns, keep_below);
-        self.memory.read(paths, pid, now_ns, allowance.swapped, &mut allowance.walk);
+    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, budget: &mut TickBudget) {
+        let (now_ns, keep_below) = (budget.now_ns, budget.keep_below);
+        (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
+        self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
+        self.memory.read(paths, pid, now_ns, budget.swapped, &mut budget.walk);
     }
 
-    /// Whether KVM's counters were had.
+    /// Whether the last reading had KVM's counters.
     pub(crate) fn has_counters(&self) -> bool {
         !self.vm.is_empty() || !self.vcpus.is_empty()
     }
 
-    /// Why they were not.
-    pub(crate) fn lack(&self) -> Option<MissingCounters> {
-        self.counters.lack()
+    /// Why it had none.
+    pub(crate) fn missing(&self) -> Option<MissingCounters> {
+        self.counters.missing()
     }
 
-    /// Of one vCPU.
+    /// KVM's counters of one vCPU.
     pub(crate) fn vcpu(&self, index: u32) -> Option<&BTreeMap<String, u64>> {
         self.vcpus.get(&index)
     }

@@ -1,7 +1,8 @@
-//! What each thread of a guest does.
+//! The role of each thread of a guest.
 //!
-//! The thread's name shows it, where the VMM names its threads (QEMU with `debug-threads=on`). Otherwise, in this order: libvirt
-//! and the monitor, the vCPU number in KVM's events, the vCPU file that it runs right now, and its guest time.
+//! The thread's name shows the role where the VMM names its threads (QEMU with `debug-threads=on`). Otherwise it comes
+//! from, in this order: libvirt and the monitor, the vCPU number in KVM's events, the vCPU file that the thread runs
+//! right now, its guest time.
 
 use crate::kvm::thread_name::{Role, classify};
 use crate::source::live::metadata::source::GuestMetadata;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 /// `KVM_RUN` is `_IO(0xAE, 0x80)` on x86 and arm64 (include/uapi/linux/kvm.h).
 const KVM_RUN: u64 = 0xae80;
-/// Threads looked at in one tick.
+/// At most this many threads are examined in one tick.
 const MAX_LOOKS: usize = 64;
 
 /// What is known of threads beyond their names.
@@ -60,8 +61,8 @@ impl ThreadRoles {
             return by_name;
         }
         let fired = self.fired.get(&tid);
-        // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are created in a vCPU's `KVM_RUN`, and their `syscall` file
-        // still shows that call. They never fire a vCPU's events.
+        // KVM's own helpers (`kvm-nx-lpage-recovery`, `kvm-pit`) are created in a vCPU's `KVM_RUN`, and their `syscall`
+        // file still shows that call. They never fire a vCPU's events.
         if comm.starts_with("kvm-") && fired.is_none() {
             return by_name;
         }
@@ -89,7 +90,7 @@ impl ThreadRoles {
             .filter(|t| match role(t) {
                 (Role::Vcpu, index) => index.is_none(),
                 (Role::Emulator | Role::Other, _) => true,
-                // The kernel's own workers among them show the call of the thread that made them.
+                // Kernel workers among them show the call of the thread that created them.
                 (Role::Worker | Role::Iothread | Role::Vhost, _) => false,
             })
             .take(MAX_LOOKS)
@@ -104,8 +105,8 @@ impl ThreadRoles {
         self.number_in_order(threads, files);
     }
 
-    /// When there are as many vCPU threads as vCPUs but some have no number, the missing numbers go to them in order of thread
-    /// id: VMMs start their vCPUs in order.
+    /// If there are as many vCPU threads as vCPUs and some have no number, they get the missing numbers in order of
+    /// thread id: VMMs start their vCPUs in order.
     fn number_in_order(&mut self, threads: &Threads, files: &BTreeMap<i32, u32>) {
         let vcpus: Vec<(i32, Option<u32>)> = threads
             .living
@@ -127,8 +128,8 @@ impl ThreadRoles {
     }
 }
 
-/// The descriptor on which a thread is in `KVM_RUN` right now. `/proc/PID/task/TID/syscall` shows number and arguments of the call
-/// that a thread sleeps in, and `running` for one that does not sleep.
+/// The descriptor on which a thread is in `KVM_RUN` right now. `/proc/PID/task/TID/syscall` shows number and arguments
+/// of the call in which a thread sleeps, and `running` for a thread that does not sleep.
 fn running(paths: &SystemPaths, pid: i32, tid: i32) -> Option<i32> {
     let path = paths.process(pid, "task").join(tid.to_string()).join("syscall");
     let line = file::read_bytes(&path, 256).ok()?;

@@ -1,4 +1,4 @@
-//! Spreads the guests' slow readings over time, so that not all fall due in one tick.
+//! Spreads the guests' rare readings over time, so that they do not all fall due in one tick.
 
 /// A delay by process id: up to 8 s, in steps of 250 ms.
 pub(crate) fn stagger(pid: i32) -> u64 {

@@ -1,4 +1,4 @@
-//! Guests that were never seen alive: what their events tell of them.
+//! Guests that started and ended between two ticks, known by their events only.
 
 use super::exited_threads;
 use crate::kvm::sanitize;
@@ -7,7 +7,8 @@ use crate::sample::{DomainFacts, DomainSample, DomainState, Known, Origin, Threa
 use crate::source::events::{Reading, TracedThread};
 use std::sync::Arc;
 
-/// A guest of which only its threads' events are left; `None` when they are not those of a guest. Takes them out of the reading.
+/// A guest of which only its threads' events are left; `None` when the events are not a guest's. Takes them out of the
+/// reading.
 pub(crate) fn from_events(pid: i32, tids: &[i32], reading: &mut Reading) -> Option<DomainSample> {
     let mut traced: Vec<(i32, TracedThread)> =
         tids.iter().filter_map(|tid| Some((*tid, reading.threads.remove(tid)?))).collect();

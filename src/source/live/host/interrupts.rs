@@ -5,25 +5,26 @@ use crate::source::live::proc::file;
 use crate::source::live::proc::stat::number;
 use std::path::PathBuf;
 
-/// A file of this many bytes is read every tick; a longer one (many CPUs times many devices) is dear to make for the kernel.
+/// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is expensive for the kernel
+/// to make.
 const CHEAP_BYTES: usize = 128 * 1024;
-/// A dear one is read on a few neighbouring ticks, which make rates, out of so many.
+/// A long file is read in a few consecutive ticks, which give rates, out of this many.
 const DEAR_TICKS: u32 = 10;
-/// Three rates in a row show whether a pattern lasts.
+/// Three rates in a row show whether a pattern persists.
 const DEAR_READ: u32 = 4;
-/// No more of it is read than this.
+/// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
 
 /// Interrupts taken by one CPU since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CpuInterrupts {
-    /// Of devices: the numbered lines.
+    /// Device interrupts: the numbered lines.
     pub device: u64,
-    /// Of the local timer: `LOC`, on arm64 `arch_timer`.
+    /// Local timer interrupts: `LOC`, on arm64 `arch_timer`.
     pub timer: u64,
 }
 
-/// Reads the file as often as it is worth.
+/// Reads the file as often as its size allows.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     path: PathBuf,
@@ -36,7 +37,7 @@ impl Interrupts {
         Self { path, last_bytes: 0, tick: 0 }
     }
 
-    /// Fills in the counts; they stay `None` where the file was not read this time.
+    /// Fills in the counts; they stay `None` when the file is not read in this tick.
     pub(crate) fn read(&mut self, cpus: &mut [CpuTimes]) {
         let turn = self.tick % DEAR_TICKS;
         self.tick = self.tick.wrapping_add(1);
@@ -56,7 +57,7 @@ impl Interrupts {
     }
 }
 
-/// Sums by CPU number. The first line names the CPUs, which need not be without gaps.
+/// Sums by CPU number. The first line names the CPUs, whose numbers may have gaps.
 pub(crate) fn parse(text: &[u8]) -> Vec<(u32, CpuInterrupts)> {
     let mut lines = text.split(|b| *b == b'\n');
     let words = |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
@@ -72,7 +73,7 @@ pub(crate) fn parse(text: &[u8]) -> Vec<(u32, CpuInterrupts)> {
         }
         let timer = !numbered || line.ends_with(b"arch_timer");
         for ((_, c), word) in counts.iter_mut().zip(words) {
-            // Behind the columns stands the chip's name.
+            // After the columns comes the chip's name.
             let Some(n) = number(word) else { break };
             let slot = if timer { &mut c.timer } else { &mut c.device };
             *slot = slot.saturating_add(n);
@@ -88,7 +89,8 @@ mod tests {
 
     const TEXT: &str = "           CPU0       CPU2\n  0:         10          0   IO-APIC   2-edge      timer\n \
         24:          5          7   PCI-MSI 0-edge virtio0\n NMI:          1          1   Non-maskable interrupts\n\
-        LOC:        100        200   Local timer interrupts\nERR:          3\n 11:  1000 2000 GICv3 27 Level arch_timer\n";
+        LOC:        100        200   Local timer interrupts\nERR:          3\n\
+        \x20 11:  1000 2000 GICv3 27 Level arch_timer\n";
 
     #[test]
     fn devices_and_timer_by_cpu() {

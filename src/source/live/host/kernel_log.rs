@@ -11,12 +11,12 @@ use std::os::fd::OwnedFd;
 
 /// Lines kept, newest last.
 const KEPT: usize = 64;
-/// Records read in one tick: a full log of a large host is caught up with over a few.
+/// At most this many records are read in one tick: a full log takes a few ticks.
 const PER_TICK: usize = 2000;
-/// The log is looked at this rarely once caught up with.
+/// Pause after reading the log to its end.
 const PAUSE_NS: u64 = 3_000_000_000;
 
-/// Follows the log from its oldest record on.
+/// Follows the log from its oldest record.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
     file: Result<OwnedFd, Errno>,
@@ -31,12 +31,13 @@ impl KernelLog {
         Self { file, lines: VecDeque::new(), next_ns: 0 }
     }
 
-    /// Reads on, and answers with the lines kept.
+    /// Reads new records; returns the lines kept.
     pub(crate) fn read(&mut self, now_ns: u64) -> Vec<LogLine> {
         if let Ok(file) = &self.file
             && now_ns >= self.next_ns
         {
-            // One record a read; its size is at most that of the kernel's own buffer (kernel/printk, `PRINTK_MESSAGE_MAX`).
+            // Each read returns one record, no longer than the kernel's own buffer (kernel/printk,
+            // `PRINTK_MESSAGE_MAX`).
             let mut buf = [0_u8; 8192];
             for _ in 0..PER_TICK {
                 match rustix::io::read(file, &mut buf[..]) {
@@ -44,7 +45,7 @@ impl KernelLog {
                         let text = String::from_utf8_lossy(buf.get(..n).unwrap_or_default());
                         self.lines.extend(record(&text));
                     }
-                    // Records that were overwritten before they were read.
+                    // Records were overwritten before they were read.
                     Err(Errno::PIPE | Errno::INTR) => {}
                     _ => {
                         self.next_ns = now_ns + PAUSE_NS;
@@ -59,7 +60,7 @@ impl KernelLog {
         self.lines.iter().cloned().collect()
     }
 
-    /// What is missing, if it is.
+    /// The status, if the log is not readable.
     pub(crate) fn status(&self) -> Option<SourceStatus> {
         let e = self.file.as_ref().err()?;
         let cause = format!("the kernel's log, /dev/kmsg, cannot be read: {}", std::io::Error::from(*e));

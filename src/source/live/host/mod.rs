@@ -1,4 +1,4 @@
-//! The host itself: its CPUs, memory and topology, the tasks of no guest, the kernel's log, kvmtop's own cost.
+//! The host: its CPUs, memory and topology, the tasks outside of guests, the kernel's log, kvmtop's own cost.
 
 pub(crate) mod kernel_log;
 pub(crate) mod reader;

@@ -1,4 +1,4 @@
-//! The host: time of its CPUs, memory, and the facts that stay.
+//! The host's CPU times, memory and constant facts.
 
 use super::interrupts::Interrupts;
 use super::topology;
@@ -12,12 +12,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// KVM's vendor modules, the likeliest first; another that is named `kvm_*` counts too.
+/// KVM's vendor modules, the most common first; any other module named `kvm_*` counts too.
 const FLAVOURS: [&str; 3] = ["kvm_intel", "kvm_amd", "kvm_pvm"];
-/// Parameters kept, of one module.
+/// At most this many parameters of one module are kept.
 const MAX_PARAMS: usize = 128;
 
-/// Reads the host each tick.
+/// Reads the host in each tick.
 #[derive(Debug)]
 pub(crate) struct HostReader {
     paths: SystemPaths,
@@ -26,7 +26,7 @@ pub(crate) struct HostReader {
     dir: Option<OwnedFd>,
     buf: Vec<u8>,
     interrupts: Interrupts,
-    /// The CPUs of the last reading: others mean that one went on or off line.
+    /// The CPUs of the last reading: a difference means that one went online or offline.
     numbers: Vec<u32>,
 }
 
@@ -43,7 +43,7 @@ impl HostReader {
         }
     }
 
-    /// What stays, as last read.
+    /// The constant facts, as last read.
     pub(crate) fn facts(&self) -> Arc<HostFacts> {
         self.facts.clone()
     }
@@ -116,7 +116,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
 
 fn facts(paths: &SystemPaths) -> HostFacts {
     let kernel = |name: &str| read_word(&paths.proc.join("sys/kernel").join(name)).map(|w| sanitize(&w, 128));
-    // The first CPU's entry is enough; the whole file makes the kernel ask every CPU for its frequency.
+    // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its frequency.
     let cpuinfo = file::read_text(&paths.proc.join("cpuinfo"), 4096).unwrap_or_default();
     let flavour = flavour(&paths.sys, &cpuinfo);
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
@@ -132,14 +132,13 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     }
 }
 
-/// The flags of the first CPU; arm64 lists features, none of which tells of a hypervisor.
+/// The flags of the first CPU; arm64 lists features, none of which shows a hypervisor.
 fn cpu_flags(cpuinfo: &str) -> Option<impl Iterator<Item = &str>> {
     let line = cpuinfo.lines().find(|l| l.starts_with("flags"))?;
     Some(line.split_once(':')?.1.split_whitespace())
 }
 
-/// The vendor module, built in or loaded: both show under /sys/module. Where both of a distribution kernel are there, the CPU
-/// decides.
+/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides.
 fn flavour(sys: &Path, cpuinfo: &str) -> Option<String> {
     let base = sys.join("module");
     let there: Vec<&str> = FLAVOURS.into_iter().filter(|m| base.join(m).is_dir()).collect();
@@ -165,7 +164,7 @@ fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Kernel settings that rules look at, by sysctl's names.
+/// Kernel settings that rules use, by sysctl name.
 const SYSCTLS: [&str; 1] = ["kernel.sched_rt_runtime_us"];
 
 fn sysctls(proc: &Path) -> impl Iterator<Item = (String, String)> {
@@ -175,8 +174,8 @@ fn sysctls(proc: &Path) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// `CONFIG_HZ`: the coarse clock moves once a tick, so its resolution is the tick's length (kernel/time/posix-timers.c,
-/// `posix_get_coarse_res`).
+/// `CONFIG_HZ`: the coarse clock advances once a tick, so its resolution is the tick's length
+/// (kernel/time/posix-timers.c, `posix_get_coarse_res`).
 fn tick_hz() -> Option<u32> {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
     let ns = u32::try_from(tick.tv_nsec).ok().filter(|ns| *ns > 0 && tick.tv_sec == 0)?;

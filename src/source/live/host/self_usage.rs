@@ -1,4 +1,4 @@
-//! What kvmtop itself costs.
+//! kvmtop's own CPU time and memory.
 
 use crate::sample::OwnCost;
 use crate::source::live::proc::file::read_text;

@@ -1,7 +1,7 @@
-//! The tasks that belong to no guest: what competes with vCPUs for CPUs.
+//! The host's tasks outside of guests, which compete with vCPUs for CPUs.
 //!
-//! All of /proc is gone through in about two seconds, a part each tick. A process that used CPU is looked into thread by thread
-//! from then on, for as long as it does.
+//! One round through /proc takes about two seconds, a part in each tick. A process that used CPU time is then read
+//! thread by thread for as long as it does.
 
 use crate::kvm::sanitize;
 use crate::sample::HostTask;
@@ -10,17 +10,17 @@ use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::stat::{Stat, TICK_NS};
 use std::collections::{HashMap, HashSet};
 
-/// Going through all of /proc takes about this long.
+/// Length of a round through /proc.
 const ROUND_NS: u64 = 2_000_000_000;
-/// A round is cut into so many parts at most.
+/// A round has at most this many parts.
 const MAX_PARTS: u64 = 20;
-/// So many of the busiest are kept.
+/// At most this many tasks are kept, the busiest ones.
 const KEPT: usize = 64;
-/// Threads looked at of one busy process, and of all in a part.
+/// At most this many threads of one busy process are read, and of all processes in one part.
 const MAX_THREADS: usize = 256;
 /// See `MAX_THREADS`.
 const MAX_THREADS_PART: usize = 1024;
-/// Processes kept track of.
+/// At most this many processes are tracked.
 const MAX_PROCESSES: usize = 1 << 17;
 
 /// The last reading of a task.
@@ -38,7 +38,7 @@ struct TrackedProcess {
     found: Vec<HostTask>,
 }
 
-/// Goes through /proc.
+/// Reads the tasks of /proc in rounds.
 #[derive(Debug)]
 pub(crate) struct HostTasks {
     paths: SystemPaths,
@@ -53,7 +53,7 @@ impl HostTasks {
         Self { paths, known: HashMap::new(), queue: Vec::new(), part: 0, last_ns: None }
     }
 
-    /// Goes on with the round through all `processes`. `skip` holds those of guests and their kernel threads.
+    /// Continues the round through all `processes`. `skip` holds the guests and their kernel threads.
     pub(crate) fn scan(
         &mut self,
         now_ns: u64,
@@ -88,7 +88,7 @@ impl HostTasks {
         self.part = self.queue.len().div_ceil(parts);
     }
 
-    /// Reads a process; answers whether it lives.
+    /// Reads a process; returns whether it lives.
     fn look(&mut self, pid: i32, now_ns: u64, threads_left: &mut usize) -> bool {
         let Ok(line) = file::read_bytes(&self.paths.process(pid, "stat"), 4096) else { return false };
         let Some(stat) = Stat::parse(&line) else { return false };
@@ -108,7 +108,7 @@ impl HostTasks {
         if stat.threads > 1 {
             process.read_threads(&self.paths, pid, now_ns, threads_left);
         }
-        // Its threads tell more, from their second reading on.
+        // From their second reading on the threads replace the process.
         if process.found.is_empty() {
             process.found.push(task(pid, pid, &stat, grown));
         }
@@ -149,7 +149,8 @@ impl TaskReading {
         Self { start_ticks: stat.start_ticks, used_ticks: stat.user_ticks.saturating_add(stat.system_ticks), at_ns }
     }
 
-    /// CPU time used from here to `now` and the time that this took; `None` for nothing, or for another task of the same id.
+    /// CPU time used from this reading to `now` and the time between them; `None` for none, or for another task with
+    /// the same id.
     fn until(&self, now: &Self) -> Option<(u64, u64)> {
         let used =
             now.used_ticks.checked_sub(self.used_ticks).filter(|t| *t > 0 && now.start_ticks == self.start_ticks)?;
@@ -196,7 +197,7 @@ mod tests {
             [(10, S, 2 * S), (12, S / 2, 2 * S)]
         );
         assert!(seen[1].kernel && seen[0].last_cpu == 1);
-        // The made-up process's own line is its main thread's.
+        // The fake process's own line is its main thread's.
         hog.ticks(200, 0, 0);
         worker.ticks(200, 0, 0);
         let seen = tasks.scan(4 * S, 10..15, &skip);

@@ -1,14 +1,14 @@
-//! The host's CPUs as /sys tells of them.
+//! The host's CPU topology from /sys.
 
 use crate::kvm::CpuSet;
 use crate::kvm::topology::{CpuTopo, HostTopology};
 use crate::source::live::proc::file::read_word;
 use std::path::Path;
 
-/// Deepest cache looked for: `index0` is L1 data, `index3` is L3 on every CPU that runs KVM today.
+/// Deepest cache level read: `index0` is L1 data, `index3` is L3 on every CPU that runs KVM today.
 const MAX_CACHES: u32 = 8;
 
-/// Reads sockets, dies, cores, siblings, last-level caches, nodes and the CPUs set apart.
+/// Reads sockets, dies, cores, siblings, last-level caches, nodes and isolated CPUs.
 pub(crate) fn read(sys: &Path) -> HostTopology {
     let base = sys.join("devices/system/cpu");
     let online = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()).unwrap_or_default();
@@ -34,17 +34,17 @@ fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
     CpuTopo {
         cpu,
         core: number("core_id"),
-        // -1 where the firmware does not say.
+        // -1 where the firmware gives none.
         socket: number("physical_package_id"),
         die: number("die_id"),
         node: None,
         llc: last_level_cache(&dir.join("cache")),
-        // The new name since Linux 5.3, then the old one (Documentation/admin-guide/cputopology.rst).
+        // The name since Linux 5.3, then the old one (Documentation/admin-guide/cputopology.rst).
         siblings: set("core_cpus_list").or_else(|| set("thread_siblings_list")).unwrap_or_default(),
     }
 }
 
-/// The last-level cache, named by the lowest CPU that shares it.
+/// The last-level cache, identified by the lowest CPU that shares it.
 fn last_level_cache(dir: &Path) -> Option<u32> {
     (0..MAX_CACHES)
         .filter_map(|i| {
@@ -62,7 +62,8 @@ fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
     online.iter().filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?))).collect()
 }
 
-/// `isolcpus=` and the isolated partitions of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, `cpuset.cpus.isolated`).
+/// `isolcpus=` and the isolated partitions of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst,
+/// `cpuset.cpus.isolated`).
 fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
     let boot = set_file(&base.join("isolated"));
     let partitions =
@@ -73,8 +74,7 @@ fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
     }
 }
 
-/// A file with a CPU list; one that is there but empty, or that says `(null)` (as `nohz_full` does when no such option was
-/// given at boot), is the empty set.
+/// A file with a CPU list. An empty file, or `(null)` (in `nohz_full` without the boot option), is the empty set.
 fn set_file(path: &Path) -> Option<CpuSet> {
     let text = crate::source::live::proc::file::read_text(path, 64 * 1024).ok()?;
     match text.trim() {

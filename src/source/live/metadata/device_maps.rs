@@ -1,7 +1,8 @@
-//! Who owns which port and address of a guest: asks its monitor, rarely.
+//! The device behind each port and address of a guest, from the memory map of its monitor.
 //!
-//! `info mtree -f` runs under QEMU's big lock, so it is asked once for a guest and again only while addresses turn up that the
-//! last answer does not name (a guest programs its BARs some time after its start), ever more rarely.
+//! `info mtree -f` runs under QEMU's big lock, so it is query once per guest, and again only while accesses hit
+//! addresses that the last answer does not name (a guest programs its BARs some time after its start), at growing
+//! pauses.
 
 use super::libvirt::{Libvirt, MonitorReply};
 use super::qmp;
@@ -14,18 +15,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The command, the same through libvirt and through QMP.
+/// The monitor command, the same through libvirt and QMP.
 const COMMAND: &str = "info mtree -f";
-/// First pause before a guest is asked again; it doubles each time.
+/// Pause before a guest is query again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// An answer that takes longer than this is given up.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Guests that are remembered.
+/// At most this many guests are tracked.
 const MOST: usize = 4096;
 
-/// A guest: PID and start.
+/// A guest: PID and start time in ticks.
 type GuestKey = (i32, u64);
 
 struct MonitorQuery {
@@ -48,12 +49,12 @@ impl DeviceMaps {
         Self { allowed, guests: HashMap::new() }
     }
 
-    /// Whether monitors may be asked.
+    /// Whether kvmtop may ask monitors.
     pub fn allowed(&self) -> bool {
         self.allowed
     }
 
-    /// The map of a guest as last heard; asks where it is time to. `unnamed`: an address turned up that the map lacks.
+    /// The last map of a guest; asks for a new one when due. `unnamed`: an access hit an address that the map lacks.
     pub fn map(
         &mut self,
         facts: &DomainFacts,
@@ -65,23 +66,24 @@ impl DeviceMaps {
         if !self.allowed || (self.guests.len() >= MOST && !self.guests.contains_key(&key)) {
             return None;
         }
-        let asked = self.guests.entry(key).or_insert_with(|| MonitorQuery {
+        let query = self.guests.entry(key).or_insert_with(|| MonitorQuery {
             map: None,
             pending: None,
             next: now,
             pause: FIRST_PAUSE,
             failure: None,
         });
-        asked.hear(now);
-        if asked.pending.is_none() && now >= asked.next && (asked.map.is_none() || unnamed) {
-            asked.pending = ask(facts, libvirt).map(|reply| (reply, now));
-            // A guest that libvirt has not told of yet is tried again at the next tick; one that was asked, more and more rarely.
-            if asked.pending.is_some() {
-                asked.next = now + asked.pause;
-                asked.pause = (asked.pause * 2).min(LONGEST_PAUSE);
+        query.receive(now);
+        if query.pending.is_none() && now >= query.next && (query.map.is_none() || unnamed) {
+            query.pending = ask(facts, libvirt).map(|reply| (reply, now));
+            // A guest that libvirt does not know yet is tried again at the next tick; after a question the pause
+            // doubles.
+            if query.pending.is_some() {
+                query.next = now + query.pause;
+                query.pause = (query.pause * 2).min(LONGEST_PAUSE);
             }
         }
-        asked.map.clone()
+        query.map.clone()
     }
 
     /// Forgets guests that are gone.
@@ -89,13 +91,13 @@ impl DeviceMaps {
         self.guests.retain(|&(pid, start), _| alive(pid, start));
     }
 
-    /// How the source does.
+    /// The status of this source.
     pub fn status(&self) -> SourceStatus {
         if !self.allowed {
             return SourceStatus::missing(
                 SourceId::Monitor,
-                "the QEMU monitor is not asked (--no-monitor): devices are named from built-in tables",
-                "leave --no-monitor out",
+                "kvmtop does not ask the QEMU monitor (--no-monitor) and names devices from built-in tables",
+                "start kvmtop without --no-monitor",
             );
         }
         let failures: Vec<_> =
@@ -103,8 +105,13 @@ impl DeviceMaps {
         match failures.first() {
             Some(first) => SourceStatus::degraded(
                 SourceId::Monitor,
-                format!("{} of {} guests gave no memory map; one says: {first}", failures.len(), self.guests.len()),
-                "their devices are named from built-in tables; feed `info mtree -f` to kvmtop report to name them exactly",
+                format!(
+                    "{} of {} guests returned no memory map; the first error: {first}",
+                    failures.len(),
+                    self.guests.len()
+                ),
+                "kvmtop names their devices from built-in tables; for exact names save the output of \
+                 `info mtree -f` and pass it to kvmtop report",
             ),
             None => SourceStatus::ok(SourceId::Monitor),
         }
@@ -112,13 +119,13 @@ impl DeviceMaps {
 }
 
 impl MonitorQuery {
-    fn hear(&mut self, now: Instant) {
+    fn receive(&mut self, now: Instant) {
         let Some((reply, since)) = &self.pending else { return };
         let answer = match reply.try_recv() {
             Ok(answer) => answer,
             Err(TryRecvError::Empty) if now.saturating_duration_since(*since) < PATIENCE => return,
-            Err(TryRecvError::Empty) => Err("the monitor gives no answer".into()),
-            Err(TryRecvError::Disconnected) => Err("the question was dropped".into()),
+            Err(TryRecvError::Empty) => Err("the monitor does not answer".into()),
+            Err(TryRecvError::Disconnected) => Err("libvirt dropped the command".into()),
         };
         self.pending = None;
         match answer.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string())) {
@@ -131,13 +138,13 @@ impl MonitorQuery {
     }
 }
 
-/// Sends the question: through libvirt where it knows the guest, else through a QMP socket of the guest's own.
+/// Asks through libvirt if it knows the guest, otherwise through the guest's own QMP socket.
 fn ask(facts: &DomainFacts, libvirt: &Libvirt) -> Option<Receiver<MonitorReply>> {
     let uuid = facts.uuid.as_ref().map(|u| u.value.as_str());
     if let Some(domain) = uuid.and_then(|u| libvirt.domain(Some(u), None)) {
         return libvirt.monitor(&domain.uuid, COMMAND);
     }
-    // libvirt may still know it by its UUID, and its own monitor socket serves libvirt alone.
+    // libvirt may still find it by its UUID, and the monitor socket of a libvirt guest serves libvirt alone.
     if uuid.is_some() && !libvirt.answered() {
         return None;
     }
@@ -146,7 +153,7 @@ fn ask(facts: &DomainFacts, libvirt: &Libvirt) -> Option<Receiver<MonitorReply>>
     std::thread::Builder::new()
         .name("qmp".into())
         .spawn(move || {
-            // Whoever asked may have stopped waiting.
+            // The receiver may be gone after its timeout.
             let _ = reply.send(qmp::human(&socket, COMMAND));
         })
         .ok()?;

@@ -1,4 +1,5 @@
-//! libvirt and the QEMU monitor as one informant: each works on a thread of its own, this hands over what they last heard.
+//! libvirt and the QEMU monitor as one metadata source: each works on its own thread, this hands over their last
+//! answers.
 
 use super::device_maps::DeviceMaps;
 use super::libvirt::{Libvirt, LibvirtDomain};
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 /// A guest: PID and start.
 type GuestKey = (i32, u64);
 
-/// What was handed over, and what it was made of.
+/// The last metadata given over for a guest, and what it was made of.
 struct GivenMetadata {
     domain: Option<Arc<LibvirtDomain>>,
     devices: Option<Known<Arc<DeviceMap>>>,
     vcpu_tids: BTreeMap<u32, i32>,
     tids_asked: Option<Receiver<BTreeMap<u32, i32>>>,
-    told: Arc<GuestMetadata>,
+    metadata: Arc<GuestMetadata>,
 }
 
 /// libvirt and the monitors of the guests.
@@ -31,8 +32,8 @@ pub struct LibvirtAndQmp {
     counters_every: Duration,
     counting: bool,
     monitor: bool,
-    handed: HashMap<GuestKey, GivenMetadata>,
-    /// Guests that libvirt may know.
+    given: HashMap<GuestKey, GivenMetadata>,
+    /// Guests that libvirt may know: those with a UUID.
     askable: HashSet<GuestKey>,
 }
 
@@ -46,7 +47,7 @@ impl LibvirtAndQmp {
             counters_every,
             counting: false,
             monitor,
-            handed: HashMap::new(),
+            given: HashMap::new(),
             askable: HashSet::new(),
         }
     }
@@ -55,7 +56,7 @@ impl LibvirtAndQmp {
 impl MetadataSource for LibvirtAndQmp {
     fn watch(&mut self, guests: &[WatchedGuest]) {
         let alive: HashSet<GuestKey> = guests.iter().map(|g| (g.pid, g.start_ticks)).collect();
-        // A domain is told by its UUID alone, which libvirt gives to each of its own (`-uuid`, the status file).
+        // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`, the status file).
         let askable =
             guests.iter().filter(|g| g.facts.uuid.is_some()).map(|g| (g.pid, g.start_ticks)).collect::<HashSet<_>>();
         if !askable.is_subset(&self.askable) {
@@ -63,7 +64,7 @@ impl MetadataSource for LibvirtAndQmp {
         }
         self.askable = askable;
         self.devices.retain(|pid, start| alive.contains(&(pid, start)));
-        self.handed.retain(|key, _| alive.contains(key));
+        self.given.retain(|key, _| alive.contains(key));
     }
 
     fn want_counters(&mut self, wanted: bool) {
@@ -73,40 +74,40 @@ impl MetadataSource for LibvirtAndQmp {
         }
     }
 
-    fn told(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
+    fn metadata(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
         let facts = &guest.facts;
         let uuid = facts.uuid.as_ref().map(|u| u.value.as_str());
-        // A name alone is no proof: another program may have given it to a guest of its own.
+        // A name proves nothing: another program may have given it to a guest of its own.
         let domain = uuid.and_then(|uuid| self.libvirt.domain(Some(uuid), None));
         let devices = self.devices.map(facts, guest.unnamed, &self.libvirt, Instant::now());
-        let handed = self.handed.entry((guest.pid, guest.start_ticks)).or_insert_with(|| GivenMetadata {
+        let given = self.given.entry((guest.pid, guest.start_ticks)).or_insert_with(|| GivenMetadata {
             domain: None,
             devices: None,
             vcpu_tids: BTreeMap::new(),
             tids_asked: if self.monitor { ask_vcpu_tids(guest) } else { None },
-            told: Arc::default(),
+            metadata: Arc::default(),
         });
-        let new_tids = handed.tids_asked.as_ref().and_then(|asked| asked.try_recv().ok());
+        let new_tids = given.tids_asked.as_ref().and_then(|asked| asked.try_recv().ok());
         let same_tids = new_tids.is_none();
         if let Some(tids) = new_tids {
-            (handed.vcpu_tids, handed.tids_asked) = (tids, None);
+            (given.vcpu_tids, given.tids_asked) = (tids, None);
         }
-        let same_domain = match (&handed.domain, &domain) {
+        let same_domain = match (&given.domain, &domain) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (a, b) => a.is_none() && b.is_none(),
         };
-        let same_devices = match (&handed.devices, &devices) {
+        let same_devices = match (&given.devices, &devices) {
             (Some(a), Some(b)) => Arc::ptr_eq(&a.value, &b.value),
             (a, b) => a.is_none() && b.is_none(),
         };
         if !same_domain || !same_devices || !same_tids {
-            handed.told = Arc::new(GuestMetadata {
-                vcpu_tids: handed.vcpu_tids.clone(),
-                ..told(domain.as_deref(), devices.clone())
+            given.metadata = Arc::new(GuestMetadata {
+                vcpu_tids: given.vcpu_tids.clone(),
+                ..metadata_of(domain.as_deref(), devices.clone())
             });
-            (handed.domain, handed.devices) = (domain, devices);
+            (given.domain, given.devices) = (domain, devices);
         }
-        Some(handed.told.clone())
+        Some(given.metadata.clone())
     }
 
     fn status(&mut self) -> Vec<SourceStatus> {
@@ -114,21 +115,21 @@ impl MetadataSource for LibvirtAndQmp {
     }
 }
 
-/// Asks a QEMU whose threads bear no names (`debug-threads=off`) which of them are vCPUs. Where it does not answer, they are
-/// told apart by what they do.
+/// Asks a QEMU with unnamed threads (`debug-threads=off`) which of them are vCPUs. Without an answer their activity
+/// shows it.
 fn ask_vcpu_tids(guest: &WatchedGuest) -> Option<Receiver<BTreeMap<u32, i32>>> {
     let command = guest.facts.command.as_ref().filter(|c| !c.debug_threads)?;
     let socket = command.qmp_sockets.first().map(PathBuf::from)?;
     let (send, receive) = sync_channel(1);
     let ask = move || {
-        // The guest may be gone by the time of the answer, and nobody left to hear it.
+        // The guest, and with it the receiver, may be gone by the time of the answer.
         let _ = send.send(qmp::vcpu_threads(&socket).unwrap_or_default().into_iter().collect());
     };
     std::thread::Builder::new().name("qmp".into()).spawn(ask).ok()?;
     Some(receive)
 }
 
-fn told(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) -> GuestMetadata {
+fn metadata_of(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) -> GuestMetadata {
     let Some(d) = domain else { return GuestMetadata { devices, ..GuestMetadata::default() } };
     let known = |value: &str| Some(Known::new(value.to_owned(), Origin::Libvirt));
     let xml = d.xml.as_ref();

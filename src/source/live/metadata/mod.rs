@@ -1,4 +1,4 @@
-//! What others know about the guests: libvirt, its status files, the QEMU monitor.
+//! What libvirt, its status files and the QEMU monitor know about the guests.
 
 pub mod device_maps;
 pub mod libvirt;

@@ -1,7 +1,7 @@
-//! A question to a QEMU monitor socket (QMP), with a deadline. Blocking: ask on a thread that may wait.
+//! Sends one command to a QEMU monitor socket (QMP), with a deadline. Blocks: call it on a thread that may wait.
 //!
-//! Such a socket serves one client at a time: where another one holds it, QEMU's greeting never comes and the deadline ends
-//! the question. Protocol: QEMU's docs/interop/qmp-spec.rst.
+//! A socket serves one client at a time: while another one holds it, QEMU's greeting does not come and the deadline
+//! ends the attempt. Protocol: QEMU's docs/interop/qmp-spec.rst.
 
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -9,18 +9,18 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A reply longer than this is not read on: `info mtree -f` of a large guest has some hundred KiB.
+/// A longer reply is refused: `info mtree -f` of a large guest has some hundred KiB.
 const LONGEST: usize = 8 << 20;
-/// A question takes this long at most, greeting included.
+/// The longest time for a command, greeting included.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Runs a human monitor command.
 ///
 /// # Errors
-/// A sentence: the socket cannot be reached, is held by another client, or answered with an error.
+/// A sentence: the socket cannot be reached, another client holds it, or it answered with an error.
 pub fn human(socket: &Path, command: &str) -> Result<String, String> {
     let answer = ask(socket, &json!({"execute": "human-monitor-command", "arguments": {"command-line": command}}))?;
-    answer.as_str().map(String::from).ok_or_else(|| format!("{}: the answer is no text", socket.display()))
+    answer.as_str().map(String::from).ok_or_else(|| format!("{}: the answer is not a string", socket.display()))
 }
 
 /// Thread ids of the vCPUs by number (`query-cpus-fast`).
@@ -47,7 +47,7 @@ fn ask(socket: &Path, command: &Value) -> Result<Value, String> {
     let mut lines = QmpConnection { stream, until, buffer: Vec::new() };
     let greeting = lines.next().map_err(|e| format!("{name}: {e}; another program may hold the monitor"))?;
     if greeting.get("QMP").is_none() {
-        return Err(format!("{name} is no QMP socket"));
+        return Err(format!("{name} is not a QMP socket"));
     }
     lines.say(&json!({"execute": "qmp_capabilities"})).map_err(|e| format!("{name}: {e}"))?;
     lines.answer().map_err(|e| format!("{name}: {e}"))?;
@@ -66,7 +66,7 @@ impl QmpConnection {
         self.stream.write_all(format!("{message}\n").as_bytes()).map_err(|e| e.to_string())
     }
 
-    /// The answer to the last command; events in between are passed over.
+    /// The answer to the last command; skips events in between.
     fn answer(&mut self) -> Result<Value, String> {
         loop {
             let mut message = self.next()?;

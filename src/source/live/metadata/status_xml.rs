@@ -1,31 +1,32 @@
-//! The status files that libvirt keeps of running domains: `/run/libvirt/qemu/NAME.xml`, and those of the session daemons.
+//! libvirt's status files of running domains: `/run/libvirt/qemu/NAME.xml`, and those of the session daemons.
 
 use crate::kvm::domain_xml::{self, DomainXml, MAX_TEXT};
 use crate::sample::{DomainState, SourceId, SourceStatus};
 use crate::source::live::proc::file;
+use crate::source::privileges;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Files looked at in one folder.
+/// At most this many files of one folder are read.
 const MAX_FILES: usize = 4096;
-/// The files are gone through at least this often.
+/// The files are checked at least this often.
 const ROUND_NS: u64 = 5_000_000_000;
 
-/// A running domain as its status file has it.
+/// A running domain, from its status file.
 #[derive(Debug, Clone)]
 pub(crate) struct DomainStatus {
-    /// The file's content, read.
+    /// The file's parsed content.
     pub xml: Arc<DomainXml>,
-    /// The `<domain>` of the file.
+    /// The text of the file's `<domain>`.
     pub text: Arc<str>,
     modified: SystemTime,
     pid: i32,
 }
 
 impl DomainStatus {
-    /// Whether the domain runs: libvirt writes a status file anew when that changes.
+    /// The domain's state: libvirt rewrites the status file when it changes.
     pub(crate) fn state(&self) -> Option<DomainState> {
         match self.xml.state.as_deref()? {
             "paused" | "pmsuspended" | "crashed" => Some(DomainState::Paused),
@@ -50,7 +51,7 @@ impl StatusFiles {
         Self { run, files: HashMap::new(), by_pid: HashMap::new(), next_ns: 0, problem: None }
     }
 
-    /// Reads what is new or changed, if it is time for that or `now` asks for it because a guest is new.
+    /// Reads new and changed files, when the next check is due or `now` demands it for a new guest.
     pub(crate) fn refresh(&mut self, now_ns: u64, now: bool) {
         if !now && now_ns < self.next_ns {
             return;
@@ -74,7 +75,7 @@ impl StatusFiles {
         self.files.get(self.by_pid.get(&pid)?)
     }
 
-    /// What is wrong, if anything; no such folder is nothing wrong.
+    /// The problem, if any; a missing folder is none.
     pub(crate) fn problem(&self) -> Option<SourceStatus> {
         self.problem.clone()
     }
@@ -83,8 +84,8 @@ impl StatusFiles {
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
-                let cause = format!("{}: {e}", folder.display());
-                self.problem = Some(SourceStatus::degraded(SourceId::StatusXml, cause, "run kvmtop as root"));
+                let cause = format!("the status files of libvirt in {} cannot be read: {e}", folder.display());
+                self.problem = Some(SourceStatus::degraded(SourceId::StatusXml, cause, privileges::hint()));
                 return;
             }
             Err(_) => return,
@@ -117,7 +118,8 @@ mod tests {
     use super::*;
     use crate::source::live::proc::fake::FakeProc;
 
-    pub(super) const XML: &str = "<domstatus state='running' reason='booted' pid='77'><vcpus><vcpu id='0' pid='80'/></vcpus>\
+    pub(super) const XML: &str = "<domstatus state='running' reason='booted' pid='77'>\
+        <vcpus><vcpu id='0' pid='80'/></vcpus>\
         <domain type='kvm' id='1'><name>a</name><uuid>1B1D2C0A-0000-4000-8000-000000000001</uuid><vcpu>1</vcpu>\
         <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>";
 

@@ -1,7 +1,7 @@
-//! Which processes are guests: those that hold a KVM VM.
+//! Finds the guests: processes that hold a KVM VM.
 //!
-//! Every tick lists /proc, but only looks into processes that are new, young, hold `/dev/kvm` already, or were not looked at for
-//! half a minute; a process may open its VM at any time of its life.
+//! Each tick lists /proc, but looks only into processes that are new or young, hold `/dev/kvm`, or were not looked at
+//! for half a minute: a process may open its VM at any time.
 
 use super::fds::KvmFiles;
 use super::file::{self, FileError};
@@ -14,52 +14,52 @@ use crate::source::live::timestamps::Timestamps;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-/// A process this young is looked at again each tick.
+/// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
-/// Looking at an open file takes some microseconds; after this pause for each, a process with thousands of them costs less than a
-/// percent of a CPU.
+/// Pause after a look per open file. A look takes some microseconds per file, so that a process with thousands of them
+/// costs less than a percent of a CPU.
 const PAUSE_PER_FILE_NS: u64 = 400_000;
-/// After this long everything is looked at again.
+/// Each process is looked at again after this time.
 const RECHECK_NS: u64 = 30_000_000_000;
-/// More processes than this are not kept track of; the kernel's own limit of PIDs is 2^22.
+/// At most this many processes are tracked; the kernel's own limit of PIDs is 2^22.
 const MAX_PROCESSES: usize = 1 << 22;
 
-/// What a process was found to be.
+/// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessKind {
     /// Holds a VM.
     Guest,
     /// A kernel thread that works for the guest of this PID.
     Helper(i32),
-    /// Neither, so far.
+    /// None of the others, so far.
     Other,
-    /// A kernel thread of no guest; stays one.
+    /// A kernel thread that works for no guest; that never changes.
     Kernel,
 }
 
-/// A process that was looked at.
+/// A process and what the last look found.
 #[derive(Debug, Clone, Copy)]
 struct ScannedProcess {
-    /// Inode of /proc/PID: another one means that the PID was reused (or that the kernel dropped it from its cache, which
-    /// costs one needless look).
+    /// Inode of /proc/PID: a different one means that the PID was reused (or that the kernel dropped the inode from its
+    /// cache, which costs one needless look).
     inode: u64,
-    verdict: ProcessKind,
+    kind: ProcessKind,
     /// When to look again, monotonic nanoseconds.
     next_ns: u64,
-    /// The scan that saw it last.
+    /// The last scan that listed it.
     scan: u32,
 }
 
-/// Watches /proc for guests.
+/// Scans /proc for guests.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     paths: SystemPaths,
     proc_dir: Option<OwnedFd>,
-    /// kvmtop itself holds a file for each thread of each guest, and no VM.
+    /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
     own: Option<i32>,
-    seen: HashMap<i32, ScannedProcess>,
+    scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
-    /// Processes whose open files may not be looked at.
+    /// Processes whose open files are not readable, and whether their threads' names show a guest.
     denied: HashMap<i32, bool>,
     /// The main threads of processes that may open a VM soon, as the last two scans found them.
     candidates: HashMap<i32, Candidate>,
@@ -73,16 +73,16 @@ struct Candidate {
     older: Option<(u32, ThreadTimes)>,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Discovered {
-    /// Every guest by PID, ascending.
+    /// The PIDs of all guests, ascending.
     pub guests: Vec<i32>,
-    /// Kernel threads that work for a guest: thread, guest.
+    /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
-    /// Processes whose files may not be looked at, guests told by their threads' names not counted.
+    /// Number of processes whose files are not readable, without those counted in `guessed`.
     pub denied: usize,
-    /// Guests that were told by their threads' names only.
+    /// Number of guests recognised by their threads' names only.
     pub guessed: usize,
 }
 
@@ -93,16 +93,16 @@ impl Discovery {
             paths,
             proc_dir: None,
             own,
-            seen: HashMap::new(),
+            scanned: HashMap::new(),
             scan: 0,
             denied: HashMap::new(),
             candidates: HashMap::new(),
         }
     }
 
-    /// Every process there was at the last scan, kvmtop among them.
+    /// All processes of the last scan, kvmtop included.
     pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
-        self.seen.keys().copied().chain(self.own)
+        self.scanned.keys().copied().chain(self.own)
     }
 
     /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
@@ -113,31 +113,31 @@ impl Discovery {
         let Some(dir) = &self.proc_dir else { return Err(FileError::Gone) };
         self.scan = self.scan.wrapping_add(1);
         let mut due = Vec::new();
-        let (seen, scan) = (&mut self.seen, self.scan);
+        let (scanned, scan) = (&mut self.scanned, self.scan);
         let own = self.own;
-        file::list_numbers(dir, |pid, inode| match seen.get_mut(&pid) {
+        file::list_numbers(dir, |pid, inode| match scanned.get_mut(&pid) {
             _ if Some(pid) == own => {}
             Some(s) if s.inode == inode => {
                 s.scan = scan;
-                if now_ns >= s.next_ns && s.verdict != ProcessKind::Kernel {
-                    due.push((pid, inode, s.verdict == ProcessKind::Guest));
+                if now_ns >= s.next_ns && s.kind != ProcessKind::Kernel {
+                    due.push((pid, inode, s.kind == ProcessKind::Guest));
                 }
             }
             _ => due.push((pid, inode, false)),
         })?;
-        self.seen.retain(|_, s| s.scan == scan);
+        self.scanned.retain(|_, s| s.scan == scan);
         for (pid, inode, _) in due {
             self.denied.remove(&pid);
             match self.look(pid, now_ns, boot_ns) {
-                Some((verdict, next_ns)) if self.seen.len() < MAX_PROCESSES => {
-                    self.seen.insert(pid, ScannedProcess { inode, verdict, next_ns, scan });
+                Some((kind, next_ns)) if self.scanned.len() < MAX_PROCESSES => {
+                    self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan });
                 }
                 _ => {
-                    self.seen.remove(&pid);
+                    self.scanned.remove(&pid);
                 }
             }
         }
-        self.denied.retain(|pid, _| self.seen.contains_key(pid));
+        self.denied.retain(|pid, _| self.scanned.contains_key(pid));
         self.candidates.retain(|_, c| c.newest.0.wrapping_add(1) >= scan);
         Ok(self.found())
     }
@@ -156,11 +156,11 @@ impl Discovery {
         self.candidates.insert(pid, Candidate { start_ticks, newest: (self.scan, times), older: old });
     }
 
-    /// Looks at a process that fires KVM's events, if it was not known as a guest; answers whether it is one. Where its files
-    /// may not be looked at, its events are proof enough.
+    /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it is one. If its
+    /// files are not readable, its events are proof enough.
     pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
-        if let Some(s) = self.seen.get(&pid)
-            && s.verdict == ProcessKind::Guest
+        if let Some(s) = self.scanned.get(&pid)
+            && s.kind == ProcessKind::Guest
         {
             return true;
         }
@@ -168,8 +168,8 @@ impl Discovery {
             Ok(files) => files.vm,
             Err(e) => e == FileError::Denied,
         };
-        if is_guest && let Some(s) = self.seen.get_mut(&pid) {
-            s.verdict = ProcessKind::Guest;
+        if is_guest && let Some(s) = self.scanned.get_mut(&pid) {
+            s.kind = ProcessKind::Guest;
             s.next_ns = recheck(pid, now_ns);
         }
         is_guest
@@ -177,8 +177,8 @@ impl Discovery {
 
     fn found(&self) -> Discovered {
         let mut found = Discovered::default();
-        for (pid, s) in &self.seen {
-            match s.verdict {
+        for (pid, s) in &self.scanned {
+            match s.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
                 ProcessKind::Other | ProcessKind::Kernel => {}
@@ -191,13 +191,13 @@ impl Discovery {
         found
     }
 
-    /// What a process is and when to look again; `None` when it is gone.
+    /// The kind of a process and when to look again; `None` when it is gone.
     fn look(&mut self, pid: i32, now_ns: u64, boot_ns: u64) -> Option<(ProcessKind, u64)> {
         let line = file::read_bytes(&self.paths.process(pid, "stat"), 4096).ok()?;
         let stat = Stat::parse(&line)?;
         if stat.kernel {
-            // kvm-pit and, before Linux 6.4, vhost are kernel threads of their own named after their process
-            // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they are named right after their birth.
+            // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
+            // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after creation.
             let comm = String::from_utf8_lossy(stat.comm);
             if let Some(owner) = vhost_owner(&comm).or_else(|| pit_owner(&comm)) {
                 return Some((ProcessKind::Helper(owner), u64::MAX));
@@ -220,13 +220,13 @@ impl Discovery {
             Err(_) => {
                 let guest = self.has_vcpu_thread(pid);
                 self.denied.insert(pid, guest);
-                let verdict = if guest { ProcessKind::Guest } else { ProcessKind::Other };
-                Some((verdict, if young && !guest { now_ns } else { recheck(pid, now_ns) }))
+                let kind = if guest { ProcessKind::Guest } else { ProcessKind::Other };
+                Some((kind, if young && !guest { now_ns } else { recheck(pid, now_ns) }))
             }
         }
     }
 
-    /// Whether a thread is named as a vCPU is: all that can be told without the right to look at open files.
+    /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
     fn has_vcpu_thread(&self, pid: i32) -> bool {
         let dir = self.paths.process(pid, "task");
         let Ok(fd) = file::open_dir(&dir) else { return false };
@@ -238,7 +238,8 @@ impl Discovery {
     }
 }
 
-/// How many vCPUs the guests have open now. Where open files may not be looked at, each thread of a guest may run one.
+/// The number of vCPUs of all guests now. Where open files are not readable, each thread of a guest counts, as any may
+/// run a vCPU.
 pub(crate) fn vcpus(paths: &SystemPaths, now: Timestamps) -> usize {
     let found = Discovery::new(paths.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
     let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
@@ -248,7 +249,7 @@ pub(crate) fn vcpus(paths: &SystemPaths, now: Timestamps) -> usize {
     found.guests.iter().map(of).sum()
 }
 
-/// Half a minute from now, spread over a quarter of a minute more so that not all fall due in one tick.
+/// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
     now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
 }

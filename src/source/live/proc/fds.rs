@@ -1,22 +1,21 @@
-//! The open files of a process, by what /proc/PID/fd says they are.
+//! The open files of a process, from /proc/PID/fd.
 
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 
-/// More open files than this are not looked at.
+/// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
 
-/// The files of a process that have to do with KVM. The names are those that the kernel gives its anonymous inodes
-/// (`virt/kvm/kvm_main.c`).
+/// The KVM files of a process. The names are those of the kernel's anonymous inodes (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
-    /// How many files it has open, of any kind.
+    /// Number of open files of any kind.
     pub open: usize,
-    /// It holds a VM: `anon_inode:kvm-vm`.
+    /// Whether it holds a VM: `anon_inode:kvm-vm`.
     pub vm: bool,
-    /// It holds `/dev/kvm`, so it may make a VM soon.
+    /// Whether it holds `/dev/kvm` and may create a VM soon.
     pub dev_kvm: bool,
     /// vCPU number by descriptor: `anon_inode:kvm-vcpu:N`.
     pub vcpus: BTreeMap<i32, u32>,
@@ -47,7 +46,7 @@ impl KvmFiles {
         Ok(found)
     }
 
-    /// How many vCPUs there are: a VMM may hold several descriptors of one.
+    /// Number of vCPUs: a VMM may hold several descriptors of one.
     pub(crate) fn vcpu_count(&self) -> usize {
         self.vcpus.values().collect::<BTreeSet<_>>().len()
     }
@@ -72,7 +71,7 @@ impl KvmFiles {
     }
 }
 
-/// The target of a link `/proc/PID/fd/N`; longer ones than the buffer are cut, which none of interest is.
+/// The target of a link `/proc/PID/fd/N`, cut at the buffer's length, which no KVM file reaches.
 fn link(dir: impl AsFd, fd: i32, buf: &mut [u8; 64]) -> Option<&[u8]> {
     use std::io::Write;
     let mut name = [0_u8; 12];

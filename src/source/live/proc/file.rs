@@ -1,4 +1,4 @@
-//! Reading small kernel files: once, or again and again through a file kept open.
+//! Reads small kernel files: once, or repeatedly through a file kept open.
 
 use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
@@ -9,10 +9,10 @@ use std::path::Path;
 /// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the terminal).
 const RESERVED: u64 = 512;
 
-/// Why a file of a process gave nothing.
+/// Why a file of a process could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileError {
-    /// The process or thread is gone (`ENOENT` before the open, `ESRCH` after it): normal life.
+    /// The process or thread is gone (`ENOENT` before the open, `ESRCH` after it), which is normal.
     Gone,
     /// Not allowed.
     Denied,
@@ -30,11 +30,11 @@ impl From<Errno> for FileError {
     }
 }
 
-/// How many files may be kept open: the soft limit, raised to the hard one first.
+/// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less a reserve.
 pub(crate) fn keep_below() -> i32 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Raising the soft limit up to the hard one needs no privilege (setrlimit(2)); a failure leaves what there was.
+    // Raising the soft limit up to the hard one needs no privilege (setrlimit(2)); after a failure the old limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20);
     i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2)).unwrap_or(i32::MAX)
@@ -45,9 +45,9 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Reads `dir/name` from its start into `buf` through the file kept in `kept`, opening it where it is not open.
-/// A file is kept only below descriptor `keep_below`, so that a host with very many threads still works, only slower.
-/// The text is cut at the buffer's end.
+/// Reads `dir/name` from its start into `buf` through the file in `kept`, which is opened first if need be. A file is
+/// kept only below descriptor `keep_below`, so that a host with very many threads still works, only slower. The text is
+/// cut at the buffer's end.
 pub(crate) fn read_kept<'b>(
     dir: impl AsFd,
     name: impl FnOnce() -> String,
@@ -68,12 +68,12 @@ pub(crate) fn read_kept<'b>(
     Ok(buf.get(..n).unwrap_or_default())
 }
 
-/// Reads a file whole, at most `max` bytes, as text; bytes that are no UTF-8 are replaced.
+/// Reads a file, at most `max` bytes, as text; bytes that are not UTF-8 are replaced.
 pub(crate) fn read_text(path: &Path, max: usize) -> Result<String, FileError> {
     Ok(String::from_utf8_lossy(&read_bytes(path, max)?).into_owned())
 }
 
-/// Reads a file whole, at most `max` bytes.
+/// Reads a file, at most `max` bytes.
 pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     let mut bytes = Vec::with_capacity(max.min(4096));
@@ -90,7 +90,7 @@ pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> 
     Ok(bytes)
 }
 
-/// A short word that a file in a folder holds, read once.
+/// Reads the short word in a file of an open folder.
 pub(crate) fn read_word_at(dir: impl AsFd, name: &str) -> Result<String, FileError> {
     let fd = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     let mut bytes = [0_u8; 64];
@@ -98,13 +98,14 @@ pub(crate) fn read_word_at(dir: impl AsFd, name: &str) -> Result<String, FileErr
     Ok(String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()).trim().to_owned())
 }
 
-/// The first line of a file, trimmed; `None` where it cannot be read or is empty.
+/// The text of a file, trimmed; `None` where it cannot be read or is empty.
 pub(crate) fn read_word(path: &Path) -> Option<String> {
     let text = read_text(path, 64 * 1024).ok()?;
     Some(text.trim()).filter(|t| !t.is_empty()).map(str::to_owned)
 }
 
-/// The entries of an open folder whose names are numbers (PIDs, TIDs, descriptors), with their inode numbers.
+/// Calls `each` for the entries of an open folder whose names are numbers (PIDs, TIDs, descriptors), with their inode
+/// numbers.
 pub(crate) fn list_numbers(dir: impl AsFd, mut each: impl FnMut(i32, u64)) -> Result<(), FileError> {
     rustix::fs::seek(&dir, rustix::fs::SeekFrom::Start(0))?;
     let mut buf = [MaybeUninit::<u8>::uninit(); 16 * 1024];

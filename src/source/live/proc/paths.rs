@@ -1,4 +1,4 @@
-//! Where the kernel's files are: /proc, /sys, /run of the host, or a tree made for a test.
+//! Where the kernel's files are: /proc, /sys, /run and /dev of the host, or a tree made for a test.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub struct SystemPaths {
     pub run: PathBuf,
     /// `/dev`.
     pub dev: PathBuf,
-    /// Whether these are the running kernel's own: only then may a PID found there be handed to a system call.
+    /// Whether these are the running kernel's own: only then may a PID found there be passed to a system call.
     pub real: bool,
 }
 
@@ -35,8 +35,8 @@ impl SystemPaths {
         }
     }
 
-    /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (`PROC_PID_INIT_INO` in
-    /// `include/linux/proc_ns.h`). False where that cannot be seen.
+    /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed (`PROC_PID_INIT_INO`
+    /// in `include/linux/proc_ns.h`). False where that cannot be seen.
     pub(crate) fn in_own_pid_namespace(&self) -> bool {
         std::fs::read_link(self.proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
     }
@@ -55,7 +55,7 @@ mod tests {
     fn the_initial_pid_namespace_is_known_by_its_inode() {
         let root = tempfile::tempdir().unwrap();
         let paths = SystemPaths::under(root.path());
-        assert!(!paths.in_own_pid_namespace(), "nothing tells");
+        assert!(!paths.in_own_pid_namespace(), "unknown");
         let link = paths.proc.join("self/ns/pid");
         std::fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("pid:[4026532999]", &link).unwrap();

@@ -3,7 +3,7 @@
 use super::file;
 use super::paths::SystemPaths;
 
-/// What one tick lends to all readings.
+/// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
 pub(crate) struct ReadContext {
     /// Files are read into this.
@@ -14,9 +14,9 @@ pub(crate) struct ReadContext {
     pub sched_budget: usize,
     /// Threads that ran in this tick but whose switches were beyond the budget.
     pub over_budget: usize,
-    /// Counts ticks.
+    /// Number of the tick.
     pub tick: u32,
-    /// Whether PIDs may be handed to system calls.
+    /// Whether PIDs may be passed to system calls.
     pub real: bool,
 }
 
@@ -32,7 +32,7 @@ impl ReadContext {
         }
     }
 
-    /// Begins a tick in which so many `sched` files may be read.
+    /// Begins a tick that may read `sched_budget` files named `sched`.
     pub(crate) fn begin(&mut self, sched_budget: usize) {
         self.tick = self.tick.wrapping_add(1);
         self.sched_budget = sched_budget;

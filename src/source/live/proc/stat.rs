@@ -1,4 +1,4 @@
-//! The texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`, `status`. Pure parsers over bytes.
+//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`, `status`. Pure.
 
 /// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that runs KVM
 /// (include/asm-generic/param.h).
@@ -7,7 +7,7 @@ pub(crate) const TICK_NS: u64 = 10_000_000;
 /// `PF_KTHREAD` of include/linux/sched.h: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// What kvmtop needs of a `stat` line (fs/proc/array.c, `do_task_stat`; `proc_pid_stat(5)` numbers the fields).
+/// The fields of a `stat` line that kvmtop needs (fs/proc/array.c, `do_task_stat`; `proc_pid_stat(5)` numbers them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat<'a> {
     /// Field 2, without its parentheses; may hold any byte, parentheses, spaces and line breaks too.
@@ -49,12 +49,12 @@ impl<'a> Stat<'a> {
             if count == 3 {
                 state = *word.first()?;
             } else {
-                // Negative fields (tpgid, nice, priority) are none that is used here.
+                // Negative fields (tpgid, nice, priority) are not used.
                 *slot = number(word).unwrap_or(0);
             }
             count += 1;
         }
-        // Everything up to the start time has been there since Linux 2.6.
+        // All fields up to the start time exist since Linux 2.6.
         if count <= 22 {
             return None;
         }
@@ -75,7 +75,7 @@ impl<'a> Stat<'a> {
         })
     }
 
-    /// Whether the task has ended and only waits to be reaped.
+    /// Whether the task has ended and waits to be reaped.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
@@ -89,7 +89,7 @@ pub(crate) struct SchedStat {
     pub run_ns: u64,
     /// Time in a run queue.
     pub wait_ns: u64,
-    /// How often it was put on a CPU.
+    /// Number of times it got a CPU.
     pub arrivals: u64,
 }
 
@@ -100,7 +100,7 @@ impl SchedStat {
     }
 }
 
-/// What `sched` (kernel/sched/debug.c, `proc_sched_show_task`) or `status` tell of switches and moves.
+/// Switches and migrations from `sched` (kernel/sched/debug.c, `proc_sched_show_task`) or `status`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Switches {
     /// `nr_voluntary_switches`.

@@ -1,7 +1,7 @@
 //! One thread of a process: CPU time, waiting, placement, switches, read through files kept open.
 //!
-//! `schedstat` comes first, as it costs a quarter of `stat`: a thread that got no CPU since the last reading has the same figures as
-//! then. `sched` (switches and migrations) is read for threads that ran, within a budget per tick.
+//! `schedstat` is read first, as it costs a quarter of `stat`: a thread that got no CPU since the last reading has
+//! unchanged figures. `sched` (switches and migrations) is read for threads that ran, within a budget per tick.
 
 use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
@@ -12,26 +12,26 @@ use crate::sample::{Placement, ThreadTimes};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// The affinity of a thread that does not run is read this rarely, in ticks.
+/// Ticks between two readings of the affinity of a thread that does not run.
 const AFFINITY_TICKS: u32 = 4;
-/// A thread's name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
+/// Longest thread name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
 const MAX_COMM: usize = 64;
 
-/// A thread that lives.
+/// A running thread.
 #[derive(Debug)]
 pub(crate) struct LiveThread {
     /// Thread id.
     pub tid: i32,
     /// Start, ticks after boot.
     pub start_ticks: u64,
-    /// Name, made harmless.
+    /// Name, sanitised.
     pub comm: String,
     /// Times; `None` until read.
     pub times: Option<ThreadTimes>,
     /// Where it runs.
     pub place: Placement,
-    /// Moves between CPUs as of its last run: since its birth, or since they were read again after a tick in which they could
-    /// not be. `None` where they are not known.
+    /// Migrations between CPUs as of its last run: since its start, or since the first reading after a tick without
+    /// one. `None` where unknown.
     pub migrations: Option<u64>,
     /// Its state letter when last read.
     pub state: u8,
@@ -39,9 +39,9 @@ pub(crate) struct LiveThread {
     schedstat: Option<OwnedFd>,
     sched: Option<OwnedFd>,
     seen: Option<SchedStat>,
-    /// What `se.nr_migrations` was where the count begins; `None` after a tick without.
+    /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
     first_migrations: Option<u64>,
-    /// `sched` is not there on this kernel (no `CONFIG_SCHED_DEBUG` before 6.15): `status` serves.
+    /// This kernel has no `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15); `status` is read instead.
     no_sched: bool,
 }
 
@@ -71,7 +71,7 @@ impl LiveThread {
         self.first_migrations = None;
     }
 
-    /// Reads what changed.
+    /// Reads the files that may have changed.
     pub(super) fn read(&mut self, task: impl AsFd, reader: &mut ReadContext) -> Result<(), FileError> {
         let (tid, below) = (self.tid, reader.keep_below);
         let name = |file: &'static str| move || format!("{tid}/{file}");
@@ -92,7 +92,7 @@ impl LiveThread {
         Ok(())
     }
 
-    /// One that was running when last seen may have gone on without ever leaving its CPU, and the kernel's clocks of it grow only
+    /// A thread that was running at the last reading may still be on the same CPU: the kernel updates its clocks only
     /// at the scheduler's tick, which a `nohz_full` CPU does not take.
     pub(super) fn runs(&self) -> bool {
         self.state == b'R'
@@ -165,7 +165,7 @@ impl LiveThread {
     }
 }
 
-/// CPU times without switches, which stand in another file.
+/// CPU times without switches, which are in another file.
 fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
     let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
     ThreadTimes {
@@ -195,7 +195,7 @@ fn affinity_of(tid: i32) -> Option<CpuSet> {
     // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
     // sched_getaffinity(2) asks; it reads nothing from it.
     let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
-    // The kernel says how much of it it wrote: as many bytes as its CPUs need.
+    // The kernel returns how many bytes it wrote: as many as its CPUs need.
     let used = usize::try_from(written).ok().filter(|n| *n > 0)?.div_ceil(8);
     let bits = words.iter().take(used).enumerate().flat_map(|(i, word)| {
         let word = *word;

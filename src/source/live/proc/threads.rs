@@ -1,6 +1,6 @@
 //! The threads of a process.
 //!
-//! A process whose clock stands still had no thread that ran, and none of it is read.
+//! If the CPU clock of a process did not move, none of its threads ran, and none is read.
 
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
@@ -9,18 +9,18 @@ use super::thread::LiveThread;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// More threads of one process than this are not read.
+/// At most this many threads of one process are read.
 const MAX_THREADS: usize = 16_384;
-/// Every so many ticks, up to twice as many, the threads are listed even though nothing tells of a change.
+/// The threads are listed at least every 10 to 20 ticks, even without a sign of a change.
 const RELIST_TICKS: u32 = 10;
 
-/// The CPU time of a process and all of its threads, dead ones too, nanoseconds: the sum of what `schedstat` says of each
-/// (`thread_group_cputime` in kernel/sched/cputime.c), at the price of one system call.
+/// The CPU time of a process with all of its threads, ended ones too, nanoseconds: the sum of their `schedstat` times
+/// (`thread_group_cputime` in kernel/sched/cputime.c) for one system call.
 #[allow(unsafe_code)]
 fn clock_of(pid: i32) -> Option<u64> {
     let mut id = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both write one value each, into paths of the right type that are valid for writes.
+    // SAFETY: both calls write one value each, into variables of the right type that are valid for writes.
     let failed =
         unsafe { libc::clock_getcpuclockid(pid, &raw mut id) != 0 || libc::clock_gettime(id, &raw mut time) != 0 };
     if failed {
@@ -37,7 +37,7 @@ pub(crate) struct Threads {
     pub pid: i32,
     /// By thread id.
     pub living: BTreeMap<i32, LiveThread>,
-    /// Those that the last reading found gone.
+    /// Threads that the last reading found gone.
     pub gone: Vec<LiveThread>,
     task: OwnedFd,
     clock: Option<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Threads {
     listed: u32,
 }
 
-/// Takes the entries that fit out of a map.
+/// Removes the entries that `fits` accepts from a map and returns them.
 pub(crate) fn take_where<K: Ord + Copy, V>(
     map: &mut BTreeMap<K, V>,
     mut fits: impl FnMut(&K, &mut V) -> bool,
@@ -57,9 +57,9 @@ pub(crate) fn take_where<K: Ord + Copy, V>(
 /// Whether a process still lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
-    /// It does.
+    /// It lives.
     Alive,
-    /// It ended, or it is a zombie that nobody has reaped.
+    /// It ended, or is a zombie that waits to be reaped.
     Ended,
 }
 
@@ -80,14 +80,14 @@ impl Threads {
         self.living.get(&self.pid).map_or(0, |t| t.start_ticks)
     }
 
-    /// Reads every thread, new ones included; those that are gone are dropped.
+    /// Reads all threads, including new ones; moves ended ones to `gone`.
     pub(crate) fn read(&mut self, reader: &mut ReadContext) -> Liveness {
         self.gone.clear();
         let before = self.living.len();
         let task = self.task.as_fd();
-        // Not all processes in the same tick.
+        // Spread by PID, so that not all processes are listed in the same tick.
         let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
-        // Before the threads: what runs meanwhile shows the next time.
+        // Read before the threads: what runs meanwhile shows at the next reading.
         let clock = if reader.real { clock_of(self.pid) } else { None };
         let stood = clock.is_some() && clock == self.clock && !self.living.values().any(LiveThread::runs);
         self.clock = clock;
@@ -100,8 +100,9 @@ impl Threads {
             return Liveness::Alive;
         }
         self.gone.extend(take_where(&mut self.living, |_, t| t.read(task, reader) == Err(FileError::Gone)));
-        // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so this tells of new ones at the price
-        // of one system call; the number stays when one takes another's place, but then one is gone.
+        // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so one system call shows
+        // whether there are new ones. The number stays the same when a new thread replaces an ended one, but then one
+        // is gone.
         let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
@@ -112,7 +113,7 @@ impl Threads {
         }
         match self.living.get(&self.pid) {
             None => Liveness::Ended,
-            // The leader may end before the others; alone, it is a process that nobody has reaped.
+            // The leader may end before the others; when it is the last thread, the process waits to be reaped.
             Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Liveness::Ended,
             Some(_) => Liveness::Alive,
         }
@@ -123,12 +124,12 @@ impl Threads {
         self.living.get(&self.pid).is_some_and(|leader| matches!(leader.state, b'T' | b't'))
     }
 
-    /// Begins the count of moves anew with the next reading of each thread.
+    /// Restarts the count of migrations at the next reading of each thread.
     pub(crate) fn restart_migrations(&mut self) {
         self.living.values_mut().for_each(LiveThread::restart_migrations);
     }
 
-    /// Adds a thread that something else told of; answers whether it lives.
+    /// Adds a thread that another source named; returns whether it lives.
     pub(crate) fn look_for(&mut self, tid: i32, reader: &mut ReadContext) -> bool {
         if self.living.contains_key(&tid) {
             return true;
@@ -207,7 +208,7 @@ mod tests {
         threads.read(&mut r);
         assert_eq!(threads.living[&10].times.unwrap().user_ns, 20_000_000);
         assert_eq!(r.over_budget, 1);
-        // A running thread is read each time.
+        // A running thread is read in each tick.
         p.ticks(3, 0, 0).state('R').schedstat(30_000_000, 0, 3);
         threads.read(&mut r);
         fake.process(10, "qemu").ticks(4, 0, 0);
@@ -232,7 +233,7 @@ mod tests {
         r.begin(100);
         let mut threads = Threads::open(&SystemPaths::default(), pid, &mut r).unwrap();
         let asleep = threads.living[&pid].times.unwrap();
-        // What it shows is what was read before.
+        // It shows the last reading.
         threads.living.get_mut(&pid).unwrap().times.as_mut().unwrap().wait_ns = Some(u64::MAX);
         r.begin(100);
         assert_eq!(threads.read(&mut r), Liveness::Alive);

@@ -1,4 +1,4 @@
-//! The calls to libvirt, blocking; lives on the libvirt thread.
+//! The blocking calls to libvirt, made on the libvirt thread.
 
 use super::loader::{Loaded, load};
 use super::stats::{self, Stats, StatsValue};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use virt::connect::Connect;
 use virt_sys as sys;
 
-/// Domains of one host that are looked at.
+/// At most this many domains of one host are read.
 const MOST_DOMAINS: usize = 4096;
-/// Statistics of one domain that are looked at.
+/// At most this many statistics of one domain are read.
 const MOST_STATS: usize = 65_536;
 
-/// What failed and what to do.
+/// Cause and fix of a failure.
 pub type LibvirtFailure = (String, String);
 
-/// One domain, as a turn of polling found it.
+/// One domain, as one poll found it.
 pub struct PolledDomain {
     pub uuid: String,
     pub name: String,
@@ -31,18 +31,18 @@ pub struct PolledDomain {
     pub devices_ns: u64,
 }
 
-/// Cumulative counters of a domain's devices when they were last read.
+/// Cumulative counters of a domain's devices at the last poll.
 struct DeviceCounters {
     at: Instant,
     disks: Vec<DiskSample>,
     nics: Vec<NicSample>,
 }
 
-/// A connection that opens itself, and again after the daemon was away.
+/// A connection that opens itself, and reopens after the daemon was away.
 pub struct LibvirtConnection {
     uri: String,
     read_only: Option<Connect>,
-    /// Opened for the monitor's sake alone.
+    /// Opened only for monitor commands.
     writable: Option<Connect>,
     before: HashMap<String, DeviceCounters>,
 }
@@ -65,7 +65,7 @@ impl LibvirtConnection {
         let mut devices = self.devices();
         let mut found = Vec::new();
         for domain in list.into_iter().take(MOST_DOMAINS) {
-            // A domain that ends between the list and the question is normal life.
+            // A domain may end between the list and the call.
             let (Ok(uuid), Ok(name)) = (domain.uuid_string(), domain.name()) else { continue };
             let (disks, nics, devices_ns) = devices.remove(&uuid).unwrap_or_default();
             found.push(PolledDomain {
@@ -85,12 +85,12 @@ impl LibvirtConnection {
         Ok(found)
     }
 
-    /// KVM's own statistics by UUID. They are read `every` so often.
+    /// KVM's counters by UUID. `every` is the time between two readings.
     pub fn counters(&mut self, every: Duration) -> HashMap<String, CounterReading> {
         let groups = sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM;
         let began_ns = timestamps::Timestamps::now().mono_ns;
         let read = self.bulk(groups);
-        // The daemon asks one guest after the other; nobody says which when.
+        // The daemon asks the guests one after the other and does not report when.
         let at_ns = u64::midpoint(began_ns, timestamps::Timestamps::now().mono_ns);
         let reading = |s: &Stats| {
             let (vcpus, vm) = stats::kvm_counters(s);
@@ -112,7 +112,7 @@ impl LibvirtConnection {
             .lookup_domain_by_uuid_string(uuid)
             .and_then(|d| d.qemu_monitor_command(command, sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP));
         if answer.is_err() {
-            // Opened again at the next question, in case it was the connection that failed.
+            // Reopened at the next command, in case the connection failed.
             self.writable = None;
         }
         answer.map_err(|e| text(&e))
@@ -122,7 +122,7 @@ impl LibvirtConnection {
         if let Some(c) = self.read_only.as_ref().filter(|c| c.is_alive().unwrap_or(false)) {
             return Ok(c.clone());
         }
-        // libvirt prints its errors to stderr by default, in the middle of the screen.
+        // By default libvirt prints its errors to stderr, onto the screen.
         virt::error::clear_error_callback();
         self.read_only = None;
         match Connect::open_read_only(Some(&self.uri)) {
@@ -136,12 +136,12 @@ impl LibvirtConnection {
 
     fn failed(&self, e: &virt::error::Error) -> LibvirtFailure {
         (
-            format!("libvirt at {} gives no answer: {}", self.uri, text(e)),
+            format!("libvirt at {} does not answer: {}", self.uri, text(e)),
             "systemctl start libvirtd (or virtqemud.socket), or name another with --libvirt-uri".into(),
         )
     }
 
-    /// What disks and interfaces did since the turn before, by UUID.
+    /// Activity of disks and interfaces since the last poll, by UUID.
     fn devices(&mut self) -> HashMap<String, (Vec<DiskSample>, Vec<NicSample>, u64)> {
         let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE;
         let read = self.bulk(groups);
@@ -158,8 +158,8 @@ impl LibvirtConnection {
         grown
     }
 
-    /// libvirt's bulk statistics. `virt::Connect::all_domain_stats` (0.5) hands out pointers that nobody frees, so the C
-    /// functions are called here.
+    /// libvirt's bulk statistics, through the C functions: `virt::Connect::all_domain_stats` (0.5) leaks the records
+    /// that it returns.
     fn bulk(&mut self, groups: u32) -> Vec<(String, Stats)> {
         let Some(connect) = &self.read_only else { return Vec::new() };
         let flags = sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT;

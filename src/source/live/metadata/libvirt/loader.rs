@@ -1,27 +1,27 @@
 //! libvirt without linking to it.
 //!
-//! The `virt` crate calls libvirt's C functions by name. Here each of those names is a jump through a table, filled from
-//! `libvirt.so.0` and `libvirt-qemu.so.0` when libvirt is first needed; one binary so runs on hosts with and without libvirt, and
-//! `readelf -d` shows no libvirt. The names are hidden: another library in the process never sees them.
+//! The `virt` crate calls libvirt's C functions by name. Here each name is a jump through a table, filled from
+//! `libvirt.so.0` and `libvirt-qemu.so.0` when libvirt is first needed. So one binary runs on hosts with and without
+//! libvirt, and `readelf -d` shows no libvirt. The names are hidden from other libraries in the process.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the loading came to.
+/// The result of loading libvirt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loaded {
-    /// Every function is there.
+    /// All functions are available.
     Whole,
-    /// All but the monitor's, which lives in a library of its own.
+    /// All but the monitor function, which is in a library of its own.
     WithoutMonitor,
-    /// libvirt cannot be used on this host, because.
+    /// libvirt cannot be used on this host; holds the reason.
     Not(String),
 }
 
 macro_rules! functions {
     ($($name:ident)*) => {
-        /// The functions that kvmtop, through `virt`, can reach, in the order of the table.
+        /// The functions that kvmtop calls through `virt`, in the order of the table.
         const NAMES: &[&CStr] = &[$(
             match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
@@ -57,8 +57,9 @@ macro_rules! functions {
 }
 
 functions! {
-    virSetErrorFunc virGetLastError virResetLastError virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef
-    virConnectIsAlive virConnectSetKeepAlive virConnectGetLibVersion virConnectListAllDomains virConnectGetAllDomainStats
+    virSetErrorFunc virGetLastError virResetLastError
+    virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef virConnectIsAlive virConnectSetKeepAlive
+    virConnectGetLibVersion virConnectListAllDomains virConnectGetAllDomainStats
     virDomainStatsRecordListFree virDomainRef virDomainFree virDomainGetName virDomainGetUUIDString virDomainGetID
     virDomainGetXMLDesc virDomainGetState virDomainLookupByUUIDString virEventRegisterDefaultImpl
     virDomainQemuMonitorCommand
@@ -72,8 +73,8 @@ unsafe extern "C" {
     static kvmtop_libvirt_table: [AtomicPtr<c_void>; NAMES.len()];
 }
 
-/// Loads libvirt, once. Nothing of `virt` or `virt_sys` may be called unless this answers other than [`Loaded::Not`];
-/// nothing of the monitor unless it answers [`Loaded::Whole`].
+/// Loads libvirt, once. Call nothing of `virt` or `virt_sys` if this returns [`Loaded::Not`], and no monitor function
+/// unless it returns [`Loaded::Whole`].
 pub fn load() -> &'static Loaded {
     static LOADED: OnceLock<Loaded> = OnceLock::new();
     LOADED.get_or_init(|| {
@@ -101,7 +102,7 @@ pub fn load() -> &'static Loaded {
 
 /// Opens a library for the life of the process: its threads and callbacks must never lose their code.
 fn open(name: &str) -> Result<&'static libloading::os::unix::Library, String> {
-    // SAFETY: libvirt's initialisers are made to be run by whoever loads it (every `virsh` does).
+    // SAFETY: libvirt's initialisers may run in any process that loads it (every `virsh` does).
     match unsafe { libloading::os::unix::Library::new(name) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(e) => Err(format!("{name}: {e}")),

@@ -1,10 +1,10 @@
-//! What libvirt knows of its domains, asked on a thread of its own: a daemon that hangs costs kvmtop nothing but the answer.
+//! libvirt's view of its domains, read on a thread of its own: a daemon that hangs delays only its own answers.
 //!
-//! The library and what it pulls in are more than all of kvmtop, so it is loaded when it can be of use and no sooner: when a
-//! guest is there that has a UUID to ask by, and a daemon's socket; or when a URI was named.
+//! The library with its dependencies is larger than kvmtop, so it is loaded only when it is of use: when a guest with a
+//! UUID and a daemon's socket exist, or when a URI is given.
 //!
-//! Read-only and with the no-wait flags: a domain under migration would otherwise hold the answer for 30 s
-//! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only the monitor needs a connection that may write.
+//! Calls are read-only and use the no-wait flags: a domain under migration would otherwise delay the answer by 30 s
+//! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only monitor commands need a writable connection.
 
 mod connection;
 mod loader;
@@ -23,13 +23,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the list of domains, their XML and their devices' statistics are read.
+/// Time between two polls of the list of domains, their XML and their devices' statistics.
 const POLL: Duration = Duration::from_secs(5);
-/// A question that has been open this long is a daemon that hangs.
+/// A call that takes longer than this means that the daemon hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long after a failure the daemon is tried again.
+/// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(10);
-/// Where a daemon of this host listens (libvirt's `src/remote/remote_sockets.c`). A client of `qemu:///system` finds none elsewhere.
+/// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of `qemu:///system`
+/// connects.
 const SOCKETS: [&str; 4] = [
     "/run/libvirt/libvirt-sock-ro",
     "/run/libvirt/virtqemud-sock-ro",
@@ -37,7 +38,7 @@ const SOCKETS: [&str; 4] = [
     "/run/libvirt/virtqemud-sock",
 ];
 
-/// What libvirt says of one domain.
+/// One domain as libvirt reports it.
 #[derive(Debug, Clone, Default)]
 pub struct LibvirtDomain {
     /// UUID, as libvirt writes it.
@@ -46,64 +47,65 @@ pub struct LibvirtDomain {
     pub name: String,
     /// Whether it runs or is paused.
     pub state: DomainState,
-    /// The live XML, read.
+    /// The live XML, parsed.
     pub xml: Option<Arc<DomainXml>>,
     /// The live XML's text.
     pub xml_text: Option<Arc<str>>,
-    /// What its disks did within `devices_ns`.
+    /// Activity of its disks within `devices_ns`.
     pub disks: Vec<DiskSample>,
-    /// What its interfaces did within `devices_ns`.
+    /// Activity of its interfaces within `devices_ns`.
     pub nics: Vec<NicSample>,
     /// The time that `disks` and `nics` cover.
     pub devices_ns: u64,
-    /// KVM's statistics; only when they were asked for.
+    /// KVM's counters, when they are wanted.
     pub counters: Option<Arc<CounterReading>>,
 }
 
-/// How libvirt is asked.
+/// How kvmtop uses libvirt.
 #[derive(Debug, Clone, Default)]
 pub struct LibvirtOptions {
     /// `--libvirt-uri`; `None`: `LIBVIRT_DEFAULT_URI`, else `qemu:///system`.
     pub uri: Option<String>,
-    /// KVM's statistics each this often, for hosts without tracing; `None`: never, they cost the guests' monitors.
+    /// Time between two readings of KVM's counters, for hosts without tracing; `None`: never, as they cost the guests'
+    /// monitors.
     pub counters_every: Option<Duration>,
 }
 
-/// A reply of the monitor, sent when it is there.
+/// The reply of the monitor, or a sentence that says why there is none.
 pub type MonitorReply = Result<String, String>;
 
 enum LibvirtRequest {
-    /// A guest appeared: do not wait for the next turn.
+    /// A guest appeared: poll soon.
     Refresh,
     /// A monitor command (HMP) for a domain, by UUID.
     Monitor { uuid: String, command: &'static str, reply: SyncSender<MonitorReply> },
-    /// Whether KVM's statistics are wanted, and how often.
+    /// Sets whether KVM's counters are wanted, and how often.
     Counters(Option<Duration>),
 }
 
 #[derive(Default)]
 struct LibvirtState {
     domains: HashMap<String, Arc<LibvirtDomain>>,
-    /// Since when a question is open.
+    /// Start of the call in progress.
     asked: Option<Instant>,
-    /// The failure of the last turn.
+    /// The failure of the last poll.
     failure: Option<LibvirtFailure>,
-    /// Whether a turn has ended, well or not.
+    /// Whether a poll has ended, successfully or not.
     answered: bool,
-    /// Whether the monitors can be asked this way.
+    /// Whether libvirt passes on monitor commands.
     monitor: bool,
-    /// Whether KVM's statistics are wanted now.
+    /// Whether KVM's counters are wanted now.
     counters_wanted: bool,
 }
 
-/// The libvirt thread's front: never blocks.
+/// The handle to the libvirt thread; never blocks.
 pub struct Libvirt {
     shared: Arc<Mutex<LibvirtState>>,
     requests: Option<SyncSender<LibvirtRequest>>,
 }
 
 impl Libvirt {
-    /// Starts the thread. Unless a URI is named, it asks nothing before the first [`Self::refresh`].
+    /// Starts the thread. Without a URI it connects only after the first [`Self::refresh`].
     pub fn start(options: LibvirtOptions) -> Self {
         let state = LibvirtState { counters_wanted: options.counters_every.is_some(), ..LibvirtState::default() };
         let shared = Arc::new(Mutex::new(state));
@@ -115,12 +117,13 @@ impl Libvirt {
             }
         });
         if let Err(e) = &spawned {
-            lock(&shared).fail((format!("libvirt is not used: no thread for it: {e}"), "raise ulimit -u".into()));
+            lock(&shared)
+                .fail((format!("libvirt is not used: its thread did not start: {e}"), "raise ulimit -u".into()));
         }
         Self { shared, requests: spawned.is_ok().then_some(send) }
     }
 
-    /// The domain of this UUID (any case), or, without one, of this name, as last heard.
+    /// The domain with this UUID (in any case), or, without a UUID, with this name, as of the last poll.
     pub fn domain(&self, uuid: Option<&str>, name: Option<&str>) -> Option<Arc<LibvirtDomain>> {
         let shared = lock(&self.shared);
         match uuid {
@@ -129,17 +132,17 @@ impl Libvirt {
         }
     }
 
-    /// Whether an answer has come since the start: before, a domain that is not found may still be libvirt's.
+    /// Whether a poll has ended since the start: before that, a domain that is not found may still be libvirt's.
     pub fn answered(&self) -> bool {
         lock(&self.shared).answered
     }
 
-    /// A guest is there that libvirt may know: asks soon instead of at the next turn.
+    /// A guest appeared that libvirt may know: polls soon.
     pub fn refresh(&self) {
         self.send(LibvirtRequest::Refresh);
     }
 
-    /// Whether KVM's statistics are wanted, and how often.
+    /// Sets whether KVM's counters are wanted, and how often.
     pub fn set_counters(&self, every: Option<Duration>) {
         let mut state = lock(&self.shared);
         state.counters_wanted = every.is_some();
@@ -151,7 +154,7 @@ impl Libvirt {
     }
 
     /// Sends a human monitor command; the reply arrives on the channel. libvirt marks the domain as tainted by it
-    /// (`custom-monitor`). `None` where no monitor can be reached this way.
+    /// (`custom-monitor`). `None` where libvirt cannot pass commands on.
     pub fn monitor(&self, uuid: &str, command: &'static str) -> Option<Receiver<MonitorReply>> {
         let (reply, receive) = sync_channel(1);
         let reachable = lock(&self.shared).monitor;
@@ -159,14 +162,14 @@ impl Libvirt {
         sent.then_some(receive)
     }
 
-    /// How the source does.
+    /// The status of this source.
     pub fn status(&self, now: Instant) -> SourceStatus {
         let shared = lock(&self.shared);
         if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > PATIENCE) {
             return SourceStatus::degraded(
                 SourceId::Libvirt,
                 format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
-                "systemctl status libvirtd virtqemud; names and settings are shown as last heard",
+                "systemctl status libvirtd virtqemud; names and settings are those of its last answer",
             );
         }
         match &shared.failure {
@@ -177,7 +180,7 @@ impl Libvirt {
 
     fn send(&self, request: LibvirtRequest) -> bool {
         match &self.requests {
-            // A full queue is a daemon that hangs: the question is dropped, the screen goes on.
+            // A full queue means that the daemon hangs: the request is dropped.
             Some(queue) => {
                 !matches!(queue.try_send(request), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
             }
@@ -187,7 +190,8 @@ impl Libvirt {
 }
 
 fn lock(shared: &Mutex<LibvirtState>) -> MutexGuard<'_, LibvirtState> {
-    // The data are whole after every statement that touches them: a panic elsewhere on the thread does not spoil them.
+    // The data are consistent after each statement that changes them, so that a panic elsewhere on the thread does no
+    // harm.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -197,7 +201,7 @@ impl LibvirtState {
     }
 }
 
-/// Waits until libvirt can be of use and loads it; `None` when it cannot be used or nobody asks any more.
+/// Waits until libvirt is of use and loads it; `None` when it cannot be used or the front is gone.
 fn wait_for_use(
     shared: &Mutex<LibvirtState>,
     requests: &Receiver<LibvirtRequest>,
@@ -216,7 +220,7 @@ fn wait_for_use(
         if daemon {
             lock(shared).failure = None;
         } else {
-            let cause = "libvirt is not used: no daemon of it listens in /run/libvirt";
+            let cause = "libvirt is not used: no libvirt daemon listens in /run/libvirt";
             lock(shared).fail((
                 cause.into(),
                 "systemctl start libvirtd (or virtqemud.socket) if libvirt runs the guests here".into(),
@@ -225,14 +229,15 @@ fn wait_for_use(
         match requests.recv_timeout(RETRY) {
             Ok(LibvirtRequest::Refresh) => wanted = true,
             Ok(LibvirtRequest::Counters(every)) => options.counters_every = every,
-            // Nobody asks a monitor before a domain is known.
+            // Monitor commands come only for domains already found.
             Ok(LibvirtRequest::Monitor { .. }) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
     match load() {
         Loaded::Not(why) => {
-            let fix = "install libvirt's client library (libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora) if libvirt runs the guests here";
+            let fix = "if libvirt runs the guests here, install its client library: \
+                       libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora";
             lock(shared).fail((format!("libvirt is not used: {why}"), fix.into()));
             return None;
         }
@@ -241,7 +246,7 @@ fn wait_for_use(
     Some(options)
 }
 
-/// The thread: a turn of polling, then requests until the next turn is due.
+/// The thread's loop: polls, then serves requests until the next poll.
 fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, options: &LibvirtOptions) {
     let mut connection = LibvirtConnection::new(options.uri.clone());
     let mut counters = options.counters_every;
@@ -258,7 +263,7 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
             for (uuid, read) in asking(shared, || connection.counters(every)) {
                 let mut state = lock(shared);
                 let wanted = state.counters_wanted;
-                // The front may have dropped them while libvirt answered.
+                // The front may have dropped the counters while libvirt answered.
                 if let Some(d) = state.domains.get_mut(&uuid).filter(|_| wanted) {
                     Arc::make_mut(d).counters = Some(Arc::new(read));
                 }
@@ -268,7 +273,7 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
         next_counters = counters.map(|every| Instant::now() + every);
         let until = next_counters.map_or(next, |c| c.min(next));
         match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            // A burst of new guests is one question.
+            // Several new guests cause one poll.
             Ok(LibvirtRequest::Refresh) => next = next.min(Instant::now() + Duration::from_millis(100)),
             Ok(LibvirtRequest::Counters(every)) => {
                 counters = every;
@@ -276,7 +281,7 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
             }
             Ok(LibvirtRequest::Monitor { uuid, command, reply }) => {
                 let answer = asking(shared, || connection.monitor(&uuid, command));
-                // Whoever asked may have stopped waiting.
+                // The receiver may be gone after its timeout.
                 let _ = reply.try_send(answer);
                 give_back_libraries();
             }
@@ -286,7 +291,7 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
     }
 }
 
-/// Lets the front see how long a question has been open.
+/// Records the start of a call, so that the front sees how long it takes.
 fn asking<T>(shared: &Mutex<LibvirtState>, question: impl FnOnce() -> T) -> T {
     lock(shared).asked = Some(Instant::now());
     let answer = question();
@@ -310,7 +315,7 @@ fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> boo
             true
         }
         Err(failure) => {
-            // The domains as last heard stay: a daemon that restarts does not rename the guests.
+            // The last known domains stay: a daemon that restarts does not rename guests.
             shared.fail(failure);
             false
         }

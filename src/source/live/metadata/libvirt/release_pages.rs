@@ -1,33 +1,33 @@
-//! Gives back the memory of code that is used now and then only.
+//! Releases the memory of code that is rarely used.
 //!
-//! libvirt's client library pulls in some sixty others. Loading them runs through initialisers and relocations once, and asking
-//! takes some milliseconds of every few seconds; in between, their pages would stay mapped and be twice what kvmtop has of its own.
-//! They are the files' own, unchanged: the kernel maps them again out of its cache where they are used again.
+//! libvirt's client library loads some sixty others. Their initialisers and relocations run once, and the calls take a
+//! few milliseconds every few seconds; in between, their pages would stay mapped and be twice kvmtop's own memory. The
+//! pages are unchanged file pages: the kernel maps them again from its cache when they are used.
 
 use std::ffi::{CStr, c_int, c_void};
 
-/// Unmaps the pages of every read-only segment of the libraries; what is in use comes back by itself, at the price of a page
-/// fault for each 64 KiB (`fault_around_bytes`, mm/memory.c).
+/// Unmaps the pages of each read-only segment of the libraries. Pages in use come back by themselves, for a page fault
+/// per 64 KiB (`fault_around_bytes`, mm/memory.c).
 pub(super) fn give_back_libraries() {
-    // SAFETY: the callback has the type that is asked for, and keeps nothing of what it is given. While it runs, the dynamic
-    // linker holds its lock, so that no library comes or goes.
+    // SAFETY: the callback has the required type and keeps no pointer that it receives. While it runs, the dynamic
+    // linker holds its lock, so that no library is loaded or unloaded.
     unsafe { libc::dl_iterate_phdr(Some(give_back), std::ptr::null_mut()) };
 }
 
 unsafe extern "C" fn give_back(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-    // SAFETY: the dynamic linker hands over a valid object with `dlpi_phnum` headers.
+    // SAFETY: the dynamic linker passes a valid object with `dlpi_phnum` headers.
     let (object, headers) = unsafe {
         let object = &*object;
         (object, std::slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()))
     };
-    // The program itself bears no name here; its code is used in each tick.
-    // SAFETY: a name that is there is a string as long as the object is.
+    // The program itself has no name here; its code runs in each tick. SAFETY: a name that is not null is a string as
+    // long as the object lives.
     if object.dlpi_name.is_null() || unsafe { CStr::from_ptr(object.dlpi_name) }.is_empty() {
         return 0;
     }
     let page = rustix::param::page_size();
-    // Relocations of code would make pages of the process's own out of it; no library of a distribution has such any more, and
-    // `relocates_code` is asked to be sure.
+    // Relocated code has private pages, which would be lost; libraries of distributions have none, and `relocates_code`
+    // makes sure.
     if relocates_code(object, headers) {
         return 0;
     }
@@ -35,8 +35,8 @@ unsafe extern "C" fn give_back(object: *mut libc::dl_phdr_info, _: usize, _: *mu
         let start = (object.dlpi_addr + segment.p_vaddr) as usize;
         let (from, to) = (start.next_multiple_of(page), (start + segment.p_memsz as usize) / page * page);
         if from < to {
-            // SAFETY: the segment is mapped from a file, privately and never written: dropping its pages loses nothing.
-            // A refusal (the kernel's own vDSO) leaves everything as it is.
+            // SAFETY: the segment is a private file mapping that was never written: dropping its pages loses nothing. A
+            // refusal (the kernel's own vDSO) changes nothing.
             unsafe { libc::madvise(from as *mut c_void, to - from, libc::MADV_DONTNEED) };
         }
     }
@@ -50,7 +50,7 @@ fn relocates_code(object: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr]) -> 
     const DF_TEXTREL: u64 = 4;
     let Some(dynamic) = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC) else { return false };
     let entries = (object.dlpi_addr + dynamic.p_vaddr) as *const [u64; 2];
-    // SAFETY: the section is mapped, and so long.
+    // SAFETY: the section is mapped with that length.
     let entries = unsafe { std::slice::from_raw_parts(entries, dynamic.p_memsz as usize / size_of::<[u64; 2]>()) };
     entries
         .iter()
@@ -74,7 +74,7 @@ mod tests {
         give_back_libraries();
         let after = shared_pages();
         assert!(after < before, "{after} pages of {before}");
-        // What was written stays, and what runs goes on.
+        // Written data stays, and code goes on.
         assert_eq!(format!("{:?}", std::thread::spawn(|| vec![1.5f64; 3]).join().unwrap()), "[1.5, 1.5, 1.5]");
     }
 }

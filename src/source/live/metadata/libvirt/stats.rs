@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A statistic of libvirt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatsValue {
-    /// Any of its number types, negative ones as 0.
+    /// Any number type; negative ones as 0.
     Number(u64),
     /// A text.
     Text(String),
@@ -16,7 +16,7 @@ pub enum StatsValue {
 /// The statistics of one domain, by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`).
 pub type Stats = BTreeMap<String, StatsValue>;
 
-/// More of one kind than this is not read: a reply is not trusted to be small.
+/// At most this many entries of one kind are read: a reply is not trusted.
 const MOST: u64 = 4096;
 
 /// Block devices.
@@ -50,7 +50,7 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
         .collect()
 }
 
-/// KVM's own statistics of the vCPUs (by number) and of the VM: the cumulative ones (`….sum`), by KVM's names.
+/// KVM's counters of the vCPUs (by number) and of the VM: the cumulative ones (`….sum`), by KVM's names.
 pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTreeMap<String, u64>) {
     let (mut vcpus, mut vm) = (BTreeMap::<u32, BTreeMap<_, _>>::new(), BTreeMap::new());
     for (key, value) in stats {
