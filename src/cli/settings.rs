@@ -25,14 +25,14 @@ pub struct Settings {
     /// Which findings are reported, and from which figures on.
     pub findings: lint::Options,
     /// How to draw.
-    pub look: Look,
+    pub look: ScreenLook,
     /// Limits of a recording.
     pub limits: Limits,
 }
 
 /// How to draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct ScreenLook {
     /// With colour.
     pub color: bool,
     /// With ASCII characters only.
@@ -72,7 +72,7 @@ impl Settings {
                 resume_guard_s: config.findings.resume_guard,
                 ..lint::Options::default()
             },
-            look: Look {
+            look: ScreenLook {
                 color: config.screen.color && !screen.no_color && !no_color,
                 ascii: config.screen.ascii || screen.ascii,
             },

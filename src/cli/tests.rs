@@ -2,7 +2,7 @@
 
 use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
-use super::settings::{Look, Settings};
+use super::settings::{ScreenLook, Settings};
 use crate::analysis::Pattern;
 use clap::{CommandFactory, Parser};
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
     assert_eq!((default.engine, default.monitor, default.kvm_events), (EngineChoice::Auto, true, false));
-    assert_eq!(default.look, Look { color: true, ascii: false });
+    assert_eq!(default.look, ScreenLook { color: true, ascii: false });
     assert_eq!(default.findings, crate::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\nlibvirt_uri = 'test:///default'\n\

@@ -1,4 +1,4 @@
-//! The JSON against the contract's list of keys, and what text looks like.
+//! Order of the JSON's keys, and snapshots of the text output.
 
 use super::{View, diff, diff_text, json, text};
 use crate::analysis::{DomainFilter, Interval, Pattern};
@@ -55,7 +55,7 @@ fn told(findings: Vec<Finding>) -> Report {
     Report { findings, cannot_tell: vec![cannot("rtc-tick"), cannot("hpet-clock")] }
 }
 
-/// The contract's keys, in its order.
+/// The keys of each object, in their order.
 const KEYS: &[(&str, &str)] = &[
     ("", "schema tool time interval_s source engine lost_events self sources host domains findings cannot_tell"),
     ("/self", "cpu_percent rss_bytes"),
@@ -113,7 +113,7 @@ fn full() -> Model {
 }
 
 #[test]
-fn json_has_the_contracts_keys_in_order() {
+fn json_keys_keep_their_order() {
     let (model, findings) = (full(), told(vec![finding(Severity::Critical, Some("win10-2"))]));
     let view = View { model: &model, findings: &findings, source: "live", domains: &DomainFilter::default() };
     let line = json::line(&view).unwrap();
@@ -149,7 +149,7 @@ fn json_has_the_contracts_keys_in_order() {
 }
 
 #[test]
-fn a_reasons_sum_is_followed_by_its_vcpus() {
+fn the_vcpus_rows_follow_the_guests_row() {
     let model = full();
     let (findings, all) = (Report::default(), DomainFilter::default());
     let document = json::document(&View { model: &model, findings: &findings, source: "live", domains: &all });
@@ -169,7 +169,7 @@ fn a_reasons_sum_is_followed_by_its_vcpus() {
 }
 
 #[test]
-fn what_is_not_known_is_null() {
+fn unknown_values_are_null() {
     let fixture = Fixture::busy_host();
     let model = fixture.first();
     let (findings, all) = (Report::default(), DomainFilter::default());
@@ -185,7 +185,7 @@ fn what_is_not_known_is_null() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_shown() {
+fn only_selected_guests_are_shown() {
     let model = Fixture::busy_host().model();
     let shared = Finding { also: vec!["win10-2".into()], ..finding(Severity::Warning, Some("db-prod")) };
     let findings = told(vec![
@@ -205,7 +205,7 @@ fn only_what_is_asked_for_is_shown() {
     let said = document.sources.last().unwrap();
     assert_eq!((said.name, said.state), ("domain", "missing"));
 
-    // The screen gets the same, and the host's CPUs know the guests that are left by their new numbers.
+    // The screen gets the same, and the host's CPUs refer to the remaining guests by their new indices.
     let seats = |m: &Model| -> Vec<(String, i32)> {
         let tenants = m.host.cpus.iter().flat_map(|c| &c.tenants);
         tenants.map(|t| (m.domains[t.domain].name().to_owned(), m.domains[t.domain].threads[t.thread].tid)).collect()
@@ -278,7 +278,7 @@ fn hostile_names_stay_harmless() {
     }
 }
 
-/// The local zone is the machine's; the snapshots must not be.
+/// The text without local times, which differ between machines.
 fn without_clock(text: &str) -> String {
     text.split_once("  ").map(|(_, rest)| format!("CLOCK  {rest}")).unwrap_or_default()
 }
@@ -300,7 +300,7 @@ fn compare(before: &Model, after: &Model, old: &Report, new: &Report) -> diff::D
 }
 
 #[test]
-fn a_change_is_told_from_noise() {
+fn changes_and_noise_are_distinguished() {
     let none = Report::default();
     let (before, after) = (over(&guest(12_000.0, 500.0, 11.0), 10.0), over(&guest(0.0, 505.0, 11.0), 10.0));
     let d = compare(&before, &after, &told(vec![finding(Severity::Critical, Some("win10"))]), &none);
@@ -314,7 +314,7 @@ fn a_change_is_told_from_noise() {
 }
 
 #[test]
-fn only_another_duration_is_recognised() {
+fn a_different_duration_is_recognised() {
     let none = Report::default();
     let fixture = guest(12_000.0, 500.0, 11.0);
     let d = compare(&over(&fixture, 10.0), &over(&fixture, 100.0), &none, &none);
@@ -345,7 +345,7 @@ fn slower_exits_are_a_change() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn inputs_that_cannot_be_compared_are_reported() {
     let none = Report::default();
     let (guest, empty) = (over(&guest(1.0, 1.0, 1.0), 10.0), Fixture::empty_host().model());
     assert_eq!(compare(&guest, &empty, &none, &none).summary, "The second input holds no guest.");
@@ -353,12 +353,12 @@ fn what_cannot_be_compared_is_said() {
     let ports = Fixture::new(Host::numa(1, 1, 1)).guest(ports).model();
     assert_eq!(compare(&ports, &ports, &none, &none).domains[0].work.before, None, "exits that were not measured");
 
-    // The same cause, though another of its rules leads.
+    // The same cause, reported by another of its rules.
     let led =
         |rule, folded| told(vec![Finding { rule, folded: vec![folded], ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led("rtc-tick", "acpi-pm-timer"), &led("acpi-pm-timer", "rtc-tick")).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
-    // A part of a cause stays: it is not new, and the rest is gone.
+    // Part of a cause stays: it is not new, and the rest is gone.
     let alone = told(vec![Finding { rule: "vcpu-wait", ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led("pin-overlap", "vcpu-wait"), &alone).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_stands_once_and_says_what_it_is() {
+    fn every_column_is_listed_once_and_has_help() {
         for (i, c) in COLUMNS.iter().enumerate() {
             assert!(!c.help.is_empty() && c.help.ends_with('.'), "{}", c.header);
             assert!(COLUMNS[i + 1..].iter().all(|o| o.id != c.id), "{}", c.header);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn near_figures_keep_their_places() {
+    fn similar_figures_are_equal_in_order() {
         let f = |v| SortValue::Figure(Some(v));
         assert_eq!(f(100.0).clearly(&f(103.0)), Ordering::Equal);
         assert_eq!(f(110.0).clearly(&f(100.0)), Ordering::Greater);

@@ -52,8 +52,8 @@ pub struct Outside {
     pub stop: Arc<AtomicBool>,
 }
 
-/// Shows what a feeder sends until the user leaves. The feeder runs on a thread of its own and ends when nobody receives
-/// its events, or when the senders of `outside` are dropped.
+/// Shows what a feeder sends until the user quits. The feeder runs on a thread of its own and ends when nobody
+/// receives its events, or when the senders of `outside` are dropped.
 ///
 /// # Errors
 /// Without a terminal, when the terminal goes away, or when the feeder reports an error.

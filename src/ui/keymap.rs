@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_means_two_things_at_once() {
+    fn no_key_has_two_meanings_at_once() {
         for (i, a) in KEYMAP.iter().enumerate() {
             for (j, b) in KEYMAP.iter().enumerate().skip(i + 1) {
                 if !a.when.meets(b.when) {

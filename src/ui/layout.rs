@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn exits_and_accesses_come_unasked_where_there_is_room() {
+    fn exits_and_accesses_are_shown_where_there_is_room() {
         let panels = |w, h| plan(&state(w, h)).panels.iter().map(|(p, _)| *p).collect::<Vec<_>>();
         assert_eq!(panels(80, 24), [Panel::Exits]);
         assert_eq!(panels(120, 30), [Panel::Exits, Panel::Accesses]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn too_small_is_said() {
+    fn a_screen_that_is_too_small_has_no_layout() {
         assert!(plan(&state(39, 24)).too_small);
         assert!(plan(&state(80, 9)).too_small);
         assert!(!plan(&state(40, 10)).too_small);

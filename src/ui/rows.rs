@@ -1,7 +1,7 @@
 //! Arranges the rows of the table of guests: filter, order, threads. The selection follows its guest or thread.
 
 use super::columns::{self, SortValue};
-use super::table::{GuestTable, RowKey, TableRow, key};
+use super::table::{GuestTable, TableRow, TableRowKey, key};
 use crate::lint::Finding;
 use crate::model::{Key, Model};
 use globset::{GlobBuilder, GlobMatcher};
@@ -65,14 +65,14 @@ fn follow(table: &mut GuestTable, model: &Model, keys: &[Key]) {
 }
 
 /// Guest and thread of the row at an index.
-pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<RowKey> {
+pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<TableRowKey> {
     let row = table.rows.get(at)?;
     let domain = model.domains.get(row.domain)?;
     let thread = match row.thread {
         Some(t) => Some(domain.threads.get(t)?.tid),
         None => None,
     };
-    Some(RowKey { domain: key(domain), thread })
+    Some(TableRowKey { domain: key(domain), thread })
 }
 
 /// A filter on names: a glob if it contains `*`, `?` or `[`, else a part of the name. Case is ignored.

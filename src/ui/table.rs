@@ -59,7 +59,7 @@ pub fn key(d: &DomainModel) -> Key {
 
 /// Identifies a row by what it shows, wherever it stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RowKey {
+pub struct TableRowKey {
     /// The guest.
     pub domain: Key,
     /// The thread, for a row of a thread.
@@ -74,7 +74,7 @@ pub struct GuestTable {
     /// The guests in the order of the last interval, so that those with similar figures keep their places.
     pub order: Vec<Key>,
     /// The selected row. `None` until a key selects one; the first row is selected then.
-    pub cursor: Option<RowKey>,
+    pub cursor: Option<TableRowKey>,
     /// Index of the selected row.
     pub at: usize,
     /// Index of the first visible row.

@@ -58,8 +58,8 @@ impl Guard {
     /// When the terminal is gone.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // To the whole group, as the terminal would, so that `make run` stops as well. kvmtop does not handle SIGTSTP: the
-        // kernel then ignores it for a group that no shell could continue.
+        // To the whole group, as the terminal would, so that `make run` stops as well. kvmtop does not handle SIGTSTP:
+        // the kernel then ignores it for a group that no shell could continue.
         let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
         std::thread::sleep(std::time::Duration::from_millis(20));
         self.resume()
@@ -71,7 +71,8 @@ impl Guard {
     /// When the terminal is gone.
     pub fn resume(&mut self) -> io::Result<()> {
         take()?;
-        // `Terminal::clear` asks the terminal for the cursor's position; the thread that reads keys would get the answer.
+        // `Terminal::clear` asks the terminal for the cursor's position, and the thread that reads keys would get the
+        // answer.
         let size = self.terminal.size()?;
         self.terminal.resize((Position::ORIGIN, size).into())
     }

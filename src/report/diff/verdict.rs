@@ -102,8 +102,8 @@ fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
     let ratio = count(|c| c.after) / count(|c| c.before);
     let ratio = figure(ratio);
     format!(
-        "All counts are {ratio} times what they were and every share is the same: most likely the same load, counted for \
-         a different time (the inputs do not say for how long; --duration does)"
+        "All counts are {ratio} times what they were and every share is the same: most likely the same load, \
+         counted for a different time (the inputs do not say for how long; --duration does)"
     )
 }
 

@@ -89,7 +89,7 @@ fn the_selection_follows_the_guest_not_the_row() {
 }
 
 #[test]
-fn a_guest_that_ends_hands_the_selection_to_its_neighbour() {
+fn when_the_selected_guest_ends_its_neighbour_is_selected() {
     let mut s = busy(120, 40);
     press(&mut s, "<Down>");
     let mut f = Fixture::busy_host();
@@ -106,7 +106,7 @@ fn a_guest_that_ends_hands_the_selection_to_its_neighbour() {
 }
 
 #[test]
-fn an_untouched_selection_stays_on_top() {
+fn without_a_key_the_first_row_stays_selected() {
     let mut s = busy(120, 40);
     let mut f = Fixture::busy_host();
     f.guests
@@ -119,7 +119,7 @@ fn an_untouched_selection_stays_on_top() {
 }
 
 #[test]
-fn near_equal_guests_do_not_change_places() {
+fn guests_with_similar_figures_keep_their_places() {
     let mut f = Fixture::busy_host();
     let burn = |f: &mut Fixture, name: &str, guest: f64| {
         let g = f.guests.iter_mut().find(|g| g.facts.name.value == name).unwrap();
@@ -140,7 +140,7 @@ fn near_equal_guests_do_not_change_places() {
 }
 
 #[test]
-fn tab_goes_round_the_panels_and_escape_back() {
+fn tab_cycles_through_the_panels_and_escape_returns() {
     let mut s = busy(120, 40);
     for panel in Panel::ALL.into_iter().skip(1) {
         press(&mut s, "<Tab>");
@@ -155,7 +155,7 @@ fn tab_goes_round_the_panels_and_escape_back() {
 }
 
 #[test]
-fn digits_show_a_panel_and_leave_the_keys_to_the_table() {
+fn digits_show_a_panel_and_leave_the_focus_on_the_table() {
     let mut s = busy(120, 40);
     for (key, panel) in [
         ("2", Panel::Accesses),
@@ -172,7 +172,7 @@ fn digits_show_a_panel_and_leave_the_keys_to_the_table() {
 }
 
 #[test]
-fn arrows_travel_through_the_panel_with_the_keys() {
+fn arrows_move_the_selection_of_the_focused_panel() {
     let mut s = busy(120, 40);
     press(&mut s, "<Down><Tab><Down><Down>");
     assert_eq!((s.panels.focus, s.panels.at), (Panel::Exits, 2));
@@ -201,7 +201,7 @@ fn filter_by_part_and_by_glob() {
 }
 
 #[test]
-fn sort_menu_chooses_and_turns_round() {
+fn sort_menu_chooses_and_reverses() {
     let mut s = busy(120, 40);
     press(&mut s, "s<Home><PgUp><Enter>");
     assert_eq!(s.table.sort.column, ColumnId::Name);
@@ -218,7 +218,7 @@ fn sort_menu_chooses_and_turns_round() {
 }
 
 #[test]
-fn pause_holds_the_screen_and_goes_on_with_the_newest() {
+fn pause_freezes_the_screen_and_resume_shows_the_newest_interval() {
     for key in ["p", " "] {
         let mut s = busy(120, 40);
         press(&mut s, key);
@@ -288,11 +288,11 @@ fn keys_of_a_replay() {
     assert!(s.message.as_ref().unwrap().contains("invalid time"));
     assert!(press(&mut s, "rKe").is_empty(), "keys of a live host do nothing here");
     press(&mut s, "<Down><Enter>");
-    assert_eq!(s.table.unfolded.len(), 1, "Enter unfolds where the arrows move in time");
+    assert_eq!(s.table.unfolded.len(), 1, "Enter shows the threads if the arrows move through time");
 }
 
 #[test]
-fn a_finding_opens_copies_writes_and_goes_on() {
+fn a_finding_can_be_opened_copied_written_and_stepped_through() {
     let mut s = busy(120, 40);
     press(&mut s, "f<Down><Down><Enter>");
     assert!(matches!(&s.popup, Some(Popup::Finding { key, .. }) if key.rule == "acpi-pm-timer"));
@@ -327,7 +327,7 @@ fn an_open_finding_closes_when_it_clears() {
 }
 
 #[test]
-fn a_file_name_is_made_of_harmless_characters() {
+fn a_file_name_has_only_safe_characters() {
     let mut s = busy(120, 40);
     s.findings[0].domain = Some("../../etc/x y".into());
     press(&mut s, "f<Enter>");

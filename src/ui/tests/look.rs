@@ -1,4 +1,4 @@
-//! Colours where they carry meaning, as text with a letter a style.
+//! Colours, as text with a letter for each style.
 
 use super::*;
 

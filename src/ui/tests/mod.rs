@@ -1,4 +1,4 @@
-//! What the screen looks like, and what keys do to it.
+//! Tests of the screen's look and of its keys.
 
 mod keys;
 mod look;
@@ -51,7 +51,7 @@ fn judged_tick(f: &Fixture) -> Tick {
     tick
 }
 
-/// A replay that stands at a sample.
+/// A replay in the middle of a recording.
 pub fn replayed(width: u16, height: u16) -> AppState {
     let f = Fixture::busy_host();
     let session =
@@ -69,7 +69,7 @@ pub fn replayed(width: u16, height: u16) -> AppState {
     state
 }
 
-/// Presses keys: each character is one; `<Enter>`, `<Tab>`, `<C-c>` and their kin by name.
+/// Presses keys: each character is a key; special keys by name, such as `<Enter>`, `<Tab>`, `<C-c>`.
 pub fn press(state: &mut AppState, keys: &str) -> Vec<super::action::Effect> {
     let mut effects = Vec::new();
     let mut rest = keys;
@@ -133,7 +133,7 @@ pub fn text(buf: &Buffer) -> String {
     out
 }
 
-/// The text with a letter for each cell's style, and what the letters mean.
+/// The text with a letter for each cell's style, and the meaning of the letters.
 pub fn styled(buf: &Buffer) -> String {
     let mut legend: Vec<ratatui::style::Style> = Vec::new();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Pictures of every panel at the three sizes, and of every strange host.
+//! Snapshots of every panel at three sizes, and of unusual hosts.
 
 use super::*;
 use crate::lint::Finding;
@@ -44,7 +44,7 @@ fn findings_panel() {
 }
 
 #[test]
-fn quiet_is_not_the_same_as_well() {
+fn rules_that_could_not_be_judged_are_listed() {
     let mut state = screen(&Fixture::busy_host(), 80, 24);
     press(&mut state, "f");
     shows("quiet_80x24", &state);
@@ -153,7 +153,7 @@ fn no_tracing() {
 }
 
 #[test]
-fn lost_events_are_said() {
+fn lost_events_are_reported() {
     let mut f = Fixture::busy_host();
     f.engine.lost = 1234;
     shows("lost_80x24", &screen(&f, 80, 24));
@@ -222,7 +222,7 @@ fn ascii() {
 }
 
 #[test]
-fn too_small_says_what_to_enlarge() {
+fn a_screen_that_is_too_small_says_what_to_enlarge() {
     shows("too_small_39x9", &busy(39, 9));
     shows("smallest_40x10", &busy(40, 10));
     let mut state = busy(40, 10);

@@ -1,5 +1,5 @@
-//! The terminal is left as it was found, however the program ends: this very test program is run again inside a pseudo
-//! terminal, where it shows a made-up host.
+//! The terminal is restored however the program ends. This test program runs itself again in a pseudo terminal, where it
+//! shows a synthetic host.
 
 use super::*;
 use crate::analysis::{DomainFilter, Pipeline};
@@ -40,7 +40,7 @@ impl Feed for Made {
     }
 }
 
-/// Not a test of its own: what runs inside the pseudo terminal.
+/// Not a test: what runs inside the pseudo terminal.
 #[test]
 fn child() {
     let Ok(then) = std::env::var(ASKED) else { return };
@@ -112,8 +112,8 @@ impl Pty {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end; the screen must then be the ordinary one with its cursor, and lines be read as lines again.
-    fn ends_clean(mut self, status: u32, words: &str) {
+    /// Waits for the end. The terminal must then show its ordinary screen and cursor, and read whole lines again.
+    fn ends_restored(mut self, status: u32, words: &str) {
         let end = Instant::now() + Duration::from_secs(60);
         let ended = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -140,27 +140,27 @@ fn shown(then: &str) -> Pty {
 }
 
 #[test]
-fn q_and_ctrl_c_leave_clean() {
+fn q_and_ctrl_c_restore_the_terminal() {
     for key in ["q", "\x03"] {
         let mut pty = shown("go on");
         pty.press(key);
-        pty.ends_clean(0, "");
+        pty.ends_restored(0, "");
     }
 }
 
 #[test]
-fn signals_leave_clean() {
+fn signals_restore_the_terminal() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let pty = shown("go on");
         pty.signal(signal);
-        pty.ends_clean(0, "");
+        pty.ends_restored(0, "");
     }
 }
 
 #[test]
-fn a_panic_and_a_broken_feed_leave_clean_and_say_why() {
-    shown("panic").ends_clean(3, "made to fail");
-    shown("fail").ends_clean(3, "the feed broke");
+fn a_panic_and_a_failed_feed_restore_the_terminal_and_say_why() {
+    shown("panic").ends_restored(3, "made to fail");
+    shown("fail").ends_restored(3, "the feed broke");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_feed_that_ends_leaves_its_last_screen() {
     let mut pty = shown("end");
     pty.wait_for("no more samples");
     pty.press("q");
-    pty.ends_clean(0, "");
+    pty.ends_restored(0, "");
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn keys_and_resizes_reach_the_screen() {
     pty.seen.lock().unwrap().screen_mut().set_size(size(9), size(38));
     pty.wait_for("enlarge it");
     pty.press("q");
-    pty.ends_clean(0, "");
+    pty.ends_restored(0, "");
 }
 
-/// A stop that the session's leader could not be continued from is left out by the kernel; the screen must survive that.
+/// The kernel ignores the stop of a session's leader, which nothing could continue; the screen must survive that.
 #[test]
-fn ctrl_z_without_a_shell_goes_on() {
+fn ctrl_z_without_a_shell_continues() {
     let mut pty = shown("go on");
     pty.press("\x1a");
     std::thread::sleep(Duration::from_millis(500));
@@ -196,5 +196,5 @@ fn ctrl_z_without_a_shell_goes_on() {
     pty.wait_for("PCPUS");
     assert!(pty.seen.lock().unwrap().screen().alternate_screen());
     pty.press("q");
-    pty.ends_clean(0, "");
+    pty.ends_restored(0, "");
 }
