@@ -1,4 +1,4 @@
-//! The `format` file of a tracepoint: where its fields lie and what names its values have.
+//! The `format` file of a tracepoint: offsets of its fields and names of its values.
 //!
 //! Kernels add, reorder and backport fields, so offsets are always read from here (tracefs `events/*/*/format`, or
 //! the copies that a `perf.data` carries), never assumed from a version.
@@ -12,7 +12,7 @@ use super::isa::Isa;
 use super::sanitize;
 use serde::{Deserialize, Serialize};
 
-/// No kernel's file comes near this size.
+/// Largest accepted text; no kernel's file comes near it.
 const MAX_TEXT: usize = 512 * 1024;
 const MAX_FIELDS: usize = 256;
 const MAX_NAME: usize = 128;
@@ -64,7 +64,7 @@ pub enum FormatError {
     TooLarge,
 }
 
-/// Parses the text of a `format` file. Names in the answer hold no control characters.
+/// Parses the text of a `format` file. Names in the result contain no control characters.
 ///
 /// # Errors
 /// When the name, the id or a field line is missing or malformed.
@@ -121,7 +121,7 @@ fn parse_field(text: &str) -> Option<Field> {
     let (ty, name) = declaration.trim().rsplit_once([' ', '*'])?;
     let ty = ty.trim();
     let is_data_loc = ty.starts_with("__data_loc");
-    // Kernels before 2.6.33 do not say whether a field is signed.
+    // Kernels before 2.6.33 do not state whether a field is signed.
     let signed = signed.unwrap_or(matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long"));
     Some(Field {
         name: sanitize(name.trim(), MAX_NAME),
@@ -139,8 +139,8 @@ impl EventFormat {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The exit reason names of `kvm_exit` (or `kvm_nested_vmexit`): on x86 one list for VMX and one for SVM, told
-    /// apart by the names in them; on arm64 one for `ret` and one for `esr_ec`. Empty for other events.
+    /// The exit reason names of `kvm_exit` (or `kvm_nested_vmexit`): on x86 one list for VMX and one for SVM,
+    /// distinguished by their names; on arm64 one for `ret` and one for `esr_ec`. Empty for other events.
     pub fn reason_names(&self) -> ReasonNames {
         let mut names = ReasonNames::new();
         for list in self.symbols.iter().filter(|list| !list.flags) {

@@ -1,4 +1,4 @@
-//! The instruction set extension that ran a guest, which decides what an exit code means.
+//! The virtualisation extension that runs a guest. It decides what an exit code means.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ pub enum Isa {
     Svm,
     /// arm64, whose `kvm_exit` has no `isa` field.
     Arm64,
-    /// Anything else, with the number that the kernel gave.
+    /// Anything else, with the kernel's number.
     Other(u32),
 }
 

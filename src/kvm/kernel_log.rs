@@ -1,9 +1,9 @@
-//! Lines of the host's kernel log that concern a guest, in the spelling of every age since 2.6.
+//! Finds the lines of the host's kernel log that concern a guest, in the spelling of every kernel since 2.6.
 //!
-//! Sources: `vcpu_unimpl` and its kin in `include/linux/kvm_host.h`, `arch/x86/kvm/x86.{c,h}`, `hyperv.c`,
+//! Sources: `vcpu_unimpl` and related macros in `include/linux/kvm_host.h`, `arch/x86/kvm/x86.{c,h}`, `hyperv.c`,
 //! and `arch/x86/kernel/cpu/bus_lock.c`.
 
-use super::{sanitize, text};
+use super::{sanitize, untrusted_text};
 use serde::{Deserialize, Serialize};
 
 const MAX_LINES: usize = 200_000;
@@ -26,7 +26,7 @@ pub enum LogKind {
     BusLock,
     /// KVM could not emulate an instruction.
     EmulationFailure,
-    /// A guest that asked for an APIC or timer state KVM warns of, or another message of KVM about a vCPU.
+    /// Another message of KVM about a vCPU, such as an APIC or timer state that KVM warns about.
     Other,
 }
 
@@ -41,11 +41,11 @@ pub struct LogLine {
     pub msr: Option<u32>,
     /// Whether it was written.
     pub write: bool,
-    /// The value written, or given to a read.
+    /// The value that was written or that a read returned.
     pub data: Option<u64>,
     /// What happened.
     pub kind: LogKind,
-    /// Seconds since boot, where the line has the `[  12.345678]` stamp.
+    /// Seconds since boot, if the line has a `[  12.345678]` stamp.
     pub time_s: Option<f64>,
     /// The line, cleaned.
     pub text: String,
@@ -56,7 +56,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     text.lines().take(MAX_LINES).filter_map(parse_line).take(MAX_FOUND).collect()
 }
 
-/// Whether a text is a kernel log: it holds a recognised line, or most of its first lines have a kernel's stamp.
+/// Whether a text is a kernel log: it has a recognised line, or most of its first lines have a kernel's time stamp.
 pub fn looks_like(text: &str) -> bool {
     let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
     let stamped = head.iter().filter(|line| stamp(line).is_some() || line.contains(" kernel: ")).count();
@@ -76,7 +76,7 @@ fn stamp(line: &str) -> Option<f64> {
 }
 
 fn parse_line(raw: &str) -> Option<LogLine> {
-    // A cheap look first: most lines of a log are about something else.
+    // A cheap check first: most lines of a log are about something else.
     let lower: String = raw.chars().take(1024).map(|c| c.to_ascii_lowercase()).collect();
     let is_lock = lower.contains("split lock") || lower.contains("split_lock") || lower.contains("bus_lock");
     if !is_lock && !lower.contains("kvm") {
@@ -150,7 +150,7 @@ fn msr(lower: &str, line: &mut LogLine) -> bool {
 
 fn leading_number(text: &str) -> Option<u64> {
     let word: String = text.trim_start().chars().take_while(char::is_ascii_alphanumeric).take(20).collect();
-    if word.starts_with("0x") { text::number(&word) } else { u64::from_str_radix(&word, 16).ok() }
+    if word.starts_with("0x") { untrusted_text::number(&word) } else { u64::from_str_radix(&word, 16).ok() }
 }
 
 /// `#AC: CPU 0/KVM/1234 took a split_lock trap at address: 0x…`: thread name and id.

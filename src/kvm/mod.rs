@@ -1,10 +1,10 @@
-//! What is known of KVM, QEMU and libvirt: tables and pure parsers. No I/O, no clock.
+//! Knowledge of KVM, QEMU and libvirt: tables and pure parsers. No I/O, no clock.
 //!
-//! Every parser here takes text or bytes that came from a guest, a file or another program, so each is bounded,
-//! never panics and hands back names that still have to pass [`sanitize`] unless its own documentation says that they did.
+//! Every parser here takes text or bytes from a guest, a file or another program. Each is bounded and never panics.
+//! Names in its result must still pass [`sanitize`], unless its documentation says that they did.
 
 pub mod cmdline;
-pub mod cpulist;
+pub mod cpu_set;
 pub mod device_map;
 pub mod domain_xml;
 pub mod exit_reason;
@@ -18,15 +18,15 @@ pub mod topology;
 pub mod topology_text;
 pub mod userspace_exit;
 
-mod text;
+mod untrusted_text;
 
-pub use cpulist::CpuSet;
+pub use cpu_set::CpuSet;
 pub use isa::Isa;
-pub use text::sanitize;
+pub use untrusted_text::sanitize;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a guest access went: an I/O port, a guest physical address, or a model specific register.
+/// The target of a guest's access: an I/O port, a guest physical address, or a model specific register.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {

@@ -1,9 +1,9 @@
-//! The host's CPUs: who shares a core, a last-level cache, a NUMA node, and which CPUs are set apart.
+//! The host's CPUs: which of them share a core, a last-level cache or a NUMA node, and which are isolated.
 
-use super::cpulist::CpuSet;
+use super::cpu_set::CpuSet;
 use serde::{Deserialize, Serialize};
 
-/// Where one host CPU sits. What a source does not tell is `None`.
+/// The position of one host CPU. `None` means that the source does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTopo {
     /// The CPU's number.
@@ -22,10 +22,10 @@ pub struct CpuTopo {
     pub siblings: CpuSet,
 }
 
-/// The host's CPUs and the sets that the kernel keeps apart.
+/// The host's CPUs and the sets that the kernel treats specially.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostTopology {
-    /// One entry a CPU, sorted by number.
+    /// One entry for each CPU, sorted by number.
     pub cpus: Vec<CpuTopo>,
     /// CPUs taken out of load balancing (`isolcpus=`, isolated cpuset partitions); `None` when not known.
     pub isolated: Option<CpuSet>,

@@ -1,6 +1,6 @@
-//! The host's CPU layout from files: `lscpu -p` in its column sets, and `virsh capabilities`.
+//! Reads the host's CPU topology from text: `lscpu -p` with any columns, and `virsh capabilities`.
 
-use super::cpulist::{CpuSet, MAX_CPUS};
+use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::domain_xml::{XmlError, document};
 use super::topology::{CpuTopo, HostTopology};
 
@@ -9,7 +9,7 @@ const MAX_TEXT: usize = 8 * 1024 * 1024;
 /// Why a topology could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
-    /// Neither of the known forms.
+    /// Neither of the two formats.
     #[error("no CPU found: neither the output of 'lscpu -p' nor of 'virsh capabilities'")]
     NothingFound,
     /// Capabilities that are not well-formed.
@@ -17,7 +17,7 @@ pub enum TopologyError {
     Xml(#[from] XmlError),
 }
 
-/// Whether a text is one of the known forms.
+/// Whether a text is in one of the two formats.
 pub fn looks_like(text: &str) -> bool {
     is_capabilities(text) || text.lines().take(20).any(|line| columns(line).is_some())
 }
@@ -26,7 +26,7 @@ fn is_capabilities(text: &str) -> bool {
     text.contains("<capabilities>") && text.contains("<topology>")
 }
 
-/// Reads either form.
+/// Parses either format.
 ///
 /// # Errors
 /// When no CPU is found.
@@ -90,7 +90,7 @@ fn capabilities(text: &str) -> Result<HostTopology, XmlError> {
     document(text, "capabilities", |root| {
         let mut host = HostTopology::default();
         let named = |node: &roxmltree::Node, name: &str| node.is_element() && node.tag_name().name() == name;
-        // Only the host's part: guests have <cpu> elements of their own.
+        // Only the host's part: guests have their own <cpu> elements.
         let Some(part) = root.children().find(|node| named(node, "host")) else { return host };
         for cell in part.descendants().filter(|node| named(node, "cell")) {
             let node_id = cell.attribute("id").and_then(|id| id.parse().ok());
@@ -128,12 +128,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LSCPU: &str = "# The following is the parsable format, which can be fed to other\n# programs.\n# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n\
-        0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n2,2,1,1,,2,2,2,1\n3,3,1,1,,3,3,3,1\n4,0,0,0,,0,0,0,0\n5,1,0,0,,1,1,1,0\n6,2,1,1,,2,2,2,1\n7,3,1,1,,3,3,3,1\n";
-    const CAPABILITIES: &str = "<capabilities>\n <host>\n  <topology>\n   <cells num='2'>\n    <cell id='0'><memory unit='KiB'>1</memory><cpus num='2'>\
-        <cpu id='0' socket_id='0' die_id='0' core_id='0' siblings='0,2'/><cpu id='2' socket_id='0' die_id='0' core_id='0' siblings='0,2'/></cpus></cell>\n\
-        <cell id='1'><cpus num='1'><cpu id='1' socket_id='1' core_id='0' siblings='1'/></cpus></cell></cells></topology>\n\
-        <cache><bank id='0' level='3' type='both' size='8' unit='MiB' cpus='0,2'/><bank id='1' level='3' type='both' cpus='1'/></cache></host>\n\
+    const LSCPU: &str = "# The following is the parsable format, which can be fed to other\n# programs.\n# \
+    CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n\
+        0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n2,2,1,1,,2,2,2,1\n3,3,1,1,,3,3,3,1\n4,0,0,0,,0,0,0,0\n5,1,0,0,,1,1,1,0\n\
+        6,2,1,1,,2,2,2,1\n7,3,1,1,,3,3,3,1\n";
+    const CAPABILITIES: &str = "<capabilities>\n <host>\n  <topology>\n   <cells num='2'>\n    <cell id='0'><memory \
+    unit='KiB'>1</memory><cpus num='2'>\
+        <cpu id='0' socket_id='0' die_id='0' core_id='0' siblings='0,2'/><cpu id='2' socket_id='0' die_id='0' \
+        core_id='0' siblings='0,2'/></cpus></cell>\n\
+        <cell id='1'><cpus num='1'><cpu id='1' socket_id='1' core_id='0' \
+        siblings='1'/></cpus></cell></cells></topology>\n\
+        <cache><bank id='0' level='3' type='both' size='8' unit='MiB' cpus='0,2'/><bank id='1' level='3' type='both' \
+        cpus='1'/></cache></host>\n\
         <guest><cpu id='9'/></guest></capabilities>";
 
     #[test]

@@ -1,4 +1,5 @@
-//! Why `KVM_RUN` returned to the VMM: the `KVM_EXIT_*` numbers of `uapi/linux/kvm.h`, as in tracepoint `kvm_userspace_exit`.
+//! The reasons why `KVM_RUN` returns to the VMM: the `KVM_EXIT_*` numbers of `uapi/linux/kvm.h`, as in tracepoint
+//! `kvm_userspace_exit`.
 
 use std::borrow::Cow;
 
@@ -50,7 +51,7 @@ const NAMES: [&str; 44] = [
     "KVM_EXIT_SNP_REQ_CERTS",
 ];
 
-/// What a run that a signal interrupted is called, as the kernel prints it.
+/// The kernel's name for a run that a signal interrupted.
 pub const RESTART: &str = "restart";
 
 /// The name of a reason, with its `KVM_EXIT_` prefix.
@@ -67,7 +68,7 @@ pub fn display(reason: u32, errno: i32) -> Cow<'static, str> {
     }
 }
 
-/// What the reason means to an admin, where it is worth a sentence.
+/// The meaning of a reason for an admin, if it needs a sentence.
 pub fn meaning(reason: u32) -> Option<&'static str> {
     Some(match reason {
         2 => "The VMM emulated an I/O port access of the guest",
@@ -77,7 +78,7 @@ pub fn meaning(reason: u32) -> Option<&'static str> {
         9 => "The CPU refused to enter the guest",
         10 => "A signal pulled the vCPU out of the guest",
         12 => "The VMM patches 32-bit Windows code that writes the task priority register",
-        17 => "KVM could not go on, usually because it cannot emulate an instruction",
+        17 => "KVM could not continue, usually because it cannot emulate an instruction",
         24 => "The guest asked to shut down, reset or suspend",
         26 => "The guest acknowledged an interrupt that the VMM's own IOAPIC has to see",
         27 => "The guest changed a Hyper-V interrupt controller page that the VMM keeps",

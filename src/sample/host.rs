@@ -1,6 +1,6 @@
 //! The host's part of a sample.
 
-use crate::kvm::cpulist::CpuSet;
+use crate::kvm::cpu_set::CpuSet;
 use crate::kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@
 
 mod hosts;
 
-use kvmtop::kvm::cpulist::CpuSet;
+use kvmtop::kvm::cpu_set::CpuSet;
 use kvmtop::kvm::exit_reason;
 use kvmtop::kvm::isa::Isa;
 use kvmtop::kvm::thread_name::Role;

@@ -1,6 +1,6 @@
 //! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
 
-mod apply;
+mod options;
 mod shell;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const MAX_TEXT: usize = 1024 * 1024;
 const MAX_ARGS: usize = 20_000;
 
-/// `-smp`: what was written; absent parts are `None` and QEMU fills them in.
+/// `-smp` as written. Absent parts are `None`; QEMU fills them in.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Smp {
     /// vCPUs at start.
@@ -27,7 +27,7 @@ pub struct Smp {
     pub threads: Option<u32>,
 }
 
-/// What a QEMU command line says. `None` means that it says nothing and QEMU's default holds.
+/// The options of a QEMU command line. `None` means that the option is absent and QEMU's default applies.
 #[expect(clippy::struct_excessive_bools, reason = "a list of independent options")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QemuCommand {
@@ -49,8 +49,8 @@ pub struct QemuCommand {
     pub cpu_model: Option<String>,
     /// CPU features other than Hyper-V's, `-` spelling: `invtsc` to `on`.
     pub cpu_features: BTreeMap<String, String>,
-    /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`), with `on`, `off` or a
-    /// value. `hv-time` is [`QemuCommand::hv_time`]; `hv-passthrough` is `passthrough`.
+    /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`), with `on`, `off` or
+    /// a value. `hv-time` is [`QemuCommand::hv_time`]; `hv-passthrough` is `passthrough`.
     pub hyperv: BTreeMap<String, String>,
     /// `hv-time`, libvirt's `hypervclock`.
     pub hv_time: Option<bool>,
@@ -78,9 +78,9 @@ pub struct QemuCommand {
     pub overcommit_cpu_pm: bool,
     /// Guest memory is locked in host memory.
     pub mem_lock: bool,
-    /// Guest memory comes from huge pages (a path that says so, or `hugetlb=on`).
+    /// Guest memory comes from huge pages (by its path or `hugetlb=on`).
     pub hugepages: bool,
-    /// A serial port that leads somewhere.
+    /// Whether a serial port is connected.
     pub serial: bool,
     /// A network card with `vhost=on`.
     pub vhost: bool,
@@ -118,34 +118,34 @@ pub enum CmdlineError {
     /// No program that looks like QEMU.
     #[error("no QEMU program (qemu-system-*, qemu-kvm) found in the text")]
     NoProgram,
-    /// Too large to be one.
+    /// Too large for a command line.
     #[error("too large for a command line")]
     TooLarge,
 }
 
-/// Reads an argument vector, program first. Never fails: what is not understood is left out.
+/// Parses an argument vector, program first. Never fails: unknown options are ignored.
 pub fn parse_argv(argv: &[String]) -> QemuCommand {
     let mut command = QemuCommand::default();
     let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
     if let Some(program) = args.next() {
         program.clone_into(&mut command.program);
     }
-    let mut chardevs = apply::Chardevs::default();
+    let mut chardevs = options::Chardevs::default();
     while let Some(arg) = args.next() {
         let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { continue };
-        // An option's value never begins like an option, but for `-` alone and negative numbers.
+        // An option's value never starts like an option, except `-` alone and negative numbers.
         let value = args.next_if(|next| !next.starts_with('-') || next.len() == 1);
-        apply::option(&mut command, &mut chardevs, option, value.unwrap_or_default());
+        options::option(&mut command, &mut chardevs, option, value.unwrap_or_default());
     }
     chardevs.finish(&mut command);
     command
 }
 
-/// Reads pasted text: shell quoting, lines joined by backslashes, environment assignments before the program, the log
-/// that libvirt keeps (of several starts in it the last counts), a line of `ps`.
+/// Parses pasted text: shell quoting, lines joined by backslashes, environment assignments before the program,
+/// libvirt's log of a guest (the last of several starts counts), a line of `ps`.
 ///
 /// # Errors
-/// When no QEMU program is in it.
+/// If it contains no QEMU program.
 pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
     if text.len() > MAX_TEXT {
         return Err(CmdlineError::TooLarge);
@@ -163,16 +163,16 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
     found.ok_or(CmdlineError::NoProgram)
 }
 
-/// Whether a text holds a QEMU command line.
+/// Whether a text contains a QEMU command line.
 pub fn looks_like(text: &str) -> bool {
-    // An XML names the program as well.
+    // A domain XML names the program as well.
     !text.trim_start().starts_with('<')
         && text.len() <= MAX_TEXT
         && text.contains("qemu") | text.contains("kvm")
         && parse_text(text).is_ok()
 }
 
-/// Whether a word is an option that QEMU has and that a line of another kind of text is unlikely to hold.
+/// Whether a word is an option of QEMU that other texts are unlikely to contain.
 fn is_option(word: &str) -> bool {
     const KNOWN: [&str; 26] = [
         "name",

@@ -1,8 +1,8 @@
-//! Shell text into words.
+//! Splits shell text into commands and words.
 
 use super::is_program;
 
-/// Options without a value, which a command may end with.
+/// Options without a value, with which a command can end.
 const ALONE: &[&str] = &[
     "-nographic",
     "-daemonize",
@@ -20,7 +20,8 @@ const ALONE: &[&str] = &[
     "-s",
 ];
 
-/// The commands of a text, one line each: lines that a backslash joins, and lines that go on with an option or its value.
+/// The commands of a text, each as one line. Joins lines that end with a backslash, and lines that continue with an
+/// option or its value.
 pub(super) fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     let mut joined = false;
@@ -31,17 +32,17 @@ pub(super) fn commands(text: &str) -> Vec<String> {
             None => (line, false),
         };
         let option = body.trim_start();
-        // `-name`, not a bullet or a number: mails and tickets wrap lines without a backslash.
+        // An option such as `-name`, not a bullet or a number: mails and tickets wrap lines without a backslash.
         let wrapped = option
             .strip_prefix('-')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '-'));
         if goes_on && option.is_empty() {
-            // Mail put the backslash on a line of its own.
+            // Mail wrapped the backslash to a line of its own.
             joined = true;
             continue;
         }
         match commands.last_mut() {
-            Some(last) if joined || wrapped || !option.is_empty() && wants_more(last) && !begins_anew(option) => {
+            Some(last) if joined || wrapped || !option.is_empty() && is_incomplete(last) && !starts_another(option) => {
                 if !last.ends_with(',') {
                     last.push(' ');
                 }
@@ -54,15 +55,15 @@ pub(super) fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// Whether mail cut a QEMU command behind an option, whose value is missing, or within a value.
-fn wants_more(command: &str) -> bool {
+/// Whether mail wrapped a QEMU command after an option whose value is missing, or within a value.
+fn is_incomplete(command: &str) -> bool {
     let Some(last) = command.split_whitespace().next_back() else { return false };
     let option = last.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
     (option && !ALONE.contains(&last) || last.ends_with(',')) && command.split_whitespace().any(is_program)
 }
 
-/// Whether a line is a prompt, a comment, or another QEMU.
-fn begins_anew(line: &str) -> bool {
+/// Whether a line starts something else: a prompt, a comment, or another QEMU.
+fn starts_another(line: &str) -> bool {
     line.starts_with(['$', '#', '>', '(']) || line.split_whitespace().any(is_program)
 }
 

@@ -36,8 +36,10 @@ char device redirected to /dev/pts/0 (label charserial0)
 #[test]
 fn mail_wraps_a_command_where_it_likes() {
     let text = "The VM runs as:\n\n/usr/bin/kvm -id 302 -name a -chardev\nsocket,id=qmp,path=/q,server,nowait -mon\n\
-        chardev=qmp,mode=control -smp\n1,sockets=1,cores=4,maxcpus=4 -device\nkvm64-x86_64-cpu,id=cpu2,core-id=1 -device\n\
-        kvm64-x86_64-cpu,id=cpu3,core-id=2 -no-hpet -cpu\nkvm64,hv_time,\nhv_synic,hv_stimer\n\\\n -m 1G -nographic\n\nIt hangs.\n";
+        chardev=qmp,mode=control -smp\n1,sockets=1,cores=4,maxcpus=4 -device\n\
+        kvm64-x86_64-cpu,id=cpu2,core-id=1 -device\n\
+        kvm64-x86_64-cpu,id=cpu3,core-id=2 -no-hpet -cpu\nkvm64,hv_time,\n\
+        hv_synic,hv_stimer\n\\\n -m 1G -nographic\n\nIt hangs.\n";
     let command = parse_text(text).unwrap();
     assert_eq!((command.name.as_deref(), command.vcpus(), command.hpet), (Some("a"), Some(3), Some(false)));
     assert_eq!(command.memory, Some(1 << 30));
@@ -94,9 +96,12 @@ fn the_last_start_in_a_log_counts() {
 
 #[test]
 fn old_and_short_spellings_are_understood() {
-    let text = "qemu-kvm -enable-kvm -M pc -name 'my guest' -cpu qemu64,+hv_relaxed,hv_time,hv-vendor-id=\"some one\",-kvmclock,hv-apicv \
-                -smp 4 -no-hpet -rtc-td-hack -no-kvm-pit-reinjection -qmp unix:/tmp/q.sock,server,nowait -m 2G -nographic \
-                -object iothread,id=io1 -device virtio-blk-pci,drive=d0,id=disk0 -device VGA -global driver=kvm-pit,property=lost_tick_policy,value=discard";
+    let text = "qemu-kvm -enable-kvm -M pc -name 'my guest' -cpu qemu64,+hv_relaxed,hv_time,hv-vendor-id=\"some \
+    one\",-kvmclock,hv-apicv \
+                -smp 4 -no-hpet -rtc-td-hack -no-kvm-pit-reinjection -qmp unix:/tmp/q.sock,server,nowait -m 2G \
+                -nographic \
+                -object iothread,id=io1 -device virtio-blk-pci,drive=d0,id=disk0 -device VGA -global \
+                driver=kvm-pit,property=lost_tick_policy,value=discard";
     let command = parse_text(text).unwrap();
     assert_eq!(command.name.as_deref(), Some("my guest"));
     assert_eq!((command.machine.as_deref(), command.accel.as_deref()), (Some("pc"), Some("kvm")));

@@ -1,7 +1,7 @@
 //! Which device answers an I/O port or a guest physical address.
 //!
-//! A map comes from the guest's own `info mtree` (see [`super::mtree`]) or, as a guess, from what a machine type
-//! always has. Region names are QEMU's; [`friendly`] turns them into words.
+//! A map comes from the guest's own `info mtree` (see [`super::mtree`]) or, as a guess, from the fixed devices of its
+//! machine type. Region names are QEMU's; [`friendly`] turns them into words.
 
 mod builtin;
 mod names;
@@ -12,21 +12,21 @@ pub use names::{friendly, friendly_at, is_in_kernel};
 use super::Space;
 use serde::{Deserialize, Serialize};
 
-/// No guest has as many; a bound for hostile input.
+/// Limit of regions, for hostile input. No guest has as many.
 pub const MAX_REGIONS: usize = 8192;
 
 /// Where a map's names come from, in the words of JSON's `device_source`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MapSource {
-    /// What the machine type always has: fixed addresses only, and a guess.
+    /// The fixed devices of the machine type: a guess.
     #[default]
     Builtin,
     /// The guest's own memory tree.
     Mtree,
 }
 
-/// A visible stretch of addresses that one region serves.
+/// A visible range of addresses that belongs to one region.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// First address.
@@ -37,7 +37,7 @@ pub struct Region {
     pub base: u64,
     /// QEMU's name, such as `acpi-tmr`. Not unique: two network cards have two `virtio-pci`.
     pub name: String,
-    /// Device id or path, where the dump gave owners.
+    /// Device id or path, if the dump lists owners.
     pub owner: Option<String>,
     /// Whether the kernel emulates it, without an exit to the VMM.
     pub kernel: bool,
@@ -62,7 +62,7 @@ impl DeviceMap {
         Self { source, pio: Vec::new(), mmio: Vec::new() }
     }
 
-    /// The region that serves an address. `None` for a hole, and always for [`Space::Msr`].
+    /// The region of an address. `None` for a hole, and always for [`Space::Msr`].
     pub fn lookup(&self, space: Space, addr: u64) -> Option<&Region> {
         let regions = self.regions(space);
         let after = regions.partition_point(|region| region.start <= addr);

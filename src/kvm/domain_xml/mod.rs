@@ -6,7 +6,7 @@ mod xml;
 pub use read::parse;
 pub(crate) use xml::document;
 
-use super::cpulist::CpuSet;
+use super::cpu_set::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -147,7 +147,7 @@ impl Clock {
         self.timers.iter().find(|timer| timer.name == name)
     }
 
-    /// Whether a timer is said to be present or absent; `None` leaves it to the hypervisor's default.
+    /// Whether a timer is configured as present or absent; `None`: the hypervisor's default.
     pub fn present(&self, name: &str) -> Option<bool> {
         self.timer(name)?.present
     }

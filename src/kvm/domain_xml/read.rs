@@ -5,7 +5,7 @@ use super::{
     BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, InterfaceXml, NumaTune,
     SchedXml, Timer, XmlError,
 };
-use crate::kvm::cpulist::CpuSet;
+use crate::kvm::cpu_set::CpuSet;
 use roxmltree::Node;
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const MAX_ITEMS: usize = 8192;
 /// Reads a domain XML, or the status XML of a running domain.
 ///
 /// # Errors
-/// When the text is too large, not well-formed, has a DTD, or holds no `<domain>`.
+/// If the text is too large, not well-formed, has a DTD, or contains no `<domain>`.
 pub fn parse(input: &str) -> Result<DomainXml, XmlError> {
     if super::xml::slice(input, "domstatus").is_none() {
         return document(input, "domain", domain);
@@ -58,7 +58,7 @@ fn domain(node: Node) -> DomainXml {
         cpu: named("cpu").map(cpu).unwrap_or_default(),
         ..DomainXml::default()
     };
-    // <metadata><libosinfo:libosinfo><libosinfo:os id=>: the namespace prefix is anyone's choice.
+    // <metadata><libosinfo:libosinfo><libosinfo:os id=>: the namespace prefix can be any name.
     out.os_id = named("metadata").and_then(|metadata| {
         metadata
             .descendants()

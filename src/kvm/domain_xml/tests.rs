@@ -72,7 +72,8 @@ fn status_xml_adds_threads_and_monitor() {
 
 #[test]
 fn excerpts_and_surrounding_text_are_tolerated() {
-    let text = "$ virsh dumpxml x\n<!-- note -->\n<domain type='kvm'><name>x</name><metadata><a:os id='http://debian.org/debian/12'/></metadata></domain>\n\n$ ";
+    let text = "$ virsh dumpxml x\n<!-- note -->\n<domain type='kvm'><name>x</name><metadata><a:os \
+    id='http://debian.org/debian/12'/></metadata></domain>\n\n$ ";
     let xml = parse(text).unwrap();
     assert_eq!((xml.name.as_deref(), xml.os_id.as_deref()), (Some("x"), Some("http://debian.org/debian/12")));
     assert!(looks_like(text));

@@ -1,4 +1,4 @@
-//! XML helpers: bounded parsing, and the few ways in which attributes are read.
+//! XML helpers: bounded parsing, and functions to read attributes.
 
 use super::{MAX_TEXT, XmlError};
 use crate::kvm::sanitize;
@@ -7,9 +7,9 @@ use roxmltree::{Document, Node, ParsingOptions};
 const MAX_NODES: u32 = 200_000;
 const MAX_DEPTH: usize = 64;
 
-/// The part of a text from `<name` to its closing tag: a prompt before it or a second XML after it does no harm.
-/// Closing tags of the same name do not nest in libvirt's XML, so the first one ends it, except that a missing one
-/// means the whole rest.
+/// The part of a text from `<name` to its closing tag, without a prompt before it or a second XML after it. Elements of
+/// the same name do not nest in libvirt's XML, so the first closing tag ends it. Without one, the whole rest belongs to
+/// it.
 pub(super) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let open = format!("<{name}");
     let mut from = 0;
@@ -31,7 +31,7 @@ pub(super) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 /// declare are accepted.
 ///
 /// # Errors
-/// When the text is too large, lacks the element or is not well-formed.
+/// If the text is too large, lacks the element or is not well-formed.
 pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node) -> T) -> Result<T, XmlError> {
     if text.len() > MAX_TEXT {
         return Err(XmlError::TooLarge);
@@ -57,7 +57,7 @@ pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node
     Err(malformed(&"too many undeclared prefixes"))
 }
 
-/// Whether elements nest deeper than libvirt's ever do; a parser may recurse. One pass over the bytes.
+/// Whether elements nest deeper than in any XML of libvirt: the parser could recurse. One pass over the bytes.
 fn too_deep(text: &str) -> bool {
     #[derive(PartialEq)]
     enum In {
@@ -96,7 +96,7 @@ fn too_deep(text: &str) -> bool {
     false
 }
 
-/// The first child element of this name, whatever its namespace.
+/// The first child element of this name in any namespace.
 pub(super) fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     node.children().find(|child| child.is_element() && child.tag_name().name() == name)
 }
@@ -106,7 +106,7 @@ pub(super) fn children<'a, 'i: 'a>(node: Node<'a, 'i>, name: &'static str) -> im
     node.children().filter(move |child| child.is_element() && child.tag_name().name() == name)
 }
 
-/// An attribute as clean text.
+/// An attribute as sanitized text.
 pub(super) fn attribute(node: Node, name: &str) -> Option<String> {
     node.attribute(name).map(|value| sanitize(value.trim(), 256))
 }
@@ -130,7 +130,7 @@ pub(super) fn switch(node: Node, name: &str) -> Option<bool> {
     }
 }
 
-/// A size element in bytes; KiB without a unit, as libvirt has it.
+/// A size in bytes. Without a unit it is KiB, as in libvirt.
 pub(super) fn size(value: &str, unit: Option<&str>) -> Option<u64> {
     let factor: u64 = match unit.unwrap_or("KiB") {
         "b" | "bytes" => 1,

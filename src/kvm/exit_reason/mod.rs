@@ -1,27 +1,27 @@
-//! Why a guest left guest mode: names, meanings and the idle reasons, per instruction set.
+//! The reasons of exits from guest mode: names, meanings and the idle reasons of each instruction set.
 //!
 //! Codes are those of the `kvm_exit` tracepoint: VMX basic exit reason (`uapi/asm/vmx.h`, 16 bits, flags above),
 //! SVM exit code (`uapi/asm/svm.h`), and for arm64 one number made of two fields by [`arm64_code`].
 
 mod arm64;
-mod learnt;
+mod reason_names;
 mod svm;
 mod vmx;
 
-pub use learnt::ReasonNames;
+pub use reason_names::ReasonNames;
 
 use super::isa::Isa;
 
-/// One line of a table: code, the kernel's name, plain meaning (empty where there is nothing to add).
-type Row = (u32, &'static str, &'static str);
+/// One row of a table: code, the kernel's name, plain meaning (empty if there is nothing to add).
+type ReasonRow = (u32, &'static str, &'static str);
 
-/// Added to arm64's `ret` when it is not TRAP, so that it cannot meet an exception class.
+/// Added to arm64's `ret` when it is not TRAP, so that it differs from every exception class.
 pub const ARM64_RET: u32 = 0x100;
 
 /// arm64: the code for a `kvm_exit` with these two fields. `ret` TRAP (2) stands for its exception class `esr_ec`
 /// (0 to 0x3f); any other `ret` becomes [`ARM64_RET`] + `ret`: 0x100 IRQ, 0x101 SERROR, 0x103 IL.
 pub const fn arm64_code(ret: u32, esr_ec: u32) -> u32 {
-    // Bit 31 of the hypervisor's return code says that an SError was pending as well.
+    // Bit 31 of the hypervisor's return code means that an SError was pending as well.
     match ret & 0x7fff_ffff {
         2 => esr_ec & 0x3f,
         other => ARM64_RET.wrapping_add(other),
@@ -39,7 +39,7 @@ pub const fn basic(isa: Isa, code: u32) -> u32 {
     }
 }
 
-const fn table(isa: Isa) -> &'static [Row] {
+const fn table(isa: Isa) -> &'static [ReasonRow] {
     match isa {
         Isa::Vmx => vmx::TABLE,
         Isa::Svm => svm::TABLE,
@@ -48,7 +48,7 @@ const fn table(isa: Isa) -> &'static [Row] {
     }
 }
 
-fn row(isa: Isa, code: u32) -> Option<&'static Row> {
+fn row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
     let code = basic(isa, code);
     let table = table(isa);
     table.binary_search_by_key(&code, |row| row.0).ok().and_then(|index| table.get(index))
@@ -64,10 +64,10 @@ pub fn meaning(isa: Isa, code: u32) -> Option<&'static str> {
     row(isa, code).map(|row| row.2).filter(|text| !text.is_empty())
 }
 
-/// The code of a name as kernels and perf of any age print it. Also reads `0x4f`, `vmx 0x4f`, and a VMX name
+/// The code of a name as any version of the kernel and of perf prints it. Also reads `0x4f`, `vmx 0x4f`, and a VMX name
 /// followed by flags (`INVALID_STATE FAILED_VMENTRY`), whose bits are then set.
 ///
-/// On arm64 `SERROR` is taken for the host's pending error (`ret` 1), not for the exception class of that name.
+/// On arm64 `SERROR` means the host's pending error (`ret` 1), not the exception class of that name.
 pub fn code(isa: Isa, name: &str) -> Option<u32> {
     let name = name.trim();
     let table = table(isa);
@@ -86,7 +86,7 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
     }
     let hex = name.strip_prefix(isa.as_str().as_ref()).map_or(name, str::trim_start);
     if hex.starts_with("0x") {
-        return super::text::number(hex).and_then(|code| u32::try_from(code).ok());
+        return super::untrusted_text::number(hex).and_then(|code| u32::try_from(code).ok());
     }
     if isa == Isa::Vmx {
         let mut words = name.split_whitespace();
@@ -100,7 +100,7 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
     None
 }
 
-/// Names of other ages and spellings.
+/// Older names and other spellings.
 fn alias(isa: Isa, name: &str) -> Option<u32> {
     Some(match (isa, name) {
         (Isa::Vmx, "PENDING_INTERRUPT") => 7,
@@ -125,8 +125,8 @@ fn alias(isa: Isa, name: &str) -> Option<u32> {
     })
 }
 
-/// SVM names as trace-cmd's kvm plugin prints them, without their `EXIT_` (libtraceevent, `plugins/plugin_kvm.c`, which takes
-/// them from the processor's manual).
+/// SVM names as trace-cmd's kvm plugin prints them, without their `EXIT_` (libtraceevent, `plugins/plugin_kvm.c`, which
+/// takes them from the processor's manual).
 fn svm_plugin(name: &str) -> Option<u32> {
     let plain = match name {
         "INTR" => "interrupt",
@@ -144,10 +144,11 @@ fn svm_plugin(name: &str) -> Option<u32> {
     })
 }
 
-/// The name to show: learnt from a `format` file, else built in, else `vmx 0x4f`. Flags of VMX follow, as in the kernel's text.
-pub fn display(isa: Isa, code: u32, learnt: &ReasonNames) -> String {
+/// The name to show: from a `format` file, else built in, else `vmx 0x4f`. VMX flags follow it, as in the kernel's
+/// text.
+pub fn display(isa: Isa, code: u32, names: &ReasonNames) -> String {
     let plain = basic(isa, code);
-    let mut text = match learnt.get(isa, plain).or_else(|| name(isa, plain)) {
+    let mut text = match names.get(isa, plain).or_else(|| name(isa, plain)) {
         Some(name) => name.to_owned(),
         None if isa == Isa::Arm64 && plain >= ARM64_RET => format!("{isa} ret {:#x}", plain - ARM64_RET),
         None => format!("{isa} {plain:#x}"),
@@ -159,7 +160,7 @@ pub fn display(isa: Isa, code: u32, learnt: &ReasonNames) -> String {
     text
 }
 
-/// Whether the reason is the guest sleeping: HLT, `hlt`, `idle-halt`, `WFx`. Its time is no work.
+/// Whether the guest sleeps in exits of this reason: HLT, `hlt`, `idle-halt`, `WFx`. Their time is not work.
 pub const fn is_idle(isa: Isa, code: u32) -> bool {
     match isa {
         Isa::Vmx => basic(isa, code) == 12,
@@ -169,7 +170,7 @@ pub const fn is_idle(isa: Isa, code: u32) -> bool {
     }
 }
 
-/// As [`is_idle`], for a table that has names only.
+/// As [`is_idle`], by name.
 pub fn is_idle_name(name: &str) -> bool {
     matches!(name.trim(), "HLT" | "hlt" | "idle-halt" | "WFx" | "WFX")
 }
@@ -191,8 +192,8 @@ pub fn flags(isa: Isa, code: u32) -> Vec<&'static str> {
     }
 }
 
-/// The instruction set that a table of names comes from: the one that knows most of them (spelling counts:
-/// `HLT` is VMX, `hlt` is SVM). `Other(0)` when none knows any or two know equally many.
+/// Guesses the instruction set of a table of names: the one with most of the names (spelling counts: `HLT` is VMX,
+/// `hlt` is SVM). `Other(0)` if none has any of them or two have equally many.
 pub fn guess_isa<'a>(names: impl IntoIterator<Item = &'a str>) -> Isa {
     let mut hits = [(Isa::Vmx, 0u32), (Isa::Svm, 0), (Isa::Arm64, 0)];
     for name in names {

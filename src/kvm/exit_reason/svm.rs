@@ -1,7 +1,7 @@
 //! AMD SVM: exit codes (`arch/x86/include/uapi/asm/svm.h`), sorted by number. Names that the kernel's table lacks
 //! are the architecture's own, in the same style.
 
-use super::Row;
+use super::ReasonRow;
 
 const CR: &str = "The guest accessed a control register";
 const DR: &str = "The guest used debug registers";
@@ -11,18 +11,24 @@ const NESTED: &str = "The guest is itself a hypervisor";
 const ENCRYPTED: &str = "A request of an encrypted guest to its host";
 
 #[rustfmt::skip]
-pub(super) const TABLE: &[Row] = &[
-    (0x000, "read_cr0", CR), (0x002, "read_cr2", CR), (0x003, "read_cr3", CR), (0x004, "read_cr4", CR), (0x008, "read_cr8", CR),
+pub(super) const TABLE: &[ReasonRow] = &[
+    (0x000, "read_cr0", CR), (0x002, "read_cr2", CR), (0x003, "read_cr3", CR), (0x004, "read_cr4", CR),
+    (0x008, "read_cr8", CR),
     (0x010, "write_cr0", CR), (0x012, "write_cr2", CR), (0x013, "write_cr3", CR), (0x014, "write_cr4", CR),
-    (0x018, "write_cr8", "The guest changed its interrupt priority; storms are 64-bit Windows without hardware APIC help"),
+    (0x018, "write_cr8",
+        "The guest changed its interrupt priority; storms are 64-bit Windows without hardware APIC help"),
     (0x020, "read_dr0", DR), (0x021, "read_dr1", DR), (0x022, "read_dr2", DR), (0x023, "read_dr3", DR),
     (0x024, "read_dr4", DR), (0x025, "read_dr5", DR), (0x026, "read_dr6", DR), (0x027, "read_dr7", DR),
     (0x030, "write_dr0", DR), (0x031, "write_dr1", DR), (0x032, "write_dr2", DR), (0x033, "write_dr3", DR),
     (0x034, "write_dr4", DR), (0x035, "write_dr5", DR), (0x036, "write_dr6", DR), (0x037, "write_dr7", DR),
-    (0x040, "DE excp", EXCEPTION), (0x041, "DB excp", EXCEPTION), (0x043, "BP excp", EXCEPTION), (0x044, "OF excp", EXCEPTION),
-    (0x045, "BR excp", EXCEPTION), (0x046, "UD excp", EXCEPTION), (0x047, "NM excp", EXCEPTION), (0x048, "DF excp", EXCEPTION),
-    (0x04a, "TS excp", EXCEPTION), (0x04b, "NP excp", EXCEPTION), (0x04c, "SS excp", EXCEPTION), (0x04d, "GP excp", EXCEPTION),
-    (0x04e, "PF excp", EXCEPTION), (0x050, "MF excp", EXCEPTION), (0x051, "AC excp", EXCEPTION), (0x052, "MC excp", EXCEPTION),
+    (0x040, "DE excp", EXCEPTION), (0x041, "DB excp", EXCEPTION), (0x043, "BP excp", EXCEPTION),
+    (0x044, "OF excp", EXCEPTION),
+    (0x045, "BR excp", EXCEPTION), (0x046, "UD excp", EXCEPTION), (0x047, "NM excp", EXCEPTION),
+    (0x048, "DF excp", EXCEPTION),
+    (0x04a, "TS excp", EXCEPTION), (0x04b, "NP excp", EXCEPTION), (0x04c, "SS excp", EXCEPTION),
+    (0x04d, "GP excp", EXCEPTION),
+    (0x04e, "PF excp", EXCEPTION), (0x050, "MF excp", EXCEPTION), (0x051, "AC excp", EXCEPTION),
+    (0x052, "MC excp", EXCEPTION),
     (0x053, "XF excp", EXCEPTION),
     (0x060, "interrupt", "An interrupt for the host (timer tick, IPI, device) hit the CPU while the guest ran"),
     (0x061, "nmi", "A non-maskable interrupt of the host arrived"),
@@ -44,8 +50,8 @@ pub(super) const TABLE: &[Row] = &[
     (0x078, "hlt", "The virtual CPU had nothing to do: sleep, not work. Its rate is the number of wake-ups"),
     (0x079, "invlpg", "The guest flushed one page translation; trapped only without nested paging"),
     (0x07a, "invlpga", NESTED),
-    (0x07b, "io", "The guest used an emulated I/O port; the accesses panel tells which device"),
-    (0x07c, "msr", "The guest used a model specific register; the accesses panel tells which"),
+    (0x07b, "io", "The guest used an emulated I/O port; the accesses panel shows which device"),
+    (0x07c, "msr", "The guest used a model specific register; the accesses panel shows which"),
     (0x07d, "task_switch", "A 32-bit guest switched tasks in hardware"),
     (0x07e, "ferr_freeze", ""),
     (0x07f, "shutdown", "The guest crashed or reset itself"),
@@ -56,12 +62,14 @@ pub(super) const TABLE: &[Row] = &[
     (0x087, "rdtscp", "The guest read a time stamp counter that is trapped"),
     (0x088, "icebp", ""),
     (0x089, "wbinvd", "The guest flushed the caches, which is very slow with passed-through devices"),
-    (0x08a, "monitor", "The guest tried to idle with MONITOR and MWAIT, which is not allowed and does nothing, so it spins"),
+    (0x08a, "monitor",
+        "The guest tried to idle with MONITOR and MWAIT, which is not allowed and does nothing, so it spins"),
     (0x08b, "mwait", "The guest tried to idle with MWAIT, which is not allowed and does nothing, so it spins"),
     (0x08c, "mwait_cond", "The guest tried to idle with MWAIT, which is not allowed and does nothing, so it spins"),
     (0x08d, "xsetbv", "The guest changed which extended register state it uses"),
     (0x08e, "rdpru", ""),
-    (0x08f, "write_efer_trap", CR), (0x090, "write_cr0_trap", CR), (0x094, "write_cr4_trap", CR), (0x098, "write_cr8_trap", CR),
+    (0x08f, "write_efer_trap", CR), (0x090, "write_cr0_trap", CR), (0x094, "write_cr4_trap", CR),
+    (0x098, "write_cr8_trap", CR),
     (0x0a2, "invpcid", "The guest flushed address translations"),
     (0x0a5, "buslock", "An unaligned atomic instruction locked the whole memory bus, which slows every neighbour"),
     (0x0a6, "idle-halt", "The virtual CPU had nothing to do and no interrupt waited: sleep, not work"),
@@ -75,6 +83,7 @@ pub(super) const TABLE: &[Row] = &[
     (0x8000_0011, "vmgexit_guest_request", ENCRYPTED), (0x8000_0012, "vmgexit_ext_guest_request", ENCRYPTED),
     (0x8000_0013, "vmgexit_ap_creation", ENCRYPTED), (0x8000_0018, "vmgexit_snp_run_vmpl", ENCRYPTED),
     (0x8000_001a, "vmgexit_savic", ENCRYPTED), (0x8000_fffd, "vmgexit_hypervisor_feature", ENCRYPTED),
-    (0x8000_fffe, "vmgexit_term_request", "An encrypted guest asked to be ended"), (0x8000_ffff, "vmgexit_unsupported", ENCRYPTED),
+    (0x8000_fffe, "vmgexit_term_request", "An encrypted guest asked to be ended"),
+    (0x8000_ffff, "vmgexit_unsupported", ENCRYPTED),
     (0xffff_ffff, "invalid_guest_state", "The CPU refused to enter the guest because its state is invalid"),
 ];

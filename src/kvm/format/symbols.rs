@@ -1,6 +1,6 @@
 //! The `__print_symbolic(expression, { value, "name" }, ...)` lists of a `print fmt`, and `__print_flags`.
 
-use crate::kvm::{sanitize, text::number};
+use crate::kvm::{sanitize, untrusted_text::number};
 use serde::{Deserialize, Serialize};
 
 const MAX_NAMES: usize = 4096;
@@ -13,7 +13,7 @@ pub struct SymbolList {
     pub expression: String,
     /// Whether the values are bits (`__print_flags`) rather than alternatives.
     pub flags: bool,
-    /// Values and their names, in the kernel's order. Values that are no constants are left out.
+    /// Values and their names, in the kernel's order, without values that are not constants.
     pub names: Vec<(u64, String)>,
 }
 
@@ -24,7 +24,7 @@ impl SymbolList {
     }
 }
 
-/// All lists of a `print fmt`. What cannot be read is left out: a list is a help, not a need.
+/// All lists of a `print fmt`. Unreadable parts are left out: the lists are useful, but not required.
 pub(super) fn parse(text: &str) -> Vec<SymbolList> {
     let mut lists = Vec::new();
     let mut rest = text;
@@ -97,7 +97,7 @@ fn parse_entry(text: &str) -> Option<(u64, String)> {
     Some((constant(value)?, sanitize(name, 64)))
 }
 
-/// A constant as formats hold them: a number, a sum, an or, a shift; suffixes and parentheses around it allowed.
+/// Evaluates a constant as formats contain it: a number, a sum, an or, a shift, also with suffixes and in parentheses.
 fn constant(text: &str) -> Option<u64> {
     let text = text.trim();
     let text = text.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).map_or(text, str::trim);

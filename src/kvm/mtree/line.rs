@@ -1,12 +1,12 @@
-//! One line of a dump.
+//! Parses one line of a dump.
 
 use crate::kvm::sanitize;
 
 const MAX_NAME: usize = 128;
 
-/// What a line says; lines that say nothing (prompts, echoes, blanks) are `None` of [`parse`].
+/// The content of a line. For lines without content (prompts, echoes, empty lines) [`parse`] returns `None`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum MtreeLine {
     /// `FlatView #2`
     FlatView,
     /// `address-space (flat view): memory`, about QEMU 2.9
@@ -17,9 +17,9 @@ pub(super) enum Line {
     AddressSpace(String),
     /// `memory-region: pci`
     MemoryRegion(String),
-    /// `aliases`: old dumps list the regions that aliases point to below this word
+    /// `aliases`: in old dumps the regions that aliases point to follow this word
     Aliases,
-    /// A bare name, as old dumps head their address spaces
+    /// A bare name, the heading of an address space in old dumps
     Heading(String),
     /// A region
     Region(RegionLine),
@@ -28,14 +28,14 @@ pub(super) enum Line {
 /// `    0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RegionLine {
-    /// Leading blanks.
+    /// Number of leading spaces.
     pub indent: usize,
     pub start: u64,
     pub end: u64,
     pub priority: i64,
     pub ram: bool,
     pub name: String,
-    /// Flat view: how far into the region this piece begins.
+    /// Flat view: offset of this piece in the region.
     pub offset: u64,
     pub alias: Option<Alias>,
     pub disabled: bool,
@@ -50,43 +50,43 @@ pub(super) struct Alias {
     pub end: u64,
 }
 
-pub(super) fn parse(raw: &str) -> Option<Line> {
+pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
     let clean = sanitize(raw, 1024);
     let unquoted = clean.trim_start_matches('>');
-    // A mail's quote mark brings a blank of its own.
+    // A mail's quote mark is followed by a space of its own.
     let line = if unquoted.len() == clean.len() { unquoted } else { unquoted.strip_prefix(' ').unwrap_or(unquoted) };
     let text = line.trim();
     if text.contains("(prio ") {
-        return region(line).map(Line::Region);
+        return region(line).map(MtreeLine::Region);
     }
     if text.starts_with("FlatView #") {
-        return Some(Line::FlatView);
+        return Some(MtreeLine::FlatView);
     }
     if let Some(rest) = text.strip_prefix("AS \"") {
         let (name, rest) = rest.split_once('"')?;
         let root =
             rest.split_once("root: ").map(|(_, root)| root.split(", alias ").next().unwrap_or(root).trim().to_owned());
-        return Some(Line::FlatName { name: name.to_owned(), root });
+        return Some(MtreeLine::FlatName { name: name.to_owned(), root });
     }
     let named = |prefix: &str| text.strip_prefix(prefix).map(|name| sanitize(name.trim(), MAX_NAME));
     if let Some(name) = named("address-space (flat view):") {
-        return Some(Line::OldFlatView(name));
+        return Some(MtreeLine::OldFlatView(name));
     }
     if let Some(name) = named("address-space:") {
-        return Some(Line::AddressSpace(name));
+        return Some(MtreeLine::AddressSpace(name));
     }
     if let Some(name) = named("memory-region:") {
-        return Some(Line::MemoryRegion(name));
+        return Some(MtreeLine::MemoryRegion(name));
     }
     if text == "aliases" {
-        return Some(Line::Aliases);
+        return Some(MtreeLine::Aliases);
     }
-    // Old dumps: a name alone at the margin. Prompts and echoes have brackets or several words.
+    // Old dumps: a name without indentation. Prompts and echoes have brackets or several words.
     let bare = !line.starts_with(' ')
         && !text.is_empty()
         && !text.contains(['(', ')', ':', '$', '#'])
         && !text.starts_with("info ");
-    bare.then(|| Line::Heading(sanitize(text, MAX_NAME)))
+    bare.then(|| MtreeLine::Heading(sanitize(text, MAX_NAME)))
 }
 
 fn hex(text: &str) -> Option<u64> {

@@ -1,20 +1,21 @@
 //! QEMU's `info mtree` and `info mtree -f`: who answers which port and address of a running guest.
 //!
-//! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree is resolved here
-//! as QEMU does it (priorities, aliases, hidden parents). All ages are read: old bare headings and `RW` flags,
-//! shared headings in any order, owners, CRLF and the escape sequences that the monitor's line editor leaves.
+//! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree is resolved here as
+//! QEMU does it (priorities, aliases, hidden parents). The output of all QEMU versions is read: old bare headings and
+//! `RW` flags, shared headings in any order, owners, CRLF and the escape sequences that the monitor's line editor
+//! leaves.
 
 mod line;
 mod tree;
 
 use super::Space;
 use super::device_map::{DeviceMap, MAX_REGIONS, MapSource, Region, is_in_kernel};
-use line::{Line, RegionLine};
+use line::{MtreeLine, RegionLine};
 
 /// The dump of a large guest has a few thousand lines.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 const MAX_LINES: usize = 100_000;
-/// Without a heading, what ends up to here is taken for an I/O port.
+/// Without a heading, regions that end at or below this address count as I/O ports.
 const LAST_PORT: u64 = 0xffff;
 
 /// Why a dump could not be used.
@@ -33,13 +34,15 @@ pub enum MtreeError {
 
 /// Whether the text holds lines of a memory tree.
 pub fn looks_like(text: &str) -> bool {
-    text.lines().take(2000).any(|line| line.contains("(prio ") && matches!(line::parse(line), Some(Line::Region(_))))
+    text.lines()
+        .take(2000)
+        .any(|line| line.contains("(prio ") && matches!(line::parse(line), Some(MtreeLine::Region(_))))
 }
 
 /// A heading and the regions below it.
 #[derive(Debug, Default)]
 struct Block {
-    kind: Kind,
+    kind: BlockKind,
     /// Names of the address spaces, or of the memory region.
     names: Vec<String>,
     root: Option<String>,
@@ -47,7 +50,7 @@ struct Block {
 }
 
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Flat,
     AddressSpace,
     MemoryRegion,
@@ -60,14 +63,14 @@ impl Block {
     fn space(&self) -> Option<Space> {
         let named = |name: &str| self.names.iter().any(|known| known == name);
         match self.kind {
-            Kind::Bare => {
+            BlockKind::Bare => {
                 self.regions.first().map(|region| if region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
             }
-            Kind::Flat | Kind::AddressSpace if named("I/O") => Some(Space::Pio),
-            Kind::Flat | Kind::AddressSpace if named("memory") || self.root.as_deref() == Some("system") => {
+            BlockKind::Flat | BlockKind::AddressSpace if named("I/O") => Some(Space::Pio),
+            BlockKind::Flat | BlockKind::AddressSpace if named("memory") || self.root.as_deref() == Some("system") => {
                 Some(Space::Mmio)
             }
-            Kind::Flat | Kind::AddressSpace | Kind::MemoryRegion => None,
+            BlockKind::Flat | BlockKind::AddressSpace | BlockKind::MemoryRegion => None,
         }
     }
 }
@@ -88,7 +91,7 @@ pub fn parse(text: &str) -> Result<DeviceMap, MtreeError> {
     for space in [Space::Pio, Space::Mmio] {
         let of_space = |flat: bool| {
             blocks.iter().find(move |block| {
-                block.space() == Some(space) && (block.kind == Kind::Flat) == flat && !block.regions.is_empty()
+                block.space() == Some(space) && (block.kind == BlockKind::Flat) == flat && !block.regions.is_empty()
             })
         };
         if let Some(flat) = of_space(true) {
@@ -107,29 +110,31 @@ fn blocks(text: &str) -> Vec<Block> {
     for line in text.lines().take(MAX_LINES).filter_map(line::parse) {
         let new = |kind, names| Block { kind, names, ..Block::default() };
         match line {
-            Line::FlatView => blocks.push(new(Kind::Flat, Vec::new())),
-            Line::OldFlatView(name) => blocks.push(new(Kind::Flat, vec![name])),
-            Line::FlatName { name, root } => {
-                if let Some(block) = blocks.last_mut().filter(|block| block.kind == Kind::Flat) {
+            MtreeLine::FlatView => blocks.push(new(BlockKind::Flat, Vec::new())),
+            MtreeLine::OldFlatView(name) => blocks.push(new(BlockKind::Flat, vec![name])),
+            MtreeLine::FlatName { name, root } => {
+                if let Some(block) = blocks.last_mut().filter(|block| block.kind == BlockKind::Flat) {
                     block.names.push(name);
                     block.root = root;
                 }
             }
-            Line::AddressSpace(name) => match blocks.last_mut() {
+            MtreeLine::AddressSpace(name) => match blocks.last_mut() {
                 // Address spaces with one root share their listing.
-                Some(block) if block.kind == Kind::AddressSpace && block.regions.is_empty() => block.names.push(name),
-                _ => blocks.push(new(Kind::AddressSpace, vec![name])),
+                Some(block) if block.kind == BlockKind::AddressSpace && block.regions.is_empty() => {
+                    block.names.push(name)
+                }
+                _ => blocks.push(new(BlockKind::AddressSpace, vec![name])),
             },
-            Line::MemoryRegion(name) => blocks.push(new(Kind::MemoryRegion, vec![name])),
-            Line::Aliases => aliases = true,
+            MtreeLine::MemoryRegion(name) => blocks.push(new(BlockKind::MemoryRegion, vec![name])),
+            MtreeLine::Aliases => aliases = true,
             // Any other word at the margin is a heading only once it is clear that the dump is an old one.
-            Line::Heading(name) if old || name == "memory" || name == "I/O" => {
+            MtreeLine::Heading(name) if old || name == "memory" || name == "I/O" => {
                 old = true;
-                let kind = if aliases { Kind::MemoryRegion } else { Kind::AddressSpace };
+                let kind = if aliases { BlockKind::MemoryRegion } else { BlockKind::AddressSpace };
                 blocks.push(new(kind, vec![name]));
             }
-            Line::Heading(_) => {}
-            Line::Region(region) => match (blocks.last_mut(), &mut bare) {
+            MtreeLine::Heading(_) => {}
+            MtreeLine::Region(region) => match (blocks.last_mut(), &mut bare) {
                 (Some(block), _) => block.regions.push(region),
                 (None, [ports, memory]) => if region.end <= LAST_PORT { ports } else { memory }.regions.push(region),
             },
@@ -139,7 +144,7 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a region of this name is a mere container, so that what it alone covers belongs to nobody.
+/// Whether a region of this name is only a container. Addresses that nothing else covers then belong to no device.
 fn is_container(name: &str) -> bool {
     matches!(name, "io" | "system" | "pci" | "bus master container" | "bus master" | "I/O")
         || name.starts_with("pci_bridge")

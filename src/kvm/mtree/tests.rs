@@ -75,7 +75,8 @@ fn disabled_regions_are_not_there() {
     let map = parse(STOPPED_TREE).unwrap();
     assert!(map.regions(Space::Pio).iter().all(|region| region.name != "io"));
     let text = "address-space: I/O\n  0000000000000000-000000000000ffff (prio 0, i/o): io\n\
-        \x20   0000000000000000-000000000000003f (prio 0, i/o): pm [disabled]\n      0000000000000008-000000000000000b (prio 0, i/o): acpi-tmr\n\
+        \x20   0000000000000000-000000000000003f (prio 0, i/o): pm [disabled]\n      \
+        0000000000000008-000000000000000b (prio 0, i/o): acpi-tmr\n\
         \x20   0000000000000020-0000000000000021 (prio 0, i/o): kvm-pic\n";
     let map = parse(text).unwrap();
     assert_eq!((name(&map, Space::Pio, 8), name(&map, Space::Pio, 0x20)), (None, Some("kvm-pic")));
@@ -145,10 +146,14 @@ fn a_dump_that_multiplies_by_aliases_is_bounded() {
 
 #[test]
 fn old_dumps_have_bare_headings_and_access_flags() {
-    let text = "memory\n0000000000000000-7ffffffffffffffe (prio 0, RW): system\n  0000000000000000-7ffffffffffffffe (prio -1, RW): pci\n\
-        \x20   00000000000a0000-00000000000bffff (prio 1, RW): vga-lowmem\n  00000000fee00000-00000000feefffff (prio 4096, RW): icc-apic-container\n\
-        I/O\n0000000000000000-000000000000ffff (prio 0, RW): io\n  000000000000b000-000000000000b03f (prio 0, RW): piix4-pm\n\
-        \x20   000000000000b008-000000000000b00b (prio 0, RW): acpi-tmr\naliases\npci\n0000000000000000-7ffffffffffffffe (prio -1, RW): pci\n";
+    let text = "memory\n0000000000000000-7ffffffffffffffe (prio 0, RW): system\n  0000000000000000-7ffffffffffffffe \
+    (prio -1, RW): pci\n\
+        \x20   00000000000a0000-00000000000bffff (prio 1, RW): vga-lowmem\n  00000000fee00000-00000000feefffff (prio \
+        4096, RW): icc-apic-container\n\
+        I/O\n0000000000000000-000000000000ffff (prio 0, RW): io\n  000000000000b000-000000000000b03f (prio 0, RW): \
+        piix4-pm\n\
+        \x20   000000000000b008-000000000000b00b (prio 0, RW): acpi-tmr\naliases\npci\n\
+        0000000000000000-7ffffffffffffffe (prio -1, RW): pci\n";
     let map = parse(text).unwrap();
     assert_eq!(name(&map, Space::Pio, 0xb008), Some("acpi-tmr"));
     assert_eq!(name(&map, Space::Pio, 0xb010), Some("piix4-pm"));
@@ -161,7 +166,11 @@ fn old_dumps_have_bare_headings_and_access_flags() {
 
 #[test]
 fn a_single_line_is_enough() {
-    let map = parse("0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n00000000fed00000-00000000fed003ff (prio 0, i/o): hpet").unwrap();
+    let map = parse(
+        "0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n\
+    00000000fed00000-00000000fed003ff (prio 0, i/o): hpet",
+    )
+    .unwrap();
     assert_eq!((name(&map, Space::Pio, 0x60b), name(&map, Space::Mmio, 0xfed0_0000)), (Some("acpi-tmr"), Some("hpet")));
 }
 

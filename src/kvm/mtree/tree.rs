@@ -1,13 +1,13 @@
-//! The tree form: regions below regions, to be resolved into what an access really reaches.
+//! The tree form: nested regions, resolved into the region that an access really reaches.
 
 use super::line::RegionLine;
-use super::{Block, Kind, is_container, to_region};
+use super::{Block, BlockKind, is_container, to_region};
 use crate::kvm::Space;
 use crate::kvm::device_map::{DeviceMap, MAX_REGIONS};
 
-/// Aliases of aliases; QEMU's own machines need three.
+/// Depth of aliases of aliases. QEMU's own machines need three.
 const MAX_ALIAS_DEPTH: u32 = 6;
-/// Hostile dumps could alias a large tree many times.
+/// A hostile dump could alias a large tree many times.
 const MAX_STEPS: usize = 500_000;
 const MAX_PAINTED: usize = 4 * MAX_REGIONS;
 
@@ -20,15 +20,15 @@ struct Painter<'a, 'b> {
     map: &'a mut DeviceMap,
     space: Space,
     blocks: &'b [Block],
-    /// Lines looked at, those of alias targets each time anew.
+    /// Lines visited; those of alias targets count each time.
     steps: usize,
     /// Regions painted.
     painted: usize,
 }
 
-/// What is visible of a tree: addresses within `first..=last` of the listing, moved by `shift` (wrapping).
+/// The visible part of a tree: addresses within `first..=last` of the listing, moved by `shift` (wrapping).
 #[derive(Copy, Clone)]
-struct Window {
+struct VisibleRange {
     first: u64,
     last: u64,
     shift: u64,
@@ -37,11 +37,11 @@ struct Window {
 
 pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[Block]) {
     let mut painter = Painter { map, space, blocks, steps: 0, painted: 0 };
-    painter.paint_all(&forest(&block.regions), Window { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
+    painter.paint_all(&forest(&block.regions), VisibleRange { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
 }
 
-/// Nests the lines by their indentation. Left out: disabled regions with all below them, and regions that stand more
-/// than one level below the line above (their parent is disabled and not listed, and their addresses are wrong).
+/// Nests the lines by their indentation. Leaves out disabled regions with everything below them, and regions more than
+/// one level below the line above: their parent is disabled and not listed, and their addresses are wrong.
 fn forest(lines: &[RegionLine]) -> Vec<Node<'_>> {
     let mut roots: Vec<Node> = Vec::new();
     // Indents of the open ancestors; the nodes themselves are the last children on the way down.
@@ -77,7 +77,7 @@ fn forest(lines: &[RegionLine]) -> Vec<Node<'_>> {
 
 impl Painter<'_, '_> {
     /// Paints siblings so that higher priority, and among equals the smaller region, ends up on top.
-    fn paint_all(&mut self, nodes: &[Node], window: Window) {
+    fn paint_all(&mut self, nodes: &[Node], window: VisibleRange) {
         let mut order: Vec<&Node> = nodes.iter().collect();
         order.sort_by_key(|node| (node.line.priority, std::cmp::Reverse(node.line.end.wrapping_sub(node.line.start))));
         for node in order {
@@ -85,14 +85,14 @@ impl Painter<'_, '_> {
         }
     }
 
-    fn paint_node(&mut self, node: &Node, window: Window) {
+    fn paint_node(&mut self, node: &Node, window: VisibleRange) {
         self.steps += 1;
         let line = node.line;
         let (first, last) = (line.start.max(window.first), line.end.min(window.last));
         if first > last || self.steps > MAX_STEPS || self.painted > MAX_PAINTED {
             return;
         }
-        let inner = Window { first, last, ..window };
+        let inner = VisibleRange { first, last, ..window };
         match &line.alias {
             Some(alias) if !line.ram => {
                 // The target's listing begins at the address its own root line gives.
@@ -125,17 +125,19 @@ impl Painter<'_, '_> {
             return;
         }
         let blocks = self.blocks;
-        for block in blocks
-            .iter()
-            .filter(|block| block.kind == Kind::MemoryRegion && block.names.first().is_some_and(|name| name == target))
-        {
+        for block in blocks.iter().filter(|block| {
+            block.kind == BlockKind::MemoryRegion && block.names.first().is_some_and(|name| name == target)
+        }) {
             let Some(origin) = block.regions.first().map(|root| root.start) else { continue };
             let (first, last) = (origin.saturating_add(from), origin.saturating_add(to));
             self.steps += block.regions.len();
             if self.steps > MAX_STEPS {
                 return;
             }
-            self.paint_all(&forest(&block.regions), Window { first, last, shift: at.wrapping_sub(first), aliases });
+            self.paint_all(
+                &forest(&block.regions),
+                VisibleRange { first, last, shift: at.wrapping_sub(first), aliases },
+            );
         }
     }
 }

@@ -8,16 +8,20 @@ use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const TABLE: &str = "Analyze events for all VMs, all VCPUs:\n\n  VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\
+const TABLE: &str = "Analyze events for all VMs, all VCPUs:\n\n  VM-EXIT    Samples  Samples%     Time%    Min \
+    Time    Max Time         Avg time\n\n\
     IO_INSTRUCTION 900 90.00% 50.00% 1.00us 9.00us 5.00us ( +- 1.00% )\n\
     HLT 100 10.00% 50.00% 1.00us 99.00us 45.00us ( +- 1.00% )\n\n\
     Total Samples:1000, Total events handled time:9000.00us.\n";
 const PORTS: &str = "IO Port Access    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\
-    0x608:PIN 890 98.89% 99.00% 1.00us 2.00us 1.50us ( +- 0.28% )\n0x70:POUT 10 1.11% 1.00% 1.00us 2.00us 1.50us ( +- 0.28% )\n";
-const XML: &str = "<domain type='kvm'>\n  <name>web</name>\n  <uuid>8280445b-28ae-48ff-8f1c-ceb79b3f8858</uuid>\n  <vcpu>4</vcpu>\n\
+    0x608:PIN 890 98.89% 99.00% 1.00us 2.00us 1.50us ( +- 0.28% )\n\
+    0x70:POUT 10 1.11% 1.00% 1.00us 2.00us 1.50us ( +- 0.28% )\n";
+const XML: &str = "<domain type='kvm'>\n  <name>web</name>\n  <uuid>8280445b-28ae-48ff-8f1c-ceb79b3f8858</uuid>\n  \
+    <vcpu>4</vcpu>\n\
     <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os>\n</domain>\n";
 const MTREE: &str = "0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n";
-const COMMAND: &str = "/usr/bin/qemu-system-x86_64 -name guest=web,debug-threads=on -uuid 8280445b-28ae-48ff-8f1c-ceb79b3f8858 -machine pc-q35-7.2 -smp 4\n";
+const COMMAND: &str = "/usr/bin/qemu-system-x86_64 -name guest=web,debug-threads=on -uuid \
+    8280445b-28ae-48ff-8f1c-ceb79b3f8858 -machine pc-q35-7.2 -smp 4\n";
 const LOG: &str = "[ 592.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n";
 const LSCPU: &str = "# CPU,Core,Socket,Node\n0,0,0,0\n1,0,0,0\n2,1,0,0\n3,1,0,0\n";
 
@@ -128,7 +132,8 @@ fn a_table_without_a_process_goes_with_the_only_one_that_has() {
 #[test]
 fn the_status_xml_says_which_process_a_table_is_of() {
     let status = format!(
-        "<domstatus state='running' reason='booted' pid='4711'>\n<vcpus><vcpu id='0' pid='4713'/></vcpus>\n{XML}</domstatus>\n"
+        "<domstatus state='running' reason='booted' pid='4711'>\n<vcpus><vcpu id='0' pid='4713'/></vcpus>\n\
+        {XML}</domstatus>\n"
     );
     let other = XML.replace("web", "db").replace("8280445b", "9280445b");
     let table = TABLE.replace("all VMs", "pid(s) 4711");
@@ -219,7 +224,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_damage_to_a_perf_data_makes_it_panic(bytes in prop_oneof![damaged("compressed.data"), damaged("compressed-pipe.data")]) {
+    fn no_damage_to_a_perf_data_makes_it_panic(
+        bytes in prop_oneof![damaged("compressed.data"), damaged("compressed-pipe.data")],
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, bytes).unwrap();

@@ -101,7 +101,8 @@ fn terminals_markdown_and_prose_do_not_harm_a_table() {
 
 #[test]
 fn old_columns_and_missing_columns_are_read() {
-    let old = "    Analyze events for all VCPUs:\n\n             VM-EXIT    Samples    Samples%     Time%    Avg time\n\n\
+    let old = "    Analyze events for all VCPUs:\n\n             VM-EXIT    Samples    Samples%     Time%    Avg \
+    time\n\n\
            APIC_ACCESS       6500    65.00%     5.95%     37.72us ( +-   6.54% )\n\
                    HLT       3500    35.00%    94.05%   8360.34us ( +-   5.22% )\n\n\
     Total Samples:10000, Total events handled time:29506370.00us.\n";
@@ -109,16 +110,19 @@ fn old_columns_and_missing_columns_are_read() {
     assert_eq!(exits(&events), 10_000);
     let hlt = events.exits.iter().find(|c| c.code == 12).unwrap();
     assert_eq!((hlt.time.min_ns, hlt.time.total_ns), (None, Some(29_261_190_000)));
-    let no_times = "VM-EXIT    Samples  Samples%     Time%\n\n       EPT_VIOLATION    9833    63.41%    15.96%\n IO_INSTRUCTION 5674 36.59% 84.04%\n";
+    let no_times = "VM-EXIT    Samples  Samples%     Time%\n\n       EPT_VIOLATION    9833    63.41%    15.96%\n \
+    IO_INSTRUCTION 5674 36.59% 84.04%\n";
     let events = one(no_times);
     assert_eq!((exits(&events), events.exits[0].time.total_ns), (15_507, None));
     let counts_only = "VM-EXIT    Samples  Samples%\n HLT 5 50.00%\n CPUID 5 50.00%\n";
     assert_eq!(exits(&one(counts_only)), 10);
-    let rows_only = "  io  1700  50.00%  60.00%  1.00us  9.00us  3.00us ( +- 1.00% )\n npf 1700 50.00% 40.00% 1.00us 9.00us 2.00us ( +- 1.00% )\n";
+    let rows_only = "  io  1700  50.00%  60.00%  1.00us  9.00us  3.00us ( +- 1.00% )\n npf 1700 50.00% 40.00% 1.00us \
+    9.00us 2.00us ( +- 1.00% )\n";
     assert_eq!(exits(&one(rows_only)), 3400);
     assert_eq!(one(rows_only).exits[0].isa, Isa::Svm);
     // A last row whose bracket was lost, and one that was cut in the middle.
-    let cut = "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n VMCALL 17 5.00% 1.00% 0.75us 15.64us 4.20us ( +- 0.33%\n CPUID 3 1.00%";
+    let cut = "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n VMCALL 17 5.00% \
+    1.00% 0.75us 15.64us 4.20us ( +- 0.33%\n CPUID 3 1.00%";
     assert_eq!(exits(&one(cut)), 20);
 }
 
@@ -240,7 +244,8 @@ fn a_recording_command_tells_its_time() {
 
 #[test]
 fn an_empty_table_is_a_table() {
-    let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
+    let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  Samples%     Time%    Min \
+    Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
     let scanned = find_tables(text);
     assert!(super::looks_like(text));
     assert_eq!(scanned.tables.len(), 1);
@@ -279,9 +284,12 @@ fn keys_are_read_as_perf_writes_them() {
 fn the_browsers_layout_is_read() {
     // As perf's terminal browser has it since 6.4 (tools/perf/builtin-kvm.c, `kvm_hists__init`): bare nanoseconds.
     let text = "# perf kvm stat report --event=vmexit\n\
-        Event name                Samples   Sample%    Time (ns)     Time%   Max Time (ns)   Min Time (ns)  Mean Time (ns)\n\
-        HLT                           310    15.00%    986268100    98.00%        90210400           10020         3181510\n\
-        IO_INSTRUCTION                480    24.00%      9590400     0.00%          612900            2100           19980\n";
+        Event name                Samples   Sample%    Time (ns)     Time%   Max Time (ns)   Min Time (ns)  Mean Time \
+        (ns)\n\
+        HLT                           310    15.00%    986268100    98.00%        90210400           10020         \
+        3181510\n\
+        IO_INSTRUCTION                480    24.00%      9590400     0.00%          612900            2100           \
+        19980\n";
     let events = one(text);
     let io = events.exits.iter().find(|c| c.code == 30).unwrap();
     assert_eq!((io.isa, io.time.count, io.time.total_ns), (Isa::Vmx, 480, Some(9_590_400)));
@@ -345,8 +353,10 @@ fn a_lone_frame_of_live_covers_a_second() {
 #[test]
 fn arm64_times_are_the_guests_own() {
     for rows in [
-        "DABT_LOW 661867 98.91% 40.45% 2.19us 3364.65us 6.24us ( +- 0.34% )\nIRQ 4598 0.69% 57.44% 2.89us 3397.59us 1276.27us\n",
-        "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\nVIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
+        "DABT_LOW 661867 98.91% 40.45% 2.19us 3364.65us 6.24us ( +- 0.34% )\n\
+        IRQ 4598 0.69% 57.44% 2.89us 3397.59us 1276.27us\n",
+        "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n\
+        VIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
     ] {
         let text = format!("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n{rows}");
         let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();

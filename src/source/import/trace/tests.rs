@@ -57,7 +57,8 @@ fn lines_without_a_task_and_without_exits_are_read() {
 #[test]
 fn names_of_trace_cmds_plugin_are_known() {
     let text = "qemu-7 [010] 15.8136: kvm_exit: reason EXIT_IOIO rip 0x6b43 info 920091 6b45\n\
-        qemu-7 [010] 15.8137: kvm_entry: vcpu 0\nqemu-7 [010] 15.8138: kvm_exit: reason EXIT_NPF rip 0x1 info 6 1ab000\n";
+        qemu-7 [010] 15.8137: kvm_entry: vcpu 0\nqemu-7 [010] 15.8138: kvm_exit: reason EXIT_NPF rip 0x1 info 6 \
+        1ab000\n";
     let all: Vec<_> = exits(&import(text).domains[0]).into_iter().map(|e| (e.0, e.1)).collect();
     assert_eq!(all, [(Isa::Svm, 0x7b), (Isa::Svm, 0x400)]);
 }
@@ -205,7 +206,8 @@ fn the_scheduler_is_heard() {
     let s = import(&format!(
         "{ROUND}\
         <idle>-0 [001] d.h2. 10.002000: sched_waking: comm=CPU 0/KVM pid=99 prio=120 target_cpu=001\n\
-        <idle>-0 [001] d..2. 10.002040: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=CPU 0/KVM next_pid=99 next_prio=120\n\
+        <idle>-0 [001] d..2. 10.002040: sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+        next_comm=CPU 0/KVM next_pid=99 next_prio=120\n\
         x-5 [001] d..2. 10.002100: sched_migrate_task: comm=CPU 0/KVM pid=99 prio=120 orig_cpu=1 dest_cpu=3\n\
         CPU 0/KVM-99 [003] d..2. 10.002200: sched_switch: CPU 0/KVM:99 [120] R ==> stress:77 [120]\n\
         stress-77 [003] d..2. 10.002900: sched_switch: stress:77 [120] S ==> CPU 0/KVM:99 [120]\n"
@@ -234,7 +236,8 @@ proptest! {
         prop_oneof![
             "[ -~]{0,80}",
             any::<String>(),
-            "CPU [0-9]/KVM-[0-9]{1,3} \\[00[0-3]\\] [0-9]{1,10}\\.[0-9]{3,9}: kvm_(exit|entry|pio|mmio|msr|userspace_exit|vcpu_wakeup): [ -~]{0,40}",
+            "CPU [0-9]/KVM-[0-9]{1,3} \\[00[0-3]\\] [0-9]{1,10}\\.[0-9]{3,9}: \
+            kvm_(exit|entry|pio|mmio|msr|userspace_exit|vcpu_wakeup): [ -~]{0,40}",
             "a 1 \\[0\\] [0-9]{1,3}\\.000: kvm:kvm_(exit|entry): (vcpu [0-9]{0,12} )?reason [ -~]{0,20} rip",
             "x-[0-9]{1,12} \\[00[0-3]\\] [0-9]\\.[0-9]{3}: sched_(switch|waking|migrate_task): [ -~]{0,60}",
             Just("CPU:0 [LOST 18446744073709551615 EVENTS]".to_owned()),

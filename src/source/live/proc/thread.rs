@@ -191,7 +191,7 @@ pub(super) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadT
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
 #[allow(unsafe_code)]
 fn affinity_of(tid: i32) -> Option<CpuSet> {
-    let mut words = [0_u64; crate::kvm::cpulist::MAX_CPUS as usize / 64];
+    let mut words = [0_u64; crate::kvm::cpu_set::MAX_CPUS as usize / 64];
     // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
     // sched_getaffinity(2) asks; it reads nothing from it.
     let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };

@@ -4,20 +4,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// CPU numbers from here on are refused: far beyond the kernel's own limit, and a bound for hostile input.
+/// Limit of CPU numbers, far beyond the kernel's own, for hostile input.
 pub const MAX_CPUS: u32 = 8192;
 
 /// A set of CPU (or NUMA node, or vCPU) numbers. Written and read as a list such as `0-3,8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuSet {
-    /// One bit a CPU, without trailing zero words, so that equal sets are equal values.
+    /// One bit for each CPU, without trailing zero words, so that equal sets are equal values.
     words: Vec<u64>,
 }
 
 /// Why a CPU list could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
-    /// Something that is not a number, a range or a group.
+    /// Not a number, a range or a group.
     #[error("'{0}' is not a CPU number or a range such as 0-3")]
     Syntax(String),
     /// A range that ends before it begins.
@@ -39,11 +39,11 @@ impl CpuSet {
         (first..=last.min(MAX_CPUS - 1)).collect()
     }
 
-    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` takes CPUs away;
+    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes CPUs;
     /// `A-B:USED/GROUP` takes the first USED of every GROUP.
     ///
     /// # Errors
-    /// When an element is no number or range, or is beyond [`MAX_CPUS`].
+    /// If an element is not a number or range, or is beyond [`MAX_CPUS`].
     pub fn parse(text: &str) -> Result<Self, CpuListError> {
         let mut set = Self::new();
         let mut removed = Self::new();
@@ -61,7 +61,7 @@ impl CpuSet {
         Ok(set.difference(&removed))
     }
 
-    /// Adds one CPU; numbers at or over [`MAX_CPUS`] are ignored. Answers whether it was new.
+    /// Adds one CPU; numbers at or over [`MAX_CPUS`] are ignored. Returns whether it was new.
     pub fn insert(&mut self, cpu: u32) -> bool {
         if cpu >= MAX_CPUS {
             return false;
@@ -81,7 +81,7 @@ impl CpuSet {
         self.words.get(cpu as usize / 64).is_some_and(|word| word & (1 << (cpu % 64)) != 0)
     }
 
-    /// How many CPUs are in the set.
+    /// Number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -96,7 +96,7 @@ impl CpuSet {
         self.iter().next()
     }
 
-    /// The CPU of a set that holds exactly one.
+    /// The CPU of a set with exactly one.
     pub fn single(&self) -> Option<u32> {
         if self.len() == 1 { self.first() } else { None }
     }

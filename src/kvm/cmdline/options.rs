@@ -1,4 +1,4 @@
-//! What each option means.
+//! Reads each option into [`QemuCommand`].
 
 use super::QemuCommand;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 type Pair = (String, Option<String>);
 type Pairs = Vec<Pair>;
 /// Kind, id and all parts of a device, object or character device.
-type Spec = (String, String, Pairs);
+type DeviceSpec = (String, String, Pairs);
 
 /// Character devices by id, which monitors and serial ports refer to.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(super) struct Chardevs {
     control: Vec<String>,
     /// Chardevs of serial ports.
     serial: Vec<String>,
-    /// No option named a serial port, nor took it away.
+    /// Whether no option named or removed a serial port.
     no_serial: bool,
 }
 
@@ -33,7 +33,7 @@ impl Chardevs {
     }
 }
 
-/// `key=value,flag,key2=a,,b`: a doubled comma stands for one. A word without `=` has no value.
+/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. A word without `=` has no value.
 fn pairs(text: &str) -> Pairs {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();
@@ -54,7 +54,7 @@ fn pairs(text: &str) -> Pairs {
     parts.into_iter().filter(|part| !part.trim().is_empty()).map(split).collect()
 }
 
-/// The value of a key; the first part without a value serves for `implied`.
+/// The value of a key. With `implied`, the first part without a value is the value.
 fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
     let named =
         pairs.iter().rev().find(|(known, value)| known == key && value.is_some()).and_then(|(_, value)| value.clone());
@@ -66,7 +66,7 @@ fn is_on(value: &str) -> bool {
 }
 
 /// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`) and id.
-fn kind_and_id(value: &str, kind: &str) -> Option<Spec> {
+fn kind_and_id(value: &str, kind: &str) -> Option<DeviceSpec> {
     if value.trim_start().starts_with('{') {
         let json: serde_json::Value = serde_json::from_str(value).ok()?;
         let map = json.as_object()?;
@@ -211,7 +211,7 @@ fn smp(command: &mut QemuCommand, value: &str) {
     };
 }
 
-/// `-m 4096` is MiB; `4G`, `512M` and such say their unit.
+/// Bytes of `-m`: `4096` is MiB; `4G` and `512M` have a unit.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..)?.to_ascii_lowercase().as_str() {

@@ -1,7 +1,7 @@
-//! Small helpers for untrusted text.
+//! Makes untrusted text safe to show, and parses its numbers.
 
-/// Makes a name from outside fit for a terminal: drops escape sequences, control characters, bidirectional and
-/// invisible formatting characters, turns line breaks and tabs into spaces, and keeps at most `max` characters.
+/// Makes untrusted text safe for a terminal: removes escape sequences, control characters, bidirectional and invisible
+/// formatting characters, turns line breaks and tabs into spaces, and keeps at most `max` characters.
 pub fn sanitize(text: &str, max: usize) -> String {
     let mut out = String::new();
     let mut kept = 0;
@@ -10,7 +10,7 @@ pub fn sanitize(text: &str, max: usize) -> String {
         let Some(c) = chars.next() else { break };
         match c {
             '\u{1b}' => {
-                // CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: the ESC alone goes.
+                // CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC is removed.
                 match chars.peek() {
                     Some('[') => {
                         chars.next();
@@ -44,14 +44,14 @@ pub fn sanitize(text: &str, max: usize) -> String {
     out
 }
 
-/// Characters that a terminal acts on, or that reorder or hide their neighbours.
+/// Whether a terminal acts on a character, or the character reorders or hides its neighbours.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Reads a number as C writes it: `0x1f`, `31`, with an optional minus (two's complement).
+/// Parses a number as C writes it: `0x1f`, `31`, with an optional minus (two's complement).
 pub(crate) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let (text, negative) = text.strip_prefix('-').map_or((text, false), |rest| (rest, true));
