@@ -7,7 +7,7 @@ use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
 use crate::report::{View, diff, diff_text, json, text};
 use crate::sample::SourceId;
-use crate::source::import::{self, Beside, ImportOptions, Imported};
+use crate::source::import::{self, DescriptionFiles, ImportOptions, Imported};
 use std::path::PathBuf;
 
 /// Files read, joined and judged.
@@ -89,16 +89,16 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
 }
 
 /// What files beside a session tell of its domains and its host, and whether one of them was of no use.
-fn describe(others: &[PathBuf], options: &ImportOptions) -> (Beside, bool) {
+fn describe(others: &[PathBuf], options: &ImportOptions) -> (DescriptionFiles, bool) {
     if others.is_empty() {
-        return (Beside::default(), false);
+        return (DescriptionFiles::default(), false);
     }
     let imported = import::load(others, options);
     for error in &imported.errors {
         say(&error.to_string());
     }
     let damaged = !imported.errors.is_empty();
-    let (beside, measured) = Beside::new(imported);
+    let (beside, measured) = DescriptionFiles::new(imported);
     for name in &measured {
         say(&format!(
             "what another file measured of '{name}' is left out: the session has figures of its own; `kvmtop diff` compares them"

@@ -6,7 +6,7 @@ use crate::cli::Settings;
 use crate::kvm::sanitize;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
 use crate::session::{self, Cursor, Session};
-use crate::source::import::Beside;
+use crate::source::import::DescriptionFiles;
 use jiff::tz::TimeZone;
 use std::fs::File;
 use std::io::Read as _;
@@ -61,7 +61,7 @@ fn is_session(path: &Path) -> bool {
 pub fn read(
     path: &Path,
     at: Option<RecordingTime>,
-    beside: &mut Beside,
+    beside: &mut DescriptionFiles,
     settings: &Settings,
 ) -> anyhow::Result<Interval> {
     let session = Session::open(path)?;
@@ -101,7 +101,7 @@ fn with_damage(mut interval: Interval, session: &Session) -> Interval {
 /// A session, completed by what files tell beside it.
 struct Tape<'a> {
     cursor: Cursor,
-    beside: &'a mut Beside,
+    beside: &'a mut DescriptionFiles,
 }
 
 impl Tape<'_> {
@@ -165,7 +165,7 @@ mod tests {
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
         let read = |at: Option<&str>| {
             let at = at.map(|at| RecordingTime::parse(at).unwrap());
-            read(&path, at, &mut Beside::default(), &settings).unwrap().model
+            read(&path, at, &mut DescriptionFiles::default(), &settings).unwrap().model
         };
         let all = read(None);
         assert_eq!(all.interval_s, Some(8.0));

@@ -308,7 +308,10 @@ mod tests {
         }
 
         #[test]
-        fn algebra_agrees_with_a_tree_set(a in prop::collection::btree_set(0u32..300, 0..40), b in prop::collection::btree_set(0u32..300, 0..40)) {
+        fn algebra_agrees_with_a_tree_set(
+            a in prop::collection::btree_set(0u32..300, 0..40),
+            b in prop::collection::btree_set(0u32..300, 0..40),
+        ) {
             let (x, y): (CpuSet, CpuSet) = (a.iter().copied().collect(), b.iter().copied().collect());
             let same = |set: CpuSet, tree: BTreeSet<u32>| set == tree.into_iter().collect();
             prop_assert!(same(x.union(&y), a.union(&b).copied().collect()));

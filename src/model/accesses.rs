@@ -1,7 +1,7 @@
 //! Ports, addresses and MSRs touched, each with the device that owns it.
 
 use super::exits::share;
-use super::{Window, since};
+use super::{Interval, since};
 use crate::kvm::device_map::{self, DeviceMap};
 use crate::kvm::{Space, msr};
 use crate::sample::{
@@ -16,9 +16,9 @@ pub struct DeviceName {
     pub name: String,
     /// The name in plain words, where there is one.
     pub friendly: Option<String>,
-    /// Which way the name came.
+    /// The source of the name.
     pub from: Origin,
-    /// Whether KVM serves it inside the kernel.
+    /// Whether KVM emulates it in the kernel.
     pub in_kernel: bool,
     /// First address of the region; for an MSR the MSR itself.
     pub base: u64,
@@ -29,11 +29,11 @@ pub struct DeviceName {
 pub struct AccessRow {
     /// Port, memory or MSR.
     pub space: Space,
-    /// The address; `None`: all that did not fit the engine's table.
+    /// The address; `None`: all addresses without room in the engine's table.
     pub address: Option<u64>,
     /// Read or write.
     pub direction: Direction,
-    /// Who owns it.
+    /// Its device.
     pub device: Option<DeviceName>,
     /// The vCPU; `None` for the domain's sum.
     pub vcpu: Option<u32>,
@@ -41,7 +41,7 @@ pub struct AccessRow {
     pub span: Timing,
     /// Per second.
     pub rate: Option<f64>,
-    /// Percent of the time in all exits of the domain; from a file of perf's, percent of the file's table.
+    /// Percent of the time in all exits of the domain; for a file, percent of the time in its table.
     pub time_percent: Option<f64>,
     /// Accesses that faulted in the guest.
     pub faults: u64,
@@ -61,21 +61,23 @@ impl AccessRow {
     }
 }
 
-/// The domain's rows, most costly first, and the rows per vCPU.
+/// Space, address and direction.
+type AddressKey = (Space, Option<u64>, Direction);
+
+/// The domain's rows and the rows of each vCPU, each with most time first.
 pub(crate) fn rows(
     now: &DomainSample,
     before: &HashMap<(i32, u64), &ThreadSample>,
     unattributed_before: Option<&[AccessCell]>,
     exit_ns: Option<u64>,
     kind: EngineKind,
-    window: &Window,
+    interval: &Interval,
 ) -> (Vec<AccessRow>, Vec<AccessRow>) {
-    type Key = (Space, Option<u64>, Direction);
-    if !window.started {
+    if !interval.started {
         return (Vec::new(), Vec::new());
     }
-    let mut sum: BTreeMap<Key, AccessRow> = BTreeMap::new();
-    let mut by_vcpu: BTreeMap<(u32, Key), AccessRow> = BTreeMap::new();
+    let mut sum: BTreeMap<AddressKey, AccessRow> = BTreeMap::new();
+    let mut by_vcpu: BTreeMap<(u32, AddressKey), AccessRow> = BTreeMap::new();
     let scopes = now
         .threads
         .iter()
@@ -85,8 +87,8 @@ pub(crate) fn rows(
         })
         .chain([(None, now.unattributed.accesses.as_slice(), unattributed_before)]);
     for (vcpu, cells, old) in scopes {
-        let old: HashMap<Key, &AccessCell> = old
-            .filter(|_| window.engine_continues)
+        let old: HashMap<AddressKey, &AccessCell> = old
+            .filter(|_| interval.engine_continues)
             .unwrap_or_default()
             .iter()
             .map(|c| ((c.space, c.address, c.direction), c))
@@ -119,7 +121,7 @@ pub(crate) fn rows(
     let owners = Owners::of(&now.facts);
     let finish = |mut r: AccessRow| {
         let base = if kind == EngineKind::File { table_ns.get(&r.space).copied() } else { exit_ns };
-        r.rate = window.rate(r.span.count);
+        r.rate = interval.rate(r.span.count);
         r.time_percent = r.span.total_ns.zip(base).and_then(|(t, all)| share(t, all));
         r.device = r.address.and_then(|a| owners.name(r.space, a));
         r
@@ -131,7 +133,7 @@ pub(crate) fn rows(
     (sum, by_vcpu)
 }
 
-/// The most costly first.
+/// Sorts by time, then by count, largest first.
 pub(super) fn order(rows: &mut [AccessRow]) {
     rows.sort_by(|a, b| {
         (b.span.total_ns, b.span.count, a.space, a.address, a.direction, a.vcpu).cmp(&(
@@ -155,7 +157,7 @@ pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow) {
     sum.burst = Burst::longest(sum.burst, row.burst);
 }
 
-/// Who owns the addresses of a guest: its own memory tree, else the table of its machine type.
+/// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine type.
 struct Owners<'a> {
     known: Option<(&'a DeviceMap, Origin)>,
     built_in: DeviceMap,
@@ -166,7 +168,7 @@ impl<'a> Owners<'a> {
         let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
         let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
         let machine = facts.machine.as_ref().map(|m| m.value.as_str());
-        // A pasted map may be a few lines of the whole; what a running guest answers is whole, and a hole in it is nobody's.
+        // A pasted map can be an excerpt. The map of a running guest is complete: a hole in it belongs to no device.
         let whole = known.is_some_and(|(_, from)| from != Origin::File);
         let built_in = if whole { DeviceMap::default() } else { device_map::builtin(machine, arch) };
         Self { known, built_in }

@@ -1,4 +1,4 @@
-//! One view of how a guest is configured, whichever way that is known: its libvirt XML, its QEMU command line, or both.
+//! The configuration of a guest, from its libvirt XML, its QEMU command line, or both.
 
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::{QemuCommand, Smp};
@@ -6,8 +6,8 @@ use crate::kvm::domain_xml::{DomainXml, GuestTopology};
 use crate::sample::DomainFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a guest is configured. Where neither XML nor command line is known, [`GuestConfig::known`] is false and nothing
-/// may be concluded from an absence.
+/// The configuration of a guest. Without XML and command line [`GuestConfig::known`] is false; a missing setting then
+/// means nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestConfig {
     /// Whether the configuration was read at all.
@@ -18,7 +18,7 @@ pub struct GuestConfig {
     pub arch: Option<String>,
     /// Number of vCPUs.
     pub vcpus: Option<u32>,
-    /// How the CPU model is chosen: `host-passthrough`, `custom`, …
+    /// CPU mode: `host-passthrough`, `custom`, …
     pub cpu_mode: Option<String>,
     /// Memory, bytes.
     pub memory: Option<u64>,
@@ -28,7 +28,7 @@ pub struct GuestConfig {
     pub hyperv: Enlightenments,
     /// Clocks and timers.
     pub timers: TimerConfig,
-    /// Which CPUs its threads may use.
+    /// The CPUs that its threads may use.
     pub pins: Pins,
     /// The CPU topology that the guest sees.
     pub topology: Option<GuestTopology>,
@@ -36,12 +36,12 @@ pub struct GuestConfig {
     pub numa: NumaConfig,
 }
 
-/// A QEMU machine type, taken apart.
+/// A QEMU machine type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Its name as given, as `pc-q35-6.2`.
     pub name: Option<String>,
-    /// Its version: QEMU is at least this new.
+    /// Its version: QEMU is at least as new.
     pub version: Option<(u32, u32)>,
 }
 
@@ -60,7 +60,7 @@ impl Machine {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Enlightenments {
     on: BTreeSet<String>,
-    /// All that KVM knows is on (`mode='passthrough'`, `hv-passthrough`).
+    /// All enlightenments of KVM are on (`mode='passthrough'`, `hv-passthrough`).
     pub passthrough: bool,
 }
 
@@ -85,7 +85,7 @@ impl Enlightenments {
     }
 }
 
-/// Clocks and timers. `None` stands for "not said", which is the default of the machine.
+/// Clocks and timers. `None` means not configured: the machine's default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimerConfig {
     /// Clock offset: `utc`, `localtime`, …
@@ -100,18 +100,18 @@ pub struct TimerConfig {
     pub pit_policy: Option<String>,
 }
 
-/// Which CPUs the guest's threads may use, as configured.
+/// The CPUs that the guest's threads may use, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     /// vCPUs with a pin of their own.
     pub vcpus: BTreeMap<u32, CpuSet>,
-    /// What all other threads of the guest may use (`<vcpu cpuset=…>`).
+    /// CPUs of all other threads of the guest (`<vcpu cpuset=…>`).
     pub rest: Option<CpuSet>,
     /// The emulator's own pin.
     pub emulator: Option<CpuSet>,
     /// IOThreads with a pin of their own.
     pub iothreads: BTreeMap<u32, CpuSet>,
-    /// How many IOThreads there are.
+    /// Number of IOThreads.
     pub iothread_count: u32,
     /// vCPUs with a real-time policy.
     pub realtime: BTreeSet<u32>,
@@ -145,7 +145,7 @@ pub struct NumaConfig {
     pub mode: Option<String>,
 }
 
-/// The names of enlightenments that can be asked for; those of libvirt's `<hyperv>`, and libvirt's name of the clock.
+/// The enlightenments by libvirt's names in `<hyperv>`.
 const ENLIGHTENMENTS: &[&str] = &[
     "relaxed",
     "vapic",
@@ -169,7 +169,7 @@ const ENLIGHTENMENTS: &[&str] = &[
 ];
 
 impl GuestConfig {
-    /// Joins what is known of a guest. The command line is what runs; the XML fills in what it does not say.
+    /// Combines XML and command line. The command line is what runs; the XML completes it.
     pub fn of(facts: &DomainFacts) -> Self {
         let mut config = Self {
             machine: facts.machine.as_ref().map(|m| Machine::parse(&m.value)).unwrap_or_default(),
@@ -267,18 +267,18 @@ impl GuestConfig {
         }
     }
 
-    /// Whether an enlightenment is on; `None` when the configuration is not known.
+    /// Whether an enlightenment is on; `None` if the configuration is unknown.
     pub fn enlightened(&self, name: &str) -> Option<bool> {
         self.known.then(|| self.hyperv.has(name))
     }
 
-    /// Whether the guest is a PC; true when nothing says otherwise.
+    /// Whether the guest is a PC; true if its architecture is unknown.
     pub fn is_x86(&self) -> bool {
         self.arch.as_deref().is_none_or(|a| a == "x86_64" || a == "i686")
     }
 
-    /// Whether the guest has an HPET: as configured, else the default of QEMU's PC machines (hw/i386/pc.c, `hpet_enabled`);
-    /// `None` when the configuration is not known.
+    /// Whether the guest has an HPET: as configured, or else the default of QEMU's PC machines (hw/i386/pc.c,
+    /// `hpet_enabled`); `None` if the configuration is unknown.
     pub fn hpet(&self) -> Option<bool> {
         let pc = || {
             self.is_x86()
@@ -287,13 +287,13 @@ impl GuestConfig {
         self.known.then(|| self.timers.hpet.unwrap_or_else(pc))
     }
 
-    /// How many hardware threads a core of the guest has; one when not said.
+    /// Hardware threads of a core of the guest; one if not configured.
     pub fn threads_per_core(&self) -> u32 {
         self.topology.map_or(1, |t| t.threads.max(1))
     }
 }
 
-/// The topology behind `-smp`, when it says how many threads a core has.
+/// The topology of `-smp`, if it has the number of threads of a core.
 fn topology(smp: Smp) -> Option<GuestTopology> {
     let threads = smp.threads?;
     Some(GuestTopology {
@@ -322,7 +322,8 @@ mod tests {
     const XML: &str = "<domain type='kvm'><name>w</name><vcpu cpuset='0-3'>2</vcpu><iothreads>1</iothreads>
         <cputune><vcpupin vcpu='0' cpuset='2'/><emulatorpin cpuset='0'/></cputune>
         <os><type arch='x86_64' machine='pc-q35-6.2'>hvm</type></os>
-        <features><hyperv><synic state='on'/><stimer state='on'><direct state='on'/></stimer><avic state='off'/></hyperv></features>
+        <features><hyperv><synic state='on'/><stimer state='on'><direct state='on'/></stimer><avic state='off'/></hyperv>
+        </features>
         <clock offset='localtime'><timer name='hpet' present='no'/><timer name='hypervclock' present='yes'/>
         <timer name='pit' tickpolicy='delay'/></clock></domain>";
 

@@ -1,11 +1,11 @@
-//! CPU time of threads as percent of one host CPU.
+//! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
-use super::{Window, since};
+use super::{Interval, since};
 use crate::kvm::thread_name::Role;
 use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
 
-/// Where CPU time went, percent of one host CPU.
+/// CPU time by kind, percent of one host CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuShare {
     /// User time outside the guest.
@@ -14,9 +14,10 @@ pub struct CpuShare {
     pub sys: f64,
     /// Time in the guest.
     pub guest: f64,
-    /// Runnable but not running; `None` where no source tells.
+    /// Runnable but not running; `None` if no source reports it.
     pub wait: Option<f64>,
-    /// On a CPU, by the scheduler's own clock; `None` where no source tells. The three kinds above come in hundredths of a second.
+    /// On a CPU by the scheduler's clock; `None` if no source reports it. The three kinds above count in clock ticks of
+    /// 10 ms.
     pub ran: Option<f64>,
 }
 
@@ -26,7 +27,7 @@ impl CpuShare {
         self.ran.unwrap_or(self.usr + self.sys + self.guest)
     }
 
-    /// Adds another thread's.
+    /// Adds the shares of another thread.
     pub fn add(&mut self, other: &Self) {
         self.ran = self.ran.or(other.ran).map(|_| self.busy() + other.busy());
         self.usr += other.usr;
@@ -38,15 +39,15 @@ impl CpuShare {
         };
     }
 
-    fn between(now: &ThreadTimes, before: &ThreadTimes, window: &Window) -> Option<Self> {
-        let percent = |n: u64, b: u64| window.percent(n.saturating_sub(b));
+    fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &Interval) -> Option<Self> {
+        let percent = |n: u64, b: u64| interval.percent(n.saturating_sub(b));
         let guest = percent(now.guest_ns, before.guest_ns)?;
         let ran = now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b));
-        // The kernel charges a wait when it ends (kernel/sched/stats.h, sched_info_arrive): what belongs to earlier intervals is
-        // no part of this one.
+        // The kernel accounts a wait when it ends (kernel/sched/stats.h, sched_info_arrive). The part of a wait in
+        // earlier intervals is not part of this one.
         let room = (100.0 - ran.unwrap_or(0.0)).max(0.0);
         Some(Self {
-            // The kernel rounds the two down on their own: a tick of guest time may show before its tick of user time.
+            // The kernel rounds both down independently: guest time can grow a tick before user time.
             usr: (percent(now.user_ns, before.user_ns)? - guest).max(0.0),
             sys: percent(now.system_ns, before.system_ns)?,
             guest,
@@ -71,7 +72,7 @@ pub struct ThreadModel {
     pub cpu: Option<CpuShare>,
     /// Where it runs.
     pub place: Placement,
-    /// Moves within the interval.
+    /// Migrations within the interval.
     pub migrations: Migrations,
     /// Voluntary and involuntary switches within the interval.
     pub voluntary: Option<u64>,
@@ -79,9 +80,9 @@ pub struct ThreadModel {
     pub involuntary: Option<u64>,
     /// From woken to running.
     pub wakeups: Option<Timing>,
-    /// Who woke it within the interval, longest first, then most often.
+    /// Tasks that woke it within the interval, those with most time first, then by count.
     pub woken_by: Vec<OtherTask>,
-    /// Who held its pCPU meanwhile, longest first.
+    /// Tasks that had its pCPU while it was runnable, those with most time first.
     pub preempted_by: Vec<OtherTask>,
     /// Exits per second.
     pub exit_rate: Option<f64>,
@@ -101,24 +102,23 @@ impl ThreadModel {
         }
     }
 
-    /// The one CPU it is pinned to.
+    /// The CPU it is pinned to; `None` if it may run on several.
     pub fn pinned_cpu(&self) -> Option<u32> {
         let set = self.place.affinity.as_ref()?;
         (set.len() == 1).then(|| set.iter().next()).flatten()
     }
 
-    /// Moves per second.
-    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, window: &Window) -> Self {
+    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &Interval) -> Self {
         let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
         let older = match before {
             Some(b) => b.cpu,
-            None => now.cpu_before.or_else(|| window.born_within(now.start_ticks).then_some(born)),
+            None => now.cpu_before.or_else(|| interval.born_within(now.start_ticks).then_some(born)),
         };
-        let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, window));
+        let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, interval));
         let count = |f: fn(&ThreadTimes) -> Option<u64>| {
             Some(since(now.cpu.as_ref().and_then(f)?, Some(older.as_ref().and_then(f)?)))
         };
-        let events = before.filter(|_| window.engine_continues).map(|b| &b.events);
+        let events = before.filter(|_| interval.engine_continues).map(|b| &b.events);
         Self {
             tid: now.tid,
             comm: now.comm.clone(),
@@ -126,25 +126,25 @@ impl ThreadModel {
             index: now.index,
             cpu,
             place: now.place.clone(),
-            migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), window),
+            migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), interval),
             voluntary: count(|c| c.voluntary),
             involuntary: count(|c| c.involuntary),
             wakeups: now
                 .events
                 .wakeups
                 .as_ref()
-                .filter(|_| window.started)
+                .filter(|_| interval.started)
                 .map(|w| w.since(events.and_then(|e| e.wakeups.as_ref()))),
-            woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), window),
-            preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), window),
+            woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), interval),
+            preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), interval),
             exit_rate: None,
-            counters: super::domain::counter_rates(&now.counters, before.map(|b| &b.counters), window),
+            counters: super::domain::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
         }
     }
 }
 
-fn moves(now: &Migrations, before: Option<&Migrations>, window: &Window) -> Migrations {
-    if !window.started {
+fn moves(now: &Migrations, before: Option<&Migrations>, interval: &Interval) -> Migrations {
+    if !interval.started {
         return Migrations::default();
     }
     let diff = |f: fn(&Migrations) -> u64| since(f(now), before.map(f));
@@ -157,8 +157,8 @@ fn moves(now: &Migrations, before: Option<&Migrations>, window: &Window) -> Migr
     }
 }
 
-fn others(now: &[OtherTask], before: Option<&[OtherTask]>, window: &Window) -> Vec<OtherTask> {
-    if !window.started {
+fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &Interval) -> Vec<OtherTask> {
+    if !interval.started {
         return Vec::new();
     }
     let mut grown: Vec<_> = now
@@ -182,16 +182,16 @@ mod tests {
     fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
         let times =
             |ms: u64| ThreadTimes { user_ns: ms * 1_000_000, run_ns: Some(ms * 1_000_000), ..ThreadTimes::default() };
-        let window = Window {
+        let interval = Interval {
             seconds: Some(1.0),
             started: true,
             engine_continues: true,
             previous_boot_ns: Some(900_000_000_000),
         };
         let now = ThreadSample { cpu: Some(times(700)), start_ticks: 100, ..ThreadSample::default() };
-        assert_eq!(ThreadModel::new(&now, None, &window).cpu, None, "nothing tells when it used what");
+        assert_eq!(ThreadModel::new(&now, None, &interval).cpu, None, "its CPU time has no known interval");
         let now = ThreadSample { cpu_before: Some(times(300)), ..now };
-        assert_eq!(ThreadModel::new(&now, None, &window).cpu.map(|c| c.busy().round() as u32), Some(40));
+        assert_eq!(ThreadModel::new(&now, None, &interval).cpu.map(|c| c.busy().round() as u32), Some(40));
     }
 
     #[test]

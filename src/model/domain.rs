@@ -1,22 +1,22 @@
-//! A guest within an interval: threads, exits, accesses and devices joined.
+//! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
-use super::{AccessRow, CpuShare, ExitTable, ThreadModel, Window, accesses, exits, since};
+use super::{AccessRow, CpuShare, ExitTable, Interval, ThreadModel, accesses, exits, since};
 use crate::kvm::thread_name::Role;
 use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Where a domain's exit rate comes from.
+/// The source of a domain's exit rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExitRateSource {
     /// Counted `kvm_exit` events.
     Traced,
     /// KVM's own statistics.
     Counters,
-    /// Returns to the VMM: all there is where the kernel fires no `kvm_exit`.
+    /// Exits to the VMM only, because the kernel fires no `kvm_exit`.
     Userspace,
-    /// Nothing tells.
+    /// No source.
     #[default]
     Nothing,
 }
@@ -33,7 +33,7 @@ pub struct DomainModel {
     pub state: DomainState,
     /// All threads together; `None` before a second reading.
     pub cpu: Option<CpuShare>,
-    /// Its threads: vCPUs in order, then emulator, IOThreads, vhost, the rest.
+    /// Its threads: vCPUs in order, then emulator, IOThreads, vhost, others.
     pub threads: Vec<ThreadModel>,
     /// Exits of the whole domain.
     pub exits: ExitTable,
@@ -45,7 +45,7 @@ pub struct DomainModel {
     pub vcpu_accesses: Vec<AccessRow>,
     /// Exits to the VMM by `KVM_EXIT_*` number: the vCPU (`None`: all), the number, the count.
     pub userspace: Vec<(Option<u32>, i32, u64)>,
-    /// Exits per second and where the figure comes from.
+    /// Exits per second, and the source of the figure.
     pub exit_rate: (Option<f64>, ExitRateSource),
     /// Further kvm tracepoints within the interval, counts.
     pub kvm_events: BTreeMap<String, u64>,
@@ -69,8 +69,8 @@ impl DomainModel {
         &self.facts.name.value
     }
 
-    /// How many vCPUs it has: as configured, else as many as threads were seen; 0 where nothing tells. A table of one vCPU is
-    /// no thread, and the guest may have others.
+    /// Number of vCPUs: as configured, or else the number of vCPU threads; 0 if unknown. The table of a single vCPU in
+    /// a file does not count as a thread, because the guest can have others.
     pub fn vcpu_count(&self) -> u32 {
         let seen = self.vcpus().filter(|t| t.tid > 0).count() as u32;
         self.facts.vcpus.as_ref().map_or(seen, |k| k.value)
@@ -91,17 +91,17 @@ impl DomainModel {
         self.threads.iter().find(|t| t.role == Role::Emulator)
     }
 
-    /// Moves of vCPUs between pCPUs within the interval; `None` where nothing counts them.
+    /// Migrations of vCPUs between pCPUs within the interval; `None` if no source counts them.
     pub fn vcpu_migrations(&self) -> Option<u64> {
         self.vcpus().filter_map(|t| t.migrations.total).reduce(|a, b| a + b)
     }
 
-    /// Of the vCPU that waited longest, percent of the interval.
+    /// The wait of the vCPU that waited longest, percent of the interval.
     pub fn longest_wait(&self) -> Option<f64> {
         self.vcpus().filter_map(|t| t.cpu?.wait).reduce(f64::max)
     }
 
-    /// Wait of the vCPUs as percent of the time that they were running or wanted to.
+    /// Wait of all vCPUs as percent of the time that they ran or were runnable.
     pub fn vcpu_wait_percent(&self) -> Option<f64> {
         let (mut wait, mut busy) = (None, 0.0);
         for c in self.vcpus().filter_map(|t| t.cpu) {
@@ -113,30 +113,30 @@ impl DomainModel {
         wait.map(|w: f64| if w + busy > 0.0 { 100.0 * w / (w + busy) } else { 0.0 })
     }
 
-    /// The access with the greatest cost, else the greatest count.
+    /// The access with most time, or else the largest count.
     pub fn hot_access(&self) -> Option<&AccessRow> {
         self.accesses.iter().max_by_key(|a| (a.span.total_ns, a.span.count))
     }
 
-    pub(crate) fn new(now: &DomainSample, before: Option<&DomainSample>, window: &Window, sample: &Sample) -> Self {
+    pub(crate) fn new(now: &DomainSample, before: Option<&DomainSample>, interval: &Interval, sample: &Sample) -> Self {
         let old: HashMap<(i32, u64), &ThreadSample> =
             before.map(|b| b.threads.iter().map(|t| ((t.tid, t.start_ticks), t)).collect()).unwrap_or_default();
-        let (exits, vcpu_exits) = exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), window);
+        let (exits, vcpu_exits) = exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), interval);
         let (accesses, vcpu_accesses) = accesses::rows(
             now,
             &old,
             before.map(|b| b.unattributed.accesses.as_slice()),
             exits.total_ns,
             sample.engine.kind,
-            window,
+            interval,
         );
-        let userspace = userspace(now, &old, before, window);
-        let mut counters = counter_rates(&now.counters, before.map(|b| &b.counters), window);
+        let userspace = userspace(now, &old, before, interval);
+        let mut counters = counter_rates(&now.counters, before.map(|b| &b.counters), interval);
         let mut threads: Vec<_> = now
             .threads
             .iter()
             .map(|t| {
-                let model = ThreadModel::new(t, old.get(&(t.tid, t.start_ticks)).copied(), window);
+                let model = ThreadModel::new(t, old.get(&(t.tid, t.start_ticks)).copied(), interval);
                 for (name, rate) in &model.counters {
                     *counters.entry(name.clone()).or_default() += rate;
                 }
@@ -149,30 +149,30 @@ impl DomainModel {
             t.exit_rate = if t.role != Role::Vcpu {
                 None
             } else if all_exits > 0 {
-                window.rate(mine.unwrap_or(0))
+                interval.rate(mine.unwrap_or(0))
             } else if let Some(rate) = t.counters.get("exits") {
                 Some(*rate)
             } else {
                 let of_vcpu = userspace.iter().filter(|(v, ..)| v.is_some() && *v == t.index).map(|u| u.2).sum::<u64>();
-                window.rate(of_vcpu).filter(|_| !userspace.is_empty())
+                interval.rate(of_vcpu).filter(|_| !userspace.is_empty())
             };
         }
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
         let exit_rate = if all_exits > 0 {
-            (window.rate(all_exits), ExitRateSource::Traced)
+            (interval.rate(all_exits), ExitRateSource::Traced)
         } else if let Some(rate) = counters.get("exits") {
             (Some(*rate), ExitRateSource::Counters)
         } else if sample.engine.fires_kvm_exit != Some(false)
             && sample.engine.level != crate::sample::EngineLevel::None
             && sample.engine.kind != crate::sample::EngineKind::None
         {
-            (window.rate(0), ExitRateSource::Traced)
+            (interval.rate(0), ExitRateSource::Traced)
         } else {
             let all: u64 = userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2).sum();
-            if all > 0 { (window.rate(all), ExitRateSource::Userspace) } else { (None, ExitRateSource::Nothing) }
+            if all > 0 { (interval.rate(all), ExitRateSource::Userspace) } else { (None, ExitRateSource::Nothing) }
         };
-        let kvm_events = if window.started {
-            let old = before.filter(|_| window.engine_continues).map(|b| &b.kvm_events);
+        let kvm_events = if interval.started {
+            let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
             now.kvm_events.iter().map(|(k, n)| (k.clone(), since(*n, old.and_then(|o| o.get(k)).copied()))).collect()
         } else {
             BTreeMap::new()
@@ -209,7 +209,7 @@ impl DomainModel {
     }
 }
 
-/// The same guest in another sample: same process, else (without one) same name.
+/// The same guest in another sample: by process, or by name for guests without a process.
 pub(crate) fn find<'a>(sample: &'a Sample, d: &DomainSample) -> Option<&'a DomainSample> {
     sample.domains.iter().find(|b| match (d.facts.pid, b.facts.pid) {
         (Some(a), Some(b_pid)) => a == b_pid && d.facts.start_ticks == b.facts.start_ticks,
@@ -218,30 +218,30 @@ pub(crate) fn find<'a>(sample: &'a Sample, d: &DomainSample) -> Option<&'a Domai
     })
 }
 
-/// Growth of named counters, per second. A counter that was not there before has no rate.
+/// Growth of named counters, per second. A counter that the previous sample lacks has no rate.
 pub(crate) fn counter_rates(
     now: &BTreeMap<String, u64>,
     before: Option<&BTreeMap<String, u64>>,
-    window: &Window,
+    interval: &Interval,
 ) -> Rates {
     let Some(before) = before else { return Rates::new() };
-    now.iter().filter_map(|(k, n)| Some((k.clone(), window.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
+    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
 }
 
 fn userspace(
     now: &DomainSample,
     old: &HashMap<(i32, u64), &ThreadSample>,
     before: Option<&DomainSample>,
-    window: &Window,
+    interval: &Interval,
 ) -> Vec<(Option<u32>, i32, u64)> {
-    if !window.started {
+    if !interval.started {
         return Vec::new();
     }
     let mut counts: BTreeMap<(Option<u32>, i32), u64> = BTreeMap::new();
     let mut add = |vcpu: Option<u32>, cells: &[UserspaceCell], before: Option<&[UserspaceCell]>| {
         for c in cells {
             let old = before
-                .filter(|_| window.engine_continues)
+                .filter(|_| interval.engine_continues)
                 .and_then(|b| b.iter().find(|o| o.reason == c.reason))
                 .map(|o| o.count);
             let grown = since(c.count, old);

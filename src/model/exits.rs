@@ -1,6 +1,6 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
-use super::{Window, since};
+use super::{Interval, since};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::sample::{DomainSample, ExitCell, MissingExtreme, ThreadSample, Timing, sum_of_known};
@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, HashMap};
 /// Exits of one reason within an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExitRow {
-    /// The reason's name; a number where nobody names it.
+    /// The reason's name, or its number if it has no name.
     pub reason: String,
-    /// Instruction set and code, flag bits cut off, where the source knows them.
+    /// Instruction set and code without flag bits, if the source has them.
     pub id: Option<(Isa, u32)>,
     /// The vCPU; `None` for the domain's sum.
     pub vcpu: Option<u32>,
-    /// Whether the guest sleeps in it (HLT, `WFx` and their kin).
+    /// Whether the guest sleeps in it (HLT, `WFx` and other idle exits).
     pub idle: bool,
     /// Exit to entry.
     pub span: Timing,
@@ -27,18 +27,18 @@ pub struct ExitRow {
     pub time_percent: Option<f64>,
     /// Percent of that time without idle reasons; `None` for an idle reason.
     pub work_percent: Option<f64>,
-    /// Of its time: in the VMM, nanoseconds.
+    /// Part of its time in the VMM, nanoseconds.
     pub userspace_ns: Option<u64>,
-    /// Of its time: halted.
+    /// Part of its time halted, nanoseconds.
     pub halted_ns: Option<u64>,
-    /// Of its time: runnable while another task had the pCPU.
+    /// Part of its time runnable while another task had the pCPU, nanoseconds.
     pub preempted_ns: Option<u64>,
 }
 
-/// The exits of one scope, most costly work first, idle reasons last.
+/// The exits of one scope: reasons with most time first, idle reasons last.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExitTable {
-    /// One row a reason.
+    /// One row for each reason.
     pub rows: Vec<ExitRow>,
     /// All exits.
     pub count: u64,
@@ -54,7 +54,7 @@ impl ExitTable {
         self.rows.iter().find(|r| r.reason == reason)
     }
 
-    /// The most frequent reason that is not idle.
+    /// The reason with most time that is not idle; by count if times are not known.
     pub fn top(&self) -> Option<&ExitRow> {
         self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
     }
@@ -87,14 +87,14 @@ pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| 100.0 * part as f64 / all as f64)
 }
 
-/// The domain's table, and one table a vCPU.
+/// The domain's table, and one table for each vCPU.
 pub(crate) fn tables(
     now: &DomainSample,
     before: &HashMap<(i32, u64), &ThreadSample>,
     unattributed_before: Option<&[ExitCell]>,
-    window: &Window,
+    interval: &Interval,
 ) -> (ExitTable, Vec<(u32, ExitTable)>) {
-    if !window.started {
+    if !interval.started {
         return (ExitTable::default(), Vec::new());
     }
     let mut sum: BTreeMap<String, ExitRow> = BTreeMap::new();
@@ -110,7 +110,7 @@ pub(crate) fn tables(
     for (vcpu, cells, old) in scopes {
         for cell in cells {
             let old = old
-                .filter(|_| window.engine_continues)
+                .filter(|_| interval.engine_continues)
                 .and_then(|o| o.iter().find(|b| b.isa == cell.isa && b.code == cell.code && b.name == cell.name));
             let row = row(cell, old);
             if let Some(v) = vcpu {
@@ -120,8 +120,8 @@ pub(crate) fn tables(
         }
     }
     let by_vcpu =
-        by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), window.seconds)));
-    (ExitTable::build(sum.into_values().collect(), window.seconds), by_vcpu.collect())
+        by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), interval.seconds)));
+    (ExitTable::build(sum.into_values().collect(), interval.seconds), by_vcpu.collect())
 }
 
 fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {

@@ -1,11 +1,11 @@
-//! What kind of system a guest runs, how sure that is, and why.
+//! Guesses the operating system of a guest, with confidence and reasons.
 
 use super::DomainModel;
 use super::config::GuestConfig;
 use crate::kvm::Space;
 use crate::sample::Origin;
 
-/// The kind of system, as far as timers and enlightenments care.
+/// The kind of operating system, as far as it matters for timers and enlightenments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum GuestKind {
     /// Windows.
@@ -14,55 +14,56 @@ pub enum GuestKind {
     Linux,
     /// Something else that is known (a BSD, …).
     Other,
-    /// Nothing tells.
+    /// Unknown.
     #[default]
     Unknown,
 }
 
-/// How sure a guess is. Ordered.
+/// The confidence of a guess, ordered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sureness {
     /// A hint.
     #[default]
     Low,
-    /// Several hints that agree.
+    /// Several hints agree.
     Medium,
-    /// Somebody who knows said so.
+    /// Stated in the guest's metadata.
     High,
 }
 
-/// The answer.
+/// A guess.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestGuess {
     /// The kind.
     pub kind: GuestKind,
-    /// How sure.
+    /// The confidence.
     pub sure: Sureness,
-    /// What speaks for it, each a few words.
+    /// Its reasons, a few words each.
     pub reasons: Vec<String>,
 }
 
 impl GuestGuess {
-    /// Whether it is Windows, at least that surely.
+    /// Whether it is Windows, with at least this confidence.
     pub fn windows(&self, at_least: Sureness) -> bool {
         self.kind == GuestKind::Windows && self.sure >= at_least
     }
 
-    /// Whether it is Linux, however surely.
+    /// Whether it is Linux, with any confidence.
     pub fn linux(&self) -> bool {
         self.kind == GuestKind::Linux
     }
 
-    /// Judges metadata first, then the configuration together with what the guest does.
+    /// Guesses from metadata, or else from the configuration and the guest's behaviour.
     pub fn of(domain: &DomainModel, config: &GuestConfig) -> Self {
         named(domain).unwrap_or_else(|| weigh(domain, config))
     }
 }
 
-/// A name of the system that an administrator or a management tool wrote down.
+/// The system that an administrator or a management tool stated.
 fn named(domain: &DomainModel) -> Option<GuestGuess> {
     let os = domain.facts.guest_os.as_ref()?;
-    // libosinfo names its systems by their makers' addresses: what none of ours is is something else, not nothing.
+    // libosinfo identifies a system by its vendor's address. An address without a match is another system, not an
+    // unknown one.
     let other = os.value.starts_with("http") && !os.value.contains("libosinfo.org");
     let kind = kind_of_name(&os.value).or(other.then_some(GuestKind::Other))?;
     let source =
@@ -70,7 +71,7 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
     Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })
 }
 
-/// The kind behind a libosinfo id, a Proxmox `ostype` or another name of a system.
+/// The kind of system from a libosinfo id, a Proxmox `ostype` or another name.
 pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase();
     let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
@@ -118,7 +119,7 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     }
 }
 
-/// Hints by weight: positive for Windows, negative for Linux.
+/// Adds up hints: positive weights for Windows, negative for Linux.
 fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let (mut score, mut windows, mut linux) = (0i32, Vec::new(), Vec::new());
     let mut hint = |weight: i32, text: &str| {
@@ -168,7 +169,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     GuestGuess { kind, sure, reasons }
 }
 
-/// A guest's own name is a weak hint: only well-known words count.
+/// The kind of system from the guest's own name, a weak hint: only well-known words count.
 fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase();
     let any = |words: &[&str]| words.iter().any(|w| name.contains(w));

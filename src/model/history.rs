@@ -1,19 +1,19 @@
-//! The last minute of each domain, for sparklines. Bounded: so many points, so many domains.
+//! The last intervals of each domain, for sparklines. The number of points and of domains is limited.
 
 use super::Model;
 use std::collections::{HashMap, VecDeque};
 
 /// Points kept for each domain.
 const POINTS: usize = 60;
-/// Domains kept; a host with more shows no sparkline for the rest.
+/// Limit of domains. Further domains have no sparkline.
 const DOMAINS: usize = 4096;
 
-/// A domain through time: PID and start tell it from another of the same name.
-pub type Key = (Option<i32>, u64, String);
+/// Identifies a domain across samples. Process id and start distinguish domains of the same name.
+pub type DomainKey = (Option<i32>, u64, String);
 
 /// One interval of one domain.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Point {
+pub struct HistoryPoint {
     /// Exits per second.
     pub exits: Option<f64>,
     /// CPU time, percent of one CPU.
@@ -23,11 +23,11 @@ pub struct Point {
 /// The recent past of all domains.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    rings: HashMap<Key, VecDeque<Point>>,
+    rings: HashMap<DomainKey, VecDeque<HistoryPoint>>,
 }
 
 impl History {
-    /// Adds an interval and forgets domains that are gone.
+    /// Adds an interval and removes domains that are gone.
     pub fn push(&mut self, model: &Model) {
         let mut old = std::mem::take(&mut self.rings);
         for d in model.domains.iter().take(DOMAINS) {
@@ -36,22 +36,22 @@ impl History {
             if ring.len() == POINTS {
                 ring.pop_front();
             }
-            ring.push_back(Point { exits: d.exit_rate.0, cpu: d.cpu.map(|c| c.busy()) });
+            ring.push_back(HistoryPoint { exits: d.exit_rate.0, cpu: d.cpu.map(|c| c.busy()) });
             self.rings.insert(key, ring);
         }
     }
 
     /// The points of a domain, oldest first.
-    pub fn points(&self, domain: &super::DomainModel) -> impl Iterator<Item = &Point> {
+    pub fn points(&self, domain: &super::DomainModel) -> impl Iterator<Item = &HistoryPoint> {
         self.rings.get(&key(domain)).into_iter().flatten()
     }
 
-    /// Forgets everything, as after a seek.
+    /// Removes everything, as after a seek.
     pub fn clear(&mut self) {
         self.rings.clear();
     }
 }
 
-fn key(d: &super::DomainModel) -> Key {
+fn key(d: &super::DomainModel) -> DomainKey {
     (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
 }

@@ -1,6 +1,6 @@
-//! The host within an interval: its CPUs, who sits on them, what else runs.
+//! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::{DomainModel, Window};
+use super::{DomainModel, Interval};
 use crate::sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// The host.
 #[derive(Debug, Clone, Default)]
 pub struct HostModel {
-    /// What does not change.
+    /// Facts that do not change.
     pub facts: Arc<HostFacts>,
     /// Per CPU, in order of number.
     pub cpus: Vec<CpuModel>,
-    /// Tasks outside of guests, busiest first.
+    /// Tasks that belong to no guest, busiest first.
     pub tasks: Vec<HostTaskModel>,
     /// Memory.
     pub memory: Option<HostMemory>,
@@ -26,8 +26,8 @@ impl HostModel {
         self.cpus.iter().find(|c| c.cpu == number)
     }
 
-    /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick found busy is
-    /// split as the others' is.
+    /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick
+    /// found busy is split as the others' is.
     pub fn total(&self) -> Option<CpuTimesPercent> {
         let mut sum = CpuTimesPercent::default();
         let mut n = 0;
@@ -42,29 +42,29 @@ impl HostModel {
 /// Where a CPU's time went, percent of the interval; the parts add up to 100.
 ///
 /// How long a CPU was idle is exact to 10 ms: a tickless kernel takes the time when it enters and leaves idle
-/// (`get_idle_time` in fs/proc/stat.c, `get_cpu_idle_time_us` in kernel/time/tick-sched.c). What it did otherwise is sampled at
-/// the timer tick, which misses work between two ticks: a guest that wakes at a timer and sleeps again before the next tick is
-/// never seen. So the busy time is the interval less the idle time, as the scheduler's clock has it for threads, and the ticks
-/// only split it. A kernel that ticks always samples both alike, and the two agree.
+/// (`get_idle_time` in fs/proc/stat.c, `get_cpu_idle_time_us` in kernel/time/tick-sched.c). What it did otherwise is
+/// sampled at the timer tick, which misses work between two ticks: a guest that wakes at a timer and sleeps again
+/// before the next tick is never seen. So the busy time is the interval less the idle time, as the scheduler's clock
+/// has it for threads, and the ticks only split it. A kernel that ticks always samples both alike, and the two agree.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTimesPercent {
-    /// User time outside of guests, niced included.
+    /// User time outside guests, including niced.
     pub usr: f64,
     /// Kernel.
     pub sys: f64,
-    /// Guests, niced included.
+    /// Guests, including niced.
     pub guest: f64,
     /// Hard interrupts.
     pub irq: f64,
     /// Soft interrupts.
     pub softirq: f64,
-    /// Taken by the hypervisor beneath.
+    /// Taken by the outer hypervisor.
     pub steal: f64,
     /// Idle while I/O was outstanding.
     pub iowait: f64,
     /// Idle.
     pub idle: f64,
-    /// Busy in an interval in which no tick found the CPU so: nothing tells at what.
+    /// Busy in an interval in which no clock tick found the CPU busy, so that the kind is unknown.
     pub unsampled: f64,
 }
 
@@ -97,7 +97,7 @@ impl CpuTimesPercent {
         self
     }
 
-    /// All but idle and iowait.
+    /// Everything except idle and iowait.
     pub fn busy(&self) -> f64 {
         self.sampled() + self.steal + self.unsampled
     }
@@ -155,13 +155,13 @@ impl CpuTimesPercent {
 pub struct CpuModel {
     /// Number.
     pub cpu: u32,
-    /// Where its time went; `None` before a second reading.
+    /// Its time by kind; `None` before a second reading.
     pub time: Option<CpuTimesPercent>,
     /// Device interrupts per second.
     pub device_irq_rate: Option<f64>,
     /// Local timer interrupts per second.
     pub timer_irq_rate: Option<f64>,
-    /// Guests' threads that ran here last or are pinned here, busiest first.
+    /// Threads of guests that ran here last or are pinned here, busiest first.
     pub tenants: Vec<Tenant>,
 }
 
@@ -180,7 +180,7 @@ pub struct Tenant {
     pub cpu: f64,
 }
 
-/// A task outside of every guest.
+/// A task that belongs to no guest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostTaskModel {
     /// Thread id.
@@ -198,7 +198,12 @@ pub struct HostTaskModel {
 }
 
 impl HostModel {
-    pub(crate) fn new(now: &HostSample, before: Option<&HostSample>, domains: &[DomainModel], window: &Window) -> Self {
+    pub(crate) fn new(
+        now: &HostSample,
+        before: Option<&HostSample>,
+        domains: &[DomainModel],
+        interval: &Interval,
+    ) -> Self {
         let old: HashMap<u32, &CpuTimes> =
             before.map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect()).unwrap_or_default();
         let mut cpus: Vec<_> = now
@@ -206,10 +211,10 @@ impl HostModel {
             .iter()
             .map(|c| {
                 let old = old.get(&c.cpu).copied();
-                let rate = |f: fn(&CpuTimes) -> Option<u64>| window.rate(f(c)?.saturating_sub(old.and_then(f)?));
+                let rate = |f: fn(&CpuTimes) -> Option<u64>| interval.rate(f(c)?.saturating_sub(old.and_then(f)?));
                 CpuModel {
                     cpu: c.cpu,
-                    time: old.and_then(|o| CpuTimesPercent::between(c, o, window.seconds.map(|s| s * 1e9))),
+                    time: old.and_then(|o| CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))),
                     device_irq_rate: rate(|c| c.device_irqs),
                     timer_irq_rate: rate(|c| c.timer_irqs),
                     tenants: Vec::new(),
@@ -234,10 +239,10 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
         for (t, thread) in domain.threads.iter().enumerate() {
             let (pinned, last) = (thread.pinned_cpu(), thread.place.cpu);
             let cpu = thread.cpu.map_or(0.0, |c| c.busy());
-            let mut seats = vec![];
-            seats.extend(last.map(|c| (c, true)));
-            seats.extend(pinned.filter(|p| last != Some(*p)).map(|c| (c, false)));
-            for (number, here) in seats {
+            let mut places = vec![];
+            places.extend(last.map(|c| (c, true)));
+            places.extend(pinned.filter(|p| last != Some(*p)).map(|c| (c, false)));
+            for (number, here) in places {
                 if let Some(&i) = index.get(&number) {
                     let pinned = pinned == Some(number);
                     cpus[i].tenants.push(Tenant { domain: d, thread: t, pinned, here, cpu });

@@ -1,4 +1,4 @@
-//! Rates, shares and joins: what two neighbouring samples say. Pure: no I/O, no clock, no thread.
+//! What happened between two samples: rates, shares and joins. Pure: no I/O, no clock, no thread.
 
 mod accesses;
 mod config;
@@ -19,7 +19,7 @@ pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
-pub use history::{History, Key, Point};
+pub use history::{DomainKey, History, HistoryPoint};
 pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
 pub use sum::ModelSum;
 
@@ -28,11 +28,11 @@ use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
 pub enum Base<'a> {
-    /// Nothing came before: facts and states only, no rate.
+    /// There is no earlier sample: facts and states only, no rates.
     Start,
     /// The sample before.
     Previous(&'a Sample),
-    /// The sample's counters cover an interval of their own (a table in a file), of this many seconds where that is known.
+    /// The sample's counters cover an interval of their own (a table in a file), with its length in seconds if known.
     Whole(Option<f64>),
 }
 
@@ -41,13 +41,13 @@ pub enum Base<'a> {
 pub struct Model {
     /// End of the interval, milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// Length of the interval in seconds; `None` when there is none or it is not known.
+    /// Length of the interval in seconds; `None` if there is no interval or its length is unknown.
     pub interval_s: Option<f64>,
     /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and [`Model::overflow`].
     pub engine: EngineStatus,
     /// Events lost within the interval.
     pub lost: u64,
-    /// Events that fell into `other` cells within the interval.
+    /// Events without room in a bounded table within the interval.
     pub overflow: u64,
     /// The sources.
     pub sources: Vec<SourceStatus>,
@@ -62,7 +62,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Joins a sample with the one before it.
+    /// Compares a sample with its base.
     pub fn new(sample: &Sample, base: Base<'_>) -> Self {
         let previous = match base {
             Base::Previous(p) => Some(p),
@@ -76,7 +76,7 @@ impl Model {
             Base::Whole(s) => s.filter(|s| *s > 0.0),
         };
         let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
-        let window = Window {
+        let interval = Interval {
             seconds: interval_s,
             started: !matches!(base, Base::Start),
             engine_continues: same_engine.is_some(),
@@ -85,7 +85,7 @@ impl Model {
         let domains = sample
             .domains
             .iter()
-            .map(|d| DomainModel::new(d, previous.and_then(|p| domain::find(p, d)), &window, sample))
+            .map(|d| DomainModel::new(d, previous.and_then(|p| domain::find(p, d)), &interval, sample))
             .collect::<Vec<_>>();
         Self {
             time_ms: sample.time_ms,
@@ -96,23 +96,23 @@ impl Model {
             sources: sample.sources.clone(),
             own_cpu: previous
                 .filter(|p| p.own != OwnCost::default())
-                .and_then(|p| window.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
+                .and_then(|p| interval.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
             own_rss: sample.own.rss_bytes,
-            host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &window),
+            host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &interval),
             domains,
         }
     }
 
-    /// Leaves out every other domain, on the host's CPUs too.
+    /// Removes every other domain, also from the host's CPUs.
     pub fn retain(&mut self, wanted: impl Fn(&DomainFacts) -> bool) {
-        let mut left = 0;
+        let mut kept = 0;
         let numbers: Vec<Option<usize>> = self
             .domains
             .iter()
             .map(|d| {
-                let number = left;
+                let number = kept;
                 let stays = wanted(&d.facts);
-                left += usize::from(stays);
+                kept += usize::from(stays);
                 stays.then_some(number)
             })
             .collect();
@@ -134,20 +134,20 @@ impl Model {
     }
 }
 
-/// The interval between two samples, as every join needs it.
+/// The interval between two samples.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Window {
-    /// Its length, where known.
+pub(crate) struct Interval {
+    /// Its length, if known.
     pub seconds: Option<f64>,
-    /// False for a first sample, whose counters say nothing about an interval.
+    /// False for a first sample, whose counters belong to no interval.
     pub started: bool,
-    /// Whether event counters go on from the sample before.
+    /// Whether event counters continue those of the previous sample.
     pub engine_continues: bool,
-    /// `boot_ns` of the sample before.
+    /// `boot_ns` of the previous sample.
     pub previous_boot_ns: Option<u64>,
 }
 
-impl Window {
+impl Interval {
     /// A count as a rate per second.
     pub fn rate(&self, count: u64) -> Option<f64> {
         self.seconds.map(|s| count as f64 / s)
@@ -166,7 +166,7 @@ impl Window {
     }
 }
 
-/// The growth of a counter; one that fell began again from zero.
+/// The growth of a counter. A counter that fell started again from zero.
 pub(crate) fn since(now: u64, before: Option<u64>) -> u64 {
     match before {
         Some(b) if b <= now => now - b,

@@ -1,5 +1,5 @@
-//! Many intervals as one: counts and times add, rates and percentages become those of the whole time, names and places are
-//! the latest.
+//! Many intervals as one: counts and times add, rates and percentages become those of the whole time, names and places
+//! are the latest.
 //!
 //! The first and the last sample of a recording are not enough for that: a thread or guest that ended in between is in
 //! neither, the extremes of a sample are those of its own interval, and counters restart with each run of the recorder.
@@ -143,8 +143,8 @@ fn add_count(sum: &mut Option<u64>, count: Option<u64>) {
     }
 }
 
-/// The entry that matches, or a new one at the end. Lists hardly change their order from one interval to the next, so the
-/// entry at the same place is tried first.
+/// The entry that matches, or a new one at the end. Lists hardly change their order from one interval to the next, so
+/// the entry at the same place is tried first.
 fn same_or_new<T>(list: &mut Vec<T>, place: usize, same: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
     let found = if list.get(place).is_some_and(&same) { Some(place) } else { list.iter().position(&same) };
     let place = found.unwrap_or_else(|| {

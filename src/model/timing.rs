@@ -29,7 +29,7 @@ impl Timing {
         self.total_ns.filter(|_| self.count > 0).map(|t| t as f64 / self.count as f64 / 1e3)
     }
 
-    /// Relative standard error of the mean, percent, as `perf kvm stat` prints it behind `+-`
+    /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`
     /// (tools/perf/util/stat.c, `rel_stddev_stats`); 0 below two events.
     pub fn stderr_percent(&self) -> Option<f64> {
         let (total, sum_sq) = (self.total_ns? as f64, self.sum_sq? as f64);
@@ -42,8 +42,8 @@ impl Timing {
         Some(100.0 * (variance / n).sqrt() / mean)
     }
 
-    /// A quantile from the histogram, microseconds, never outside of the extremes. Within a bucket the durations are taken as
-    /// evenly spread, so the answer is good to the bucket's width (a factor of two at worst).
+    /// A quantile from the histogram, microseconds, never outside the extremes. Durations are assumed to be evenly
+    /// distributed within a bucket, so the result is exact to the bucket's width (a factor of two at worst).
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         let Histogram(h) = self.histogram.as_ref()?;
         let all: u64 = h.iter().sum();

@@ -3,7 +3,7 @@
 use super::columns::{self, SortValue};
 use super::table::{GuestTable, TableRow, TableRowKey, key};
 use crate::lint::Finding;
-use crate::model::{Key, Model};
+use crate::model::{DomainKey, Model};
 use globset::{GlobBuilder, GlobMatcher};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ use std::collections::HashMap;
 /// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding]) {
     let matcher = Matcher::new(&table.filter);
-    let keys: Vec<Key> = model.domains.iter().map(key).collect();
+    let keys: Vec<DomainKey> = model.domains.iter().map(key).collect();
     let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| matcher.is_match(model.domains[i].name())).collect();
-    let before: HashMap<&Key, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
+    let before: HashMap<&DomainKey, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
     shown.sort_by_key(|&i| before.get(&keys[i]).copied().unwrap_or(usize::MAX));
     if let Some(value) = columns::column(table.sort.column).sort {
         let reversed = table.sort.reversed;
@@ -48,7 +48,7 @@ fn order(shown: &mut [usize], values: &[SortValue], reversed: bool) {
 }
 
 /// Moves the selection with the selected row. If that row is gone, the row now at its place is selected.
-fn follow(table: &mut GuestTable, model: &Model, keys: &[Key]) {
+fn follow(table: &mut GuestTable, model: &Model, keys: &[DomainKey]) {
     let Some(cursor) = &table.cursor else {
         table.at = 0;
         return;

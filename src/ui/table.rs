@@ -1,6 +1,6 @@
 //! The table of guests as plain data: its rows, their order, and what is selected. [`super::rows`] arranges them.
 
-use crate::model::{DomainModel, Key};
+use crate::model::{DomainKey, DomainModel};
 use std::collections::BTreeSet;
 
 /// Identifies a column.
@@ -53,7 +53,7 @@ pub struct TableRow {
 }
 
 /// Identifies a guest from one interval to the next.
-pub fn key(d: &DomainModel) -> Key {
+pub fn key(d: &DomainModel) -> DomainKey {
     (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
 }
 
@@ -61,7 +61,7 @@ pub fn key(d: &DomainModel) -> Key {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TableRowKey {
     /// The guest.
-    pub domain: Key,
+    pub domain: DomainKey,
     /// The thread, for a row of a thread.
     pub thread: Option<i32>,
 }
@@ -72,7 +72,7 @@ pub struct GuestTable {
     /// The rows, top to bottom.
     pub rows: Vec<TableRow>,
     /// The guests in the order of the last interval, so that those with similar figures keep their places.
-    pub order: Vec<Key>,
+    pub order: Vec<DomainKey>,
     /// The selected row. `None` until a key selects one; the first row is selected then.
     pub cursor: Option<TableRowKey>,
     /// Index of the selected row.
@@ -80,7 +80,7 @@ pub struct GuestTable {
     /// Index of the first visible row.
     pub offset: usize,
     /// Guests whose threads are shown.
-    pub unfolded: BTreeSet<Key>,
+    pub unfolded: BTreeSet<DomainKey>,
     /// Its order.
     pub sort: Sort,
     /// Only guests whose name matches this are shown; empty for all.

@@ -2,7 +2,9 @@ use super::*;
 use proptest::prelude::*;
 
 /// As libvirt logs it; own example.
-const LOG: &str = r#"2026-11-20 10:00:00.000+0000: starting up libvirt version: 9.0.0, qemu version: 7.2.22, kernel: 6.1.0, hostname: h1
+const LOG: &str = concat!(
+    "2026-11-20 10:00:00.000+0000: starting up libvirt version: 9.0.0, qemu version: 7.2.22, kernel: 6.1.0, ",
+    r#"hostname: h1
 LC_ALL=C \
 PATH=/usr/sbin:/usr/bin \
 HOME=/var/lib/libvirt/qemu/domain-3-win10 \
@@ -11,9 +13,11 @@ HOME=/var/lib/libvirt/qemu/domain-3-win10 \
 -S \
 -object '{"qom-type":"secret","id":"masterKey0","format":"raw","file":"/var/lib/x"}' \
 -blockdev '{"driver":"file","filename":"/usr/share/OVMF/OVMF_CODE_4M.ms.fd","node-name":"libvirt-pflash0-storage"}' \
--machine pc-q35-7.2,usb=off,vmport=off,hpet=off,dump-guest-core=off,pflash0=libvirt-pflash0-format,memory-backend=pc.ram \
+-machine pc-q35-7.2,usb=off,vmport=off,hpet=off,dump-guest-core=off,pflash0=libvirt-pflash0-format,"#,
+    r#"memory-backend=pc.ram \
 -accel kvm \
--cpu host,migratable=on,invtsc=on,hv-time=on,hv-relaxed=on,hv-vapic=on,hv-spinlocks=0x1fff,hv-vpindex=on,hv-synic=on,hv-stimer=on,hv-stimer-direct=on,hv-tlbflush=on,hv-ipi=off \
+-cpu host,migratable=on,invtsc=on,hv-time=on,hv-relaxed=on,hv-vapic=on,hv-spinlocks=0x1fff,hv-vpindex=on,"#,
+    r#"hv-synic=on,hv-stimer=on,hv-stimer-direct=on,hv-tlbflush=on,hv-ipi=off \
 -m 8192 \
 -overcommit mem-lock=off,cpu-pm=on \
 -smp 8,sockets=1,dies=1,cores=4,threads=2 \
@@ -31,7 +35,8 @@ HOME=/var/lib/libvirt/qemu/domain-3-win10 \
 -device '{"driver":"isa-serial","chardev":"charserial0","id":"serial0","index":0}' \
 -msg timestamp=on
 char device redirected to /dev/pts/0 (label charserial0)
-"#;
+"#
+);
 
 #[test]
 fn mail_wraps_a_command_where_it_likes() {

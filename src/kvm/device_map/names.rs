@@ -97,7 +97,7 @@ pub fn friendly(name: &str) -> &str {
     PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(name, |(_, words)| words)
 }
 
-/// As [`friendly`], for an access `offset` bytes into the region: tells what a register of a legacy virtio device is
+/// As [`friendly`], for an access `offset` bytes into the region: names the register of a legacy virtio device
 /// (`virtio_pci.h`: 0x10 queue notify, 0x13 interrupt status).
 pub fn friendly_at(name: &str, offset: u64) -> &str {
     match (name, offset) {

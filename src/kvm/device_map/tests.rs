@@ -92,7 +92,10 @@ proptest! {
     }
 
     #[test]
-    fn painting_at_the_edges_is_survived(strokes in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20), addr in any::<u64>()) {
+    fn painting_at_the_edges_is_survived(
+        strokes in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+        addr in any::<u64>(),
+    ) {
         let mut map = DeviceMap::default();
         for (a, b) in strokes {
             map.paint(Space::Mmio, region(a, b, "x"));

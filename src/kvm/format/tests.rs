@@ -7,7 +7,8 @@ const KVM_EXIT: &str = include_str!("../../../tests/fixtures/kvm/kvm_exit.format
 const ARM64: &str = "name: kvm_exit\nID: 77\nformat:\n\tfield:int ret;\toffset:8;\tsize:4;\tsigned:1;\n\
     \tfield:unsigned int esr_ec;\toffset:12;\tsize:4;\tsigned:0;\n\tfield:unsigned long \
     vcpu_pc;\toffset:16;\tsize:8;\tsigned:0;\n\n\
-    print fmt: \"%s: HSR_EC: 0x%04x (%s), PC: 0x%016lx\", __print_symbolic(((REC->ret) & ~(1U << 31)), { 0, \"IRQ\" }, { 2, \"TRAP\" }), \
+    print fmt: \"%s: HSR_EC: 0x%04x (%s), PC: 0x%016lx\", __print_symbolic(((REC->ret) & ~(1U << 31)), { 0, \"IRQ\" }, \
+    { 2, \"TRAP\" }), \
     REC->esr_ec, __print_symbolic(REC->esr_ec, { 0x01, \"WFx\" }, { 0x24, \"DABT_LOW\" }), REC->vcpu_pc\n";
 
 #[test]

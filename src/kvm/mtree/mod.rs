@@ -121,7 +121,7 @@ fn blocks(text: &str) -> Vec<Block> {
             MtreeLine::AddressSpace(name) => match blocks.last_mut() {
                 // Address spaces with one root share their listing.
                 Some(block) if block.kind == BlockKind::AddressSpace && block.regions.is_empty() => {
-                    block.names.push(name)
+                    block.names.push(name);
                 }
                 _ => blocks.push(new(BlockKind::AddressSpace, vec![name])),
             },

@@ -200,7 +200,10 @@ fn what_is_no_dump_says_so() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn any_text_is_survived(text in any::<String>(), words in prop::collection::vec("[ ]{0,8}[0-9a-f]{1,17}-[0-9a-f]{1,17} \\(prio -?[0-9]{1,20}, [a-z/]{2,4}\\): (alias )?[a-z @0-9-]{0,30}", 0..30)) {
+    fn any_text_is_survived(text in any::<String>(), words in prop::collection::vec(
+        "[ ]{0,8}[0-9a-f]{1,17}-[0-9a-f]{1,17} \\(prio -?[0-9]{1,20}, [a-z/]{2,4}\\): (alias )?[a-z @0-9-]{0,30}",
+        0..30,
+    )) {
         let _ = (parse(&text), looks_like(&text));
         let _ = parse(&words.join("\n"));
         let _ = parse(&format!("address-space: memory\n{}", words.join("\n")));

@@ -141,8 +141,8 @@ fn finish_cpu(sum: &mut Option<CpuShare>, seconds: Option<f64>) {
     *sum = sum.zip(seconds).map(|(sum, seconds)| scaled(sum, 1.0 / seconds));
 }
 
-/// Adds the threads of an interval. vCPU threads that ended stay; helper threads come and go by the thousand, and those that
-/// ended stay in the guest's sum only.
+/// Adds the threads of an interval. vCPU threads that ended stay; helper threads come and go by the thousand, and those
+/// that ended stay in the guest's sum only.
 fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f64) {
     let id = |t: &ThreadModel| (t.tid, t.role, t.index);
     let living: Vec<_> = threads.iter().map(id).collect();

@@ -13,7 +13,7 @@ const MAX_COMPLETED: usize = 4096;
 
 /// Facts of domains and host from files. They fill what a sample leaves open and replace nothing that it has.
 #[derive(Debug, Default)]
-pub struct Beside {
+pub struct DescriptionFiles {
     described: Vec<Arc<DomainFacts>>,
     topology: Option<HostTopology>,
     log: Vec<LogLine>,
@@ -22,7 +22,7 @@ pub struct Beside {
     host: Option<(Arc<HostFacts>, Arc<HostFacts>)>,
 }
 
-impl Beside {
+impl DescriptionFiles {
     /// Takes the descriptions of imported files. Also returns the names of domains that a file measured: only a
     /// session's own measurements are used.
     pub fn new(imported: Imported) -> (Self, Vec<String>) {
@@ -30,13 +30,13 @@ impl Beside {
         let measured = |d: &DomainSample| !d.threads.is_empty() || d.unattributed != ThreadEvents::default();
         let (measured, described): (Vec<_>, Vec<_>) = domains.into_iter().partition(measured);
         let topology = host.facts.topology.clone();
-        let beside = Self {
+        let files = Self {
             described: described.into_iter().map(|d| d.facts).collect(),
             topology: (topology != HostTopology::default()).then_some(topology),
             log: host.kernel_log,
             ..Self::default()
         };
-        (beside, measured.into_iter().map(|d| d.facts.name.value.clone()).collect())
+        (files, measured.into_iter().map(|d| d.facts.name.value.clone()).collect())
     }
 
     /// Whether there is nothing to add.

@@ -19,7 +19,7 @@ mod perf_data;
 mod text_file;
 mod trace;
 
-pub use description_files::Beside;
+pub use description_files::DescriptionFiles;
 pub use imported::{ImportError, ImportOptions, Imported};
 pub use load::load;
 pub use perf_data::PerfDataFeed;

@@ -1,6 +1,6 @@
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
-use super::{Beside, ImportError, ImportOptions, Imported, load};
+use super::{DescriptionFiles, ImportError, ImportOptions, Imported, load};
 use crate::kvm::Space;
 use crate::model::{Base, Model};
 use crate::sample::Origin;
@@ -252,12 +252,13 @@ fn files_beside_a_session_complete_what_it_tells() {
         Arc::make_mut(&mut sample.domains[0].facts).name.value = name.into();
         sample
     };
-    let (mut beside, measured) = Beside::new(import(&[("c", XML), ("d", MTREE), ("f", LOG), ("g", LSCPU)], &none));
-    assert_eq!((measured.len(), beside.is_empty()), (0, false));
+    let (mut files, measured) =
+        DescriptionFiles::new(import(&[("c", XML), ("d", MTREE), ("f", LOG), ("g", LSCPU)], &none));
+    assert_eq!((measured.len(), files.is_empty()), (0, false));
     let first = recorded("web");
     let (mut sample, mut again) = (first.clone(), first);
-    beside.complete(&mut sample);
-    beside.complete(&mut again);
+    files.complete(&mut sample);
+    files.complete(&mut again);
     assert!(Arc::ptr_eq(&sample.domains[0].facts, &again.domains[0].facts), "samples share facts");
     let facts = &sample.domains[0].facts;
     assert_eq!(facts.machine.as_ref().unwrap().value, "pc-q35-7.2");
@@ -267,17 +268,17 @@ fn files_beside_a_session_complete_what_it_tells() {
     assert_eq!(sample.host.kernel_log.len(), 1);
 
     let mut other = recorded("db");
-    beside.complete(&mut other);
+    files.complete(&mut other);
     assert_eq!(other.domains[0].facts, recorded("db").domains[0].facts, "another guest's XML");
 
-    let (mut beside, _) = Beside::new(import(&[("d", MTREE)], &none));
+    let (mut files, _) = DescriptionFiles::new(import(&[("d", MTREE)], &none));
     let mut alone = recorded("db");
-    beside.complete(&mut alone);
+    files.complete(&mut alone);
     assert!(alone.domains[0].facts.devices.is_some(), "a tree that names nobody is the only guest's");
     let mut two = recorded("db");
     two.domains.push(recorded("web").domains.remove(0));
-    beside.complete(&mut two);
+    files.complete(&mut two);
     assert!(two.domains.iter().all(|d| d.facts.devices.is_none()));
 
-    assert_eq!(Beside::new(import(&[("a", TABLE), ("c", XML)], &none)).1, ["web"], "measured, not described");
+    assert_eq!(DescriptionFiles::new(import(&[("a", TABLE), ("c", XML)], &none)).1, ["web"], "measured, not described");
 }

@@ -424,7 +424,7 @@ fn a_record_of_the_other_byte_order() {
 }
 
 #[test]
-fn an_event_that_lacks_its_fields_is_not_learnt() {
+fn an_event_that_lacks_its_fields_is_not_decoded() {
     let mut decoder = EventDecoder::new();
     assert!(!decoder.add_format(&format::parse("name: kvm_exit\nID: 5\nformat:\n").unwrap()));
     assert!(!decoder.add_format(&format::parse(&SWITCH.replace("sched_switch", "sched_wakeup")).unwrap()));

@@ -91,12 +91,12 @@ impl Exits {
 
 impl ExitCounts {
     fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
-        let learnt = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
+        let kernel_name = || names.get(isa, exit_reason::basic(isa, code)).map(|name| sanitize(name, 64));
         let timed = self.time.total_ns.is_some();
         ExitCell {
             isa,
             code,
-            name: if exit_reason::name(isa, code).is_some() { None } else { learnt() },
+            name: if exit_reason::name(isa, code).is_some() { None } else { kernel_name() },
             time: take_timing(&mut self.time),
             userspace_ns: (timed && seen.userspace).then_some(self.parts.userspace),
             halted_ns: (timed && seen.halted).then_some(self.parts.halted),

@@ -221,7 +221,7 @@ fn frames_of_live_add_up_and_tell_their_time() {
     let folded = guests.remove(&Some("4711".into())).unwrap();
     assert_eq!(exits(&folded.all), 3 * TOTAL);
     assert_eq!(folded.seconds, Some(3.0));
-    // Without clocks, only a command line tells.
+    // Without clocks, only a command line states the time.
     let bare = REPORT.repeat(2);
     assert_eq!(guest_counters(&find_tables(&bare))[&None].seconds, None);
     let stated = format!("# perf kvm stat live -d 5 -p 4711\n{bare}");
