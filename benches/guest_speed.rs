@@ -8,6 +8,7 @@
 //! ```console
 //! cargo bench --bench guest_speed -- --rounds 9 [--load port|msr|apic] [--vcpus 2] [--perf]
 //! ```
+#![allow(unsafe_code, reason = "sets the guest's environment and maps its memory")]
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 #[path = "../tests/common/mod.rs"]

@@ -1,6 +1,6 @@
 //! The BPF engine by itself, on real guests that do exactly what they are told.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
-#![allow(clippy::missing_panics_doc)]
+#![allow(unsafe_code, reason = "asks bpf(2) whether a program is still loaded")]
 
 mod common;
 

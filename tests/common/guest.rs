@@ -3,6 +3,7 @@
 //! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is the guest when the
 //! environment says so, and an empty test otherwise. The parent says over a pipe when to go on, so that a watcher can
 //! be in place before the first access.
+#![allow(unsafe_code, reason = "maps a guest's memory and hands it to KVM")]
 
 use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};

@@ -1,4 +1,5 @@
 //! The memory that the programs fill: `assets/bpf/layout.h` in Rust. Both sides check sizes and offsets when they are compiled.
+#![allow(unsafe_code, reason = "promises that these types may be read from memory that the kernel writes")]
 
 use super::sys::Shared;
 use std::mem::offset_of;

@@ -2,6 +2,10 @@
 //!
 //! The object's parsing and relocation come from `aya-obj`; its loader `aya` is not used, because it reads and keeps the kernel's
 //! whole BTF (some 30 MB) and probes for features that are not needed here, both before the first program is loaded.
+#![allow(
+    unsafe_code,
+    reason = "bpf(2), perf_event_open(2) and mmap(2) have no safe wrapper that loads an object without keeping the kernel's BTF"
+)]
 
 use aya_obj::generated::bpf_insn;
 use std::ffi::{CStr, CString};

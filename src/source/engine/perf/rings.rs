@@ -1,4 +1,5 @@
 //! The rings: one a CPU, which all tracepoints of that CPU write to.
+#![allow(unsafe_code, reason = "two perf ioctls that perf-event2 does not wrap")]
 
 use super::merge::Merge;
 use crate::kvm::CpuSet;

@@ -1,4 +1,5 @@
 //! The thread that empties the rings.
+#![allow(unsafe_code, reason = "poll(2) on file descriptors that perf-event2 owns")]
 
 use super::merge::Merge;
 use super::rings::{self, Ring, Wanted};

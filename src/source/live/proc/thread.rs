@@ -189,7 +189,7 @@ pub(super) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadT
 }
 
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "rustix's sched_getaffinity knows 1024 CPUs at most")]
 fn affinity_of(tid: i32) -> Option<CpuSet> {
     let mut words = [0_u64; crate::kvm::cpu_set::MAX_CPUS as usize / 64];
     // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as

@@ -16,7 +16,7 @@ const RELIST_TICKS: u32 = 10;
 
 /// The CPU time of a process with all of its threads, ended ones too, nanoseconds: the sum of their `schedstat` times
 /// (`thread_group_cputime` in kernel/sched/cputime.c) for one system call.
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "rustix has no clock_getcpuclockid")]
 fn clock_of(pid: i32) -> Option<u64> {
     let mut id = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

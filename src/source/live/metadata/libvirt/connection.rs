@@ -1,4 +1,5 @@
 //! The blocking calls to libvirt, made on the libvirt thread.
+#![allow(unsafe_code, reason = "virConnectGetAllDomainStats returns C structures that the virt crate does not wrap")]
 
 use super::loader::{Loaded, load};
 use super::stats::{self, Stats, StatsValue};

@@ -3,6 +3,7 @@
 //! The `virt` crate calls libvirt's C functions by name. Here each name is a jump through a table, filled from
 //! `libvirt.so.0` and `libvirt-qemu.so.0` when libvirt is first needed. So one binary runs on hosts with and without
 //! libvirt, and `readelf -d` shows no libvirt. The names are hidden from other libraries in the process.
+#![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;

@@ -3,6 +3,7 @@
 //! libvirt's client library loads some sixty others. Their initialisers and relocations run once, and the calls take a
 //! few milliseconds every few seconds; in between, their pages would stay mapped and be twice kvmtop's own memory. The
 //! pages are unchanged file pages: the kernel maps them again from its cache when they are used.
+#![allow(unsafe_code, reason = "dl_iterate_phdr(3) and madvise(2) work on addresses of loaded libraries")]
 
 use std::ffi::{CStr, c_int, c_void};
 
