@@ -1,6 +1,7 @@
 //! What the program prints with `--json` against `docs/kvmtop.schema.json`, and `docs/json.md` against that schema.
 //!
-//! The schema refuses fields that it does not name, so that a new field of the program fails here until it is described.
+//! The schema refuses fields that it does not name, so that a new field of the program fails here until it is
+//! described.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -235,7 +236,8 @@ fn in_order_of_reference(schema: &Value) -> Vec<String> {
     names
 }
 
-/// The fields of a definition in the order that the program prints them: as in `required`, then those that may be absent.
+/// The fields of a definition in the order that the program prints them: as in `required`, then those that may be
+/// absent.
 fn fields_of(definition: &Value) -> Vec<(&str, &Value)> {
     let Some(properties) = definition["properties"].as_object() else { return Vec::new() };
     let required = definition["required"].as_array().expect("required");

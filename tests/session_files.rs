@@ -1,18 +1,18 @@
 //! Recordings that were killed, cut, damaged, taken, foreign or too new.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
-mod session_common;
+mod synthetic;
 
 use kvmtop::sample::Sample;
 use kvmtop::session::{Limits, Recorder, Session};
 use proptest::prelude::*;
-use session_common::{World, idle};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use synthetic::random::{RandomHost, idle};
 
 fn samples(n: usize) -> Vec<Sample> {
-    let mut world = World::new(3, 1, 1, |_, r| idle(r));
-    (0..n).map(|_| world.tick()).collect()
+    let mut host = RandomHost::new(3, 1, 1, |_, r| idle(r));
+    (0..n).map(|_| host.tick()).collect()
 }
 
 fn record(path: &Path, samples: &[Sample]) {
@@ -178,11 +178,11 @@ fn limits_drop_the_oldest_parts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.kvmtop");
     let size = 256 << 10;
-    let mut world = World::new(3, 2, 2, |_, r| session_common::working(r));
+    let mut host = RandomHost::new(3, 2, 2, |_, r| synthetic::random::working(r));
     let mut r = Recorder::create(&path, Limits { size: Some(size), age: None }).unwrap();
     let mut all = Vec::new();
     for _ in 0..600 {
-        all.push(world.tick());
+        all.push(host.tick());
         r.append(all.last().unwrap()).unwrap();
         let sum: u64 = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
         assert!(sum <= size + size / 8, "{sum} bytes on disk");

@@ -1,13 +1,13 @@
 //! What goes into a recording comes out of it.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used, clippy::type_complexity)]
 
-mod session_common;
+mod synthetic;
 
 use kvmtop::sample::Sample;
 use kvmtop::session::{Limits, Recorder, Session};
-use session_common::{Habit, Random, World, idle, storming, working};
+use synthetic::random::{Load, Random, RandomHost, idle, storming, working};
 
-fn mixed(g: usize, r: &mut Random) -> Habit {
+fn mixed(g: usize, r: &mut Random) -> Load {
     match g {
         0 => storming(r),
         1..4 => working(r),
@@ -17,10 +17,10 @@ fn mixed(g: usize, r: &mut Random) -> Habit {
 
 #[test]
 fn every_sample_comes_back_as_it_was() {
-    let mut world = World::new(1, 3, 2, mixed);
+    let mut host = RandomHost::new(1, 3, 2, mixed);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.kvmtop");
-    let samples: Vec<Sample> = (0..150).map(|_| world.tick()).collect();
+    let samples: Vec<Sample> = (0..150).map(|_| host.tick()).collect();
     let mut r = Recorder::create(&path, Limits::default()).unwrap();
     samples.iter().for_each(|s| r.append(s).unwrap());
     r.close().unwrap();
@@ -41,11 +41,11 @@ fn every_sample_comes_back_as_it_was() {
 fn schema_1_stays_readable() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/session/schema-1.kvmtop");
     if std::env::var_os("KVMTOP_WRITE_GOLDEN").is_some() {
-        let mut world = World::new(11, 1, 1, mixed);
+        let mut host = RandomHost::new(11, 1, 1, mixed);
         // A recorder would continue it.
         let _ = std::fs::remove_file(&path);
         let mut r = Recorder::create(&path, Limits::default()).unwrap();
-        (0..5).for_each(|_| r.append(&world.tick()).unwrap());
+        (0..5).for_each(|_| r.append(&host.tick()).unwrap());
         r.close().unwrap();
     }
     let mut c = Session::open(&path).unwrap().cursor();
@@ -79,7 +79,7 @@ fn schema_1_stays_readable() {
 #[test]
 #[ignore = "a measurement"]
 fn size_and_cost_of_recordings() {
-    let kinds: [(&str, fn(usize, &mut Random) -> Habit); 4] =
+    let kinds: [(&str, fn(usize, &mut Random) -> Load); 4] =
         [("idle", |_, r| idle(r)), ("mixed", mixed), ("working", |_, r| working(r)), ("storming", |_, r| storming(r))];
     let n: usize = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
     let cpu_ms = || {
@@ -89,11 +89,11 @@ fn size_and_cost_of_recordings() {
     for (name, habit) in kinds {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
-        let mut world = World::new(1, 10, 8, habit);
+        let mut host = RandomHost::new(1, 10, 8, habit);
         let mut r = Recorder::create(&path, Limits::default()).unwrap();
         let mut wrote = 0.0;
         for _ in 0..n {
-            let s = world.tick();
+            let s = host.tick();
             let begin = cpu_ms();
             r.append(&s).unwrap();
             wrote += cpu_ms() - begin;
@@ -128,10 +128,10 @@ fn a_day_long_recording() {
     let n: usize = std::env::var("DAY").ok().and_then(|n| n.parse().ok()).unwrap_or(86_400);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("day");
-    let mut world = World::new(1, 4, 4, mixed);
+    let mut host = RandomHost::new(1, 4, 4, mixed);
     let mut r = Recorder::create(&path, Limits::default()).unwrap();
     for _ in 0..n {
-        r.append(&world.tick()).unwrap();
+        r.append(&host.tick()).unwrap();
     }
     r.close().unwrap();
     let ms = |t: std::time::Instant| t.elapsed().as_secs_f64() * 1e3;

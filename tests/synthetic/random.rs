@@ -1,12 +1,11 @@
-//! Made-up hosts whose counters move as real ones do: every event has a duration of its own.
-#![allow(dead_code)]
+//! Synthetic hosts whose counters move as real ones do: every event has a duration of its own.
 
+use super::{BOOT_NS, Fixture, Guest, Host, START_MS, Thread};
 use kvmtop::kvm::kernel_log::{LogKind, LogLine};
 use kvmtop::kvm::thread_name::Role;
-use kvmtop::kvm::topology::{CpuTopo, HostTopology};
-use kvmtop::kvm::{CpuSet, Isa, Space};
+use kvmtop::kvm::{Isa, Space, exit_reason};
 use kvmtop::sample::*;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 /// A small generator (xorshift64*), the same on every machine.
 pub struct Random(u64);
@@ -50,18 +49,19 @@ impl Random {
 
 /// What a vCPU does a second.
 #[derive(Clone)]
-pub struct Habit {
-    /// Exit code, name, per second, median ns, spread.
+pub struct Load {
+    /// Exit code, per second, median nanoseconds, spread.
     pub exits: Vec<(u32, f64, f64, f64)>,
-    /// Space, address, direction, per second, median ns, exit code it belongs to.
+    /// Space, address, direction, per second, median nanoseconds, code of the exits that serve them.
     pub accesses: Vec<(Space, u64, Direction, f64, f64, u32)>,
+    /// Share of a CPU.
     pub busy: f64,
 }
 
 /// An idle Linux guest: a few wake-ups a second.
-pub fn idle(r: &mut Random) -> Habit {
+pub fn idle(r: &mut Random) -> Load {
     let n = 1.0 + 8.0 * r.unit();
-    Habit {
+    Load {
         exits: vec![(12, n, 9e7 / n, 0.8), (1, 0.4 * n, 1800.0, 0.3)],
         accesses: vec![(Space::Msr, 0x6e0, Direction::Write, 1.3 * n, 1400.0, 32)],
         busy: 0.002,
@@ -69,9 +69,9 @@ pub fn idle(r: &mut Random) -> Habit {
 }
 
 /// A guest at work: network, disk, timers.
-pub fn working(r: &mut Random) -> Habit {
+pub fn working(r: &mut Random) -> Load {
     let n = 50.0 + 350.0 * r.unit();
-    Habit {
+    Load {
         exits: vec![
             (12, n, 5e8 / n, 0.9),
             (1, 0.5 * n, 2100.0, 0.35),
@@ -89,7 +89,7 @@ pub fn working(r: &mut Random) -> Habit {
 }
 
 /// A Windows guest that polls its PM timer, and all else besides.
-pub fn storming(r: &mut Random) -> Habit {
+pub fn storming(r: &mut Random) -> Load {
     let mut h = working(r);
     h.accesses.push((Space::Pio, 0x608, Direction::Read, 1500.0 + 1000.0 * r.unit(), 4400.0, 30));
     h.accesses.push((Space::Pio, 0x70, Direction::Write, 64.0, 5000.0, 30));
@@ -99,10 +99,12 @@ pub fn storming(r: &mut Random) -> Habit {
     h
 }
 
-pub struct World {
+/// A host on which every event has a duration of its own, a second at a time.
+pub struct RandomHost {
     pub random: Random,
     pub sample: Sample,
-    habits: Vec<Vec<Habit>>,
+    /// Of each guest's threads.
+    loads: Vec<Vec<Load>>,
     carry: f64,
 }
 
@@ -114,144 +116,48 @@ fn add(t: &mut Timing, durations: &[u64]) {
     durations.iter().for_each(|&ns| t.add(ns));
 }
 
-impl World {
-    /// `guests` guests of `vcpus` vCPUs; `habit` tells what each does.
-    pub fn new(seed: u64, guests: usize, vcpus: u32, habit: impl Fn(usize, &mut Random) -> Habit) -> Self {
+/// A vCPU thread on which this load can be counted.
+fn vcpu_thread(v: u32, thread: Thread, load: &Load) -> Thread {
+    let codes: BTreeSet<u32> = load.exits.iter().map(|e| e.0).chain(load.accesses.iter().map(|a| a.5)).collect();
+    let names = codes.into_iter().filter_map(|code| exit_reason::name(Isa::Vmx, code));
+    let thread = names.fold(thread.may_run("0-71").on(v), |t, name| t.exits(name, 0.0, 0.0));
+    load.accesses.iter().fold(thread, |t, a| t.access(a.0, a.1, a.2, 0.0, None)).userspace(2, 0.0).userspace(6, 0.0)
+}
+
+impl RandomHost {
+    /// `guests` guests of `vcpus` vCPUs on a host of 72 CPUs; `load` says what each vCPU does.
+    pub fn new(seed: u64, guests: usize, vcpus: u32, load: impl Fn(usize, &mut Random) -> Load) -> Self {
         let mut random = Random::new(seed);
-        let cpus = 72;
-        let topology = HostTopology {
-            cpus: (0..cpus)
-                .map(|cpu| CpuTopo {
-                    cpu,
-                    core: Some(cpu % 36),
-                    socket: Some(cpu % 36 / 18),
-                    node: Some(cpu % 36 / 18),
-                    llc: Some(cpu % 36 / 18),
-                    siblings: CpuSet::from_iter([cpu % 36, cpu % 36 + 36]),
-                    ..CpuTopo::default()
-                })
-                .collect(),
-            ..HostTopology::default()
-        };
-        let facts = HostFacts {
-            hostname: "host1".into(),
-            kernel: "6.1.0-28-amd64".into(),
-            kvm_flavour: Some("kvm_intel".into()),
-            arch: "x86_64".into(),
-            topology,
-            params: [("kvm.halt_poll_ns".to_string(), "200000".to_string())].into(),
-            virtualised: Some(false),
-            tick_hz: Some(250),
-        };
-        let mut sample = Sample {
-            time_ms: 1_795_269_802_000,
-            mono_ns: 172_800_000_000_000,
-            boot_ns: 172_800_000_000_400,
-            sources: [SourceId::Tracepoints, SourceId::Libvirt, SourceId::Monitor, SourceId::KvmStats]
-                .map(SourceStatus::ok)
-                .to_vec(),
-            ..Sample::default()
-        };
-        sample.host.facts = Arc::new(facts);
-        sample.host.cpus = (0..cpus)
-            .map(|cpu| CpuTimes { cpu, device_irqs: Some(0), timer_irqs: Some(0), ..CpuTimes::default() })
-            .collect();
-        sample.host.memory = Some(HostMemory { total: 1 << 38, available: 1 << 36, ..HostMemory::default() });
-        sample.engine = EngineStatus {
-            kind: EngineKind::Bpf,
-            fires_kvm_exit: Some(true),
-            program_ns: Some(0),
-            ..EngineStatus::default()
-        };
-        let mut habits = Vec::new();
+        let mut host = Host::numa(2, 18, 2);
+        host.facts.hostname = "host1".into();
+        host.facts.params = [("kvm.halt_poll_ns".to_string(), "200000".to_string())].into();
+        host.memory = Some(HostMemory { total: 1 << 38, available: 1 << 36, ..HostMemory::default() });
+        let mut fixture = Fixture::new(host);
+        fixture.engine.program_ns = Some(0);
+        let mut loads = Vec::new();
         for g in 0..guests {
             let pid = 4000 + 100 * g as i32;
-            let mut d = DomainSample {
-                facts: Arc::new(DomainFacts {
-                    name: Known::new(format!("guest-{g}"), Origin::Libvirt),
-                    uuid: Some(Known::new(format!("11111111-2222-3333-4444-{g:012}"), Origin::Libvirt)),
-                    pid: Some(pid),
-                    start_ticks: 1000 + g as u64,
-                    machine: Some(Known::new("pc-q35-7.2".into(), Origin::Libvirt)),
-                    vcpus: Some(Known::new(vcpus, Origin::Libvirt)),
-                    xml_text: Some("<domain type='kvm'>\n  <name>guest</name>\n</domain>\n".repeat(60).into()),
-                    ..DomainFacts::default()
-                }),
-                ..DomainSample::default()
-            };
-            let mut of_guest = Vec::new();
-            for v in 0..vcpus + 4 {
-                let vcpu = v >= 2 && v < vcpus + 2;
-                let mut t = ThreadSample {
-                    tid: pid + v as i32,
-                    start_ticks: 1000 + g as u64 + u64::from(v),
-                    comm: if vcpu { format!("CPU {}/KVM", v - 2) } else { "qemu-system-x86".into() },
-                    role: if vcpu {
-                        Role::Vcpu
-                    } else if v == 0 {
-                        Role::Emulator
-                    } else {
-                        Role::Worker
-                    },
-                    index: vcpu.then(|| v - 2),
-                    cpu: Some(ThreadTimes {
-                        run_ns: Some(0),
-                        wait_ns: Some(0),
-                        voluntary: Some(0),
-                        involuntary: Some(0),
-                        ..ThreadTimes::default()
-                    }),
-                    place: Placement {
-                        cpu: Some(v),
-                        affinity: Some(Arc::new(CpuSet::range(0, 71))),
-                        policy: Some(0),
-                        rt_priority: Some(0),
-                    },
-                    ..ThreadSample::default()
-                };
-                let h = habit(g, &mut random);
-                if vcpu {
-                    let codes: std::collections::BTreeSet<u32> =
-                        h.exits.iter().map(|e| e.0).chain(h.accesses.iter().map(|a| a.5)).collect();
-                    t.events.exits = codes
-                        .into_iter()
-                        .map(|code| ExitCell {
-                            isa: Isa::Vmx,
-                            code,
-                            name: None,
-                            time: Timing::default(),
-                            userspace_ns: Some(0),
-                            halted_ns: Some(0),
-                            preempted_ns: Some(0),
-                        })
-                        .collect();
-                    t.events.accesses = h
-                        .accesses
-                        .iter()
-                        .map(|a| AccessCell { space: a.0, address: Some(a.1), direction: a.2, ..AccessCell::default() })
-                        .collect();
-                    t.events.userspace =
-                        vec![UserspaceCell { reason: 2, count: 0 }, UserspaceCell { reason: 6, count: 0 }];
-                    t.events.migrations.total = Some(0);
-                    t.events.wakeups = Some(Timing::default());
-                    t.events.woken_by =
-                        (0..4).map(|i| OtherTask { tid: i * 7, comm: format!("task{i}"), count: 0, ns: 0 }).collect();
-                    t.events.preempted_by = (0..3)
-                        .map(|i| OtherTask { tid: i * 9, comm: format!("kworker/{i}:1"), count: 0, ns: 0 })
-                        .collect();
-                    t.counters = COUNTERS.iter().map(|c| ((*c).to_string(), 0)).collect();
-                }
-                d.threads.push(t);
-                of_guest.push(h);
-            }
+            let of_guest: Vec<Load> = (0..vcpus).map(|_| load(g, &mut random)).collect();
+            let xml = "<domain type='kvm'>\n  <name>guest</name>\n</domain>\n".repeat(60);
+            let helper = |tid: i32| Thread::new(tid, Role::Worker, "qemu-system-x86").may_run("0-71").on(0);
+            let guest = Guest::new(&format!("guest-{g}"), pid)
+                .facts(|f| f.xml_text = Some(xml.into()))
+                .thread(helper(pid + 1))
+                .vcpus(vcpus, |v, t| vcpu_thread(v, t, &of_guest[v as usize]))
+                .thread(helper(pid + 90))
+                .thread(helper(pid + 91));
+            fixture = fixture.guest(guest);
+            loads.push(of_guest);
+        }
+        let mut sample = fixture.sample(0.0);
+        for (g, d) in sample.domains.iter_mut().enumerate() {
+            d.threads.iter_mut().filter(|t| t.role == Role::Vcpu).for_each(prepare_vcpu);
             d.disks =
                 vec![DiskSample { name: "vda".into(), read_ns: Some(0), write_ns: Some(0), ..DiskSample::default() }];
             d.nics = vec![NicSample { name: format!("vnet{g}"), ..NicSample::default() }];
             d.counters = [("remote_tlb_flush".to_string(), 0), ("mmu_cache_miss".to_string(), 0)].into();
-            sample.domains.push(d);
-            habits.push(of_guest);
         }
-        Self { random, sample, habits, carry: 0.0 }
+        Self { random, sample, loads, carry: 0.0 }
     }
 
     /// A second later.
@@ -262,12 +168,15 @@ impl World {
         self.carry = late as f64;
         s.mono_ns += passed;
         s.boot_ns = s.mono_ns + 100 + r.next() % 300;
-        s.time_ms = 1_795_269_802_000 + ((s.mono_ns - 172_800_000_000_000) / 1_000_000) as i64;
+        s.time_ms = START_MS + ((s.mono_ns - BOOT_NS) / 1_000_000) as i64;
         s.own.cpu_ns += 3_000_000 + r.next() % 500_000;
         s.own.rss_bytes = 14_000_000;
         for (g, d) in s.domains.iter_mut().enumerate() {
-            for (t, h) in d.threads.iter_mut().zip(&self.habits[g]) {
-                thread(r, t, h);
+            for t in &mut d.threads {
+                match t.index {
+                    Some(vcpu) => run_vcpu(r, t, &self.loads[g][vcpu as usize]),
+                    None => run_helper(r, t),
+                }
             }
             if s.mono_ns / 1_000_000_000 % 5 == 0 {
                 d.devices_ns = 5_000_000_000 + r.next() % 1_000_000;
@@ -347,18 +256,45 @@ const COUNTERS: [&str; 24] = [
     "tlb_flush",
 ];
 
-fn thread(r: &mut Random, t: &mut ThreadSample, h: &Habit) {
-    let cpu = t.cpu.get_or_insert_default();
-    if t.role != Role::Vcpu {
-        let run = cpu.run_ns.get_or_insert(0);
-        if r.unit() < 0.3 {
-            *run += (2_000_000.0 * r.unit()) as u64;
-            cpu.user_ns = *run / 10_000_000 * 7_000_000 / 10_000_000 * 10_000_000;
-            cpu.system_ns = (*run / 10_000_000 * 10_000_000).saturating_sub(cpu.user_ns);
-            cpu.voluntary = cpu.voluntary.map(|n| n + r.count(4.0));
-        }
-        return;
+/// Exits and wake-ups of a vCPU that has not run yet, and who will be seen to wake and pre-empt it.
+fn prepare_vcpu(t: &mut ThreadSample) {
+    let others = |n: i32, name: fn(i32) -> String, step: i32| {
+        (0..n).map(|i| OtherTask { tid: i * step, comm: name(i), count: 0, ns: 0 }).collect()
+    };
+    let e = &mut t.events;
+    for cell in &mut e.exits {
+        *cell = ExitCell {
+            name: None,
+            time: Timing::default(),
+            userspace_ns: Some(0),
+            halted_ns: Some(0),
+            preempted_ns: Some(0),
+            ..*cell
+        };
     }
+    e.accesses.iter_mut().for_each(|cell| cell.time = Timing::default());
+    e.migrations.total = Some(0);
+    e.wakeups = Some(Timing::default());
+    e.woken_by = others(4, |i| format!("task{i}"), 7);
+    e.preempted_by = others(3, |i| format!("kworker/{i}:1"), 9);
+    t.counters = COUNTERS.iter().map(|c| ((*c).to_string(), 0)).collect();
+}
+
+/// A second of a thread that is not a vCPU.
+fn run_helper(r: &mut Random, t: &mut ThreadSample) {
+    let cpu = t.cpu.get_or_insert_default();
+    let run = cpu.run_ns.get_or_insert(0);
+    if r.unit() < 0.3 {
+        *run += (2_000_000.0 * r.unit()) as u64;
+        cpu.user_ns = *run / 10_000_000 * 7_000_000 / 10_000_000 * 10_000_000;
+        cpu.system_ns = (*run / 10_000_000 * 10_000_000).saturating_sub(cpu.user_ns);
+        cpu.voluntary = cpu.voluntary.map(|n| n + r.count(4.0));
+    }
+}
+
+/// A second of a vCPU.
+fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
+    let cpu = t.cpu.get_or_insert_default();
     let run = (h.busy * 1e9 * (1.0 + 0.1 * r.normal()).clamp(0.3, 1.1)).max(2e5) as u64 + r.next() % 100_000;
     let all = cpu.run_ns.get_or_insert(0);
     *all += run;
