@@ -50,10 +50,10 @@ const MACHINE: &[&str] = &[
 ];
 
 // What is left to do; each number only shrinks.
-const FILES_IN_CIRCLES: usize = 20;
-const LONG_LINES: usize = 636;
-const NAMES_WITH_TWO_MEANINGS: usize = 36;
-const FOREIGN_DOCUMENTS: usize = 47;
+const FILES_IN_CIRCLES: usize = 6;
+const LONG_LINES: usize = 290;
+const NAMES_WITH_TWO_MEANINGS: usize = 12;
+const FOREIGN_DOCUMENTS: usize = 1;
 
 fn folder(file: &str) -> &str {
     file.split(['/', '.']).next().unwrap_or(file)
