@@ -1,11 +1,11 @@
-//! Findings about real guests: each trouble is told within ten seconds and withdrawn within thirty of its end, and a
-//! guest that idles is left alone.
+//! Findings about real guests: each is reported within ten seconds of the beginning of its cause and withdrawn within
+//! thirty seconds of its end. An idle guest has none.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
 use common::cpu_group::CpuGroup;
-use common::findings::{Judge, TOLD, WITHDRAWN, evidence, findings, rules, told};
+use common::findings::{Judge, REPORTED, WITHDRAWN, evidence, findings, reported, rules};
 use common::guest::{Guest, Work};
 use common::hog::Hog;
 use common::libvirt::{self, Domain, Setup};
@@ -30,8 +30,8 @@ fn cpus() -> Option<Vec<usize>> {
 }
 
 #[test]
-fn clocks_are_told_and_withdrawn_and_an_idle_guest_is_left_alone() {
-    const TEST: &str = "clocks_are_told_and_withdrawn_and_an_idle_guest_is_left_alone";
+fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
+    const TEST: &str = "clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone";
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -42,18 +42,18 @@ fn clocks_are_told_and_withdrawn_and_an_idle_guest_is_left_alone() {
     let clocks: Vec<(&str, &str)> =
         ["acpi-pm-timer", "rtc-tick", "hpet-clock"].into_iter().zip(names.iter().map(String::as_str)).collect();
     guests.iter_mut().for_each(Guest::go);
-    watch.until(TOLD, "the clocks", |v| clocks.iter().all(|(rule, name)| told(v, rule, name)));
+    watch.until(REPORTED, "the clocks", |v| clocks.iter().all(|(rule, name)| reported(v, rule, name)));
     // Waiting for a CPU is the machine's affair: who else loads it is not in this test's hands.
     let of_idle = |f: &&Value| f["domain"] == names[3].as_str() && f["rule"] != "vcpu-wait";
     assert_eq!(findings(&watch.last).find(of_idle), None, "{}", rules(&watch.last));
     guests.iter_mut().for_each(Guest::rest);
-    watch.until(WITHDRAWN, "the clocks rest", |v| !clocks.iter().any(|(rule, name)| told(v, rule, name)));
+    watch.until(WITHDRAWN, "the clocks rest", |v| !clocks.iter().any(|(rule, name)| reported(v, rule, name)));
     common::ran(TEST);
 }
 
 #[test]
-fn pins_that_meet_are_told_and_withdrawn() {
-    const TEST: &str = "pins_that_meet_are_told_and_withdrawn";
+fn overlapping_pins_are_reported_and_withdrawn() {
+    const TEST: &str = "overlapping_pins_are_reported_and_withdrawn";
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -67,14 +67,14 @@ fn pins_that_meet_are_told_and_withdrawn() {
     let main = i32::try_from(pids[0]).expect("a PID");
 
     vcpus.iter().for_each(|v| pin(*v, &cpus[..1]));
-    let pair = |v: &Value| names.iter().any(|n| told(v, "pin-overlap", n));
-    watch.until(TOLD, "pin-overlap", pair);
+    let pair = |v: &Value| names.iter().any(|n| reported(v, "pin-overlap", n));
+    watch.until(REPORTED, "pin-overlap", pair);
     pin(vcpus[1], &cpus[1..2]);
     watch.until(WITHDRAWN, "pin-overlap ends", |v| !pair(v));
 
     pin(main, &cpus[..1]);
-    let helper = |v: &Value| told(v, "emulator-on-vcpu", &names[0]);
-    watch.until(TOLD, "emulator-on-vcpu", helper);
+    let helper = |v: &Value| reported(v, "emulator-on-vcpu", &names[0]);
+    watch.until(REPORTED, "emulator-on-vcpu", helper);
     pin(main, &cpus);
     watch.until(WITHDRAWN, "emulator-on-vcpu ends", |v| !helper(v));
 
@@ -90,17 +90,17 @@ fn pins_that_meet_are_told_and_withdrawn() {
     }
     pin(i32::try_from(hog.pid()).expect("a PID"), &cpus[..1]);
     let hogged = |v: &Value| evidence(v, "pinned-not-isolated", &names[0]).contains("kvmtop-hog");
-    watch.until(TOLD, "pinned-not-isolated", hogged);
+    watch.until(REPORTED, "pinned-not-isolated", hogged);
     drop(hog);
     watch.until(WITHDRAWN, "the task's end", |v| !hogged(v));
     pin(vcpus[0], &cpus);
-    watch.until(WITHDRAWN, "pinned-not-isolated ends", |v| !told(v, "pinned-not-isolated", &names[0]));
+    watch.until(WITHDRAWN, "pinned-not-isolated ends", |v| !reported(v, "pinned-not-isolated", &names[0]));
     common::ran(TEST);
 }
 
 #[test]
-fn a_loaded_host_and_a_quota_are_told_and_withdrawn() {
-    const TEST: &str = "a_loaded_host_and_a_quota_are_told_and_withdrawn";
+fn a_loaded_host_and_a_quota_are_reported_and_withdrawn() {
+    const TEST: &str = "a_loaded_host_and_a_quota_are_reported_and_withdrawn";
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -119,19 +119,19 @@ fn a_loaded_host_and_a_quota_are_told_and_withdrawn() {
     guests[0].go();
     let hogs: Vec<Hog> =
         (0..2 * cpus.len()).map(|_| Hog::start("kvmtop-hog")).inspect(|h| load.take(h.pid())).collect();
-    let waits = |v: &Value| told(v, "vcpu-wait", &names[0]);
-    watch.until(TOLD, "vcpu-wait", waits);
+    let waits = |v: &Value| reported(v, "vcpu-wait", &names[0]);
+    watch.until(REPORTED, "vcpu-wait", waits);
     // Whoever else loads this machine comes after the vCPU from here on.
     load.first();
     drop(hogs);
-    watch.until(WITHDRAWN, "vcpu-wait ends", |v| !waits(v) && !told(v, "vcpu-migrating", &names[0]));
+    watch.until(WITHDRAWN, "vcpu-wait ends", |v| !waits(v) && !reported(v, "vcpu-migrating", &names[0]));
     guests[0].rest();
 
     // Long after kvmtop first looked at the guest's groups.
     guests[1].go();
     quota.quota(Some(Duration::from_millis(10)));
-    let held = |v: &Value| told(v, "quota-throttled", &names[1]);
-    watch.until(TOLD, "quota-throttled", held);
+    let held = |v: &Value| reported(v, "quota-throttled", &names[1]);
+    watch.until(REPORTED, "quota-throttled", held);
     quota.quota(None);
     watch.until(WITHDRAWN, "quota-throttled ends", |v| !held(v));
     common::ran(TEST);
@@ -170,7 +170,7 @@ fn silence() {
     let mut watch = Judge::guarding(30);
     let names = [watch.name(busy.pid()), watch.name(idle.pid())];
     let until = Instant::now() + Duration::from_secs(seconds);
-    let (mut intervals, mut disturbed, mut told) = (0, 0, Vec::new());
+    let (mut intervals, mut disturbed, mut reported) = (0, 0, Vec::new());
     while Instant::now() < until {
         let interval = watch.next();
         intervals += 1;
@@ -181,7 +181,7 @@ fn silence() {
             if f["rule"] == "pinned-not-isolated" && f["severity"] == "info" {
                 disturbed += 1;
             } else {
-                told.push(line);
+                reported.push(line);
             }
         }
     }
@@ -189,6 +189,6 @@ fn silence() {
     drop((busy, idle));
     libvirt::stop(&started);
     assert!(intervals + 5 > seconds / 2, "{intervals} intervals only");
-    assert!(told.is_empty(), "{} findings in {intervals} intervals, the first {}", told.len(), told[0]);
+    assert!(reported.is_empty(), "{} findings in {intervals} intervals, the first {}", reported.len(), reported[0]);
     common::ran(TEST);
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
-/// A trouble is told this soon.
-pub const TOLD: Duration = Duration::from_secs(10);
+/// A finding appears this soon after its cause began.
+pub const REPORTED: Duration = Duration::from_secs(10);
 /// A finding is withdrawn this soon after its cause has ended.
 pub const WITHDRAWN: Duration = Duration::from_secs(30);
 
@@ -31,8 +31,8 @@ impl Judge {
         let guards = format!("[findings]\nstartup_guard = {seconds}\nresume_guard = 0\n");
         std::fs::write(config.path(), guards).expect("written");
         let watch = Watch::start(&[OsStr::new("--config"), config.path().as_os_str()]);
-        // kvmtop goes before whoever else loads this machine: it is the rules' time that is measured. Without cgroups
-        // it takes its chance.
+        // kvmtop runs before other load of this machine: the test measures the time of the rules. Without cgroups
+        // it competes with that load.
         let group = CpuGroup::new(&format!("kvmtop-judge-{}", watch.pid())).ok();
         if let Some(group) = &group {
             group.first();
@@ -46,7 +46,7 @@ impl Judge {
         &self.last
     }
 
-    /// Waits until a test of an interval holds, so long at most; answers how long it took.
+    /// Waits until a test of an interval holds, at most `limit`; returns how long it took.
     pub fn until(&mut self, limit: Duration, what: &str, holds: impl Fn(&Value) -> bool) -> Duration {
         let began = Instant::now();
         while !holds(self.next()) {
@@ -62,7 +62,7 @@ impl Judge {
 
     /// The name that a process's guest goes by, once it is seen.
     pub fn name(&mut self, pid: u32) -> String {
-        self.until(TOLD, "the guest is seen", |v| {
+        self.until(REPORTED, "the guest is seen", |v| {
             domain(v, pid).is_some_and(|d| d["threads"].as_array().is_some_and(|t| t.len() > 1))
         });
         domain(&self.last, pid).expect("seen")["name"].as_str().expect("a name").to_owned()
@@ -91,7 +91,7 @@ pub fn rules(interval: &Value) -> String {
     all.join(", ")
 }
 
-/// The findings of a rule about a guest, by itself or folded into another.
+/// The findings of a rule about a guest, alone or as part of another finding.
 fn of<'v>(interval: &'v Value, rule: &'v str, domain: &'v str) -> impl Iterator<Item = &'v Value> {
     findings(interval).filter(move |f| {
         let folded = f["folded"].as_array().into_iter().flatten().any(|r| r == rule);
@@ -99,8 +99,8 @@ fn of<'v>(interval: &'v Value, rule: &'v str, domain: &'v str) -> impl Iterator<
     })
 }
 
-/// Whether a rule speaks about a guest.
-pub fn told(interval: &Value, rule: &str, domain: &str) -> bool {
+/// Whether a rule reports a guest.
+pub fn reported(interval: &Value, rule: &str, domain: &str) -> bool {
     of(interval, rule, domain).next().is_some()
 }
 

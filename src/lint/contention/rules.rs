@@ -56,7 +56,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Setup(host_tasks::host_tasks),
         hold: Hold::USUAL,
         thresholds: &["pinning.host_tasks", "pinning.busy", "pinning.wait"],
-        limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are read. Wait \
+        limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are kept. Wait \
             behind another guest is not counted as the tasks' fault",
         fix: "AllowedCPUs of systemd's slices, at once, or isolcpus on the host's kernel command line",
         links: &[links::CPU_ISOLATION, links::KERNEL_PARAMETERS],

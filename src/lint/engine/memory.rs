@@ -15,12 +15,12 @@ const LONGEST_NOT_READ_S: f64 = 15.0;
 const MOST_PATTERNS: usize = 20_000;
 
 /// A guest through time: PID and start time distinguish it from another guest of the same name.
-type GuestKey = (Option<i32>, u64, String);
+type GuestIdentity = (Option<i32>, u64, String);
 /// The subject of a finding; `None` is the host.
-type Subject = Option<GuestKey>;
+type Subject = Option<GuestIdentity>;
 
 /// A guest's key in the memory.
-pub(crate) fn guest_key(domain: &DomainModel) -> GuestKey {
+pub(crate) fn guest_identity(domain: &DomainModel) -> GuestIdentity {
     (domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone())
 }
 
@@ -39,7 +39,7 @@ struct PatternTrack {
 #[derive(Debug, Clone, Default)]
 pub struct RuleMemory {
     tracks: BTreeMap<(&'static str, Subject, Target), PatternTrack>,
-    paused: HashMap<GuestKey, i64>,
+    paused: HashMap<GuestIdentity, i64>,
     log_judged_s: Option<f64>,
 }
 
@@ -58,10 +58,10 @@ impl RuleMemory {
 
     /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
     pub(crate) fn watch(&mut self, model: &Model) {
-        let alive: HashSet<GuestKey> = model.domains.iter().map(guest_key).collect();
+        let alive: HashSet<GuestIdentity> = model.domains.iter().map(guest_identity).collect();
         self.paused.retain(|w, _| alive.contains(w));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
-            self.paused.insert(guest_key(d), model.time_ms);
+            self.paused.insert(guest_identity(d), model.time_ms);
         }
         let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
@@ -70,7 +70,7 @@ impl RuleMemory {
 
     /// Seconds since a guest was last seen paused.
     pub(crate) fn resumed_s(&self, domain: &DomainModel, now_ms: i64) -> Option<f64> {
-        self.paused.get(&guest_key(domain)).map(|at| (now_ms - at) as f64 / 1e3)
+        self.paused.get(&guest_identity(domain)).map(|at| (now_ms - at) as f64 / 1e3)
     }
 
     /// Takes the findings of this interval and returns those that last. An interval in which a rule's figures were not

@@ -123,7 +123,7 @@ groups! {
     CostThresholds {
         /// Percent of one CPU for the whole guest.
         of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0),
-            "Measured in Windows with emulated timers: 33 % with 8 vCPUs, 78 % with 2; in a healthy busy guest below 0.5 %";
+            "Measured in Windows with emulated timers: 33 % with 8 vCPUs, 78 % with 2; in a healthy guest under 0.5 %";
         /// Percent of a CPU, averaged over the guest's vCPUs.
         of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0),
             "Measured in the same guests: 4.1 % and 39 % of each vCPU";
@@ -143,12 +143,12 @@ groups! {
         /// HPET accesses of the guest.
         hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0),
             "Measured: 2300/s in Linux with clocksource hpet, which lost 2.4 % of its throughput";
-        /// HPET accesses per vCPU.
+        /// HPET accesses per vCPU: an info.
         hpet_per_vcpu: f64 = 100.0,
             "Chosen as for the PM timer";
         /// Reads of `HV_X64_MSR_TIME_REF_COUNT`.
         time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0),
-            "Reported: 36,000/s in a guest without a valid TSC page (cloud-hypervisor pull request 8380)";
+            "Reported: 36k/s in a guest without a valid TSC page (cloud-hypervisor pull request 8380)";
         /// Halts per vCPU of an idle guest.
         idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER),
             "Measured in idle Windows: 2933/s before and 174/s after its timers were fixed; 10/s in idle Linux";
@@ -158,7 +158,7 @@ groups! {
         /// A vCPU is woken too often when its mean sleep is shorter, milliseconds.
         short_sleep_ms: f64 = 1.0,
             "Measured in idle Windows: 0.34 ms before and 10.4 ms after its timers were fixed";
-        /// PIT accesses.
+        /// PIT accesses: an info.
         pit: f64 = 100.0,
             "Chosen: modern systems use the PIT only while they boot";
         /// CPU time of QEMU's main thread with an unused HPET, percent.
@@ -174,10 +174,10 @@ groups! {
 
     /// Interrupt controller rules, per second and vCPU.
     ApicThresholds {
-        /// Faults on the local APIC's page.
+        /// Faults on the local APIC's page: a warning.
         page_faults: f64 = 500.0,
             "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
-        /// Exits for local APIC accesses.
+        /// Exits for local APIC accesses: a warning.
         lapic_exits: f64 = 2000.0,
             "Chosen";
         /// Inter-processor interrupts.
@@ -187,16 +187,16 @@ groups! {
 
     /// Device rules, per second and guest.
     DeviceThresholds {
-        /// Reads of virtio's interrupt status.
+        /// Reads of virtio's interrupt status: a warning.
         intx_reads: f64 = 100.0,
             "Chosen: with MSI-X there are none";
-        /// virtio notifications that the VMM serves.
+        /// virtio notifications that the VMM serves: an info.
         kicks: f64 = 1000.0,
             "Chosen: with an ioeventfd there are none";
-        /// Accesses to an emulated disk controller or network card.
+        /// Accesses to an emulated disk controller or network card: an info.
         emulated: f64 = 1000.0,
             "Chosen";
-        /// Accesses to VGA, PS/2, vmport or PCI configuration ports.
+        /// Accesses to VGA, PS/2, vmport or PCI configuration ports: an info.
         polling: f64 = 500.0,
             "Chosen; measured cost of each access 5 to 12 us";
         /// The fewest accesses of a serial burst.
@@ -205,7 +205,7 @@ groups! {
         /// Length of a serial burst, milliseconds.
         burst_ms: Steps = Steps::new(5.0, 20.0, NEVER),
             "Measured: 64 characters held a vCPU for 15 ms and raised ping times from 0.18 to 1.3 ms";
-        /// Wake-ups of vCPUs by a kworker.
+        /// Wake-ups of vCPUs by a kworker: a warning.
         kworker_wakes: f64 = 1000.0,
             "Chosen";
     }
@@ -218,10 +218,10 @@ groups! {
         /// Wait from which pause loops are a warning, percent.
         pause_wait: f64 = 5.0,
             "As the warning of pinning.wait";
-        /// Host interrupts per busy vCPU, in multiples of the host's tick.
+        /// Host interrupts per busy vCPU, in multiples of the host's tick: an info.
         interrupts_ticks: f64 = 2.0,
             "The host's tick interrupts a busy vCPU once per period";
-        /// Host interrupts per second on an isolated CPU.
+        /// Host interrupts per second on an isolated CPU: a warning.
         interrupts_isolated: f64 = 2000.0,
             "Chosen";
         /// Halt polling of a mostly idle vCPU, percent of a CPU.
@@ -262,7 +262,7 @@ groups! {
         /// Kernel threads and soft interrupts on an isolated CPU, percent.
         isolated_cpu: Steps = Steps::new(1.0, 5.0, NEVER),
             "Chosen";
-        /// Ticks per second on a `nohz_full` CPU.
+        /// Ticks per second on a `nohz_full` CPU: an info.
         nohz_ticks: f64 = 50.0,
             "Chosen; a nohz_full CPU with one task ticks about once a second";
         /// Share of the periods in which the quota ran out, percent.
@@ -280,7 +280,7 @@ groups! {
         /// CPU time of host tasks on a pinned vCPU's CPU, percent.
         host_tasks: Steps = Steps::new(2.0, 10.0, NEVER),
             "Measured: host tasks on the vCPUs' CPUs took about 40 % of a guest's speed";
-        /// Wait of emulator threads from which the host lacks CPUs, percent.
+        /// Wait of emulator threads while pinned vCPUs fill most of the host, percent: a warning.
         starved_wait: f64 = 20.0,
             "Chosen";
     }
@@ -290,16 +290,16 @@ groups! {
         /// Memory faults per second and vCPU.
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER),
             "Measured in Windows guests: 317 to 1160/s per vCPU";
-        /// CPU time of ksmd, percent.
+        /// CPU time of ksmd, percent: an info.
         ksmd: f64 = 5.0,
             "Measured on a host short of memory: 1.6 to 4.6 %";
-        /// Steal of one host CPU, percent.
+        /// Steal of one host CPU, percent: a warning.
         steal: f64 = 5.0,
             "Chosen";
-        /// CPU time of QEMU's main thread, percent.
+        /// CPU time of QEMU's main thread, percent: a warning.
         main_loop: f64 = 70.0,
-            "Measured: above 90 % while a guest made 18,000 requests/s";
-        /// Nested exits, percent of all exits.
+            "Measured: above 90 % while a guest made 18k requests/s";
+        /// Nested exits, percent of all exits: an info.
         nested_share: f64 = 5.0,
             "Chosen";
     }

@@ -23,7 +23,7 @@ fn synic_without_avic_inhibits() {
 }
 
 #[test]
-fn acceleration_at_work_or_asked_for_is_no_finding() {
+fn active_or_configured_acceleration_is_no_finding() {
     silent(&judge(&game(SYNIC, "APIC_WRITE", 90.0).model()), "apicv-inhibited");
     silent(&judge(&game(ENLIGHTENED, "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
     silent(&judge(&game("", "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
@@ -50,7 +50,7 @@ fn on_amd_the_host_has_to_offer_it() {
 }
 
 #[test]
-fn without_its_own_exits_it_is_only_suggested() {
+fn without_its_own_exits_it_has_low_confidence() {
     cannot(&judge(&game(SYNIC, "VMCALL", 9000.0).model()), "apicv-inhibited");
     // A third of its exits are interrupts, as when nothing is posted.
     let report = judge(&game(SYNIC, "VMCALL", 90.0).model());

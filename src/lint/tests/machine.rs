@@ -67,7 +67,7 @@ fn steal() {
 }
 
 #[test]
-fn abnormal_exits_are_told_at_once() {
+fn abnormal_exits_are_reported_at_once() {
     let at = |reason: &'static str, rate: f64| {
         on(Guest::new("l", 5).linux("").vcpus(1, move |_, t| t.exits(reason, rate, 2.0))).model()
     };
@@ -85,7 +85,7 @@ fn abnormal_exits_are_told_at_once() {
 }
 
 #[test]
-fn a_line_of_the_hosts_log_is_told_when_it_comes() {
+fn a_line_of_the_hosts_log_is_reported_when_it_appears() {
     let text = "[  90.5] x86/split lock detection: #AC: CPU 0/KVM/5 took a split_lock trap at address: 0x1\n";
     let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
     model.host.kernel_log = crate::kvm::kernel_log::parse(text);

@@ -16,13 +16,17 @@ thresholds (`src/lint`); `kvmtop check --list-rules` prints the list, with `--js
 - **Cannot tell**: what the rule does not know, or takes for something else.
 - **Fix changes**: what the suggested fix touches. kvmtop never applies a fix.
 
-Three things hold for all rules. A guest's behaviour is not judged for STARTUP s after its start, for RESUME s after a resume or an
-incoming migration (`startup_guard` and `resume_guard`), and while it is paused. Where a figure is missing, a rule reports
-that it cannot tell, and why, instead of nothing. And findings that have one cause become one: the timers of a Windows guest
-with its missing enlightenments, memory faults with an inhibited APICv, and the wait of vCPUs with its cause.
+Three things hold for all rules:
 
-A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause, percent of
-one host CPU; most rules report a higher severity when the cost reaches `cost.of_one_cpu` or `cost.of_vcpus`.
+- A guest's behaviour is not judged for STARTUP s after its start, for RESUME s after a resume or an incoming migration
+  (`startup_guard` and `resume_guard`), and while it is paused.
+- Where a figure is missing, a rule reports that it cannot tell, and why.
+- Findings that have one cause become one: the timers of a Windows guest with its missing enlightenments, memory faults
+  with an inhibited APICv, and the wait of vCPUs with its cause.
+
+A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause, percent
+of one host CPU. Most rules about exits report a higher severity when the cost reaches `cost.of_one_cpu` or
+`cost.of_vcpus`.
 ";
 
 /// Text of a rule, with the angle brackets of XML elements as Markdown shows them.

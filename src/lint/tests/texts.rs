@@ -50,7 +50,7 @@ fn snapshot(name: &str, report: &Report) {
     settings.bind(|| insta::assert_snapshot!(format!("lint__{name}"), text(report)));
 }
 
-/// Two guests on one CPU, one that wanders over nodes beside a task of the host, a Windows guest of which only the
+/// Two guests on one CPU, one that moves between nodes next to a host task, a Windows guest of which only the
 /// system is known.
 #[test]
 fn a_busy_host() {

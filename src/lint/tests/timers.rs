@@ -47,13 +47,13 @@ fn a_windows_guest_without_clock_and_timers_gets_one_finding() {
     assert!(timers[0].fix[0].text.contains("stimer") && timers[0].fix[0].text.contains("hypervclock"));
     assert!(
         !timers[0].fix.iter().any(|f| f.text.contains("<timer name='hpet'")),
-        "HPET is no cure where stimer can be had"
+        "HPET is no fix where stimer is available"
     );
     assert!(timers[0].since_ms.is_some());
 }
 
 #[test]
-fn only_what_is_missing_is_asked_for() {
+fn fixes_add_only_what_is_missing() {
     let xml = "<features><hyperv><vpindex state='on'/><synic state='on'/></hyperv></features>
         <clock offset='localtime'><timer name='hypervclock' present='yes'/></clock>";
     let report = judge(&on(Guest::new("w", 5).windows(xml).vcpus(1, |_, t| t)).first());
@@ -65,7 +65,7 @@ fn only_what_is_missing_is_asked_for() {
 }
 
 #[test]
-fn hpet_is_offered_where_stimer_cannot_be_had() {
+fn hpet_is_offered_where_stimer_is_not_available() {
     let guest = Guest::new("w", 5)
         .windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>")
         .facts(|f| f.machine = Some(Known::new("pc-i440fx-2.4".into(), Origin::Libvirt)))
