@@ -5,6 +5,12 @@
 mod common;
 
 use common::libvirt::{self, Domain, Setup};
+use kvmtop::model::{Base, ExitRateSource, Model};
+use kvmtop::sample::EngineLevel;
+use kvmtop::source::engine::bpf::BpfEngine;
+use kvmtop::source::live::metadata::device_maps::DeviceMaps;
+use kvmtop::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
+use kvmtop::source::live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -140,5 +146,70 @@ fn two_guests_under_libvirt() {
     assert_eq!(names, ["kvmtop-idle"]);
     common::ran(TEST);
     drop((busy, idle));
+    libvirt::stop(&started);
+}
+
+/// Tracing goes off and on again, as the key `e` does it: KVM's counters through libvirt are the rate while it is off, and
+/// only then.
+#[test]
+fn exit_rates_while_tracing_goes_off_and_on() {
+    const TEST: &str = "exit_rates_while_tracing_goes_off_and_on";
+    let started = match libvirt::start() {
+        Ok(started) => started,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let guest = match Domain::start("kvmtop-levels", &BUSY, &setup) {
+        Ok(guest) => guest,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let paths = SystemPaths::default();
+    let engine = match BpfEngine::new(topology(&paths), 16) {
+        Ok(engine) => Box::new(engine),
+        Err(why) => return common::skipped(TEST, &why.cause),
+    };
+    let libvirt = Libvirt::start(LibvirtOptions::default());
+    let source = LibvirtAndQmp::new(libvirt, DeviceMaps::new(false), Duration::from_secs(1));
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(engine),
+        metadata_sources: vec![Box::new(source)],
+        paths,
+        ..CollectorOptions::default()
+    });
+    let mut before = collector.tick();
+    let pid = i32::try_from(guest.pid()).expect("a PID");
+    let mut rates = |collector: &mut Collector, seconds: u32| -> Vec<(Option<f64>, ExitRateSource)> {
+        (0..seconds)
+            .map(|_| {
+                std::thread::sleep(Duration::from_secs(1));
+                let sample = collector.tick();
+                let model = Model::new(&sample, Base::Previous(&before));
+                before = sample;
+                model.domains.iter().find(|d| d.facts.pid == Some(pid)).expect("the guest").exit_rate
+            })
+            .collect()
+    };
+    // The firmware takes seconds; the guest's own loop exits to the VMM all the time.
+    let until = Instant::now() + Duration::from_secs(60);
+    while !rates(&mut collector, 1).iter().any(|(rate, _)| rate.is_some_and(|r| r > 5000.0)) {
+        assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
+    }
+    collector.set_level(EngineLevel::None).expect("tracing off");
+    let untraced = rates(&mut collector, 8);
+    let counted = |r: &(Option<f64>, ExitRateSource)| r.1 == ExitRateSource::Counters && r.0 > Some(100.0);
+    assert!(untraced[5..].iter().all(counted), "libvirt's counters: {untraced:?}");
+    collector.set_level(EngineLevel::Counts).expect("tracing on");
+    let traced = rates(&mut collector, 6);
+    let by_events = |r: &(Option<f64>, ExitRateSource)| {
+        matches!(r.1, ExitRateSource::Traced | ExitRateSource::Userspace) && r.0 > Some(100.0)
+    };
+    assert!(traced[1..].iter().all(by_events), "traced again: {traced:?}");
+    collector.set_level(EngineLevel::None).expect("tracing off");
+    let again = rates(&mut collector, 8);
+    assert!(again[5..].iter().all(counted), "libvirt's counters again: {again:?}");
+    let highest = |rates: &[(Option<f64>, ExitRateSource)]| rates.iter().filter_map(|r| r.0).fold(0.0, f64::max);
+    assert!(highest(&again) < 3.0 * highest(&untraced), "what happened meanwhile is no spike: {again:?}, {untraced:?}");
+    common::ran(TEST);
+    drop(guest);
     libvirt::stop(&started);
 }

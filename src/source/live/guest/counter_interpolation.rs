@@ -19,6 +19,7 @@ const STALE_AFTER: u64 = 4;
 #[derive(Debug, Default)]
 pub(crate) struct CounterInterpolation {
     readings: VecDeque<Arc<CounterReading>>,
+    shown: CounterReading,
 }
 
 impl CounterInterpolation {
@@ -38,9 +39,19 @@ impl CounterInterpolation {
         self.readings.clear();
     }
 
+    /// Sets what this tick shows: see [`Self::shown`].
+    pub(crate) fn show(&mut self, now_ns: u64) {
+        self.shown = self.at(now_ns);
+    }
+
+    /// The counters as of this tick; empty where unknown.
+    pub(crate) fn shown(&self) -> &CounterReading {
+        &self.shown
+    }
+
     /// The counters as they were 1.25 pauses before `now_ns`; empty before there is a reading that old, and once the
     /// newest is stale. Where the next reading is late, they stand still.
-    pub(crate) fn at(&self, now_ns: u64) -> CounterReading {
+    fn at(&self, now_ns: u64) -> CounterReading {
         let Some(newest) = self.readings.back().filter(|r| !is_stale(r, now_ns)) else {
             return CounterReading::default();
         };

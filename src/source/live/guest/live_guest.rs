@@ -6,13 +6,13 @@ use super::exited_threads;
 use super::identity::ProcessIdentity;
 use super::resources::{GuestResources, TickBudget};
 use super::roles::ThreadRoles;
-use super::stagger::stagger;
+use super::stagger::GrowingPause;
 use crate::kvm::Space;
 use crate::sample::{
     AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
 };
 use crate::source::events::Reading;
-use crate::source::live::metadata::source::{CounterReading, GuestMetadata, MetadataSource, WatchedGuest};
+use crate::source::live::metadata::source::{GuestMetadata, MetadataSource, WatchedGuest};
 use crate::source::live::metadata::status_xml::{DomainStatus, StatusFiles};
 use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::file::FileError;
@@ -41,13 +41,11 @@ pub(crate) struct LiveGuest {
     helpers: BTreeMap<i32, Threads>,
     /// Its open files of KVM.
     pub files: KvmFiles,
-    files_due_ns: u64,
-    files_pause_ns: u64,
+    files_pause: GrowingPause,
     roles: ThreadRoles,
     reports: Vec<Arc<GuestMetadata>>,
     /// KVM's counters as the metadata sources read them, and interpolated to this tick.
     interpolation: CounterInterpolation,
-    counters: CounterReading,
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
     resources: GuestResources,
     state: DomainState,
@@ -77,12 +75,10 @@ impl LiveGuest {
             threads,
             helpers: BTreeMap::new(),
             files,
-            files_due_ns: 0,
-            files_pause_ns: FIRST_FILES_NS,
+            files_pause: GrowingPause::new(FIRST_FILES_NS, FILES_NS),
             roles: ThreadRoles::default(),
             reports: Vec::new(),
             interpolation: CounterInterpolation::default(),
-            counters: CounterReading::default(),
             status_seen: None,
             resources: GuestResources::default(),
             state: DomainState::Running,
@@ -152,10 +148,7 @@ impl LiveGuest {
             return Liveness::Ended;
         }
         self.helpers.retain(|_, h| h.read(reader) == Liveness::Alive);
-        if now_ns >= self.files_due_ns {
-            self.files_due_ns =
-                now_ns + self.files_pause_ns + stagger(self.identity.pid) / (FILES_NS / self.files_pause_ns);
-            self.files_pause_ns = FILES_NS.min(2 * self.files_pause_ns);
+        if self.files_pause.take(now_ns, self.identity.pid) {
             match KvmFiles::read(paths, self.identity.pid) {
                 Ok(files) => {
                     self.identity.vcpu_files = files.vcpu_count() as u32;
@@ -167,7 +160,7 @@ impl LiveGuest {
             self.resources.look(paths, self.identity.pid, &self.files, reader.keep_below);
         }
         self.resources.read(paths, self.identity.pid, budget);
-        self.counters = self.interpolation.at(now_ns);
+        self.interpolation.show(now_ns);
         self.roles.look(paths, &self.threads, &self.files.vcpus);
         Liveness::Alive
     }
@@ -256,7 +249,7 @@ impl LiveGuest {
         sample
     }
 
-    /// The guest's last sample after its end: all events, but no CPU time, as the last interpolation of its threads are
+    /// The guest's last sample after its end: all events, but no CPU time, as the last readings of its threads are
     /// missing.
     pub(crate) fn last_sample(&mut self, tids: &[i32], reading: &mut Reading) -> DomainSample {
         self.threads.gone.extend(std::mem::take(&mut self.threads.living).into_values());
@@ -308,7 +301,7 @@ impl LiveGuest {
             }
         }
         if !self.resources.has_counters() {
-            sample.counters.clone_from(&self.counters.vm);
+            sample.counters.clone_from(&self.interpolation.shown().vm);
         }
         sample
     }
@@ -317,7 +310,7 @@ impl LiveGuest {
         if self.resources.has_counters() {
             return self.resources.vcpu(index);
         }
-        self.counters.vcpus.get(&index)
+        self.interpolation.shown().vcpus.get(&index)
     }
 
     /// Why the guest has no KVM counters; `None` when it has.

@@ -1,11 +1,12 @@
 //! The device behind each port and address of a guest, from the memory map of its monitor.
 //!
-//! `info mtree -f` runs under QEMU's big lock, so it is query once per guest, and again only while accesses hit
+//! `info mtree -f` runs under QEMU's big lock, so it is asked once per guest, and again only while accesses hit
 //! addresses that the last answer does not name (a guest programs its BARs some time after its start), at growing
 //! pauses.
 
 use super::libvirt::{Libvirt, MonitorReply};
 use super::qmp;
+use super::source::GuestKey;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::mtree;
 use crate::sample::{DomainFacts, Known, Origin, SourceId, SourceStatus};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// The monitor command, the same through libvirt and QMP.
 const COMMAND: &str = "info mtree -f";
-/// Pause before a guest is query again; it doubles each time.
+/// Pause before a guest is asked again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
@@ -25,9 +26,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// At most this many guests are tracked.
 const MOST: usize = 4096;
-
-/// A guest: PID and start time in ticks.
-type GuestKey = (i32, u64);
 
 struct MonitorQuery {
     map: Option<Known<Arc<DeviceMap>>>,

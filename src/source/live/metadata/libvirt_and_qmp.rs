@@ -4,7 +4,7 @@
 use super::device_maps::DeviceMaps;
 use super::libvirt::{Libvirt, LibvirtDomain};
 use super::qmp;
-use super::source::{GuestMetadata, MetadataSource, WatchedGuest};
+use super::source::{GuestKey, GuestMetadata, MetadataSource, WatchedGuest};
 use crate::kvm::device_map::DeviceMap;
 use crate::sample::{Known, Origin, SourceStatus};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,10 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A guest: PID and start.
-type GuestKey = (i32, u64);
-
-/// The last metadata given over for a guest, and what it was made of.
+/// The last metadata handed over for a guest, and what it was made of.
 struct GivenMetadata {
     domain: Option<Arc<LibvirtDomain>>,
     devices: Option<Known<Arc<DeviceMap>>>,
