@@ -53,8 +53,8 @@ fn without_a_terminal_it_points_to_batch() {
     assert_eq!(text(&out.stdout), "");
     assert_eq!(
         text(&out.stderr),
-        "kvmtop: the screen needs a terminal, and standard output is none; `kvmtop --batch` prints text, `kvmtop --batch \
-         --json` prints JSON\n"
+        "kvmtop: the screen needs a terminal, and standard output is none; `kvmtop --batch` prints text, \
+         `kvmtop --batch --json` prints JSON\n"
     );
 }
 

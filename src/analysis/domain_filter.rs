@@ -99,8 +99,8 @@ impl DomainFilter {
         all
     }
 
-    /// The sample with the selected guests only, and a source for each pattern that matches none; `None` when all guests are
-    /// selected.
+    /// The sample with the selected guests only, and a source for each pattern that matches none; `None` when all
+    /// guests are selected.
     pub fn apply(&self, sample: &Sample) -> Option<Sample> {
         if self.is_empty() {
             return None;

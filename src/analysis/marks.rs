@@ -11,8 +11,8 @@ const JUMP: f64 = 2.0;
 /// Below this many exits per second nothing jumps.
 const QUIET: f64 = 500.0;
 
-/// Says of each sample of a recording, in order, whether it is worth a look. The rules judge all guests; findings and exits of
-/// the selected guests count.
+/// Says of each sample of a recording, in order, whether it is worth a look. The rules judge all guests; findings and
+/// exits of the selected guests count.
 #[derive(Debug)]
 pub struct MarkFinder {
     pipeline: Pipeline,

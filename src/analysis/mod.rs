@@ -1,5 +1,5 @@
-//! What every command does with samples: intervals with their findings, the guests asked for, summaries, marks. Pure: no I/O,
-//! no clock, no thread.
+//! What every command does with samples: intervals with their findings, the guests asked for, summaries, marks. Pure:
+//! no I/O, no clock, no thread.
 //!
 //! ```text
 //!  Sample -> Pipeline -> Interval (Model and findings) -> DomainFilter -> screen, text, JSON

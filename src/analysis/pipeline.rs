@@ -16,8 +16,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Leaves out what is not about the host or a guest that the filter selects. The rules have judged all guests by then: a
-    /// guest is often slow because of another one.
+    /// Leaves out what is not about the host or a guest that the filter selects. The rules have judged all guests by
+    /// then: a guest is often slow because of another one.
     pub fn keep_only(&mut self, filter: &DomainFilter) {
         if filter.is_empty() {
             return;
@@ -31,7 +31,8 @@ impl Interval {
     }
 }
 
-/// Joins each sample with the one before it and judges the interval between them. The rules remember earlier intervals.
+/// Joins each sample with the one before it and judges the interval between them. The rules remember earlier
+/// intervals.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     options: lint::Options,
@@ -45,7 +46,8 @@ impl Pipeline {
         Self { options, ..Self::default() }
     }
 
-    /// The interval that ends with this sample; `None` for the first sample, and for the first after [`Pipeline::restart`].
+    /// The interval that ends with this sample; `None` for the first sample, and for the first after
+    /// [`Pipeline::restart`].
     pub fn next(&mut self, sample: Arc<Sample>) -> Option<Interval> {
         let previous = self.previous.take();
         let interval = previous.map(|previous| self.judge(&sample, Base::Previous(&previous)));
@@ -61,7 +63,8 @@ impl Pipeline {
         interval
     }
 
-    /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is known.
+    /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is
+    /// known.
     pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> Interval {
         self.judge(sample, Base::Whole(seconds))
     }

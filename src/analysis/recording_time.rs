@@ -41,8 +41,8 @@ pub enum RecordingTime {
 }
 
 impl RecordingTime {
-    /// Parses `14:03`, `14:03:22`, `2026-11-21 14:03`, `2026-11-21T06:00:00Z`, `+10m` (after the start) or `-5m` (before the
-    /// end).
+    /// Parses `14:03`, `14:03:22`, `2026-11-21 14:03`, `2026-11-21T06:00:00Z`, `+10m` (after the start) or `-5m`
+    /// (before the end).
     ///
     /// # Errors
     /// A sentence, for text that is neither a time nor an offset.
@@ -67,8 +67,8 @@ impl RecordingTime {
         })
     }
 
-    /// As [`RecordingTime::parse`], and more lenient: `1:15` is `01:15`, and `90`, `90s`, `12m`, `2h` need no plus. `None` for
-    /// anything else.
+    /// As [`RecordingTime::parse`], and more lenient: `1:15` is `01:15`, and `90`, `90s`, `12m`, `2h` need no plus.
+    /// `None` for anything else.
     pub fn parse_typed(text: &str) -> Option<Self> {
         let text = text.trim();
         let offset = text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains([':', '-']);
@@ -80,8 +80,8 @@ impl RecordingTime {
         .ok()
     }
 
-    /// The instant in a recording of this range, milliseconds since the epoch. It may lie outside the range. `None` for a time
-    /// that the calendar does not have.
+    /// The instant in a recording of this range, milliseconds since the epoch. It may lie outside the range. `None`
+    /// for a time that the calendar does not have.
     pub fn time_ms(&self, range_ms: (i64, i64), zone: &TimeZone) -> Option<i64> {
         let ms = |d: &Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
         let local = |t: civil::DateTime| Some(t.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond());

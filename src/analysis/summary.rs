@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Runs of the recorder that the note on several runs lists at most.
 const MOST_LISTED: usize = 8;
 
-/// Adds up the intervals of a recording, sample by sample. The figures are those of all intervals together, also of guests and
-/// threads that ended on the way and of all runs of the recorder; a finding that held for a while only is in it as it was when
-/// it weighed most.
+/// Adds up the intervals of a recording, sample by sample. The figures are those of all intervals together, also of
+/// guests and threads that ended on the way and of all runs of the recorder; a finding that held for a while only is
+/// in it as it was when it weighed most.
 #[derive(Debug)]
 pub struct SessionSummary {
     pipeline: Pipeline,
@@ -23,7 +23,8 @@ pub struct SessionSummary {
     last: Option<Arc<Sample>>,
 }
 
-/// One run of the recorder: a recording to which `kvmtop record` appended again has several. Nothing was counted in between.
+/// One run of the recorder: a recording to which `kvmtop record` appended again has several. Nothing was counted in
+/// between.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RecorderRun {
     /// Time of the first sample, milliseconds since the epoch.
@@ -99,8 +100,8 @@ fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
     Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause: Some(cause), fix: Some(fix) })
 }
 
-/// Adds a finding of one interval of many. A cause is reported once: by the finding that covers the other, else as it was when
-/// it weighed most.
+/// Adds a finding of one interval of many. A cause is reported once: by the finding that covers the other, else as it
+/// was when it weighed most.
 fn keep_heaviest(kept: &mut Vec<Finding>, new: Finding) {
     let weight = |f: &Finding| (f.severity, f.cost.unwrap_or(0.0));
     let covers = |a: &Finding, b: &Finding| {

@@ -47,8 +47,8 @@ Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.t
 
 /// The screen a KVM host's admin opens first when a guest is slow.
 ///
-/// One top-like screen shows how much CPU time each guest's threads use, why its vCPUs exit, which devices own the addresses
-/// that it accesses most, and where its vCPUs run. Without a command, kvmtop shows the live screen.
+/// One top-like screen shows how much CPU time each guest's threads use, why its vCPUs exit, which devices own the
+/// addresses that it accesses most, and where its vCPUs run. Without a command, kvmtop shows the live screen.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "kvmtop",
@@ -110,8 +110,8 @@ pub struct SamplingArgs {
     pub engine: Option<EngineChoice>,
     /// Never talk to the QEMU monitor (devices are then named from tables)
     ///
-    /// kvmtop asks the monitor for `info mtree -f` once after each start of a guest, to name the device behind an address.
-    /// Through libvirt this marks the domain as tainted (custom-monitor).
+    /// kvmtop asks the monitor for `info mtree -f` once after each start of a guest, to name the device behind an
+    /// address. Through libvirt this marks the domain as tainted (custom-monitor).
     #[arg(long)]
     pub no_monitor: bool,
     /// The libvirt connection to use [default: libvirt's own choice]
@@ -222,8 +222,9 @@ pub struct InputArgs {
     pub vcpus: Option<u32>,
     /// Time accesses as perf does, not by the whole exit
     ///
-    /// perf measures a port or MMIO read from the access to the next entry, and a write from the exit to the access, so each
-    /// time lacks a part of its exit. kvmtop counts the whole exit, from exit to entry, for the access that it served.
+    /// perf measures a port or MMIO read from the access to the next entry, and a write from the exit to the access,
+    /// so each time lacks a part of its exit. kvmtop counts the whole exit, from exit to entry, for the access that it
+    /// served.
     #[arg(long)]
     pub perf_times: bool,
     /// Read one interval of a session: 14:03, +10m or -10m [default: all]

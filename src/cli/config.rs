@@ -1,5 +1,5 @@
-//! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it silently
-//! would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
+//! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it
+//! silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
 
 use super::args::{self, EngineChoice};
 use super::values;
@@ -131,7 +131,8 @@ impl Config {
     }
 }
 
-/// The config file to read: the one the user asked for, else the user's own, else the system's; `None` if there is none.
+/// The config file to read: the one the user asked for, else the user's own, else the system's; `None` if there is
+/// none.
 pub fn find(
     asked: Option<&Path>,
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
@@ -263,8 +264,11 @@ mod tests {
 
     #[test]
     fn settings_are_read() {
-        let c = parse("[sampling]\ninterval = 0.5\nengine = 'perf'\nmonitor = false\ndomains = ['web-*']\n[record]\nmax_size = '2G'\nmax_age = '7d'\n")
-            .unwrap();
+        let c = parse(
+            "[sampling]\ninterval = 0.5\nengine = 'perf'\nmonitor = false\ndomains = ['web-*']\n\
+             [record]\nmax_size = '2G'\nmax_age = '7d'\n",
+        )
+        .unwrap();
         assert_eq!(c.sampling.interval, Duration::from_millis(500));
         assert_eq!(c.sampling.engine, EngineChoice::Perf);
         assert!(!c.sampling.monitor);

@@ -40,8 +40,8 @@ pub struct ScreenLook {
 }
 
 impl Settings {
-    /// Merges options and config file; a command without an option uses the config file's value. `no_color`: the environment
-    /// asks for no colour (`NO_COLOR`, <https://no-color.org>).
+    /// Merges options and config file; a command without an option uses the config file's value. `no_color`: the
+    /// environment asks for no colour (`NO_COLOR`, <https://no-color.org>).
     pub fn new(
         config: &Config,
         sampling: Option<&SamplingArgs>,

@@ -41,8 +41,9 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(default.look, ScreenLook { color: true, ascii: false });
     assert_eq!(default.findings, crate::lint::Options::default());
 
-    let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\nlibvirt_uri = 'test:///default'\n\
-                [screen]\nascii = true\n[findings]\nallow = ['all']\nstartup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
+    let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
+                libvirt_uri = 'test:///default'\n[screen]\nascii = true\n[findings]\nallow = ['all']\n\
+                startup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
     let from_file = settings("", file);
     assert_eq!(from_file.interval, Duration::from_secs(5));
     assert_eq!((from_file.engine, from_file.monitor, from_file.look.ascii), (EngineChoice::None, false, true));
@@ -52,7 +53,8 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(from_file.findings.thresholds.timers.pit.to_string(), "7");
     assert_eq!(from_file.findings.startup_guard_s.to_string(), "0");
 
-    let line = "-d 0.25 --engine perf --domain b --domain c --allow rtc-tick,pit-timer --warn vcpu-wait --libvirt-uri qemu:///session";
+    let line = "-d 0.25 --engine perf --domain b --domain c --allow rtc-tick,pit-timer --warn vcpu-wait \
+                --libvirt-uri qemu:///session";
     let given = settings(line, file);
     assert_eq!(given.interval, Duration::from_millis(250));
     assert_eq!(given.engine, EngineChoice::Perf);

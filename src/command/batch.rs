@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Judges and prints intervals as their samples come.
-pub struct Batch<'a> {
+pub struct BatchPrinter<'a> {
     settings: &'a Settings,
     args: &'a BatchArgs,
     source: &'a str,
@@ -23,14 +23,15 @@ pub struct Batch<'a> {
     printed: u64,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> BatchPrinter<'a> {
     /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
         let pipeline = Pipeline::new(settings.findings.clone());
         Self { settings, args, source, pipeline, shown: Vec::new(), is_empty: true, printed: 0 }
     }
 
-    /// Prints intervals until the feed ends or enough are printed. The first sample is only the base of the first interval.
+    /// Prints intervals until the feed ends or enough are printed. The first sample is only the base of the first
+    /// interval.
     pub fn run(&mut self, feed: &mut dyn Feed) -> anyhow::Result<()> {
         while !self.enough() {
             let Some(sample) = feed.next()? else { break };

@@ -14,9 +14,9 @@ use crate::source::Feed;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Exit status when nothing could be seen.
+/// Exit status when nothing could be judged.
 pub const COULD_NOT_LOOK: u8 = 3;
-/// How long it watches unless told otherwise.
+/// How long it watches without `--duration`.
 const DURATION: Duration = Duration::from_secs(10);
 
 /// Runs it on the live host.
@@ -38,13 +38,13 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         say_unmatched(&view);
         print(&(json::line(&view)? + "\n"))?;
     } else {
-        print(&told(&view))?;
+        print(&text_of(&view))?;
     }
     if settings.engine != EngineChoice::None
         && model.engine.kind == EngineKind::None
         && view.selected_findings().next().is_none()
     {
-        super::say("exits could not be counted, so most rules could not look; `kvmtop doctor` says what mends that");
+        super::say("exits could not be counted, so most rules could not judge; `kvmtop doctor` shows how to enable it");
         return Ok(COULD_NOT_LOOK);
     }
     Ok(status(&view))
@@ -77,7 +77,7 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
     Ok(report.map(|report| Interval { model: sum.finish(), report }))
 }
 
-fn told(view: &View<'_>) -> String {
+fn text_of(view: &View<'_>) -> String {
     let guests = view.guests().count();
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
@@ -86,11 +86,11 @@ fn told(view: &View<'_>) -> String {
 }
 
 fn status(view: &View<'_>) -> u8 {
-    // A guest that is not there is not well.
+    // A selected guest that does not run cannot be judged.
     if !view.domains.patterns.is_empty() && view.guests().next().is_none() {
         return COULD_NOT_LOOK;
     }
-    // Without a look at the processes "no guest" is no answer.
+    // "No guest" is no answer when the processes could not be read.
     let blind = view.model.sources.iter().any(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok);
     if blind && view.model.domains.is_empty() {
         return COULD_NOT_LOOK;

@@ -1,4 +1,4 @@
-//! `kvmtop doctor`: what this host lets kvmtop see, and what mends the rest.
+//! `kvmtop doctor`: what this host hides from kvmtop, and how to enable it.
 
 use super::{live, print};
 use crate::cli::Settings;
@@ -12,11 +12,11 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// libvirt and the monitor answer on threads of their own; they are given this long.
+/// How long libvirt and the monitor may take to answer; each has a thread of its own.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 #[derive(Serialize)]
-struct Document {
+struct DoctorJson {
     schema: u32,
     tool: &'static str,
     engine: &'static str,
@@ -32,7 +32,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
     if args.json {
-        let document = Document {
+        let document = DoctorJson {
             schema: document::SCHEMA,
             tool: json::TOOL,
             engine: sample.engine.kind.as_str(),

@@ -1,6 +1,6 @@
-//! The running host: which engine, which sources, and the end on a signal.
+//! The live host: starts the engine and the sources, and stops on a signal.
 
-use super::batch::Batch;
+use super::batch::BatchPrinter;
 use super::say;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
@@ -16,8 +16,8 @@ use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// KVM's statistics are asked of libvirt so often while nothing is traced: more often would cost every guest's monitor, and more
-/// rarely would show them that late.
+/// How often libvirt is asked for KVM's statistics while nothing is traced. Each answer costs the guest's monitor
+/// time; a longer pause would delay the figures.
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 
 /// See [`settle`].
@@ -27,16 +27,16 @@ const LOOKS_FOR_COUNTERS: u32 = 30;
 /// See [`settle`].
 const LOOK: Duration = Duration::from_millis(150);
 
-/// A collector at work and the way to talk to it.
-pub struct Live {
+/// A running collector and the way to talk to it.
+pub struct LiveHost {
     /// Yields the samples.
     pub feed: Collector,
     /// Level, interval, stop.
     pub commands: Sender<live::CollectorCommand>,
 }
 
-/// Starts every source. What cannot be had is said in each sample; nothing here fails for it.
-pub fn start(settings: &Settings) -> Live {
+/// Starts every source. Each sample reports sources that are missing; none of them is an error here.
+pub fn start(settings: &Settings) -> LiveHost {
     let paths = SystemPaths::default();
     let (engine, problems) = engine(settings.engine, &paths);
     if engine.is_none()
@@ -62,15 +62,15 @@ pub fn start(settings: &Settings) -> Live {
     {
         say(&format!("--kvm-events: {}; {}", why.cause, why.fix));
     }
-    Live { feed, commands }
+    LiveHost { feed, commands }
 }
 
-/// The first engine of those asked for that this host allows, and why it is not a better one.
+/// The first of the chosen engines that this host allows, and why better ones failed.
 fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
-    type Open = fn(HostTopology, &SystemPaths) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: Open = |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
-    let perf: Open = |topology, _| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
-    let candidates: &[Open] = match choice {
+    type OpenEngine = fn(HostTopology, &SystemPaths) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: OpenEngine = |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
+    let perf: OpenEngine = |topology, _| Ok(Box::new(PerfEngine::open(EngineLevel::Full, topology)?));
+    let candidates: &[OpenEngine] = match choice {
         EngineChoice::Auto => &[bpf, perf],
         EngineChoice::Bpf => &[bpf],
         EngineChoice::Perf => &[perf],
@@ -87,7 +87,8 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
     (None, problems)
 }
 
-/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
+/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something
+/// hangs.
 pub fn stop_on_signals(commands: Sender<live::CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
@@ -102,9 +103,9 @@ pub fn stop_on_signals(commands: Sender<live::CollectorCommand>) -> std::io::Res
     Ok(())
 }
 
-/// Lets libvirt and the monitors answer before the first interval begins: one look finds the guests, the next asks who owns their
-/// addresses. The screen needs no such wait, its names come when they come; a single interval of text has no later. Untraced, it
-/// is libvirt's counters that are waited for, which take two readings.
+/// Waits for libvirt and the monitors before the first interval begins: the first look finds the guests, the next asks
+/// who owns their addresses. The screen need not wait, because it shows names as they come; a single interval of text
+/// cannot show them later. Without tracing, it waits for libvirt's counters, which take two readings.
 fn settle(feed: &mut Collector, engine: EngineChoice) {
     let untraced = engine == EngineChoice::None;
     for look in 0..LOOKS_FOR_COUNTERS {
@@ -116,7 +117,7 @@ fn settle(feed: &mut Collector, engine: EngineChoice) {
     }
 }
 
-/// Whether libvirt answers and has told no counters of a guest that it may know.
+/// Whether libvirt answers, and has not yet given the counters of a guest that it may know.
 fn awaits_counters(sample: &Sample) -> bool {
     let answers = sample.sources.iter().any(|s| s.id == SourceId::Libvirt && s.state == SourceState::Ok);
     let lacks = |d: &DomainSample| d.facts.uuid.is_some() && d.threads.iter().all(|t| t.counters.is_empty());
@@ -128,6 +129,6 @@ pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
     stop_on_signals(live.commands)?;
     settle(&mut live.feed, settings.engine);
-    Batch::new(settings, args, "live").run(&mut live.feed)?;
+    BatchPrinter::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)
 }

@@ -1,5 +1,5 @@
-//! What each command does: arguments in, output and an exit status out. Everything that reads, waits and prints is here;
-//! [`crate::report`] and [`crate::ui`] decide what is shown.
+//! What each command does: arguments in, output and an exit status out. Everything that reads, waits and prints is
+//! here; [`crate::report`] and [`crate::ui`] decide what is shown.
 
 mod batch;
 mod check;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 /// Exit status of a command that could not do what it was asked for.
 const FAILED: u8 = 1;
 
-/// Runs a command line and answers with its exit status. Errors are said on stderr.
+/// Runs a command line and returns its exit status. Errors go to stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -70,12 +70,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
     }
 }
 
-/// The screen is for a terminal; anything else is told what to use instead.
+/// Fails without a terminal, and names what to use instead.
 fn needs_terminal() -> anyhow::Result<()> {
     let (input, output) = (io::stdin().is_terminal(), io::stdout().is_terminal());
     anyhow::ensure!(
         input && output,
-        "the screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, `kvmtop --batch --json` prints JSON",
+        "the screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, `kvmtop --batch --json` \
+         prints JSON",
         if output { "input" } else { "output" }
     );
     Ok(())
@@ -91,23 +92,23 @@ fn settings(
     Ok(Settings::new(&config, sampling, choice, screen, no_color))
 }
 
-/// A line on stderr for each line of the message, each with the tool's name.
+/// Prints a message on stderr, each of its lines with the tool's name.
 fn say(message: &str) {
     let mut err = io::stderr().lock();
     for line in message.lines().filter(|l| !l.trim().is_empty()) {
-        // Where stderr is gone nobody is left to be told.
+        // Without stderr there is no place for a message.
         let _ = writeln!(err, "kvmtop: {}", crate::kvm::sanitize(line, 2000));
     }
 }
 
-/// Says on stderr which pattern of `--domain` matches nothing, beside the source that says so in JSON.
+/// Reports on stderr which `--domain` patterns match nothing; JSON has them as sources.
 fn say_unmatched(view: &crate::report::View<'_>) {
     for s in view.domains.unmatched(view.model.domains.iter().map(|d| &*d.facts)) {
         say(&s.sentence());
     }
 }
 
-/// Whether the output's reader went away (`kvmtop … | head`): no error of ours.
+/// Whether the reader of the output is gone (`kvmtop … | head`), which is no error of kvmtop's.
 fn reader_is_gone(e: &anyhow::Error) -> bool {
     e.chain().any(|cause| {
         let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);

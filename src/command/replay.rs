@@ -1,6 +1,6 @@
 //! `kvmtop replay` and `kvmtop demo`: a recording instead of a live host.
 
-use super::batch::Batch;
+use super::batch::BatchPrinter;
 use super::{say, screen};
 use crate::analysis::RecordingTime;
 use crate::cli::Settings;
@@ -24,13 +24,13 @@ const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let session = match file_type(&args.file)? {
+    let session = match replay_format(&args.file)? {
         // Text needs no way back in time, so the samples are printed as they are decoded.
-        FileType::PerfData if args.batch.batch && args.at.is_none() => {
+        ReplayFormat::PerfData if args.batch.batch && args.at.is_none() => {
             return print_perf_data(&args.file, &args.batch, settings);
         }
-        FileType::PerfData => record_perf_data(&args.file)?,
-        FileType::Session => Session::open(&args.file)?,
+        ReplayFormat::PerfData => record_perf_data(&args.file)?,
+        ReplayFormat::Session => Session::open(&args.file)?,
     };
     let title = args.file.display().to_string();
     show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
@@ -49,12 +49,12 @@ pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
 }
 
 /// What can be replayed.
-enum FileType {
+enum ReplayFormat {
     Session,
     PerfData,
 }
 
-fn file_type(path: &Path) -> anyhow::Result<FileType> {
+fn replay_format(path: &Path) -> anyhow::Result<ReplayFormat> {
     let name = path.display();
     let mut head = [0; 8];
     let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
@@ -65,25 +65,26 @@ fn file_type(path: &Path) -> anyhow::Result<FileType> {
     };
     // Opening a session explains what is wrong with a folder and with a file that is too short.
     if session::looks_like(&head[..n]) || n < head.len() {
-        return Ok(FileType::Session);
+        return Ok(ReplayFormat::Session);
     }
     ensure!(
         matches!(&head, b"PERFILE2" | b"2ELIFREP"),
         "cannot replay {name}: it is neither a session of `kvmtop record` nor a perf.data of `perf kvm stat record`"
     );
-    Ok(FileType::PerfData)
+    Ok(ReplayFormat::PerfData)
 }
 
 fn print_perf_data(path: &Path, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
-    let mut batch = Batch::new(settings, args, SourceId::PerfData.as_str());
+    let mut batch = BatchPrinter::new(settings, args, SourceId::PerfData.as_str());
     batch.run(&mut feed)?;
     ensure!(!batch.is_empty(), "{}: the recording holds no sample", path.display());
     Ok(0)
 }
 
-/// A `perf.data` file as a session in memory. The screen and `--at` move about in time, and a `perf.data` file can only be
-/// decoded from its beginning; a session holds its samples in a small part of the memory that the samples themselves take.
+/// A `perf.data` file as a session in memory. The screen and `--at` move about in time, and a `perf.data` file can
+/// only be decoded from its beginning; a session holds its samples in a small part of the memory that the samples
+/// themselves take.
 fn record_perf_data(path: &Path) -> anyhow::Result<Session> {
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
     let file = memory_file()?;
@@ -128,7 +129,7 @@ fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Setti
     let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
     let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
     let mut feed = SessionFeed::new(cursor, from);
-    let mut batch = Batch::new(settings, args, source.as_str());
+    let mut batch = BatchPrinter::new(settings, args, source.as_str());
     while !feed.is_done() && !batch.enough() {
         batch.restart();
         batch.run(&mut RunFeed { feed: &mut feed, begun: false })?;

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 struct JudgedInput {
     interval: Interval,
     source: &'static str,
-    /// Whether a file could not be used; the others were.
+    /// Whether a file could not be used; the others were used.
     damaged: bool,
 }
 
@@ -70,11 +70,11 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
         perf_times: reading.perf_times,
     };
     if let Some((session, others)) = report_session::find(inputs)? {
-        let (mut beside, damaged) = describe(&others, &options);
-        let interval = report_session::read(&session, reading.at, &mut beside, settings)?;
+        let (mut descriptions, damaged) = describe(&others, &options);
+        let interval = report_session::read(&session, reading.at, &mut descriptions, settings)?;
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
-    anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no times to choose from");
+    anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
     for error in &errors {
         say(&error.to_string());
@@ -88,7 +88,8 @@ fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow:
     Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }
 
-/// What files beside a session tell of its domains and its host, and whether one of them was of no use.
+/// Reads the files that describe the guests and the host of a session; also returns whether one of them could not be
+/// used.
 fn describe(others: &[PathBuf], options: &ImportOptions) -> (DescriptionFiles, bool) {
     if others.is_empty() {
         return (DescriptionFiles::default(), false);
@@ -98,11 +99,11 @@ fn describe(others: &[PathBuf], options: &ImportOptions) -> (DescriptionFiles, b
         say(&error.to_string());
     }
     let damaged = !imported.errors.is_empty();
-    let (beside, measured) = DescriptionFiles::new(imported);
+    let (descriptions, measured) = DescriptionFiles::new(imported);
     for name in &measured {
         say(&format!(
-            "what another file measured of '{name}' is left out: the session has figures of its own; `kvmtop diff` compares them"
+            "figures of '{name}' in other files are ignored: the session has its own; `kvmtop diff` compares them"
         ));
     }
-    (beside, damaged || !measured.is_empty())
+    (descriptions, damaged || !measured.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Recorded sessions as inputs: found among files, played, summed up into one interval.
+//! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
 use super::progress_line::ProgressLine;
 use crate::analysis::{Interval, Pipeline, RecordingTime, SessionSummary};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-/// The session among the inputs, and the files beside it; `None` if there is no session.
+/// The session among the inputs, and the other files; `None` if there is no session.
 ///
 /// # Errors
 /// When there is more than one.
@@ -53,43 +53,41 @@ fn is_session(path: &Path) -> bool {
         && session::looks_like(&head)
 }
 
-/// A session as one interval, or its interval at a point in time, with the findings; files beside it complete what it tells of
-/// its domains.
+/// A session as one interval, or its interval at a time, with the findings. Other files describe its guests further.
 ///
 /// # Errors
 /// When the session cannot be read.
 pub fn read(
     path: &Path,
     at: Option<RecordingTime>,
-    beside: &mut DescriptionFiles,
+    descriptions: &mut DescriptionFiles,
     settings: &Settings,
 ) -> anyhow::Result<Interval> {
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
-    let mut tape = Tape { cursor: session.cursor(), beside };
+    let mut samples = DescribedSamples { cursor: session.cursor(), descriptions };
     let mut pipeline = Pipeline::new(settings.findings.clone());
     let Some(at) = at else {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        return Ok(with_damage(whole(&mut tape, pipeline, progress)?, tape.cursor.session()));
+        return Ok(with_damage(whole(&mut samples, pipeline, progress)?, samples.cursor.session()));
     };
     // The first sample ends no interval.
-    let last = tape.cursor.len() - 1;
-    let index = tape.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
-    // The rules need what came before to know how long something holds.
+    let last = samples.cursor.len() - 1;
+    let index = samples.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
     let first = index.saturating_sub(LOOK_BACK);
     let mut last = Interval::default();
     for i in first..=index {
-        let sample = tape.at(i)?;
-        if tape.cursor.begins_run(i) {
+        let sample = samples.at(i)?;
+        if samples.cursor.begins_run(i) {
             pipeline.restart();
         }
         last = pipeline.next_or_first(sample);
     }
-    Ok(with_damage(last, tape.cursor.session()))
+    Ok(with_damage(last, samples.cursor.session()))
 }
 
-/// What is damaged in the file is a source of the interval.
+/// Reports damage of the file as a source of the interval.
 fn with_damage(mut interval: Interval, session: &Session) -> Interval {
     if let Some(damage) = session.damage() {
         let (id, state) = (SourceId::Session, SourceState::Degraded);
@@ -98,42 +96,46 @@ fn with_damage(mut interval: Interval, session: &Session) -> Interval {
     interval
 }
 
-/// A session, completed by what files tell beside it.
-struct Tape<'a> {
+/// The samples of a session, with facts about its guests from other files.
+struct DescribedSamples<'a> {
     cursor: Cursor,
-    beside: &'a mut DescriptionFiles,
+    descriptions: &'a mut DescriptionFiles,
 }
 
-impl Tape<'_> {
+impl DescribedSamples<'_> {
     fn at(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
         let mut sample = self.cursor.at(index)?;
-        if !self.beside.is_empty() {
-            self.beside.complete(Arc::make_mut(&mut sample));
+        if !self.descriptions.is_empty() {
+            self.descriptions.complete(Arc::make_mut(&mut sample));
         }
         Ok(sample)
     }
 }
 
-/// Samples that the rules look back on.
+/// Earlier samples that the rules judge first, because a pattern must last before they report it.
 const LOOK_BACK: usize = 120;
-/// Samples that are read before they are judged.
+/// Samples that are read ahead of the one being judged.
 const READ_AHEAD: usize = 16;
 
 /// All samples as one interval. Reading takes as long as judging, so each has a thread.
-fn whole(tape: &mut Tape<'_>, pipeline: Pipeline, mut progress: ProgressLine) -> anyhow::Result<Interval> {
+fn whole(
+    samples: &mut DescribedSamples<'_>,
+    pipeline: Pipeline,
+    mut progress: ProgressLine,
+) -> anyhow::Result<Interval> {
     let mut summary = SessionSummary::new(pipeline);
-    let all = tape.cursor.len();
+    let all = samples.cursor.len();
     std::thread::scope(|scope| -> anyhow::Result<()> {
-        let (send, samples) = sync_channel(READ_AHEAD);
+        let (send, received) = sync_channel(READ_AHEAD);
         scope.spawn(move || {
             for i in 0..all {
-                let sample = tape.at(i).map(|sample| (sample, tape.cursor.begins_run(i)));
+                let sample = samples.at(i).map(|sample| (sample, samples.cursor.begins_run(i)));
                 if send.send(sample).is_err() {
                     break;
                 }
             }
         });
-        for (i, sample) in samples.into_iter().enumerate() {
+        for (i, sample) in received.into_iter().enumerate() {
             progress.at(i, all);
             let (sample, begins_run) = sample?;
             summary.add(sample, begins_run);

@@ -2,8 +2,9 @@
 //! are the latest.
 //!
 //! The first and the last sample of a recording are not enough for that: a thread or guest that ended in between is in
-//! neither, the extremes of a sample are those of its own interval, and counters restart with each run of the recorder.
-//! Every struct is taken apart without `..`, so that a new field does not compile before its sum is written here.
+//! neither, the extremes of a sample are those of its own interval, and counters restart with each run of the
+//! recorder. Every struct is taken apart without `..`, so that a new field does not compile before its sum is written
+//! here.
 
 mod guest;
 

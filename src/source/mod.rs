@@ -37,11 +37,12 @@ pub trait RecordedSamples: Send {
     /// The last sample at or before a time; the first when all are later.
     fn index_at(&mut self, time_ms: i64) -> usize;
 
-    /// The first sample at or after a time, which ends the interval that holds the time; the last when all are earlier.
+    /// The first sample at or after a time, which ends the interval that holds the time; the last when all are
+    /// earlier.
     fn index_from(&mut self, time_ms: i64) -> usize;
 
-    /// Whether nothing was counted between the sample before and this one: the first sample of all, and the first of each
-    /// later run of the recorder.
+    /// Whether nothing was counted between the sample before and this one: the first sample of all, and the first of
+    /// each later run of the recorder.
     fn begins_run(&self, index: usize) -> bool;
 
     /// A sample.

@@ -18,8 +18,8 @@ pub enum RecordingRequest {
 /// The part of a sample to record; `None` for the whole sample.
 type SelectPart = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
 
-/// Passes samples on and records them. Each sample passed on reports the recording as a source. A full disk or a file that
-/// cannot be created ends nothing but the recording.
+/// Passes samples on and records them. Each sample passed on reports the recording as a source. A full disk or a file
+/// that cannot be created ends nothing but the recording.
 pub struct RecordingFeed<F> {
     feed: F,
     select: SelectPart,

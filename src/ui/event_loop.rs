@@ -43,7 +43,7 @@ pub struct UiOptions {
 
 /// Who carries out what the screen asks for.
 #[derive(Debug, Default)]
-pub struct Outside {
+pub struct ScreenHandlers {
     /// The collector of a live screen.
     pub control: Option<Sender<Control>>,
     /// The player of a recording.
@@ -53,13 +53,13 @@ pub struct Outside {
 }
 
 /// Shows what a feeder sends until the user quits. The feeder runs on a thread of its own and ends when nobody
-/// receives its events, or when the senders of `outside` are dropped.
+/// receives its events, or when the senders of `handlers` are dropped.
 ///
 /// # Errors
 /// Without a terminal, when the terminal goes away, or when the feeder reports an error.
 pub fn run(
     options: UiOptions,
-    mut outside: Outside,
+    mut handlers: ScreenHandlers,
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
     anyhow::ensure!(
@@ -90,14 +90,14 @@ pub fn run(
     })?;
     let size = guard.terminal.size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    let result = event_loop(&mut guard, &mut state, &theme, &mut outside, &wake);
+    let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
     drop(guard);
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
-    outside.stop.store(true, Ordering::Relaxed);
-    if let Some(control) = &outside.control {
+    handlers.stop.store(true, Ordering::Relaxed);
+    if let Some(control) = &handlers.control {
         let _ = control.send(Control::Quit);
     }
-    outside.replay = None;
+    handlers.replay = None;
     drop(wake);
     let _ = wait.recv_timeout(PATIENCE);
     result
@@ -141,7 +141,7 @@ fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
     theme: &Theme,
-    outside: &mut Outside,
+    handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     loop {
@@ -156,7 +156,7 @@ fn event_loop(
                 ScreenEvent::Say(text) => state.say(text),
                 ScreenEvent::Key(key) => {
                     for effect in update::key(state, key) {
-                        if carry_out(effect, guard, state, outside)? {
+                        if carry_out(effect, guard, state, handlers)? {
                             return Ok(());
                         }
                     }
@@ -185,9 +185,14 @@ fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
 }
 
 /// Carries an effect out; answers whether to leave.
-fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &Outside) -> anyhow::Result<bool> {
+fn carry_out(
+    effect: Effect,
+    guard: &mut Guard,
+    state: &mut AppState,
+    handlers: &ScreenHandlers,
+) -> anyhow::Result<bool> {
     let control = |state: &mut AppState, c: Control| {
-        if outside.control.as_ref().is_none_or(|tx| tx.send(c).is_err()) {
+        if handlers.control.as_ref().is_none_or(|tx| tx.send(c).is_err()) {
             state.say("not possible here: no collector listens");
         }
     };
@@ -219,7 +224,7 @@ fn carry_out(effect: Effect, guard: &mut Guard, state: &mut AppState, outside: &
             });
         }
         Effect::Replay(r) => {
-            if let Some(tx) = &outside.replay {
+            if let Some(tx) = &handlers.replay {
                 let _ = tx.send(r);
             }
         }

@@ -31,7 +31,7 @@ mod update;
 pub use action::{Action, Control, Effect, Replay};
 pub use columns::{COLUMNS, GuestColumn};
 pub use event::ScreenEvent;
-pub use event_loop::{Outside, UiOptions, run};
+pub use event_loop::{ScreenHandlers, UiOptions, run};
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::render;
 pub use state::{AppState, Panel, Playback, Popup, ScreenSession, ScreenSource, Tick};

@@ -3,18 +3,18 @@
 use super::{run_feeder, ui_options};
 use crate::analysis::{DomainFilter, Pipeline};
 use crate::cli::Settings;
-use crate::command::live::{self, Live};
+use crate::command::live::{self, LiveHost};
 use crate::source::Feed;
 use crate::source::live::CollectorCommand;
 use crate::source::recording_feed::{RecordingFeed, RecordingRequest};
-use crate::ui::{self, Control, Outside, ScreenEvent, Tick};
+use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, Tick};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel};
 
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
-    let Live { feed: collector, commands } = live::start(settings);
+    let LiveHost { feed: collector, commands } = live::start(settings);
     let (control, requests) = channel();
     let (recording, recording_requests) = channel();
     forward(requests, commands, recording)?;
@@ -25,12 +25,12 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let feeder = move |events: SyncSender<ScreenEvent>| feed(samples, pipeline, &filter, &events, &stopped);
-    ui::run(ui_options(settings), Outside { control: Some(control), replay: None, stop }, feeder)?;
+    ui::run(ui_options(settings), ScreenHandlers { control: Some(control), replay: None, stop }, feeder)?;
     Ok(0)
 }
 
-/// Judges the samples of a feed for the screen until it ends or `stop` is set. A screen that is slow to draw (a stuck ssh) loses
-/// intervals, never samples: the collector must go on reading.
+/// Judges the samples of a feed for the screen until it ends or `stop` is set. A screen that is slow to draw (a stuck
+/// ssh) loses intervals, never samples: the collector must go on reading.
 pub(crate) fn feed(
     mut samples: impl Feed,
     mut pipeline: Pipeline,

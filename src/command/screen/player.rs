@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::session::Cursor;
 use crate::source::RecordedSamples;
 use crate::source::session::SessionSamples;
-use crate::ui::{self, Outside, Playback, Replay, ScreenEvent, ScreenSource, Tick, UiOptions};
+use crate::ui::{self, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
 use std::time::{Duration, Instant};
@@ -22,7 +22,8 @@ const FRAME: Duration = Duration::from_millis(50);
 /// A replay waits no longer than this for a sample, however long the recording paused.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there and stands still.
+/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there and stands
+/// still.
 pub fn replay(
     cursor: Cursor,
     source: ScreenSource,
@@ -44,7 +45,7 @@ pub fn replay(
         );
     };
     let options = UiOptions { source, title, ..ui_options(settings) };
-    ui::run(options, Outside { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
+    ui::run(options, ScreenHandlers { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
 }
 
 struct Player<'a> {
@@ -215,7 +216,8 @@ impl<'a> Player<'a> {
         let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));
     }
 
-    /// Judges the intervals before a sample that was jumped to, so that history and rules know them as if they had been played.
+    /// Judges the intervals before a sample that was jumped to, so that history and rules know them as if they had
+    /// been played.
     fn look_back(&mut self, index: usize) -> Vec<Model> {
         self.pipeline.restart();
         let begin = Instant::now();

@@ -6,7 +6,7 @@ use crate::analysis::{DomainFilter, Pipeline};
 use crate::command::screen::live_feeder::feed;
 use crate::sample::Sample;
 use crate::source::Feed;
-use crate::ui::{Outside, UiOptions, run};
+use crate::ui::{ScreenHandlers, UiOptions, run};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
@@ -46,7 +46,7 @@ fn child() {
     let Ok(then) = std::env::var(ASKED) else { return };
     let (made, stop) = (Made { second: 0.0, then }, AtomicBool::default());
     let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events, &stop);
-    let status = match run(UiOptions::default(), Outside::default(), feeder) {
+    let status = match run(UiOptions::default(), ScreenHandlers::default(), feeder) {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("error: {e:#}");
