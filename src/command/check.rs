@@ -8,7 +8,7 @@ use crate::figures;
 use crate::lint::{Severity, Thresholds};
 use crate::model::ModelSum;
 use crate::report::rules::{self, JsonRules};
-use crate::report::{View, json, text};
+use crate::report::{View, findings_text, json, text};
 use crate::sample::{EngineKind, SourceId, SourceState};
 use crate::source::Feed;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn text_of(view: &View<'_>) -> String {
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
     let guests = text::count(guests, "guest");
-    format!("watched {guests} for {time}\n{complaints}{}", text::findings(view))
+    format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view))
 }
 
 fn status(view: &View<'_>) -> u8 {

@@ -4,6 +4,7 @@
 pub mod diff;
 pub mod diff_text;
 pub mod document;
+pub mod findings_text;
 pub mod json;
 pub mod rules;
 pub mod table;

@@ -1,5 +1,5 @@
-//! The terminal is restored however the program ends. This test program runs itself again in a pseudo terminal, where it
-//! shows a synthetic host.
+//! The terminal is restored however the program ends. This test program runs itself again in a pseudo terminal, where
+//! it shows a synthetic host.
 
 use super::*;
 use crate::analysis::{DomainFilter, Pipeline};

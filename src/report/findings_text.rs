@@ -1,0 +1,101 @@
+//! Findings as text.
+
+use super::View;
+use super::table::cut;
+use crate::lint::{EVERY_RULE, Finding, FixKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr;
+
+/// The findings in full, or `no findings`; then the rules that could not be judged, and why.
+pub fn all(view: &View<'_>) -> String {
+    let all: Vec<_> = view.selected_findings().map(one).collect();
+    let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
+    // Often one reason stops many rules: each reason takes one line.
+    let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    for c in view.selected_cannot_tell() {
+        let (rules, guests) = by_reason.entry(&c.because).or_default();
+        rules.extend(Some(c.rule).filter(|r| *r != EVERY_RULE));
+        guests.extend(c.domain.as_deref());
+    }
+    for (because, (rules, guests)) in by_reason {
+        let list = |names: &BTreeSet<&str>| names.iter().map(|n| cut(n, 48)).collect::<Vec<_>>().join(", ");
+        let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
+        let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
+        out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
+    }
+    out
+}
+
+/// Width of prose in columns.
+const LINE: usize = 110;
+
+/// Prose in lines; all but the first are indented.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for (i, word) in text.split(' ').enumerate() {
+        let width = word.width();
+        if column > indent && column + 1 + width > LINE {
+            let _ = write!(out, "\n{}", " ".repeat(indent));
+            column = indent;
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out.push('\n');
+    out
+}
+
+/// A finding in one line: severity, guest, title, most important figure.
+pub fn line(f: &Finding) -> String {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+    let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
+    format!("{:<8} {who}: {}{figure} [{}]", f.severity.as_str(), cut(&f.title, 200), f.rule)
+}
+
+fn one(f: &Finding) -> String {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
+    let mut out = format!("{:<8} {who}: {}\n", f.severity.as_str(), cut(&f.title, 400));
+    let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r);
+    let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
+    for (i, e) in f.evidence.iter().enumerate() {
+        let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
+        // A command stays on one line, so that it can be pasted.
+        out.push_str(&if e.starts_with("check:") { line + "\n" } else { wrapped(&line, 8) });
+    }
+    if !f.why.is_empty() {
+        out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));
+    }
+    for fix in &f.fix {
+        if fix.kind == FixKind::Advice {
+            let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
+            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8));
+            continue;
+        }
+        let what = match fix.kind {
+            FixKind::LibvirtXml => "virsh edit, then",
+            FixKind::Command => "run",
+            FixKind::KernelOption => "kernel command line",
+            FixKind::QemuOption => "QEMU option",
+            FixKind::Advice => "do",
+        };
+        let needs = fix.needs.as_deref().map(|n| format!("({})", cut(n, 300))).unwrap_or_default();
+        let _ = writeln!(out, "{}", format!("  fix   {what} {needs}").trim_end());
+        for line in fix.text.lines() {
+            let _ = writeln!(out, "          {}", cut_keeping_indent(line));
+        }
+    }
+    for s in &f.see {
+        let _ = writeln!(out, "  see   {}", cut(s, 300));
+    }
+    out
+}
+
+/// A line of XML or of a command: sanitised, indentation kept, and not cut at a length that a real one has.
+fn cut_keeping_indent(line: &str) -> String {
+    crate::kvm::sanitize(line, 4096)
+}
