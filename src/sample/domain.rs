@@ -1,4 +1,4 @@
-//! A guest's part of a sample: what it is, its threads, its devices' counters.
+//! A guest's part of a sample: its facts, its threads, its devices' counters.
 
 use super::events::ThreadEvents;
 use super::host::Affinity;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where a fact comes from.
+/// The source of a fact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// Asked of libvirt.
+    /// libvirt's answer.
     Libvirt,
     /// libvirt's live status file under /run.
     StatusXml,
@@ -50,7 +50,7 @@ impl Origin {
 pub struct Known<T> {
     /// The fact.
     pub value: T,
-    /// Where it comes from.
+    /// Its source.
     pub from: Origin,
 }
 
@@ -67,7 +67,7 @@ pub enum Vmm {
     /// QEMU.
     #[default]
     Qemu,
-    /// Anything else that holds a KVM VM, by its command's name.
+    /// Any other program with a KVM VM, by its command's name.
     Other(String),
 }
 
@@ -84,12 +84,12 @@ impl Vmm {
 /// Whether the guest runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DomainState {
-    /// Its VMM lives and, as far as is known, its vCPUs may run.
+    /// Its VMM runs and, as far as is known, so do its vCPUs.
     #[default]
     Running,
-    /// libvirt says it is paused.
+    /// libvirt reports it as paused, or its process is stopped.
     Paused,
-    /// Its process is gone; the sample that says so is the last with this guest.
+    /// Its process is gone. This is its last sample.
     Ended,
 }
 
@@ -104,10 +104,10 @@ impl DomainState {
     }
 }
 
-/// What a guest is. Shared between samples: it changes when libvirt or the monitor answers, not each tick.
+/// The facts of a guest. Samples share them: they change when libvirt or the monitor answers, not with each sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DomainFacts {
-    /// The name, made harmless for a terminal.
+    /// The name, sanitized.
     pub name: Known<String>,
     /// The UUID.
     pub uuid: Option<Known<String>>,
@@ -115,7 +115,8 @@ pub struct DomainFacts {
     pub vmm: Vmm,
     /// Process id of the VMM; `None` for a domain that a file describes.
     pub pid: Option<i32>,
-    /// Start of the process, clock ticks after boot: with the PID, what tells one guest from the next.
+    /// Start of the process, clock ticks after boot (`/proc/PID/stat`). Together with the process id it identifies a
+    /// guest.
     pub start_ticks: u64,
     /// Start of the process, wall clock, milliseconds since the epoch.
     pub started_ms: Option<i64>,
@@ -129,123 +130,123 @@ pub struct DomainFacts {
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The XML's text, as it is shown and recorded.
     pub xml_text: Option<Arc<str>>,
-    /// The VMM's command line, read as QEMU's.
+    /// The VMM's command line, parsed as QEMU's.
     pub command: Option<Arc<QemuCommand>>,
-    /// Who owns which port and address.
+    /// The devices by port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
 }
 
-/// One guest at one instant.
+/// One reading of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DomainSample {
-    /// What it is. A recording holds it apart from the sample.
+    /// Its facts. A recording stores them separately from the sample.
     #[serde(skip)]
     pub facts: Arc<DomainFacts>,
     /// Whether it runs.
     pub state: DomainState,
-    /// Its threads, kernel helpers included, in order of TID.
+    /// Its threads and its kernel threads (vhost), in order of thread id.
     pub threads: Vec<ThreadSample>,
-    /// Events that could be charged to the guest but to no living thread of it.
+    /// Events of the guest that belong to none of `threads`, such as those of threads that no sample showed.
     pub unattributed: ThreadEvents,
-    /// KVM's own statistics of the VM, by KVM's names, cumulative.
+    /// KVM's own statistics of the VM by KVM's names, cumulative.
     pub counters: BTreeMap<String, u64>,
-    /// Further `kvm:*` tracepoints, cumulative, when they were asked for.
+    /// Number of events of further `kvm:*` tracepoints, cumulative, if requested.
     pub kvm_events: BTreeMap<String, u64>,
-    /// Block devices: what they did within the last reading of the VMM's statistics, which covers `devices_ns`.
+    /// Block devices: growth between the last two readings of the VMM's statistics, which covers `devices_ns`.
     pub disks: Vec<DiskSample>,
-    /// Network interfaces, within the same time.
+    /// Network interfaces: growth within the same time.
     pub nics: Vec<NicSample>,
-    /// The time that `disks` and `nics` cover, nanoseconds. They are read more rarely than samples are taken: each reading
-    /// costs the guest's monitor.
+    /// The time that `disks` and `nics` cover, nanoseconds. They are read less often than samples are taken, because
+    /// each reading costs time of the guest's monitor.
     pub devices_ns: u64,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
-    /// Bytes of the guest's memory per NUMA node, where read.
+    /// Bytes of the guest's memory by NUMA node; empty if not read.
     pub node_memory: BTreeMap<u32, u64>,
     /// Memory of the VMM in swap, bytes (`VmSwap`).
     pub swap_bytes: Option<u64>,
 }
 
-/// One thread of a guest at one instant. Times are cumulative nanoseconds.
+/// One reading of a thread of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadSample {
     /// Thread id.
     pub tid: i32,
-    /// Start, clock ticks after boot: with the TID, what tells one thread from the next.
+    /// Start, clock ticks after boot (`/proc/PID/task/TID/stat`). Together with the thread id it identifies a thread.
     pub start_ticks: u64,
-    /// Name, made harmless.
+    /// Name, sanitized.
     pub comm: String,
-    /// What it does.
+    /// Its role in the guest.
     pub role: Role,
-    /// vCPU number for a vCPU; the number of an IOThread where known.
+    /// Number of the vCPU, or of the IOThread if known.
     pub index: Option<u32>,
-    /// CPU time as `/proc/PID/task/TID/stat` has it; `None` where the file could not be read.
+    /// CPU time (`/proc/PID/task/TID/stat` and `schedstat`); `None` if it could not be read.
     pub cpu: Option<ThreadTimes>,
-    /// The same at the sample before, only in the first sample of a thread whose process was there by then but held no VM yet.
+    /// CPU time at the previous sample. Only in the first sample of a thread whose process existed then without a VM.
     pub cpu_before: Option<ThreadTimes>,
-    /// Where it runs.
+    /// Its CPU, affinity and scheduling policy.
     pub place: Placement,
-    /// What the engine counted on it.
+    /// The events that the engine counted on it.
     pub events: ThreadEvents,
-    /// KVM's own statistics of the vCPU, by KVM's names, cumulative.
+    /// KVM's own statistics of the vCPU by KVM's names, cumulative.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// CPU time of a thread, cumulative.
+/// CPU time of a thread, cumulative nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadTimes {
-    /// User time; contains the guest's (fs/proc/array.c, `do_task_stat`).
+    /// User time, including `guest_ns` (fs/proc/array.c, `do_task_stat`).
     pub user_ns: u64,
     /// Kernel time.
     pub system_ns: u64,
     /// Time in the guest.
     pub guest_ns: u64,
-    /// Time on a CPU (`schedstat`, first figure); the three above come in ticks.
+    /// Time on a CPU by the scheduler's clock (`schedstat`, first figure). The three above count in clock ticks.
     pub run_ns: Option<u64>,
     /// Time runnable but not running (`schedstat`, second figure): what the guest sees as steal.
     pub wait_ns: Option<u64>,
-    /// Voluntary and involuntary context switches.
+    /// Number of voluntary context switches (`status`).
     pub voluntary: Option<u64>,
-    /// See `voluntary`.
+    /// Number of involuntary context switches.
     pub involuntary: Option<u64>,
 }
 
-/// Where a thread may run, and where it did.
+/// Where a thread ran and may run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// The CPU it ran on last.
     pub cpu: Option<u32>,
     /// The CPUs it may run on.
     pub affinity: Option<Arc<Affinity>>,
-    /// Scheduling policy (`SCHED_*` number) and real-time priority.
+    /// Scheduling policy, a `SCHED_*` number.
     pub policy: Option<u32>,
-    /// See `policy`.
+    /// Real-time priority.
     pub rt_priority: Option<u32>,
 }
 
-/// What a block device of a guest did within `DomainSample::devices_ns`.
+/// Growth of a block device's statistics within [`DomainSample::devices_ns`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskSample {
-    /// Target name, as `vda`.
+    /// Target name, such as `vda`.
     pub name: String,
-    /// Reads completed.
+    /// Number of completed reads.
     pub read_ops: u64,
-    /// Writes completed.
+    /// Number of completed writes.
     pub write_ops: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Time in reads, nanoseconds.
+    /// Sum of the reads' durations, nanoseconds; `None` if not reported.
     pub read_ns: Option<u64>,
-    /// Time in writes, nanoseconds.
+    /// Sum of the writes' durations, nanoseconds; `None` if not reported.
     pub write_ns: Option<u64>,
 }
 
-/// What a network interface of a guest did within `DomainSample::devices_ns`, seen from the host's side.
+/// Growth of a network interface's statistics within [`DomainSample::devices_ns`], from the host's side.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicSample {
-    /// Host-side name, as `vnet0`.
+    /// Host-side name, such as `vnet0`.
     pub name: String,
     /// Bytes received.
     pub rx_bytes: u64,
@@ -259,14 +260,14 @@ pub struct NicSample {
     pub drops: u64,
 }
 
-/// `cpu.stat` of a cgroup that limits a part of the guest, cumulative.
+/// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
-    /// What it limits: `vcpu0`, `emulator`, `domain`.
+    /// The limited part: `vcpu0`, `emulator`, `domain`.
     pub group: String,
-    /// Periods elapsed while runnable.
+    /// Number of periods with runnable threads (`nr_periods`).
     pub periods: u64,
-    /// Periods in which the quota ran out.
+    /// Number of periods in which the quota ran out (`nr_throttled`).
     pub throttled: u64,
     /// Time throttled, nanoseconds.
     pub throttled_ns: u64,

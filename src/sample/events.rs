@@ -1,5 +1,8 @@
-//! What a tracing engine counted on one thread. All counters are cumulative since the engine first saw the thread, which is
-//! since the engine started: a thread that is new in a sample did all of it within the interval.
+//! The events that a tracing engine counted on one thread.
+//!
+//! Counters are cumulative since the engine started ([`EngineStatus::generation`](super::EngineStatus::generation)).
+//! All events of a thread that is new in a sample happened since the previous sample. Extremes and bursts are those of
+//! the interval that ends with the sample.
 
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
@@ -8,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// Number of buckets of a [`Histogram`].
 pub const BUCKETS: usize = 32;
 
-/// A histogram of durations: bucket 0 counts 0..128 ns, bucket i counts `64 * 2^i .. 64 * 2^(i+1)` ns, the last all above.
-/// Trailing empty buckets are left out.
+/// A histogram of durations. Bucket 0 counts durations below 128 ns, bucket i those from `64 * 2^i` to below `64 *
+/// 2^(i+1)` ns, the last one all longer ones. Empty buckets at the end are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram(pub Vec<u64>);
 
@@ -19,7 +22,7 @@ impl Histogram {
         ((ns >> 6).max(1).ilog2() as usize).min(BUCKETS - 1)
     }
 
-    /// The first duration that a bucket does not hold, nanoseconds.
+    /// The upper limit of a bucket, nanoseconds: the shortest duration that belongs to the next one.
     pub fn upper(bucket: usize) -> u64 {
         64 << (bucket + 1)
     }
@@ -34,33 +37,34 @@ impl Histogram {
     }
 }
 
-/// Durations of one kind: count, sum, spread, extremes, distribution.
+/// Durations of one kind: count, sum, sum of squares, extremes, distribution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// How many.
+    /// Number of durations, cumulative.
     pub count: u64,
-    /// Sum, nanoseconds; `None` where only counts are kept.
+    /// Sum, nanoseconds, cumulative; `None` if durations are only counted.
     pub total_ns: Option<u64>,
-    /// Sum of squares, ns²; single durations clipped at 2^30 ns. `None` where not kept.
+    /// Sum of squares, ns², cumulative. Each duration is clipped to [`SPREAD_CLIP_NS`]. `None` if not measured.
     pub sum_sq: Option<u128>,
-    /// Shortest of the interval that ends with this sample, nanoseconds.
+    /// Shortest duration of the interval that ends with this sample, nanoseconds; `None` if there is none or it is not
+    /// measured.
     pub min_ns: Option<u64>,
-    /// Longest of the interval that ends with this sample, nanoseconds.
+    /// Longest duration of the interval that ends with this sample, nanoseconds; `None` as for `min_ns`.
     pub max_ns: Option<u64>,
-    /// Distribution; `None` where not kept.
+    /// Distribution, cumulative; `None` if not measured.
     pub histogram: Option<Histogram>,
 }
 
-/// Longest single duration that enters `Timing::sum_sq`.
+/// Longest duration in [`Timing::sum_sq`]: longer ones count as this one, nanoseconds.
 pub const SPREAD_CLIP_NS: u64 = 1 << 30;
 
 impl Timing {
-    /// Counts one duration, its extremes and spread included.
+    /// Adds one duration.
     pub fn add(&mut self, ns: u64) {
         self.add_clipped(ns, SPREAD_CLIP_NS);
     }
 
-    /// As [`Timing::add`], the spread without its clip, as perf has it.
+    /// As [`Timing::add`], but does not clip the duration in the sum of squares, as in perf.
     pub fn add_exact(&mut self, ns: u64) {
         self.add_clipped(ns, u64::MAX);
     }
@@ -78,22 +82,23 @@ impl Timing {
     }
 }
 
-/// What one thread did, as the engine counted it.
+/// The events of one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadEvents {
-    /// Exits by reason: the time from `kvm_exit` to the next `kvm_entry` of the same thread.
+    /// Exits by reason. An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread.
     pub exits: Vec<ExitCell>,
-    /// Ports, addresses and MSRs touched.
+    /// Accesses by port, address or MSR.
     pub accesses: Vec<AccessCell>,
-    /// Exits that the VMM served, by `KVM_EXIT_*` number.
+    /// Exits to the VMM by `KVM_EXIT_*` number.
     pub userspace: Vec<UserspaceCell>,
-    /// Moves from one pCPU to another.
+    /// Migrations from one pCPU to another.
     pub migrations: Migrations,
-    /// From woken to running.
+    /// Time from each wake-up until the thread runs (`sched_waking` to `sched_switch`); `None` if not measured.
     pub wakeups: Option<Timing>,
-    /// Who woke it, in no particular order. Where an engine's table is full, the rarest is counted in [`OtherTask::REST`].
+    /// Tasks that woke it, in no particular order. If the engine's table is full, the least important ones count in
+    /// [`OtherTask::REST`].
     pub woken_by: Vec<OtherTask>,
-    /// Who ran on its pCPU while it was runnable; otherwise as `woken_by`.
+    /// Tasks that had its pCPU while it was runnable; otherwise as `woken_by`.
     pub preempted_by: Vec<OtherTask>,
 }
 
@@ -102,17 +107,17 @@ pub struct ThreadEvents {
 pub struct ExitCell {
     /// The instruction set that the code belongs to.
     pub isa: Isa,
-    /// The exit reason as the kernel gave it, flag bits included.
+    /// The exit reason of `kvm_exit`, including flag bits.
     pub code: u32,
-    /// The name by this host's kernel or by the file; `None`: the built-in table knows.
+    /// The name from this host's kernel or from the file; `None`: the built-in table has it, if anyone does.
     pub name: Option<String>,
-    /// Exit to entry.
+    /// The duration of the exits.
     pub time: Timing,
-    /// Of that time: outside the kernel, in the VMM. `None` where not told apart.
+    /// The part of `time` outside the kernel, in the VMM, nanoseconds, cumulative; `None` if not measured.
     pub userspace_ns: Option<u64>,
-    /// Of that time: halted (asleep in the kernel with nothing to run).
+    /// The part of `time` halted (asleep in the kernel with nothing to run); otherwise as `userspace_ns`.
     pub halted_ns: Option<u64>,
-    /// Of that time: runnable, while another task had the pCPU.
+    /// The part of `time` runnable while another task had the pCPU; otherwise as `userspace_ns`.
     pub preempted_ns: Option<u64>,
 }
 
@@ -141,40 +146,42 @@ impl Direction {
 pub struct AccessCell {
     /// Port, memory or MSR.
     pub space: Space,
-    /// Port number, guest-physical address (lowest two bits cleared) or MSR number; `None`: the cell of all that did not fit.
+    /// Port number, guest-physical address (lowest two bits cleared) or MSR number; `None`: the cell of all addresses
+    /// without room in the engine's table.
     pub address: Option<u64>,
     /// Read or write.
     pub direction: Direction,
-    /// The whole exit that held the access, exit to entry; count only where the kernel fires no `kvm_exit`.
+    /// The duration of the exits with the access; several accesses in one exit share its time. Only a count if the
+    /// kernel fires no `kvm_exit`.
     pub time: Timing,
-    /// How many of them raised a fault in the guest (MSRs).
+    /// Number of accesses that raised a fault in the guest (MSRs), cumulative.
     pub faults: u64,
-    /// The longest run of the interval with gaps below 1 ms; `None` where not watched.
+    /// The longest burst of the interval that ends with this sample; `None` if not measured.
     pub burst: Option<Burst>,
 }
 
-/// A run of accesses close together.
+/// Consecutive accesses with gaps below 1 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Burst {
-    /// Accesses in it.
+    /// Number of accesses.
     pub count: u64,
-    /// From the first to the last, nanoseconds.
+    /// Time from the first to the last access, nanoseconds.
     pub ns: u64,
 }
 
 /// Exits to the VMM for one `KVM_EXIT_*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserspaceCell {
-    /// `kvm_run.exit_reason`, or -4 for a return on a signal.
+    /// `kvm_run.exit_reason`, or a negative errno: -4 (EINTR) for a return on a signal.
     pub reason: i32,
-    /// How many.
+    /// Number of exits, cumulative.
     pub count: u64,
 }
 
-/// Moves between pCPUs, cumulative. The crossings count only what the host's topology could tell.
+/// Migrations between pCPUs, cumulative. The crossings count only migrations between CPUs of known topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Migrations {
-    /// All moves; `None` where no source counts them.
+    /// All migrations; `None` if no source counts them.
     pub total: Option<u64>,
     /// To another core.
     pub cross_core: u64,
@@ -182,28 +189,28 @@ pub struct Migrations {
     pub cross_llc: u64,
     /// To another NUMA node.
     pub cross_node: u64,
-    /// The pCPU of before the last move.
+    /// The pCPU before the last migration.
     pub from: Option<u32>,
 }
 
-/// Another task in this thread's story.
+/// Another task that woke or pre-empted this thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherTask {
-    /// Its thread id; 0 for an interrupt or idle, [`OtherTask::REST`] for all that found no place.
+    /// Its thread id; 0 for an interrupt or the idle task, [`OtherTask::REST`] for all tasks without room.
     pub tid: i32,
-    /// Its name, made harmless.
+    /// Its name, sanitized.
     pub comm: String,
-    /// How often.
+    /// Number of times, cumulative.
     pub count: u64,
-    /// For how long, nanoseconds, where it has a meaning.
+    /// Time, nanoseconds, cumulative; 0 for wake-ups, which have none.
     pub ns: u64,
 }
 
 impl OtherTask {
-    /// The thread id of all those together for which a bounded table had no place.
+    /// The thread id of the sum of all tasks without room in a bounded table.
     pub const REST: i32 = -1;
 
-    /// Those for which there was no place; `None` where each had one.
+    /// The sum of the tasks without room; `None` if there are none.
     pub fn rest(count: u64, ns: u64) -> Option<Self> {
         (count > 0).then(|| Self { tid: Self::REST, comm: "other".into(), count, ns })
     }

@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The host at one instant.
+/// One reading of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSample {
-    /// What does not change while kvmtop runs. A recording holds it apart from the sample.
+    /// Facts that do not change while kvmtop runs. A recording stores them separately from the sample.
     #[serde(skip)]
     pub facts: Arc<HostFacts>,
-    /// Per online CPU, in order of number. Empty for a file that says nothing of the host.
+    /// The online CPUs in order of number. Empty for a file without them.
     pub cpus: Vec<CpuTimes>,
-    /// Tasks outside of every guest that used CPU lately; see [`HostTask`].
+    /// Tasks that belong to no guest and used CPU recently; see [`HostTask`].
     pub tasks: Vec<HostTask>,
-    /// Host memory's state.
+    /// The host's memory.
     pub memory: Option<HostMemory>,
-    /// Unhandled-MSR and like lines of the kernel log, newest last, bounded.
+    /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<crate::kvm::kernel_log::LogLine>,
 }
 
@@ -35,17 +35,17 @@ pub struct HostFacts {
     pub arch: String,
     /// Nodes, cores, siblings, caches, isolated and `nohz_full` CPUs.
     pub topology: HostTopology,
-    /// Module parameters that rules look at, as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and settings of
-    /// the kernel by sysctl's names, as `kernel.sched_rt_runtime_us`, with their text.
+    /// Module parameters that rules use, such as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and
+    /// kernel settings by their sysctl names, such as `kernel.sched_rt_runtime_us`, with their text.
     pub params: BTreeMap<String, String>,
     /// Whether this host is itself a guest (the `hypervisor` CPU flag).
     pub virtualised: Option<bool>,
-    /// `CONFIG_HZ` where it is known: the host's tick rate.
+    /// `CONFIG_HZ`, the host's tick rate, if known.
     pub tick_hz: Option<u32>,
 }
 
-/// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` contains `guest_ns` and `nice_ns` contains
-/// `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
+/// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns` and `nice_ns`
+/// includes `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTimes {
     /// CPU number.
@@ -64,20 +64,20 @@ pub struct CpuTimes {
     pub irq_ns: u64,
     /// Soft interrupts.
     pub softirq_ns: u64,
-    /// Taken by the hypervisor beneath this host.
+    /// Taken by the outer hypervisor (steal).
     pub steal_ns: u64,
     /// Running guests.
     pub guest_ns: u64,
     /// Running niced guests.
     pub guest_nice_ns: u64,
-    /// Device interrupts taken (`/proc/interrupts`, numbered lines); `None` where not read.
+    /// Device interrupts (`/proc/interrupts`, numbered lines), cumulative; `None` if not read.
     pub device_irqs: Option<u64>,
-    /// Local timer interrupts (`LOC`).
+    /// Local timer interrupts (`LOC`), cumulative; `None` if not read.
     pub timer_irqs: Option<u64>,
 }
 
-/// A task that belongs to no guest: what competes with vCPUs. Only tasks that used CPU within the last scan are kept, the
-/// busiest first, so many at most; a scan may be rarer than samples are.
+/// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the last scan, a limited
+/// number. Scans can be less frequent than samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostTask {
     /// Thread id.
@@ -96,7 +96,7 @@ pub struct HostTask {
     pub last_cpu: u32,
 }
 
-/// Memory pressure as rules need it.
+/// The host's memory and swap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostMemory {
     /// Total memory, bytes.

@@ -48,9 +48,9 @@ impl ThreadEvents {
     }
 
     /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
-    /// address of their kind. Of the other tasks those stay that took longest or came most often; the counts of the others
-    /// go to [`OtherTask::REST`]. So no count is lost. Exit reasons, those for the VMM too, are numbers of the kernel:
-    /// there are a few hundred.
+    /// address of their kind. Of the other tasks those stay that took longest or came most often; the counts of the
+    /// others go to [`OtherTask::REST`]. So no count is lost. Exit reasons, those for the VMM too, are numbers of the
+    /// kernel: there are a few hundred.
     pub fn limit(&mut self, max_accesses: usize, max_tasks: usize) {
         if self.accesses.len() > max_accesses {
             let mut beyond = self.accesses.split_off(max_accesses);

@@ -1,9 +1,13 @@
-//! The waist: one instant of a host as plain data.
+//! The plain data between the sources and everything that uses them: a [`Sample`] is one reading of a host and its
+//! guests.
 //!
-//! Everything here is a raw reading. Counters are cumulative, so that a rate is the difference of two samples, whatever
-//! lies between them; nothing is computed and nothing is judged. What a source could not give is `None`, never 0.
-//! Counts and times are as the kernel gave them, to the last nanosecond.
-//! `record` writes these values, so a change of shape is a new schema version of the session format.
+//! - Every value is as the kernel, the VMM or libvirt reports it. Nothing is computed, rounded or judged here.
+//! - Counters are cumulative unless their documentation names another time. A rate is the difference of two samples
+//!   divided by the difference of their `mono_ns`.
+//! - `None` means that no source reports the value; it never means 0.
+//! - Durations are nanoseconds, sizes are bytes. Names from outside are sanitized for a terminal.
+//! - Session recordings store these types, so a change of their fields is a new schema version
+//!   (`docs/session-format.md`).
 
 mod domain;
 mod events;
@@ -20,23 +24,25 @@ pub use status::*;
 
 use serde::{Deserialize, Serialize};
 
-/// All that kvmtop read in one tick.
+/// One reading of the host, its guests and kvmtop itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Wall clock, milliseconds since the Unix epoch; for display only.
+    /// Wall clock, milliseconds since the Unix epoch. For display only.
     pub time_ms: i64,
-    /// `CLOCK_MONOTONIC`, nanoseconds, at which the engine's counters were read; the base of every rate.
+    /// `CLOCK_MONOTONIC` when the engine's counters were read, nanoseconds. The base of every rate.
     pub mono_ns: u64,
-    /// `CLOCK_BOOTTIME`, nanoseconds, before the threads were listed: a thread that started later is new in the next sample.
+    /// `CLOCK_BOOTTIME` before the threads were listed, nanoseconds. A thread that started later is new in the next
+    /// sample.
     pub boot_ns: u64,
-    /// The host's counters.
+    /// The host.
     pub host: HostSample,
-    /// Every guest seen, in order of PID. One that ended since the sample before is here once more, as `Ended`.
+    /// The guests in order of process id. A guest that ended since the previous sample is included once more, as
+    /// `Ended`.
     pub domains: Vec<DomainSample>,
-    /// The tracing engine at work and what it lost.
+    /// The tracing engine, and the events that it lost.
     pub engine: EngineStatus,
-    /// Each source of data: at work, or what is missing.
+    /// The state of each source of data.
     pub sources: Vec<SourceStatus>,
-    /// What kvmtop itself has used.
+    /// CPU time and memory of kvmtop itself.
     pub own: OwnCost,
 }

@@ -1,8 +1,8 @@
-//! How well the sources did: what was read, what could not be, what was lost, what it cost.
+//! The state of the sources: what could not be read, which events were lost, what kvmtop costs.
 
 use serde::{Deserialize, Serialize};
 
-/// The way exits are counted.
+/// How exits are counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EngineKind {
     /// Aggregated in the kernel by BPF programs.
@@ -12,7 +12,7 @@ pub enum EngineKind {
     /// No tracing: KVM's own counters and /proc.
     #[default]
     None,
-    /// A file made elsewhere.
+    /// A file of another tool.
     File,
 }
 
@@ -28,7 +28,7 @@ impl EngineKind {
     }
 }
 
-/// How much the engine watches; `e` steps through them on the live screen.
+/// How much the engine traces. `e` cycles through the levels on the live screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum EngineLevel {
     /// No tracing.
@@ -51,37 +51,37 @@ impl EngineLevel {
     }
 }
 
-/// The engine and the holes in what it saw. Counters are cumulative since the engine started.
+/// The engine and the events that it missed. Counters are cumulative since the engine started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineStatus {
-    /// Which engine.
+    /// The engine.
     pub kind: EngineKind,
-    /// How much it watches.
+    /// How much it traces.
     pub level: EngineLevel,
-    /// Grows by one whenever the counters begin again from zero (another engine, another level).
+    /// Grows by one whenever the counters restart from zero (another engine, another level).
     pub generation: u32,
-    /// Events the kernel dropped before kvmtop saw them.
+    /// Events that the kernel dropped before kvmtop read them.
     pub lost: u64,
     /// Events counted in an `other` cell because a bounded map was full.
     pub overflow: u64,
     /// Whether this kernel fires `kvm_exit`: `Some(false)` once guests ran and exited to user space without one
-    /// (as `kvm_pvm` does); `None` while nothing tells.
+    /// (as `kvm_pvm` does); `None` while unknown.
     pub fires_kvm_exit: Option<bool>,
-    /// Events handled and the nanoseconds the BPF programs spent on them, where the kernel measures it.
+    /// Events handled.
     pub events: u64,
-    /// See `events`.
+    /// Time that the BPF programs spent on them, nanoseconds; `None` if the kernel does not measure it.
     pub program_ns: Option<u64>,
 }
 
 /// The state of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceState {
-    /// At work.
+    /// It works.
     #[default]
     Ok,
-    /// At work, but not with all it could give.
+    /// It works, but with less than it could provide.
     Degraded,
-    /// Not to be had.
+    /// Not available.
     Missing,
 }
 
@@ -96,13 +96,13 @@ impl SourceState {
     }
 }
 
-/// Where data comes from. A recording stores the variant's position: new ones go to the end.
+/// A source of data. A recording stores the variant's position, so new ones go to the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceId {
     /// `/proc`: processes, threads and CPUs of the live host.
     Procfs,
-    /// `/dev/kvm`; reported only where it is missing.
+    /// `/dev/kvm`; reported only if it is missing.
     Kvm,
     /// The engine that counts exits and accesses.
     Tracepoints,
@@ -112,7 +112,7 @@ pub enum SourceId {
     KernelLog,
     /// libvirt.
     Libvirt,
-    /// libvirt's status files, read where libvirt itself does not answer.
+    /// libvirt's status files, read if libvirt itself does not answer.
     StatusXml,
     /// The QEMU monitor.
     Monitor,
@@ -120,7 +120,7 @@ pub enum SourceId {
     Recording,
     /// The recording that kvmtop is reading.
     Session,
-    /// A `--domain` pattern; reported only where it matches no guest.
+    /// A `--domain` pattern; reported only if it matches no guest.
     Domain,
     /// A `perf.data` file.
     #[serde(rename = "perf.data")]
@@ -165,42 +165,42 @@ impl SourceId {
     }
 }
 
-/// One source of data and, where it is not whole, the cause and the cure in a sentence each.
+/// One source of data and, if it does not provide everything, cause and fix in a sentence each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceStatus {
-    /// Which source.
+    /// The source.
     pub id: SourceId,
     /// The state.
     pub state: SourceState,
-    /// What failed, on what, why.
+    /// What failed and why.
     pub cause: Option<String>,
-    /// What to run or to change.
+    /// What to run or change.
     pub fix: Option<String>,
 }
 
 impl SourceStatus {
-    /// A source at work.
+    /// A source that works.
     pub fn ok(id: SourceId) -> Self {
         Self { id, state: SourceState::Ok, cause: None, fix: None }
     }
 
-    /// A source that cannot be had.
+    /// A source that is not available.
     pub fn missing(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { id, state: SourceState::Missing, cause: Some(cause.into()), fix: Some(fix.into()) }
     }
 
-    /// Cause and fix, as far as there are any: `why; what to do`.
+    /// Cause and fix as one sentence: `why; what to do`.
     pub fn sentence(&self) -> String {
         [self.cause.as_deref(), self.fix.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// A source that gives less than it could.
+    /// A source that provides less than it could.
     pub fn degraded(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { state: SourceState::Degraded, ..Self::missing(id, cause, fix) }
     }
 }
 
-/// What kvmtop has used so far.
+/// What kvmtop itself used, cumulative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnCost {
     /// CPU time of the process, all threads, nanoseconds.
