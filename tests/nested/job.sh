@@ -51,6 +51,7 @@ for engine in perf bpf; do
     for event in vmexit ioport mmio msr; do
         perf kvm -i $engine.data stat report --event=$event > /shared/$engine.$event 2>&1 < /dev/null
     done
+    $KVMTOP report --json $engine.data > /shared/$engine.report 2> /shared/$engine.report-err
     cp $engine.json $engine.record /shared/
 done
 touch /shared/finished
