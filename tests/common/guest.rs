@@ -26,6 +26,8 @@ pub enum Work {
     MmioReads(u32, u32),
     /// Reads an MSR this often.
     MsrReads(u32, u32),
+    /// Executes CPUID, reads CR4 and writes it, this often.
+    CpuidAndCr4(u32),
     /// Reads ports 0, 1, 2, … this many, each once; begins again after 65 535.
     PortSweep(u32),
     /// Reads every port once, then this one for ever.
@@ -62,6 +64,7 @@ impl Work {
             Self::PortWrites(p, n) => format!("out:{p}:{n}"),
             Self::MmioReads(a, n) => format!("mmio:{a}:{n}"),
             Self::MsrReads(m, n) => format!("msr:{m}:{n}"),
+            Self::CpuidAndCr4(n) => format!("cpuidcr4:0:{n}"),
             Self::PortSweep(n) => format!("sweep:0:{n}"),
             Self::SweepThenLoop(p) => format!("sweeploop:{p}:0"),
             Self::PortLoop(p) => format!("loop:{p}:0"),
@@ -84,6 +87,7 @@ impl Work {
             "out" => Self::PortWrites(a as u16, n),
             "mmio" => Self::MmioReads(a, n),
             "msr" => Self::MsrReads(a, n),
+            "cpuidcr4" => Self::CpuidAndCr4(n),
             "sweep" => Self::PortSweep(n),
             "sweeploop" => Self::SweepThenLoop(a as u16),
             "loop" => Self::PortLoop(a as u16),
@@ -129,6 +133,10 @@ impl Work {
                 c.extend([0x66, 0xb9]); // mov ecx, m
                 c.extend(m.to_le_bytes());
                 counted(&mut c, n, &[0x0f, 0x32]); // rdmsr
+            }
+            // xor eax, eax; cpuid; mov eax, cr4; mov cr4, eax
+            Self::CpuidAndCr4(n) => {
+                counted(&mut c, n, &[0x66, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x20, 0xe0, 0x0f, 0x22, 0xe0]);
             }
             Self::PortSweep(n) => {
                 c.extend([0x31, 0xd2]); // xor dx, dx
