@@ -1,13 +1,13 @@
-//! Exit events: engines behind one trait.
+//! What the tracing engines and the importers of recorded events have in common: counters by thread, and the engines' trait.
 //!
-//! Rules that hold in each (DESIGN.md): offsets and names come from the running kernel's `format` files; an exit is paired with
-//! the next entry of the same thread, never by CPU and never across a gap of lost events; the whole exit is charged to the
+//! Every engine follows these rules. Offsets and names come from the running kernel's `format` files. An exit is paired with
+//! the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit is charged to the
 //! port, address or MSR seen inside it.
 
 use crate::sample::{EngineKind, EngineLevel, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
 
-/// What one thread did, with what the events themselves tell of it.
+/// What one thread did, and what the events themselves say about the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TracedThread {
     /// Process id (thread group).
@@ -16,22 +16,22 @@ pub struct TracedThread {
     pub comm: String,
     /// vCPU number, where the events carry it.
     pub vcpu: Option<u32>,
-    /// The counters, cumulative since the engine started.
+    /// The counters, cumulative since the engine started; extremes of the interval since the reading before.
     pub events: ThreadEvents,
 }
 
-/// All that an engine counted, cumulative since it started.
+/// All that an engine counted. Counters are cumulative since it started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
-    /// `CLOCK_MONOTONIC` at which the counters stood like this, nanoseconds; `None` where nothing counts.
+    /// `CLOCK_MONOTONIC` at which the counters had these values, nanoseconds; `None` where no engine counts.
     pub mono_ns: Option<u64>,
     /// By thread id.
     pub threads: HashMap<i32, TracedThread>,
-    /// Further `kvm:*` tracepoints by process id, where they were asked for.
+    /// Counts of all `kvm:*` tracepoints by process id, where switched on.
     pub kvm_events: HashMap<i32, BTreeMap<String, u64>>,
     /// Events the kernel dropped.
     pub lost: u64,
-    /// Events that fell into `other` cells.
+    /// Events counted in an `other` cell because a table was full, or of threads without a place.
     pub overflow: u64,
     /// Whether `kvm_exit` fires, as `EngineStatus::fires_kvm_exit`.
     pub fires_kvm_exit: Option<bool>,
@@ -41,7 +41,7 @@ pub struct Reading {
     pub program_ns: Option<u64>,
 }
 
-/// Why an engine or a part of it cannot work: a sentence each.
+/// Why an engine or a part of it cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
 pub struct EngineError {
@@ -51,36 +51,37 @@ pub struct EngineError {
     pub fix: String,
 }
 
-/// A way to count exits. Lives on the collector's thread.
+/// A way to count exits. It runs on the collector's thread.
 pub trait Engine: Send {
-    /// Which one.
+    /// Which engine this is.
     fn kind(&self) -> EngineKind;
 
-    /// How much it watches now.
+    /// How much it watches.
     fn level(&self) -> EngineLevel;
 
-    /// Watches more or less. Counters begin again from zero.
+    /// Changes how much it watches. Counters start again from zero.
     ///
     /// # Errors
     /// When the kernel refuses; the engine then stays as it was.
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError>;
 
-    /// Counts every `kvm:*` tracepoint by domain, or ceases to.
+    /// Starts or stops counting every `kvm:*` tracepoint by process.
     ///
     /// # Errors
     /// When the kernel refuses.
     fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError>;
 
-    /// Called often (each 50 to 100 ms) by the collector between ticks; engines that copy events drain their rings here.
+    /// The collector calls this between ticks, every 20 ms for the perf engine and once for the BPF engine, which ends a
+    /// measurement of its own cost here.
     fn drain(&mut self) {}
 
-    /// Everything counted so far. Interval extremes (`min`, `max`, bursts) cover the time since the call before.
+    /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
     fn read(&mut self) -> Reading;
 
-    /// Frees the cells of threads that are gone and were reported.
+    /// Frees the cells of threads that ended and were reported.
     fn forget(&mut self, tids: &[i32]);
 
-    /// Makes room for so many vCPU threads where its tables have less; answers whether counters began again from zero.
+    /// Makes room for this many vCPU threads if its tables have less. Returns whether counters started again from zero.
     ///
     /// # Errors
     /// When the kernel refuses; the engine then stays as it was.
@@ -89,7 +90,7 @@ pub trait Engine: Send {
         Ok(false)
     }
 
-    /// What it cannot see and why; empty when it is whole.
+    /// What it cannot measure and why; empty when nothing is missing.
     fn gaps(&self) -> Vec<EngineError> {
         Vec::new()
     }

@@ -1,12 +1,12 @@
-//! The kernel's list of tracepoints: where it is mounted, the number and the `format` text of each event.
+//! The kernel's list of tracepoints: where tracefs is mounted, and the number and `format` text of each event.
 //!
-//! Both tracing engines start here, so this is also where a host that cannot be traced is told why, and what to do about it.
+//! Both tracing engines start here, so errors explain why a host cannot be traced and what to do about it.
 
 use crate::source::events::EngineError;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where tracefs is mounted by itself, and where it used to be found below debugfs (Documentation/trace/ftrace.rst).
+/// Where tracefs is mounted, and where older systems have it below debugfs (Documentation/trace/ftrace.rst).
 const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The state of kernel lockdown: `none [integrity] confidentiality`.
@@ -117,8 +117,8 @@ impl Tracefs {
         })
     }
 
-    /// Says why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, root's too, with EPERM
-    /// (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability is EACCES on the directory's mode.
+    /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, even root's, with
+    /// EPERM (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability is EACCES from the directory's mode.
     fn error(&self, path: &str, error: &std::io::Error) -> EngineError {
         let path = self.root.join(path);
         let path = path.display();

@@ -1,8 +1,8 @@
-//! A BTF of the running kernel's tracepoint records, made of their `format` files.
+//! Builds a BTF of the running kernel's tracepoint records from their `format` files.
 //!
-//! The programs name fields (`ctx->exit_reason`); which offset that is differs between kernels, and distributions backport
-//! fields. CO-RE relocation wants a BTF to look them up in, and the kernel's own does not cover records of events that live
-//! in a module, which kvm mostly is. So one is built here: a structure `trace_event_raw_NAME` for each event, in a few hundred bytes.
+//! The programs name fields (`ctx->exit_reason`). Their offsets differ between kernels, and distributions backport fields.
+//! CO-RE relocation looks fields up in a BTF, and the kernel's own does not cover records of events in modules, which kvm
+//! usually is. So this module builds one: a structure `trace_event_raw_NAME` for each event, in a few hundred bytes.
 //! Format: Documentation/bpf/btf.rst.
 
 use crate::kvm::format::EventFormat;

@@ -1,7 +1,7 @@
 //! From the memory of a slot to a [`TracedThread`].
 
 use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE};
-use super::snapshot::{Extremes, Interval, Longest};
+use super::snapshot::{Extremes, IntervalExtremes, Longest};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::kvm::{Space, sanitize};
@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 /// `-EINTR`, the reason of an exit on a signal.
 const SIGNAL: i32 = -4;
 
-/// What the running programs can tell; the rest is `None`, not 0.
+/// What the attached programs measure; the rest is `None`, not 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "any of these can be missing by itself")]
-pub(super) struct Parts {
-    /// Durations are taken.
+pub(super) struct Measured {
+    /// Durations are measured.
     pub timed: bool,
     /// `kvm_userspace_exit` is watched.
     pub userspace: bool,
@@ -31,8 +31,8 @@ pub(super) struct Parts {
 }
 
 /// What decoding needs besides the memory.
-pub(super) struct Decoder<'a> {
-    pub parts: Parts,
+pub(super) struct SlotDecoder<'a> {
+    pub parts: Measured,
     pub names: &'a ReasonNames,
 }
 
@@ -51,9 +51,9 @@ fn histogram(buckets: &[AtomicU64]) -> Histogram {
     Histogram(buckets.iter().take(used).map(get).collect())
 }
 
-impl Decoder<'_> {
+impl SlotDecoder<'_> {
     /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
-    pub fn thread(&self, slot: &Slot, interval: &Interval) -> TracedThread {
+    pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
@@ -68,8 +68,8 @@ impl Decoder<'_> {
         TracedThread { pid: slot.tgid.load(Relaxed).cast_signed(), comm: text(&slot.comm), vcpu, events }
     }
 
-    /// Cells are taken in order, `other` when none is left.
-    fn exits(&self, slot: &Slot, interval: &Interval) -> Vec<ExitCell> {
+    /// Programs take cells in order, and `other` when none is left.
+    fn exits(&self, slot: &Slot, interval: &IntervalExtremes) -> Vec<ExitCell> {
         let mut all = slot.exits.iter().zip(&interval.exits);
         let other = all.next_back();
         let taken = all.take_while(|(c, _)| c.used.load(Relaxed) != 0);
@@ -80,7 +80,7 @@ impl Decoder<'_> {
         cells
     }
 
-    fn accesses(&self, slot: &Slot, interval: &Interval) -> Vec<AccessCell> {
+    fn accesses(&self, slot: &Slot, interval: &IntervalExtremes) -> Vec<AccessCell> {
         let used = get(&slot.accesses_used);
         let own = slot.accesses.iter().zip(&slot.access_histogram).zip(&interval.accesses).enumerate();
         let own = own.filter(|(i, _)| used >> i & 1 != 0);
@@ -221,7 +221,7 @@ fn others(cells: &RawOthers) -> Vec<OtherTask> {
     places.map(task).chain(rest).collect()
 }
 
-/// Events that the programs ran for, as far as the cells tell.
+/// Events that the programs ran for, as far as the cells show.
 pub(super) fn handled(events: &ThreadEvents) -> u64 {
     let exits: u64 = events.exits.iter().map(|c| c.time.count * (1 + u64::from(c.time.total_ns.is_some()))).sum();
     let accesses: u64 = events.accesses.iter().map(|c| c.time.count).sum();

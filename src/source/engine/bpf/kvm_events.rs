@@ -1,8 +1,8 @@
-//! On demand: every `kvm:*` tracepoint counted by process, with nothing copied.
+//! On demand: counts every `kvm:*` tracepoint by process, without copying an event.
 
 use super::super::tracefs::Tracefs;
-use super::explain::{Refusal, Rights, Stage};
 use super::object::{self, Choices, Object};
+use super::refusal::{Refusal, Rights, Stage};
 use super::sys;
 use crate::kvm::sanitize;
 use crate::source::events::EngineError;
@@ -16,7 +16,7 @@ const SIZE: usize = 16384;
 /// `EVENT` there.
 const EVENT: i32 = 0x4b56_4d45;
 
-/// A kernel has some hundred.
+/// The most tracepoints counted. A kernel has some hundred.
 const MOST_EVENTS: usize = 512;
 
 /// One program on each event.
@@ -25,12 +25,11 @@ pub(super) struct KvmEvents {
     names: Vec<String>,
     counts: OwnedFd,
     uncounted: sys::Mapping,
-    /// Links, then programs: what hangs on a tracepoint goes first.
     _links: Vec<OwnedFd>,
 }
 
 impl KvmEvents {
-    /// Counts all of this kernel's from now on.
+    /// Counts all of this kernel's `kvm:*` tracepoints from now on.
     ///
     /// # Errors
     /// No tracefs to name them, or no right to attach.
@@ -48,7 +47,7 @@ impl KvmEvents {
             })?;
             match sys::attach_raw(program.as_fd(), name) {
                 Ok(link) => links.push(link),
-                // Listed, but not a tracepoint of its own: nothing fires there.
+                // Listed in tracefs, but not a tracepoint of its own: it never fires.
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
                 Err(e) => return Err(Refusal::new(Stage::Attach, name, e)),
             }
@@ -58,7 +57,7 @@ impl KvmEvents {
         Ok(Self { names, counts: object.take_map("counts")?, uncounted, _links: links })
     }
 
-    /// Counts by process, of what fired at all; processes that are not guests among them.
+    /// Counts by process of the events that fired, including processes that are not guests.
     pub fn read(&self) -> HashMap<i32, BTreeMap<String, u64>> {
         let mut by_process: HashMap<i32, BTreeMap<String, u64>> = HashMap::new();
         for ([process, event], count) in sys::lookup_all(self.counts.as_fd(), SIZE).unwrap_or_default() {
@@ -69,7 +68,7 @@ impl KvmEvents {
         by_process
     }
 
-    /// Events that found no room.
+    /// Events that found no place in the table.
     pub fn overflow(&self) -> u64 {
         self.uncounted.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
@@ -78,7 +77,7 @@ impl KvmEvents {
     pub fn forget(&self, processes: &[i32]) {
         for process in processes {
             for event in 0..self.names.len() as u32 {
-                // Most are not there.
+                // Most have no entry.
                 let _ = sys::delete(self.counts.as_fd(), [process.cast_unsigned(), event]);
             }
         }

@@ -1,7 +1,7 @@
-//! The memory that the programs fill: `assets/bpf/layout.h` in Rust. Both sides check sizes and offsets when they are compiled.
-#![allow(unsafe_code, reason = "promises that these types may be read from memory that the kernel writes")]
+//! The memory that the programs fill: `assets/bpf/layout.h` in Rust. Both sides check sizes and offsets at compile time.
+#![allow(unsafe_code, reason = "a promise about types: plain atomics that programs may write meanwhile")]
 
-use super::sys::Shared;
+use super::sys::SharedMemory;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -155,7 +155,7 @@ const _: () = assert!(offset_of!(Slot, accesses) == 10584);
 const _: () = assert!(offset_of!(Slot, access_histogram) == 19288);
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
-/// A slot as so many words, to copy and to clear it.
+/// A slot as an array of words, to copy and to clear it.
 #[repr(C)]
 pub struct Words(pub [AtomicU64; SLOT_SIZE / 8]);
 
@@ -167,15 +167,15 @@ pub struct Bucket {
 }
 
 // SAFETY: repr(C), atomics and arrays of atomics alone.
-unsafe impl Shared for Slot {}
+unsafe impl SharedMemory for Slot {}
 // SAFETY: as above.
-unsafe impl Shared for Words {}
+unsafe impl SharedMemory for Words {}
 // SAFETY: as above.
-unsafe impl Shared for Bucket {}
+unsafe impl SharedMemory for Bucket {}
 // SAFETY: an atomic.
-unsafe impl Shared for AtomicU64 {}
+unsafe impl SharedMemory for AtomicU64 {}
 
-/// The bucket of a task, as `bucket_of` has it.
+/// The bucket of a task, as `bucket_of` in `threads.h` computes it.
 pub fn bucket_of(task: u64) -> usize {
     ((task >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TASK_BITS)) as usize
 }

@@ -1,23 +1,24 @@
-//! Exit events counted inside the kernel by BPF programs: nothing is copied per event, and the reader looks at shared memory
-//! once a tick.
+//! Counts exit events inside the kernel with BPF programs. No event is copied; once a tick the reader looks at shared
+//! memory.
 //!
-//! The programs are C (`assets/bpf/kvmtop.bpf.c`, which says how they work) and are shipped compiled. Raw tracepoints serve
-//! wherever the arguments have been the same since 5.5; `kvm_exit`, whose reason is no argument of it, is a classic one, its
-//! fields found through a BTF made of this kernel's `format` file (`btf`).
+//! The programs are written in C (`assets/bpf/kvmtop.bpf.c` describes them) and shipped compiled. They use raw
+//! tracepoints wherever the arguments have been the same since Linux 5.5. `kvm_exit` does not pass its reason as an
+//! argument, so its program uses the classic tracepoint, and finds the fields through a BTF made from the running kernel's
+//! `format` file (`btf`).
 //!
-//! Memory in the kernel is fixed when the programs load: 36 KiB a thread ([`BpfEngine::new`] says how many), 256 KiB for the
-//! way from a task to its slot. What does not fit is counted as overflow, and [`Engine::make_room`] loads them anew with larger
-//! tables. Everything hangs on file descriptors: nothing stays
-//! in the kernel when the process ends, however it ends.
+//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes room for,
+//! and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and [`Engine::make_room`] reloads
+//! the programs with larger tables. File descriptors hold everything: nothing stays in the kernel when the process ends,
+//! however it ends.
 
 mod btf;
 mod cost;
 mod decode;
-mod explain;
 mod kvm_events;
 mod layout;
 mod object;
-mod parts;
+mod programs;
+mod refusal;
 mod running;
 mod snapshot;
 mod sys;
@@ -26,35 +27,35 @@ mod tables;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
 use crate::source::events::{Engine, EngineError, Reading};
-use explain::Rights;
 use kvm_events::KvmEvents;
+use refusal::Rights;
 use running::Running;
 
-/// Slots at least: room for guests that start later, 9 MiB of the kernel's memory.
+/// The least number of slots: room for guests that start later, in 9 MiB of kernel memory.
 const MIN_SLOTS: usize = 256;
 
 /// Counts with BPF programs.
 #[derive(Debug)]
 pub struct BpfEngine {
     topology: HostTopology,
-    /// vCPU threads there are, as far as is known.
+    /// Number of vCPU threads, as far as known.
     threads: usize,
     level: EngineLevel,
     running: Option<Running>,
     kvm_events: Option<KvmEvents>,
-    /// Outlives a change of level: a kernel does not learn to fire `kvm_exit`.
+    /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
     fires: Option<bool>,
-    /// Events that the programs before had counted since their last reading.
+    /// Events that replaced programs had counted since their last reading.
     cut_off: u64,
-    /// More slots than these the kernel refused.
+    /// The kernel refused more slots than this.
     ceiling: usize,
 }
 
 impl BpfEngine {
-    /// Starts to count everything. `threads` is how many vCPU threads there are now; there is room for twice as many.
+    /// Starts to count everything. `threads` is the number of vCPU threads now; the tables have room for twice as many.
     ///
     /// # Errors
-    /// When BPF may not be used here at all. Parts that are missing are in [`Engine::gaps`].
+    /// When BPF may not be used here at all. Measured that are missing are in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
         let level = EngineLevel::None;
         let ceiling = tables::MAX_SLOTS;
@@ -131,7 +132,7 @@ impl Engine for BpfEngine {
 
     fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
         let Some(old) = &mut self.running else { return Ok(false) };
-        // A thread without a slot tells of itself even where the files of its guest cannot be seen.
+        // A thread without a slot shows that there are more threads, even where the guest's files cannot be read.
         let wanted = if old.is_full() { vcpus.max(old.slots() + 1) } else { vcpus };
         if wanted <= old.slots() || old.slots() >= self.ceiling {
             return Ok(false);

@@ -1,6 +1,6 @@
-//! The compiled programs, on their way into the kernel: parsed, relocated, loaded, attached.
+//! The compiled programs: parsing, relocating and loading them.
 
-use super::explain::{Refusal, Stage};
+use super::refusal::{Refusal, Stage};
 use super::sys::{self, ProgramType};
 use super::{btf, sys::Mapping};
 use crate::kvm::format::EventFormat;
@@ -9,7 +9,7 @@ use aya_obj::obj::{EbpfSectionKind, ProgramSection};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Bytes aligned as the ELF reader wants them.
+/// Bytes aligned as the ELF parser needs them.
 #[repr(C, align(8))]
 pub(super) struct Aligned<T: ?Sized>(pub T);
 
@@ -19,7 +19,7 @@ static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/k
 /// The object of `assets/bpf/events.bpf.c`.
 static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/events.bpf.o"));
 
-/// What of an object is decided before it is loaded.
+/// Settings of an object that are fixed before it is loaded.
 #[derive(Debug, Default)]
 pub(super) struct Choices<'a> {
     /// Number of elements by map, where it differs from the source's.
@@ -28,7 +28,7 @@ pub(super) struct Choices<'a> {
     pub constants: HashMap<&'a str, u32>,
 }
 
-/// An object whose maps are made and whose programs wait to be loaded.
+/// An object whose maps exist and whose programs can be loaded.
 #[derive(Debug)]
 pub(super) struct Object {
     object: aya_obj::Object,
@@ -46,7 +46,7 @@ pub(super) fn events_object() -> Result<aya_obj::Object, Refusal> {
 }
 
 impl Object {
-    /// Makes the maps and relocates the programs for a kernel with these events.
+    /// Creates the maps and relocates the programs for a kernel with these events.
     pub fn prepare(
         mut object: aya_obj::Object,
         events: &[EventFormat],

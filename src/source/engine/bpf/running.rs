@@ -1,12 +1,12 @@
-//! One start of the programs: from the right to load them to the end of their links.
+//! The loaded programs: from checking permissions to closing their links.
 
 use super::super::tracefs::Tracefs;
 use super::cost::Cost;
-use super::decode::{self, Decoder, Parts};
-use super::explain::{Refusal, Rights, Stage};
+use super::decode::{self, Measured, SlotDecoder};
 use super::object::{self, Choices, Object};
-use super::parts::Attached;
-use super::snapshot::{Interval, Snapshot};
+use super::programs::Attached;
+use super::refusal::{Refusal, Rights, Stage};
+use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
 use super::tables::{MAX_SLOTS, Tables};
 use crate::kvm::exit_reason::ReasonNames;
@@ -18,21 +18,21 @@ use crate::source::events::{EngineError, Reading, TracedThread};
 use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Accesses and userspace exits without one `kvm_exit` after which this kernel is held to fire none.
+/// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
 const ENOUGH_TO_TELL: u64 = 100;
 
-/// Programs at work.
+/// Programs loaded and attached.
 #[derive(Debug)]
 pub(super) struct Running {
     tables: Tables,
     snapshot: Snapshot,
-    parts: Parts,
+    parts: Measured,
     attached: Attached,
     names: ReasonNames,
     cost: Cost,
-    /// What threads that were forgotten had counted.
+    /// What forgotten threads had counted.
     past: Totals,
-    /// Events up to the last reading.
+    /// Events counted up to the last reading.
     read: u64,
 }
 
@@ -44,10 +44,10 @@ struct Totals {
 }
 
 impl Running {
-    /// Loads and attaches what the level needs, with room for so many threads.
+    /// Loads and attaches the programs of a level, with room for `slots` threads.
     ///
     /// # Errors
-    /// When nothing of it would work.
+    /// When no program would work.
     pub fn start(level: EngineLevel, topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
         own_pid_namespace()?;
         let rights = Rights::here();
@@ -79,9 +79,9 @@ impl Running {
         })
     }
 
-    /// All that was counted; begins new extremes.
+    /// All that was counted, and the extremes since the call before.
     pub fn read(&mut self) -> Reading {
-        let decoder = Decoder { parts: self.parts, names: &self.names };
+        let decoder = SlotDecoder { parts: self.parts, names: &self.names };
         let mut reading = Reading::default();
         let (mut exits, mut sum, mut served) = (false, self.past, 0);
         let began = monotonic_ns();
@@ -116,7 +116,7 @@ impl Running {
 
     /// Frees the slots of these threads.
     pub fn forget(&mut self, tids: &[i32]) {
-        let (decoder, interval) = (Decoder { parts: self.parts, names: &self.names }, Interval::default());
+        let (decoder, interval) = (SlotDecoder { parts: self.parts, names: &self.names }, IntervalExtremes::default());
         for index in self.tables.taken() {
             let Some(slot) = self.tables.slot(index) else { continue };
             if !tids.contains(&slot.tid.load(Relaxed).cast_signed()) {
@@ -128,23 +128,23 @@ impl Running {
         }
     }
 
-    /// How many events nobody has read.
+    /// The number of events counted since the last reading.
     pub fn since_last_reading(&mut self) -> u64 {
         let before = self.read;
         self.read().events.saturating_sub(before)
     }
 
-    /// How many threads there is room for.
+    /// The number of threads that there is room for.
     pub fn slots(&self) -> usize {
         self.tables.count()
     }
 
-    /// Whether a thread found no room.
+    /// Whether a thread found no slot.
     pub fn is_full(&self) -> bool {
         self.tables.homeless() > 0
     }
 
-    /// How many threads have a slot.
+    /// The number of threads that have a slot.
     pub fn threads(&self) -> usize {
         self.tables.taken().len()
     }
@@ -159,7 +159,7 @@ impl Running {
                     self.tables.count()
                 ),
                 fix: if self.slots() < MAX_SLOTS {
-                    "nothing to mend: there is more room from the next interval on".into()
+                    "nothing to do: kvmtop makes more room from the next interval on".into()
                 } else {
                     "start kvmtop with --engine perf, which has no such limit".into()
                 },
@@ -169,7 +169,7 @@ impl Running {
     }
 }
 
-/// Of two slots with one thread id the living thread's counts: the id was given anew.
+/// Two slots have the same thread id when the id was reused: keeps the living thread's counts.
 fn keep(entry: Entry<'_, i32, TracedThread>, thread: TracedThread, dead: bool) {
     match entry {
         Entry::Vacant(free) => {
@@ -191,7 +191,8 @@ pub(super) fn kvm_exit_format() -> Result<EventFormat, EngineError> {
     })
 }
 
-/// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (`include/linux/proc_ns.h`, `PROC_PID_INIT_INO`).
+/// BPF programs see thread ids of the initial PID namespace, whose inode is fixed (`include/linux/proc_ns.h`,
+/// `PROC_PID_INIT_INO`).
 fn own_pid_namespace() -> Result<(), EngineError> {
     match std::fs::read_link("/proc/self/ns/pid") {
         Ok(link) if link.as_os_str() != "pid:[4026531836]" => Err(EngineError {
@@ -202,7 +203,7 @@ fn own_pid_namespace() -> Result<(), EngineError> {
     }
 }
 
-/// One more than the highest number a CPU of this host can have.
+/// One more than the highest possible CPU number.
 fn possible_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     text.trim()
@@ -212,7 +213,7 @@ fn possible_cpus() -> u32 {
         .map_or(1, |last: u32| last.saturating_add(1))
 }
 
-/// Tells the programs which core, cache and node each CPU belongs to, numbered from 1.
+/// Gives the programs each CPU's core, last-level cache and node, numbered from 1.
 fn fill_cpus(object: &Object, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);

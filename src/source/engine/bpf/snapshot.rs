@@ -1,13 +1,13 @@
-//! A whole copy of a slot while programs go on writing to it, and the end of the slot's epoch.
+//! Copies a slot consistently while programs write to it, and ends the slot's epoch.
 //!
-//! `assets/bpf/layout.h` says what programs do: `changes` is odd while one of them writes, and all figures of an event go into
-//! the epoch read at its beginning. So an interval is closed without a lock: name a new epoch, copy, and look whether anything
-//! was counted between the two. As a rule nothing was. If there was, it is in the sums of the copy but in the extremes of the
-//! new epoch: that one is then closed too, and its extremes join those of the interval. Each event so belongs to one interval
-//! with all its figures.
+//! `assets/bpf/layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an event
+//! go into the epoch that the program read when it started. The reader closes an interval without a lock: it sets a new
+//! epoch, copies the slot, and checks whether an event was counted in between. Usually none was. Otherwise the event is in
+//! the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too and adds its extremes to
+//! the interval. So every event belongs to exactly one interval with all its figures.
 //!
-//! The first write of a program becomes visible before the copy is complete: it leaves the CPU's store buffer within some ten
-//! nanoseconds, and the copy takes some hundred.
+//! x86 may delay a program's first write to `changes` in the CPU's store buffer, but only for some ten nanoseconds: it is
+//! visible before the copy, which takes hundreds, is complete.
 
 use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot, Words};
 use super::sys::Mapping;
@@ -18,16 +18,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-/// The cell of exits that found none of their own; of no account while the slot never overflowed.
+/// The cell of exits that found no cell of their own; valid only if the slot overflowed.
 const OTHER_EXIT: usize = EXITS - 1;
-/// Epochs closed in one reading at most. The byte for them in an epoch's number holds more.
+/// The most epochs closed in one reading; the epoch number's low byte has room for more.
 const MAX_EPOCHS: u32 = 64;
-/// Copies taken at most until one is whole.
+/// The most attempts at a consistent copy.
 const MAX_COPIES: u32 = 64;
-/// Looks at a slot that a program writes to before each wait.
+/// How often the reader checks a slot that a program is writing to, before it waits.
 const LOOKS: u32 = 200;
 const WAIT: Duration = Duration::from_micros(50);
-/// Waits at most: where this host is a guest itself, the program's CPU may be taken away for a while.
+/// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a while.
 const WAITS: u32 = 400;
 
 /// The shortest and the longest duration of an interval, nanoseconds; a longest of 0 is none.
@@ -46,13 +46,13 @@ pub(super) struct Longest {
 
 /// The extremes of each cell of a slot within one interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interval {
+pub(super) struct IntervalExtremes {
     pub exits: [Extremes; EXITS],
     pub accesses: [(Extremes, Longest); ACCESSES],
     pub wakeups: Extremes,
 }
 
-impl Default for Interval {
+impl Default for IntervalExtremes {
     fn default() -> Self {
         Self {
             exits: [Extremes::default(); EXITS],
@@ -66,7 +66,7 @@ impl Default for Interval {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     memory: Mapping,
-    interval: Interval,
+    interval: IntervalExtremes,
     waits: u32,
 }
 
@@ -74,22 +74,22 @@ impl Snapshot {
     /// # Errors
     /// ENOMEM.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: Interval::default(), waits: WAITS })
+        Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: IntervalExtremes::default(), waits: WAITS })
     }
 
-    /// Copies a slot and ends its epoch. The copy holds what is in use alone; the rest is of the slot before.
-    pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &Interval)> {
+    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold those of the previous slot.
+    pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &IntervalExtremes)> {
         let (copy, copied) = (self.memory.at::<Slot>(0)?, self.memory.at::<Words>(0)?);
-        self.interval = Interval::default();
+        self.interval = IntervalExtremes::default();
         let mut epoch = slot.epoch.load(Relaxed);
         let mut next = next_reading(epoch);
         for _ in 0..MAX_EPOCHS {
             let before = settled(slot, self.waits);
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
-            let at = whole_copy(slot, words, copy, copied, self.waits);
+            let at = consistent_copy(slot, words, copy, copied, self.waits);
             self.interval.add(copy, epoch);
-            // A copy that could not be had whole is as good as it gets: what is missing comes with the next reading.
+            // Without a consistent copy this one has to do: what it lacks comes with the next reading.
             if at.is_none() || at == before {
                 break;
             }
@@ -99,12 +99,12 @@ impl Snapshot {
     }
 }
 
-/// The first epoch of the next reading. Two that follow each other are never both even or both odd.
+/// The first epoch of the next reading. Consecutive epochs are never both even or both odd.
 fn next_reading(epoch: u32) -> u32 {
     (epoch >> 8).wrapping_add(1) << 8 | (epoch & 1 ^ 1)
 }
 
-/// The number of changes while none is under way; `None` when a program does not come to its end.
+/// The number of changes once no program is writing; `None` when that takes too long.
 fn settled(slot: &Slot, waits: u32) -> Option<u32> {
     for _ in 0..waits {
         for _ in 0..LOOKS {
@@ -119,8 +119,8 @@ fn settled(slot: &Slot, waits: u32) -> Option<u32> {
     None
 }
 
-/// Copies until no program wrote meanwhile; the number of changes then, `None` when that never happened.
-fn whole_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, waits: u32) -> Option<u32> {
+/// Copies until no program wrote during the copy. Returns the number of changes; `None` without a consistent copy.
+fn consistent_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, waits: u32) -> Option<u32> {
     for _ in 0..MAX_COPIES {
         let before = settled(slot, waits);
         copy_used(words, copy, copied);
@@ -132,7 +132,7 @@ fn whole_copy(slot: &Slot, words: &Words, copy: &Slot, copied: &Words, waits: u3
     None
 }
 
-/// Copies what is in use of a slot.
+/// Copies the cells in use.
 fn copy_used(words: &Words, copy: &Slot, copied: &Words) {
     let take = |range: Range<usize>| {
         let to = copied.0.get(range.clone()).unwrap_or_default();
@@ -160,7 +160,7 @@ fn copy_used(words: &Words, copy: &Slot, copied: &Words) {
     }
 }
 
-impl Interval {
+impl IntervalExtremes {
     /// Adds the extremes of an epoch that is over.
     fn add(&mut self, slot: &Slot, epoch: u32) {
         let odd = (epoch & 1) as usize;
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// As a program does: one more duration, 1 ns longer than the one before.
+    /// Counts a duration as a program does.
     fn exit_and_access(slot: &Slot, ns: u64) {
         slot.changes.store(slot.changes.load(Relaxed) + 1, Relaxed);
         std::sync::atomic::compiler_fence(SeqCst);

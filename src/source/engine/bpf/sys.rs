@@ -1,11 +1,8 @@
 //! The few system calls of `bpf(2)` and `perf_event_open(2)` that the engine makes.
 //!
-//! The object's parsing and relocation come from `aya-obj`; its loader `aya` is not used, because it reads and keeps the kernel's
-//! whole BTF (some 30 MB) and probes for features that are not needed here, both before the first program is loaded.
-#![allow(
-    unsafe_code,
-    reason = "bpf(2), perf_event_open(2) and mmap(2) have no safe wrapper that loads an object without keeping the kernel's BTF"
-)]
+//! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the first program, it reads and
+//! keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
+#![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers")]
 
 use aya_obj::generated::bpf_insn;
 use std::ffi::{CStr, CString};
@@ -31,7 +28,7 @@ pub enum ProgramType {
     RawTracepoint = 17,
 }
 
-/// Parts of `union bpf_attr` that are plain data, in the kernel's layout.
+/// Measured of `union bpf_attr` that are plain data, in the kernel's layout.
 ///
 /// # Safety
 /// `repr(C)`, no padding that is not a field, every pointer in it valid for what its command does with it.
@@ -63,7 +60,7 @@ struct Element {
 unsafe impl Attr for Element {}
 
 #[repr(C)]
-struct Batch {
+struct BatchLookup {
     begin: u64,
     end: u64,
     keys: u64,
@@ -74,7 +71,7 @@ struct Batch {
     flags: u64,
 }
 // SAFETY: `lookup_all` points to buffers of `count` elements.
-unsafe impl Attr for Batch {}
+unsafe impl Attr for BatchLookup {}
 
 #[repr(C)]
 struct ProgramLoad {
@@ -131,10 +128,10 @@ fn short_name(name: &str) -> [u8; 16] {
     short
 }
 
-/// Makes a map.
+/// Creates a map.
 ///
 /// # Errors
-/// What the kernel says: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
+/// The kernel's: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
 pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
     let attr = MapCreate {
         map_type: map.map_type(),
@@ -149,10 +146,10 @@ pub fn create_map(map: &aya_obj::Map, name: &str) -> io::Result<OwnedFd> {
     bpf(BPF_MAP_CREATE, &attr).and_then(owned)
 }
 
-/// Writes an element; without a key, pushes it on a stack. `value` must have the map's value size.
+/// Writes an element; without a key, pushes it onto a stack. `value` must have the map's value size.
 ///
 /// # Errors
-/// What the kernel says: E2BIG for an index or a stack that is full.
+/// The kernel's: E2BIG for an index or a stack that is full.
 pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result<()> {
     let attr = Element {
         map: map.as_raw_fd().cast_unsigned(),
@@ -167,7 +164,7 @@ pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result
 /// Removes an element of a map whose keys are two numbers.
 ///
 /// # Errors
-/// What the kernel says: ENOENT where there is none.
+/// The kernel's: ENOENT where there is none.
 pub fn delete(map: BorrowedFd<'_>, key: [u32; 2]) -> io::Result<()> {
     let attr = Element { map: map.as_raw_fd().cast_unsigned(), pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 };
     bpf(BPF_MAP_DELETE_ELEM, &attr).map(drop)
@@ -176,11 +173,11 @@ pub fn delete(map: BorrowedFd<'_>, key: [u32; 2]) -> io::Result<()> {
 /// All elements of a hash map from two numbers to a counter, in one call (5.6). `size` is the map's.
 ///
 /// # Errors
-/// What the kernel says: EINVAL before 5.6.
+/// The kernel's: EINVAL before 5.6.
 pub fn lookup_all(map: BorrowedFd<'_>, size: usize) -> io::Result<Vec<([u32; 2], u64)>> {
     let (mut keys, mut values) = (vec![[0_u32; 2]; size], vec![0_u64; size]);
     let mut cursor = 0_u64;
-    let mut attr = Batch {
+    let mut attr = BatchLookup {
         begin: 0,
         end: std::ptr::from_mut(&mut cursor) as u64,
         keys: keys.as_mut_ptr() as u64,
@@ -192,7 +189,7 @@ pub fn lookup_all(map: BorrowedFd<'_>, size: usize) -> io::Result<Vec<([u32; 2],
     };
     // SAFETY: as in `bpf`; the kernel writes `count` back, so this one is passed as mutable.
     let answer = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_BATCH, std::ptr::from_mut(&mut attr), size_of::<Batch>())
+        libc::syscall(libc::SYS_bpf, BPF_MAP_LOOKUP_BATCH, std::ptr::from_mut(&mut attr), size_of::<BatchLookup>())
     };
     let error = io::Error::last_os_error();
     // ENOENT says that there is no more.
@@ -205,15 +202,15 @@ pub fn lookup_all(map: BorrowedFd<'_>, size: usize) -> io::Result<Vec<([u32; 2],
 /// Closes a map to further writes, so that the verifier takes what is in it for constants.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's.
 pub fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
     bpf(BPF_MAP_FREEZE, &One { value: map.as_raw_fd().cast_unsigned(), pad: 0 }).map(drop)
 }
 
-/// Loads a program. On refusal `log` holds the verifier's words.
+/// Loads a program. On failure `log` holds the verifier's messages.
 ///
 /// # Errors
-/// What the kernel says: EPERM without `CAP_PERFMON`, EACCES or EINVAL where the verifier refuses.
+/// The kernel's: EPERM without `CAP_PERFMON`, EACCES or EINVAL where the verifier refuses.
 pub fn load_program(
     kind: ProgramType,
     instructions: &[bpf_insn],
@@ -241,7 +238,7 @@ pub fn load_program(
     };
     log.resize(1 << 16, 0);
     (attr.log_level, attr.log_size, attr.log) = (1, 1 << 16, log.as_mut_ptr() as u64);
-    // The second time fails as the first did, or with ENOSPC because the log is cut; the first answer is the telling one.
+    // The second attempt fails like the first, or with ENOSPC because the log is truncated: the first error matters.
     let second = bpf(BPF_PROG_LOAD, &attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
     second.map_err(|_| refused).and_then(owned)
@@ -250,7 +247,7 @@ pub fn load_program(
 /// Attaches a program to a raw tracepoint, until the descriptor is closed.
 ///
 /// # Errors
-/// What the kernel says: ENOENT for a tracepoint it does not have, EINVAL when the program reads more arguments than it has.
+/// The kernel's: ENOENT for a tracepoint it does not have, EINVAL when the program reads more arguments than it has.
 pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
     let attr = RawTracepoint { name: name.as_ptr() as u64, program: program.as_raw_fd().cast_unsigned(), pad: 0 };
@@ -262,7 +259,7 @@ pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 /// The event itself stays disabled: else it would sample too, for nobody, on its CPU.
 ///
 /// # Errors
-/// What the kernel says: EPERM, EACCES without `CAP_PERFMON`.
+/// The kernel's: EPERM, EACCES without `CAP_PERFMON`.
 pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd> {
     use perf_event_open_sys as perf;
     let mut attr = perf::bindings::perf_event_attr::default();
@@ -284,17 +281,17 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
 /// Lets the kernel measure the run time of BPF programs, until the descriptor is closed (5.8).
 ///
 /// # Errors
-/// What the kernel says: EINVAL before 5.8, EPERM without `CAP_SYS_ADMIN`.
+/// The kernel's: EINVAL before 5.8, EPERM without `CAP_SYS_ADMIN`.
 pub fn enable_stats() -> io::Result<OwnedFd> {
     bpf(BPF_ENABLE_STATS, &One { value: 0, pad: 0 }).and_then(owned)
 }
 
-/// What the kernel keeps of a program's runs (`kernel/bpf/syscall.c`, `bpf_prog_show_fdinfo`).
+/// The kernel's statistics of a program's runs (`kernel/bpf/syscall.c`, `bpf_prog_show_fdinfo`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProgramStats {
     /// Nanoseconds in it while run time was measured.
     pub run_ns: u64,
-    /// Events for which it did not run, because BPF was at work on that CPU already (5.12).
+    /// Events for which it did not run, because a BPF program was already running on that CPU (5.12).
     pub misses: u64,
 }
 
@@ -319,13 +316,13 @@ unsafe impl Send for Mapping {}
 ///
 /// # Safety
 /// `repr(C)` and made of atomics, or arrays of them, alone.
-pub unsafe trait Shared {}
+pub unsafe trait SharedMemory {}
 
 impl Mapping {
     /// Maps `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). Both figures are multiples of the page size.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn new(map: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
@@ -353,10 +350,10 @@ impl Mapping {
     }
 
     /// The `T` at this byte; `None` beyond the mapping or where it would not be aligned.
-    pub fn at<T: Shared>(&self, byte: usize) -> Option<&T> {
+    pub fn at<T: SharedMemory>(&self, byte: usize) -> Option<&T> {
         let inside = byte.checked_add(size_of::<T>())? <= self.len;
         let start = self.start.as_ptr().wrapping_add(byte).cast::<T>();
-        // SAFETY: inside the mapping, aligned, and `Shared` allows any content and concurrent writes.
+        // SAFETY: inside the mapping, aligned, and `SharedMemory` allows any content and concurrent writes.
         (inside && start.is_aligned()).then(|| unsafe { &*start })
     }
 }

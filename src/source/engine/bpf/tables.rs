@@ -1,8 +1,8 @@
-//! The maps of a running engine, seen from user space: which slots are taken, their memory, and how they are given back.
+//! The maps of a running engine, seen from user space: the taken slots, their memory, and how to free them.
 
-use super::explain::{Refusal, Stage};
 use super::layout::{Bucket, SLOT_BITS, SLOT_SIZE, Slot, TASK_BITS, WAYS, Words, bucket_of};
 use super::object::Object;
+use super::refusal::{Refusal, Stage};
 use super::sys::{self, Mapping};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,13 +17,13 @@ const WINDOW: usize = 64;
 /// Windows that stay mapped.
 const KEPT: usize = 8;
 
-/// Most slots an object can have.
+/// The largest number of slots.
 pub(super) const MAX_SLOTS: usize = (1 << SLOT_BITS) - 1;
 
 #[derive(Debug)]
 pub(super) struct Tables {
     slots: OwnedFd,
-    /// Parts of the slots' memory by number. Mapping takes time and what is mapped counts as resident, so the first few stay,
+    /// Measured of the slots' memory by number. Mapping takes time and what is mapped counts as resident, so the first few stay,
     /// and of the others one at a time.
     windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
@@ -34,7 +34,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Takes over the maps of an object that was prepared for so many slots, all free.
+    /// Takes over the maps of an object that was prepared for `count` slots, and marks all as free.
     pub fn new(object: &mut Object, count: usize) -> Result<Self, Refusal> {
         let tables = Self {
             owners: object.mapping("owners", count, OWNER_SIZE)?,
@@ -45,7 +45,7 @@ impl Tables {
             windows: BTreeMap::new(),
             count,
         };
-        // A stack: low numbers are taken first, and again, so few pages are ever touched.
+        // A stack: low numbers are taken first, and reused, so that few pages are ever touched.
         (0..count as u32).rev().try_for_each(|slot| tables.give_back(slot))?;
         Ok(tables)
     }
@@ -109,7 +109,7 @@ impl Tables {
         self.homeless.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub fn count(&self) -> usize {
         self.count
     }

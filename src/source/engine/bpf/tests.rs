@@ -1,12 +1,12 @@
-//! The object against format files of several kernels, its source and the running kernel; slots against what they decode to.
+//! The object against format files of several kernels, its source and the running kernel; slots and their decoded form.
 
-use super::decode::{self, Decoder, Parts};
+use super::decode::{self, Measured, SlotDecoder};
 use super::layout::{ISA_ARM64, SLOT_SIZE, Slot, USERSPACE, Words};
 use super::object::{self, Choices, Object};
 use super::running::kvm_exit_format;
 use super::snapshot::Snapshot;
 use super::sys::Mapping;
-use super::{btf, parts};
+use super::{btf, programs};
 use crate::kvm::Space;
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::format::{self, EventFormat};
@@ -85,7 +85,7 @@ fn the_verifier_takes_every_program() {
         Ok(object) => object,
         Err(refusal) => return note(&format!("SKIPPED {NAME}: {}", super::Rights::here().explain(&refusal).cause)),
     };
-    for program in parts::PARTS.iter().map(|p| p.program).chain(["sched_switch_old"]) {
+    for program in programs::PROGRAMS.iter().map(|p| p.program).chain(["sched_switch_old"]) {
         if let Err(refusal) = object.load(program) {
             let end: Vec<&str> = refusal.log.lines().rev().take(40).collect();
             panic!("{program}: {}\n{}", refusal.error, end.into_iter().rev().collect::<Vec<_>>().join("\n"));
@@ -137,10 +137,10 @@ impl Memory {
         self.0.at(0).unwrap()
     }
 
-    fn read(&self, parts: Parts, names: &ReasonNames) -> TracedThread {
+    fn read(&self, parts: Measured, names: &ReasonNames) -> TracedThread {
         let mut snapshot = Snapshot::new().unwrap();
         let (slot, interval) = snapshot.take(self.slot(), self.words()).unwrap();
-        Decoder { parts, names }.thread(slot, interval)
+        SlotDecoder { parts, names }.thread(slot, interval)
     }
 }
 
@@ -150,7 +150,7 @@ fn write(to: &[AtomicU8], text: &str) {
     }
 }
 
-const ALL: Parts = Parts { timed: true, userspace: true, halts: true, switches: true, wakings: true };
+const ALL: Measured = Measured { timed: true, userspace: true, halts: true, switches: true, wakings: true };
 
 #[test]
 fn an_empty_slot_is_an_idle_thread() {
@@ -160,7 +160,7 @@ fn an_empty_slot_is_an_idle_thread() {
     assert!(thread.events.exits.is_empty() && thread.events.accesses.is_empty() && thread.events.userspace.is_empty());
     assert_eq!(thread.events.migrations.total, Some(0));
     assert_eq!(thread.events.wakeups.unwrap().count, 0);
-    let blind = Memory::new().read(Parts::default(), &names);
+    let blind = Memory::new().read(Measured::default(), &names);
     assert_eq!((blind.events.migrations, blind.events.wakeups), (Migrations::default(), None));
 }
 
@@ -224,7 +224,7 @@ fn cells_become_what_they_count() {
 
     let later = memory.read(ALL, &names);
     assert_eq!((later.events.exits[0].time.min_ns, later.events.exits[0].time.max_ns), (None, None));
-    let counts = memory.read(Parts::default(), &names);
+    let counts = memory.read(Measured::default(), &names);
     assert_eq!((counts.events.exits[0].time.total_ns, counts.events.exits[0].halted_ns), (None, None));
 }
 

@@ -1,7 +1,8 @@
-//! Every `kvm:*` tracepoint, counted by the kernel for each thread of a guest's process; nothing is copied.
+//! Counts every `kvm:*` tracepoint in the kernel for each thread of a guest's process, without copying an event.
 //!
-//! A counting event belongs to one task, so this takes one open file for each event and thread: it is bounded, and for a host with
-//! few guests. Work that KVM does outside of a guest's process (a kernel worker, another guest's interrupt) is not in it.
+//! A counting event belongs to one task, so this takes an open file for each event and thread. Their number is limited,
+//! which suits a host with few guests. Work that KVM does outside a guest's process (a kernel worker, another guest's
+//! interrupt) is not counted.
 
 use super::super::tracefs::Tracefs;
 use super::rings::allow_files;
@@ -10,30 +11,30 @@ use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Files open at most.
+/// The most open files.
 const MAX_FILES: usize = 8192;
-/// Files opened in one reading, 15 to 75 µs each.
+/// The most files opened in one reading, at 15 to 75 µs each.
 const MAX_NEW_FILES: usize = 1024;
-/// Threads of one process looked at.
+/// The most threads counted in one process.
 const MAX_THREADS: usize = 512;
 
 /// Counters of all `kvm:*` tracepoints.
 pub(super) struct Counts {
     events: Vec<(String, u64)>,
-    threads: HashMap<i32, Thread>,
-    /// What threads counted that are gone.
+    threads: HashMap<i32, CountedThread>,
+    /// Counts of threads that ended.
     ended: HashMap<i32, Vec<u64>>,
     left_out: usize,
 }
 
-struct Thread {
+struct CountedThread {
     pid: i32,
     counters: Vec<Option<Counter>>,
     last: Vec<u64>,
 }
 
 impl Counts {
-    /// Finds the events; threads come with the first reading.
+    /// Finds the events; the first reading opens the threads' counters.
     pub fn open(tracefs: &Tracefs) -> Result<Self, EngineError> {
         let names = tracefs.events("kvm")?;
         let events = names.into_iter().map(|name| tracefs.id("kvm", &name).map(|id| (name, id)));
@@ -42,7 +43,7 @@ impl Counts {
         Ok(Self { events, threads: HashMap::new(), ended: HashMap::new(), left_out: 0 })
     }
 
-    /// The counts by process, for these processes; begins to count threads that it meets.
+    /// The counts of these processes; opens counters for their new threads.
     pub fn read(&mut self, pids: impl Iterator<Item = i32>) -> HashMap<i32, BTreeMap<String, u64>> {
         let pids: HashSet<i32> = pids.collect();
         let alive: Vec<(i32, i32)> =
@@ -71,16 +72,16 @@ impl Counts {
             } else if room >= self.events.len() {
                 room -= self.events.len();
                 let counters = self.events.iter().map(|(_, id)| counter(*id, tid)).collect();
-                self.threads.insert(tid, Thread { pid, counters, last: Vec::new() });
+                self.threads.insert(tid, CountedThread { pid, counters, last: Vec::new() });
             }
         }
     }
 
-    /// Ends the counters of threads that are gone, off this thread: it takes the kernel long.
+    /// Closes the counters of ended threads, on another thread because it takes the kernel long.
     fn close(&mut self, alive: &[(i32, i32)]) {
         let alive: HashSet<i32> = alive.iter().map(|(_, tid)| *tid).collect();
         let gone: Vec<i32> = self.threads.keys().filter(|tid| !alive.contains(tid)).copied().collect();
-        let mut closing: Vec<Thread> = gone.iter().filter_map(|tid| self.threads.remove(tid)).collect();
+        let mut closing: Vec<CountedThread> = gone.iter().filter_map(|tid| self.threads.remove(tid)).collect();
         for thread in &mut closing {
             thread.refresh();
             add(self.ended.entry(thread.pid).or_default(), &thread.last);
@@ -90,14 +91,14 @@ impl Counts {
         }
     }
 
-    /// Which threads are not counted.
+    /// The threads that are not counted, if any.
     pub fn gap(&self) -> Option<EngineError> {
         (self.left_out > 0).then(|| EngineError {
             cause: format!(
-                "kvm events of {} threads are not counted: {MAX_FILES} counters are the most",
+                "kvm events of {} threads are not counted: the limit is {MAX_FILES} counters",
                 self.left_out
             ),
-            fix: "narrow it with --domain, or use --engine bpf".into(),
+            fix: "select fewer guests with --domain, or use --engine bpf".into(),
         })
     }
 }
@@ -111,7 +112,7 @@ impl Drop for Counts {
     }
 }
 
-impl Thread {
+impl CountedThread {
     fn refresh(&mut self) {
         self.last.resize(self.counters.len(), 0);
         for (counter, last) in self.counters.iter_mut().zip(&mut self.last) {
@@ -129,7 +130,7 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
     }
 }
 
-/// A thread that is gone by now, or an event that this kernel cannot count, has none.
+/// `None` for a thread that ended meanwhile, or an event that this kernel cannot count.
 fn counter(id: u64, tid: i32) -> Option<Counter> {
     Builder::new(Tracepoint::with_id(id))
         .observe_pid(tid)

@@ -1,11 +1,11 @@
-//! The `perf` engine: tracepoints into one ring a CPU, paired and added up in user space.
+//! The `perf` engine: one ring per CPU receives the tracepoints, and user space pairs and counts them.
 //!
-//! For kernels and policies without BPF. It costs the guest some six times what the BPF engine does, because each event is copied;
-//! what it answers is the same. A thread of its own empties the rings, since at 100 000 exits a second one holds 30 ms.
+//! For kernels and policies without BPF. Each event is copied, so it costs the guest some six times as much as the BPF
+//! engine; the results are the same. A separate thread empties the rings, as one holds only 30 ms at 100 000 exits a second.
 
 mod counts;
-mod merge;
 mod rings;
+mod time_order;
 mod watcher;
 
 #[cfg(test)]
@@ -21,7 +21,8 @@ use counts::Counts;
 use rings::Wanted;
 use watcher::Watcher;
 
-/// What is watched at [`EngineLevel::Counts`]: group, name, and for the scheduler's frequent events the fields with a thread's name.
+/// The tracepoints of [`EngineLevel::Counts`]: group, name, and for the frequent scheduler events the fields that hold a
+/// thread's name.
 const COUNTED: [Watched; 6] = [
     ("kvm", "kvm_exit", &[]),
     ("kvm", "kvm_pio", &[]),
@@ -30,7 +31,7 @@ const COUNTED: [Watched; 6] = [
     ("kvm", "kvm_msr", &[]),
     ("kvm", "kvm_userspace_exit", &[]),
 ];
-/// What is watched besides at [`EngineLevel::Full`].
+/// The additional tracepoints of [`EngineLevel::Full`].
 const TIMED: [Watched; 5] = [
     ("kvm", "kvm_entry", &[]),
     ("kvm", "kvm_vcpu_wakeup", &[]),
@@ -38,7 +39,7 @@ const TIMED: [Watched; 5] = [
     ("sched", "sched_waking", &["comm"]),
     ("sched", "sched_switch", &["prev_comm", "next_comm"]),
 ];
-/// Events that no architecture lacks.
+/// Events that every architecture has.
 const ESSENTIAL: [&str; 2] = ["kvm_exit", "kvm_entry"];
 
 type Watched = (&'static str, &'static str, &'static [&'static str]);
@@ -54,10 +55,10 @@ pub struct PerfEngine {
 }
 
 impl PerfEngine {
-    /// Begins to watch all CPUs. `topology` tells what a migration crossed.
+    /// Starts watching all CPUs. `topology` says whether a migration crosses cores, caches or nodes.
     ///
     /// # Errors
-    /// When the kernel's tracepoints cannot be found or may not be opened; the sentence says why.
+    /// When the kernel's tracepoints cannot be found or opened, with the reason.
     pub fn open(level: EngineLevel, topology: HostTopology) -> Result<Self, EngineError> {
         let tracefs = Tracefs::open()?;
         let mut engine =
@@ -66,7 +67,7 @@ impl PerfEngine {
         Ok(engine)
     }
 
-    /// The tracepoints of a level that this kernel has, with what it lacks.
+    /// The tracepoints of a level that this kernel has, and those that it lacks.
     fn learn(&self, level: EngineLevel) -> Result<(Vec<Wanted>, EventDecoder, Vec<EngineError>), EngineError> {
         let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::new(), Vec::new());
         for &(group, name, names) in COUNTED.iter().chain(if level == EngineLevel::Full { &TIMED[..] } else { &[] }) {
@@ -90,7 +91,7 @@ impl PerfEngine {
 fn missing(event: &str, why: &str) -> EngineError {
     EngineError {
         cause: format!("tracepoint {event} cannot be used: {why}"),
-        fix: "nothing to be done on this kernel; what other events tell is shown".into(),
+        fix: "no fix on this kernel; kvmtop shows what the other events provide".into(),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The rings: one a CPU, which all tracepoints of that CPU write to.
-#![allow(unsafe_code, reason = "two perf ioctls that perf-event2 does not wrap")]
+//! The rings: one per CPU, which all tracepoints of that CPU write to.
+#![allow(unsafe_code, reason = "two ioctls of perf_event_open(2)")]
 
-use super::merge::Merge;
+use super::time_order::TimeOrder;
 use crate::kvm::CpuSet;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::EngineError;
@@ -13,14 +13,14 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Bytes of a ring where the user may lock no more: with its control page this is `kernel.perf_event_mlock_kb`, the default.
+/// Bytes of a ring for unprivileged users: with its control page, the default of `kernel.perf_event_mlock_kb`.
 const RING: usize = 512 * 1024;
-/// Bytes of a ring where that is no limit (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that a busy host's scheduler may let
-/// the reader wait for a while.
+/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that the reader can
+/// wait for a while on a busy host.
 const LARGE_RING: usize = 4 * 1024 * 1024;
-/// Bytes of all rings, beyond which they are not made larger.
+/// The most bytes of all rings together when they are enlarged.
 const ALL_RINGS: usize = 16 * 1024 * 1024;
-/// A ring with less room than this may have refused a record.
+/// A ring with less free space than this may have refused a record.
 const FULL: usize = 1024;
 
 // Types of records (include/uapi/linux/perf_event.h, `perf_event_type`) and the size of their header.
@@ -30,8 +30,8 @@ const HEADER: usize = 8;
 /// pid, tid, time, cpu and a reserved word, which end every record but a sample (`sample_id_all`).
 const TRAILER: usize = 24;
 
-/// Names that VMMs give to the threads that run vCPUs: QEMU with and without `debug-threads`, Firecracker, cloud-hypervisor, crosvm.
-/// A filter can be set once in an event's life, so it cannot follow the threads themselves.
+/// Names that VMMs give to vCPU threads: QEMU with and without `debug-threads`, Firecracker, cloud-hypervisor, crosvm,
+/// kvmtool. An event's filter can be set only once, so it cannot follow the threads themselves.
 const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 
 /// Whether the scheduler's frequent events of a thread of this name pass the filter.
@@ -47,7 +47,7 @@ pub(super) fn passes(name: &str) -> bool {
 pub(super) struct Ring {
     sampler: Sampler,
     others: Vec<Counter>,
-    /// The scheduler's frequent events, which can be silenced.
+    /// The frequent scheduler events, which can be disabled.
     scheduler: Vec<Counter>,
     /// The time of the last record seen.
     last: u64,
@@ -61,7 +61,7 @@ pub(super) struct Ring {
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub id: u64,
-    /// The fields that hold the name of a thread of interest, for the scheduler's frequent events; none: take all.
+    /// For the frequent scheduler events: the fields that hold the name of a thread to filter by. Empty: no filter.
     pub names: &'static [&'static str],
 }
 
@@ -77,7 +77,7 @@ impl Wanted {
     }
 }
 
-/// Opens every event on every CPU, all silent until [`Ring::enable`].
+/// Opens every event on every CPU, disabled until [`Ring::enable`].
 pub(super) fn open(wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = CpuSet::parse(text.trim()).unwrap_or_default();
@@ -89,14 +89,14 @@ pub(super) fn open(wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
 }
 
-/// Raises the soft limit of open files as far as it may go; needs no right.
+/// Raises the soft limit of open files up to the hard limit; needs no privilege.
 pub(super) fn allow_files(wanted: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let wanted = wanted as u64;
     if limit.current.is_some_and(|now| now < wanted) {
         let current = Some(limit.maximum.map_or(wanted, |most| most.min(wanted)));
-        // Refused: the opening that fails for it says so.
+        // If this fails, opening a file beyond the limit reports it.
         let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum });
     }
 }
@@ -155,7 +155,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Lets the events flow.
+    /// Enables the events.
     pub fn enable(&mut self) -> io::Result<()> {
         self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
         self.sampler.enable()
@@ -166,26 +166,26 @@ impl Ring {
         !self.scheduler.is_empty()
     }
 
-    /// Ends the flow of the scheduler's frequent events.
+    /// Disables the frequent scheduler events.
     pub fn silence_scheduler(&mut self) {
         for counter in &mut self.scheduler {
-            // It cannot fail on an open event; a silent one more costs nothing.
+            // It cannot fail on an open event.
             let _ = counter.disable();
         }
     }
 
-    /// What to poll for a ring that is half full.
+    /// The descriptor to poll: readable when the ring is half full.
     pub fn fd(&self) -> RawFd {
         self.sampler.as_raw_fd()
     }
 
-    /// Events that were dropped.
+    /// Events that the kernel dropped.
     pub fn lost(&self) -> u64 {
         self.lost_records.max(self.lost_counted)
     }
 
-    /// Empties the ring of what came up to `horizon`, and of one record more where there is one.
-    pub fn drain(&mut self, horizon: u64, decoder: &EventDecoder, merge: &mut Merge) {
+    /// Takes the records up to `horizon` out of the ring, and one more where there is one.
+    pub fn drain(&mut self, horizon: u64, decoder: &EventDecoder, merge: &mut TimeOrder) {
         let mut used = 0;
         while let Some(record) = self.sampler.next_record() {
             used += HEADER + record.len();
@@ -211,12 +211,12 @@ impl Ring {
             }
         }
         if used + FULL >= self.size && self.lost_more() {
-            // The record that tells of it comes with the next event; until then nothing shows that some are missing.
+            // The kernel writes its record of the loss with the next event; until then nothing shows that some are missing.
             merge.gap(self.last, monotonic_ns());
         }
     }
 
-    /// Whether events were lost since this was last asked; always, where the kernel does not count them.
+    /// Whether events were lost since the last call; always true where the kernel does not count them.
     fn lost_more(&mut self) -> bool {
         if !self.counts_lost {
             return true;

@@ -1,4 +1,4 @@
-use super::merge::Merge;
+use super::time_order::TimeOrder;
 use crate::kvm::isa::Isa;
 use crate::source::pairing::{EventKind, Pairing, TracedEvent};
 
@@ -17,7 +17,7 @@ fn counted(pairing: &mut Pairing) -> (u64, u64) {
 
 #[test]
 fn a_thread_that_migrates_inside_an_exit_is_paired() {
-    let (mut merge, mut pairing) = (Merge::default(), Pairing::default());
+    let (mut merge, mut pairing) = (TimeOrder::default(), Pairing::default());
     // CPU 1's ring is emptied first, although the story begins on CPU 0.
     merge.push(at(20, 1, ENTRY));
     merge.push(at(30, 1, EXIT));
@@ -29,7 +29,7 @@ fn a_thread_that_migrates_inside_an_exit_is_paired() {
 
 #[test]
 fn events_after_the_look_at_the_clock_wait() {
-    let (mut merge, mut pairing) = (Merge::default(), Pairing::default());
+    let (mut merge, mut pairing) = (TimeOrder::default(), Pairing::default());
     // Seen on CPU 1 already, while CPU 0's ring was read before it had the exit.
     merge.push(at(120, 1, ENTRY));
     merge.flush(100, &mut pairing);
@@ -41,7 +41,7 @@ fn events_after_the_look_at_the_clock_wait() {
 
 #[test]
 fn a_gap_takes_its_place_among_the_events() {
-    let (mut merge, mut pairing) = (Merge::default(), Pairing::default());
+    let (mut merge, mut pairing) = (TimeOrder::default(), Pairing::default());
     merge.gap(15, 25);
     for (time, kind) in [(10, EXIT), (14, ENTRY), (15, EXIT), (27, ENTRY), (30, EXIT), (33, ENTRY)] {
         merge.push(at(time, 0, kind));
@@ -53,7 +53,7 @@ fn a_gap_takes_its_place_among_the_events() {
 
 #[test]
 fn a_gap_without_events_is_told_as_well() {
-    let (mut merge, mut pairing) = (Merge::default(), Pairing::default());
+    let (mut merge, mut pairing) = (TimeOrder::default(), Pairing::default());
     merge.push(at(10, 0, EXIT));
     merge.gap(20, 90);
     merge.flush(50, &mut pairing);

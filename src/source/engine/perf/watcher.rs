@@ -1,8 +1,8 @@
 //! The thread that empties the rings.
-#![allow(unsafe_code, reason = "poll(2) on file descriptors that perf-event2 owns")]
+#![allow(unsafe_code, reason = "borrows the rings' descriptors for poll(2)")]
 
-use super::merge::Merge;
 use super::rings::{self, Ring, Wanted};
+use super::time_order::TimeOrder;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::{EngineError, Reading};
 use crate::source::pairing::{EventDecoder, Pairing};
@@ -12,27 +12,27 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How long events wait at most in a ring that stays less than half full.
+/// The longest time that events wait in a ring that stays less than half full.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The reader's nice value. It needs little, but soon: on a crowded host it would wait while the rings run over.
+/// The reader's nice value. It needs little CPU time, but soon: on a busy host the rings would overflow while it waits.
 const PRIORITY: i32 = -15;
 
-/// The scheduler's events of threads that look like vCPUs, a second, beyond which they are no longer watched.
+/// The most scheduler events a second of threads named like vCPUs; beyond it they are disabled.
 const MOST_SWITCHES: u64 = 50_000;
-/// Names kept of tasks that woke a vCPU.
+/// The most names kept of tasks that woke a vCPU.
 const MAX_NAMES: usize = 4096;
 
 struct State {
     rings: Vec<Ring>,
     decoder: EventDecoder,
-    merge: Merge,
+    merge: TimeOrder,
     pairing: Pairing,
     scheduler: Budget,
     names: HashMap<i32, String>,
 }
 
-/// Watches how often something happens.
+/// Limits how often something happens.
 #[derive(Default)]
 struct Budget {
     since: u64,
@@ -41,7 +41,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Adds these; true when they just became too many for one second.
+    /// Adds events; true when they have just exceeded the limit of one second.
     fn spend(&mut self, now: u64, count: u64) -> bool {
         if now.saturating_sub(self.since) > 1_000_000_000 {
             (self.since, self.count) = (now, 0);
@@ -53,46 +53,46 @@ impl Budget {
     }
 }
 
-struct Shared {
+struct WatcherShared {
     state: Mutex<State>,
     stop: AtomicBool,
 }
 
-/// Rings that are being emptied into a [`Pairing`]; all ends with this value.
+/// Rings that a thread empties into a [`Pairing`] as long as this value lives.
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<WatcherShared>,
 }
 
 impl Watcher {
-    /// Opens the events and begins.
+    /// Opens the events and starts the thread.
     pub fn start(wanted: &[Wanted], decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
         let mut rings = rings::open(wanted)?;
         let fds: Vec<_> = rings.iter().map(Ring::fd).collect();
         let failed = |e: std::io::Error| EngineError {
-            cause: format!("cannot begin to watch the perf rings: {e}"),
+            cause: format!("cannot start the reader of the perf rings: {e}"),
             fix: "use --engine none to go on without exits".into(),
         };
         rings.iter_mut().try_for_each(Ring::enable).map_err(failed)?;
         let state = Mutex::new(State {
             rings,
             decoder,
-            merge: Merge::default(),
+            merge: TimeOrder::default(),
             pairing,
             scheduler: Budget::default(),
             names: HashMap::new(),
         });
-        let shared = Arc::new(Shared { state, stop: AtomicBool::new(false) });
+        let shared = Arc::new(WatcherShared { state, stop: AtomicBool::new(false) });
         let theirs = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("perf-rings".into())
             .spawn(move || {
-                // Refused to users without rights; the rings then have to do.
+                // Fails without privileges; the rings' size then has to suffice.
                 let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
                 while !theirs.stop.load(Ordering::Relaxed) {
                     // SAFETY: the descriptors belong to the rings, which `theirs` keeps open.
                     let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
                     let mut polled: Vec<_> = borrowed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-                    // Interrupted or failed: a pass too many does no harm.
+                    // If interrupted or failed, one pass more does no harm.
                     let _ = poll(&mut polled, Some(&PATIENCE));
                     theirs.lock().pass();
                 }
@@ -121,7 +121,7 @@ impl Watcher {
         }
     }
 
-    /// What is not watched of the scheduler.
+    /// The scheduler events that are not watched, if any.
     pub fn gap(&self) -> Option<EngineError> {
         let state = self.shared.lock();
         if !state.rings.iter().any(Ring::has_scheduler) {
@@ -147,20 +147,20 @@ impl Watcher {
 }
 
 impl Drop for Watcher {
-    /// The thread closes the events when it ends, within its patience: to close a tracepoint takes the kernel milliseconds each.
+    /// The thread closes the events when it ends, within [`PATIENCE`]: closing a tracepoint takes the kernel milliseconds.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Shared {
+impl WatcherShared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Takes what is in the rings; returns up to when.
+    /// Takes the events out of the rings; returns the time up to which it has all of them.
     fn pass(&mut self) -> u64 {
         let horizon = monotonic_ns();
         for ring in &mut self.rings {
@@ -177,7 +177,7 @@ impl State {
         horizon
     }
 
-    /// The name of a task that woke a vCPU: not in the event, so asked for once.
+    /// The name of a task that woke a vCPU. The event does not have it, so it is read from /proc once.
     fn name_of(&mut self, tid: i32) -> String {
         if tid == 0 {
             return "interrupt".into();
@@ -189,7 +189,7 @@ impl State {
     }
 }
 
-/// A thread's name; empty when it is gone already.
+/// A thread's name; empty when it has ended.
 fn comm(tid: i32) -> String {
     std::fs::read(format!("/proc/{tid}/comm"))
         .map(|name| String::from_utf8_lossy(name.trim_ascii_end()).into_owned())

@@ -1,13 +1,13 @@
-//! Why the kernel refused, in a sentence, and what to do about it.
+//! Explains why the kernel refused a step, and what to do about it.
 
 use crate::source::events::EngineError;
 use std::fmt::Display;
 use std::io;
 
-/// Where it stopped.
+/// The step that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Making or filling a map.
+    /// Creating or filling a map.
     Map,
     /// Loading a program.
     Program,
@@ -17,14 +17,14 @@ pub(super) enum Stage {
     Object,
 }
 
-/// A step that did not succeed.
+/// A failed step.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub stage: Stage,
     /// The map, program or tracepoint.
     pub what: String,
     pub error: io::Error,
-    /// The verifier's words.
+    /// The verifier's log.
     pub log: String,
 }
 
@@ -33,7 +33,7 @@ impl Refusal {
         Self { stage, what: what.into(), error, log: String::new() }
     }
 
-    /// Whether it meets every program alike: no right to load any, no memory, no BPF.
+    /// Whether every other program would fail as well: no permission, no memory, no BPF.
     pub fn is_for_all(&self) -> bool {
         self.stage != Stage::Attach
             && matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::ENOSYS))
@@ -44,7 +44,7 @@ impl Refusal {
     }
 }
 
-/// What of this process and kernel decides whether BPF may be used.
+/// The properties of this process and kernel that decide whether BPF can be used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Rights {
     /// Effective capabilities (`CapEff`, uapi/linux/capability.h); `None` where not readable.
@@ -84,7 +84,7 @@ impl Rights {
     pub fn explain(&self, refusal: &Refusal) -> EngineError {
         let denied = matches!(refusal.error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
         let what = match refusal.stage {
-            Stage::Map => format!("making the BPF map {}", refusal.what),
+            Stage::Map => format!("creating the BPF map {}", refusal.what),
             Stage::Program => format!("loading the BPF program {}", refusal.what),
             Stage::Attach => format!("attaching to the tracepoint {}", refusal.what),
             Stage::Object => {

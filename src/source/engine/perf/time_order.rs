@@ -1,27 +1,27 @@
-//! Puts the events of all CPUs into one order of time.
+//! Sorts the events of all CPUs by time.
 //!
-//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings begins with a look
-//! at the clock: whatever a thread did before that instant was in its ring by then, because a tracepoint writes its record before
-//! the thread can go on, so all up to that instant can be handed over in order. Later events wait for the next pass.
+//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings starts by
+//! reading the clock. A tracepoint writes its record before the thread goes on, so all events up to that time are in the
+//! rings and can be handed over in order. Later events wait for the next pass.
 
 use crate::source::pairing::{EventKind, Pairing, TracedEvent};
 
-/// Events and gaps that wait to be handed over.
+/// Events and gaps waiting to be handed over.
 #[derive(Debug, Default)]
-pub(super) struct Merge {
+pub(super) struct TimeOrder {
     events: Vec<TracedEvent>,
-    /// From the last event before to the first one after.
+    /// From the last event before a gap to the first one after it.
     gaps: Vec<(u64, u64)>,
     switches: u64,
 }
 
-impl Merge {
+impl TimeOrder {
     pub fn push(&mut self, event: TracedEvent) {
         self.switches += u64::from(matches!(event.kind, EventKind::SwitchIn | EventKind::Waking { .. }));
         self.events.push(event);
     }
 
-    /// How many of the scheduler's frequent events came since this was last asked.
+    /// The number of frequent scheduler events since the last call.
     pub fn switches(&mut self) -> u64 {
         std::mem::take(&mut self.switches)
     }
@@ -33,7 +33,7 @@ impl Merge {
 
     /// Hands over all events up to `horizon`.
     pub fn flush(&mut self, horizon: u64, pairing: &mut Pairing) {
-        // Stable, and quick for what is made of a few sorted runs.
+        // Stable, and fast for a few sorted runs.
         self.events.sort_by_key(|event| event.time);
         self.gaps.sort_unstable();
         let ready = self.events.partition_point(|event| event.time <= horizon);
@@ -44,12 +44,12 @@ impl Merge {
             }
             pairing.event(&event);
         }
-        let mut told = self.gaps.len() - gaps.len();
-        while self.gaps.get(told).is_some_and(|gap| gap.0 <= horizon) {
-            let (since, until) = self.gaps[told];
+        let mut passed = self.gaps.len() - gaps.len();
+        while self.gaps.get(passed).is_some_and(|gap| gap.0 <= horizon) {
+            let (since, until) = self.gaps[passed];
             pairing.gap(since, until);
-            told += 1;
+            passed += 1;
         }
-        self.gaps.drain(..told);
+        self.gaps.drain(..passed);
     }
 }

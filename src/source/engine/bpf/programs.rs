@@ -1,0 +1,169 @@
+//! The list of programs, and how they are loaded and attached.
+
+use super::decode::Measured;
+use super::object::Object;
+use super::refusal::{Refusal, Rights, Stage};
+use super::sys;
+use crate::source::events::EngineError;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A program, its tracepoint, and what is unknown without it.
+#[derive(Debug)]
+pub(super) struct ProgramSpec {
+    /// Its name in the object.
+    pub program: &'static str,
+    /// The program for kernels whose tracepoint has fewer arguments; empty: none.
+    old: &'static str,
+    event: &'static str,
+    /// Only at [`EngineLevel::Full`].
+    full: bool,
+    /// What is missing without it; empty: nothing worth a message, or this architecture has no such event.
+    without: &'static str,
+}
+
+const fn spec(event: &'static str, full: bool, without: &'static str) -> ProgramSpec {
+    ProgramSpec { program: event, old: "", event, full, without }
+}
+
+const fn x86(without: &'static str) -> &'static str {
+    if cfg!(target_arch = "x86_64") { without } else { "" }
+}
+
+/// The one event that every KVM has.
+const NEEDED: &str = "kvm_userspace_exit";
+
+/// In the order in which they are attached: the end of threads first, so that none is missed; accesses last, so that
+/// the exits around them are known.
+pub(super) const PROGRAMS: &[ProgramSpec] = &[
+    spec("sched_process_exit", false, "threads that end are not noticed"),
+    ProgramSpec {
+        old: "sched_switch_old",
+        ..spec("sched_switch", true, "migrations and waiting for a CPU are not seen")
+    },
+    spec("hrtimer_expire_entry", true, "a wake-up by a timer is charged to the task that it interrupted"),
+    spec("hrtimer_expire_exit", true, ""),
+    spec("sched_waking", true, "wake-up latencies are not measured"),
+    spec("kvm_entry", true, "exits have no durations"),
+    spec("kvm_exit", false, "exits are not counted by reason"),
+    spec(NEEDED, false, "exits to user space are not counted"),
+    spec("kvm_vcpu_wakeup", true, "halted time is not separated from other exit time"),
+    spec("kvm_mmio", false, "accesses to device memory are not counted"),
+    spec("kvm_fast_mmio", false, ""),
+    spec("kvm_pio", false, x86("accesses to ports are not counted")),
+    spec("kvm_msr", false, x86("accesses to MSRs are not counted")),
+];
+
+/// The attached programs. Dropping this removes them from the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    links: Vec<OwnedFd>,
+    programs: Vec<OwnedFd>,
+    /// Their tracepoints, in the same order.
+    names: Vec<&'static str>,
+    /// What is missing and why.
+    pub gaps: Vec<EngineError>,
+}
+
+impl Attached {
+    /// Loads all programs of a level, then attaches them, so that all start within a moment of each other. `exit` is the
+    /// number of `kvm_exit`, or why it is not available.
+    ///
+    /// # Errors
+    /// When no program would work.
+    pub fn start(
+        object: &Object,
+        rights: &Rights,
+        full: bool,
+        exit: Result<u64, EngineError>,
+    ) -> Result<Self, EngineError> {
+        let mut attached = Self::default();
+        let mut loaded = Vec::new();
+        for spec in PROGRAMS.iter().filter(|p| full || !p.full) {
+            if spec.event == "kvm_exit"
+                && let Err(error) = &exit
+            {
+                attached.gap(spec, error.clone());
+                continue;
+            }
+            match object.load(spec.program) {
+                Ok(program) => loaded.push((spec, program)),
+                Err(refusal) => attached.refused(spec, rights, &refusal)?,
+            }
+        }
+        let exit = exit.unwrap_or_default();
+        for (spec, program) in loaded {
+            if let Err(refusal) = attached.attach(object, spec, program, exit) {
+                attached.refused(spec, rights, &refusal)?;
+            }
+        }
+        Ok(attached)
+    }
+
+    fn attach(&mut self, object: &Object, spec: &ProgramSpec, program: OwnedFd, exit: u64) -> Result<(), Refusal> {
+        let hang = |program: &OwnedFd| {
+            let link = match spec.event {
+                "kvm_exit" => sys::attach_tracepoint(program.as_fd(), exit),
+                event => sys::attach_raw(program.as_fd(), event),
+            };
+            link.map_err(|e| Refusal::new(Stage::Attach, spec.event, e))
+        };
+        let (link, program) = match hang(&program) {
+            Ok(link) => (link, program),
+            Err(e) if spec.old.is_empty() || e.error.raw_os_error() != Some(libc::EINVAL) => return Err(e),
+            Err(_) => {
+                let program = object.load(spec.old)?;
+                (hang(&program)?, program)
+            }
+        };
+        self.links.push(link);
+        self.programs.push(program);
+        self.names.push(spec.event);
+        Ok(())
+    }
+
+    fn refused(&mut self, spec: &ProgramSpec, rights: &Rights, refusal: &Refusal) -> Result<(), EngineError> {
+        let absent = refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
+        if spec.event == NEEDED && absent {
+            return Err(EngineError {
+                cause: format!("this kernel has no tracepoint {NEEDED}: the kvm module is not loaded"),
+                fix: "modprobe kvm_intel (or kvm_amd)".into(),
+            });
+        }
+        let error = rights.explain(refusal);
+        if spec.event == NEEDED || refusal.is_for_all() {
+            return Err(error);
+        }
+        self.gap(spec, error);
+        Ok(())
+    }
+
+    fn gap(&mut self, spec: &ProgramSpec, error: EngineError) {
+        if !spec.without.is_empty() {
+            self.gaps.push(EngineError { cause: format!("{}: {}", spec.without, error.cause), fix: error.fix });
+        }
+    }
+
+    /// The sum of the programs' run time as the kernel measured it, and the kvm events for which they did not run.
+    pub fn stats(&self) -> sys::ProgramStats {
+        let mut sum = sys::ProgramStats::default();
+        for (program, event) in self.programs.iter().zip(&self.names) {
+            let stats = sys::program_stats(program.as_fd()).unwrap_or_default();
+            sum.run_ns += stats.run_ns;
+            // Scheduler events can nest; most of those missed concern threads that run no guest.
+            sum.misses += if event.starts_with("kvm_") { stats.misses } else { 0 };
+        }
+        sum
+    }
+
+    /// What the attached programs measure.
+    pub fn parts(&self) -> Measured {
+        let has = |event| self.names.contains(&event);
+        Measured {
+            timed: has("kvm_entry"),
+            userspace: has(NEEDED),
+            halts: has("kvm_vcpu_wakeup"),
+            switches: has("sched_switch"),
+            wakings: has("sched_waking"),
+        }
+    }
+}
