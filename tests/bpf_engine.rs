@@ -1,4 +1,4 @@
-//! The BPF engine by itself, on real guests that do exactly what they are told.
+//! The BPF engine by itself, on real guests that do known work.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 #![allow(unsafe_code, reason = "asks bpf(2) whether a program is still loaded")]
 
@@ -188,7 +188,7 @@ fn ended_threads_are_reported_and_then_forgotten() {
 #[test]
 fn room_is_made_for_guests_that_come_later() {
     let Some(mut engine) = engine("bpf: room is made for guests that come later") else { return };
-    // More threads than the engine has room for when it is told of four.
+    // More threads than the engine has room for when it starts with four.
     let crowd = || {
         let mut guests: Vec<Guest> = (0..7).map(|_| Guest::start(&[Work::PortReads(0x71, 3); 90], true)).collect();
         guests.iter_mut().for_each(Guest::go);
@@ -200,7 +200,7 @@ fn room_is_made_for_guests_that_come_later() {
     let reading = engine.read();
     assert!(seen(&reading, &early) < 630 && reading.overflow > 0, "{} events had no room", reading.overflow);
     assert_eq!(engine.gaps().len(), 1);
-    assert!(engine.make_room(0).expect("root may"), "the threads without room tell of themselves");
+    assert!(engine.make_room(0).expect("root may"), "threads without a slot are noticed");
     assert!(!engine.make_room(630).expect("nothing to do"), "there is room for them");
     let late = crowd();
     let mut exact = Guest::start(&WORK, true);
@@ -229,7 +229,8 @@ fn wakeups_have_a_waker() {
     assert!(served_count(events) > 50);
 }
 
-/// What grew from one reading to the next lies between the shortest and the longest of that interval, however short it is.
+/// What grew from one reading to the next lies between the shortest and the longest of that interval, however short
+/// it is.
 #[test]
 fn an_interval_holds_its_own_extremes() {
     let Some(mut engine) = engine("bpf: an interval holds its own extremes") else { return };

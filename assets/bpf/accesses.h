@@ -11,7 +11,7 @@ static always_inline u64 probe(u64 key)
 	return (key * 0x9e3779b97f4a7c15ull) >> 58;
 }
 
-/* Not at its first place: at one of the next, or not there yet. */
+/* Looks further when a key is not at its first place; takes a free cell if it has none. */
 static noinline u64 find_access(struct slot *s, u64 key, u32 epoch)
 {
 	u64 first = probe(key), found = ACCESSES;
@@ -56,8 +56,9 @@ static always_inline void touch(struct slot *s, u64 cell)
 }
 
 /*
- * Bursts are runs with gaps below 1 ms. Without a kvm_exit to give the time the clock is read here, which costs as much as all
- * the rest: eight accesses in a row that are dense enough share one reading, as no gap among them can be that long unseen.
+ * Bursts are runs with gaps below 1 ms. Without a kvm_exit that provides the time, the clock is read here, which
+ * costs as much as everything else: eight dense accesses in a row share one reading, as no gap among them can be that
+ * long.
  */
 static always_inline void burst(struct access_cell *c, u64 now)
 {
@@ -142,7 +143,7 @@ int kvm_pio(struct raw_args *ctx)
 	return 0;
 }
 
-/* A read that user space serves comes twice, first as type 0 without its value: that one does not count. */
+/* A read that user space serves fires twice, first as type 0 without its value: that one does not count. */
 SEC("raw_tracepoint/kvm_mmio")
 int kvm_mmio(struct raw_args *ctx)
 {
@@ -153,7 +154,7 @@ int kvm_mmio(struct raw_args *ctx)
 	return 0;
 }
 
-/* A write that an ioeventfd takes before any emulation. */
+/* A write that an ioeventfd handles before any emulation. */
 SEC("raw_tracepoint/kvm_fast_mmio")
 int kvm_fast_mmio(struct raw_args *ctx)
 {

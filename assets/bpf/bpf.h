@@ -15,14 +15,15 @@ typedef int s32;
 #define noinline __attribute__((noinline))
 #define relocated __attribute__((preserve_access_index))
 #define field_exists(field) __builtin_preserve_field_info(field, 2)
-/* Keeps the compiler from merging a check with what it guards: the verifier follows neither `a | b` of pointers nor a bound
- * proven on a copy. */
+/* Keeps the compiler from merging a check with what it guards: the verifier follows neither `a | b` of pointers nor a
+ * bound proven on a copy. */
 #define opaque(v) asm volatile("" : "+r"(v))
 /* Keeps the compiler from moving reads and writes across it. */
 #define barrier() asm volatile("" ::: "memory")
 #define offset_of(type, field) __builtin_offsetof(type, field)
 
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23, BPF_F_MMAPABLE = 1 << 10, BPF_NOEXIST = 1 };
+enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23 };
+enum { BPF_F_MMAPABLE = 1 << 10, BPF_NOEXIST = 1 };
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Counts any tracepoint by process, and nothing else. Loaded once for each event, with its number put in place of EVENT. */
+/* Counts a tracepoint by process, and nothing else. Loaded once for each event, with its number in place of EVENT. */
 #include "bpf.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
@@ -18,7 +18,7 @@ struct {
 	__type(value, u64);
 } counts SEC(".maps");
 
-/* Events that found no room. */
+/* Events that found no place in `counts`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

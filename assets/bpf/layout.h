@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What the programs and kvmtop share. src/source/engine/bpf/layout.rs says the same in Rust; both check the offsets. */
+/* What the programs and kvmtop share; src/source/engine/bpf/layout.rs is the same in Rust. Both check the offsets. */
 #pragma once
 #include "bpf.h"
 
@@ -13,7 +13,8 @@
 #define OTHERS 16     /* wakers, and tasks that held the pCPU, kept by thread */
 #define WAYS 7        /* threads a bucket of `tasks` */
 #define TASK_BITS 12  /* log2 of the buckets */
-#define SLOT_BITS 13  /* a task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot */
+/* A task_struct is aligned to 64 bytes and its address starts with 7 ones: 13 bits are left for a slot. */
+#define SLOT_BITS 13
 
 struct extremes {
 	u64 min, max; /* 0: none yet */
@@ -22,7 +23,7 @@ struct extremes {
 struct timing {
 	u64 count, total;
 	u64 square_low, square_high;  /* of durations clipped at 2^30 ns, 128 bits */
-	struct extremes extremes[2];  /* of even and of odd epochs, so that those of the last one stay while kvmtop reads them */
+	struct extremes extremes[2];  /* of the last even and the last odd epoch: one stays while kvmtop reads it */
 	u32 epoch[2];                 /* which epochs these are */
 };
 
@@ -43,7 +44,7 @@ struct access_cell {
 	u64 longest_ns[2];   /* the longest run of even and of odd epochs */
 	u32 longest[2];
 	u32 run;
-	u16 timed; /* a whole exit was charged to it */
+	u16 timed; /* an exit's time was charged to it */
 	u16 skip;  /* accesses for which the clock need not be read */
 };
 
@@ -64,11 +65,12 @@ struct other_tasks {
 };
 
 /*
- * All of one vCPU thread. Only the thread itself writes here, and the scheduler when it puts the thread on a CPU.
+ * All counters of one vCPU thread. Only the thread itself writes here, and the scheduler when it puts the thread on a
+ * CPU.
  *
- * kvmtop reads while programs write, and wants what belongs together: `changes` is odd while a program is at it, so that a copy
- * taken between two equal even numbers is whole. It also ends an epoch by writing `epoch`: what a program counts goes, with all
- * its figures, into the epoch that it read at its beginning. Neither waits for the other.
+ * kvmtop reads while programs write. `changes` is odd while a program writes, so a copy is consistent if `changes`
+ * was the same even number before and after it. kvmtop ends an epoch by writing `epoch`; a program counts an event,
+ * with all its figures, in the epoch that it read when it started. Programs never wait for kvmtop.
  */
 struct slot {
 	u64 task; /* its task_struct */
@@ -78,9 +80,9 @@ struct slot {
 	u32 dead;
 	u32 exits_seen, overflow;
 	volatile u32 changes, epoch;
-	u64 accesses_used, userspace_used; /* a bit a cell, so that the reader touches no more memory than is in use */
+	u64 accesses_used, userspace_used; /* a bit for each cell, so that the reader touches only memory in use */
 
-	/* the exit that is under way */
+	/* the current exit */
 	u64 exit_at, user_at; /* ns; 0: none */
 	u64 in_halt, in_wait, in_user_wait;
 	u32 exit_cell;
@@ -88,7 +90,7 @@ struct slot {
 	u16 touches[TOUCHES]; /* the cells that share its time */
 	u16 shares[TOUCHES];  /* how often each was touched */
 
-	/* its place on the CPUs */
+	/* scheduling */
 	u64 out_at, waking_at;
 	u32 runnable, cpu, from, waker; /* cpu, from: number + 1 */
 	char waker_comm[16];
@@ -104,7 +106,7 @@ struct slot {
 	struct access_cell accesses[ACCESSES];
 	u64 access_histogram[ACCESSES][BUCKETS];
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
-	volatile u64 scratch; /* a value that the verifier is to forget: it follows every value a variable can have */
+	volatile u64 scratch; /* for values that the verifier must forget, as it follows all values of a variable */
 	u64 unused[116];
 };
 

@@ -14,7 +14,7 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-/* Thread id by slot; 0: free. Tells the reader which slots to look at. */
+/* Thread id by slot; 0: free. The reader looks at taken slots only. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -51,7 +51,7 @@ struct {
 	__type(value, struct bucket);
 } tasks SEC(".maps");
 
-/* Where a CPU sits, numbers from 1, 0 where not known; and whether a timer of the kernel is expiring on it. */
+/* A CPU's core, cache and node, numbered from 1, 0 if unknown; and whether a kernel timer is expiring on it. */
 struct cpu {
 	u32 core, llc, node, in_timer;
 };

@@ -55,7 +55,7 @@ static noinline void moved(struct slot *s, u32 from, u32 to)
 		s->cross_node++;
 }
 
-enum { ASLEEP, RUNNABLE, UNTOLD };
+enum { ASLEEP, RUNNABLE, UNKNOWN };
 
 static noinline int switched_in(struct slot *s, u32 epoch)
 {
@@ -71,7 +71,7 @@ static noinline int switched_in(struct slot *s, u32 epoch)
 	if (!out)
 		return 0;
 	s->out_at = 0;
-	slept = s->runnable == UNTOLD ? s->waking_at > out : s->runnable == ASLEEP;
+	slept = s->runnable == UNKNOWN ? s->waking_at > out : s->runnable == ASLEEP;
 	if (slept) {
 		u64 woken = s->waking_at;
 
@@ -124,13 +124,13 @@ int sched_switch(struct raw_args *ctx)
 SEC("raw_tracepoint/sched_switch")
 int sched_switch_old(struct raw_args *ctx)
 {
-	switched(ctx->arg[1], ctx->arg[2], ctx->arg[0] & 1 ? RUNNABLE : UNTOLD);
+	switched(ctx->arg[1], ctx->arg[2], ctx->arg[0] & 1 ? RUNNABLE : UNKNOWN);
 	return 0;
 }
 
 /*
- * Who wakes is the running task, unless an interrupt took its place. What wakes vCPUs from an interrupt is timers above all:
- * their own, which KVM keeps in an hrtimer.
+ * The waker is the running task, unless an interrupt interrupted it. Most wake-ups of vCPUs from interrupts come from
+ * timers: their own, which KVM keeps in an hrtimer.
  */
 static always_inline void timer(u32 expiring)
 {
@@ -176,7 +176,7 @@ int sched_waking(struct raw_args *ctx)
 	return 0;
 }
 
-/* The task_struct will be another thread's one day. */
+/* The kernel will reuse the task_struct for another thread. */
 SEC("raw_tracepoint/sched_process_exit")
 int sched_process_exit(struct raw_args *ctx)
 {

@@ -32,8 +32,8 @@ found:
 	return bpf_map_lookup_elem(&slots, &index);
 }
 
-/* No compare-and-swap (kernel 5.12): should two new threads write one entry, the later one stays, and the other takes a second
- * slot at its next event. The reader adds slots of one thread up. */
+/* No compare-and-swap before kernel 5.12: if two new threads write one entry, the later one stays, and the other
+ * takes a second slot at its next event. */
 static noinline struct slot *new_slot(u64 task)
 {
 	struct bucket *bucket = bucket_of(task);
@@ -87,7 +87,7 @@ static always_inline void end_change(struct slot *s)
 	s->changes++;
 }
 
-/* An epoch's number is that of the reading that ends it, and a byte for further ones within that reading. */
+/* An epoch's number: the reading that ends it, and in the low byte the epoch within that reading. */
 static always_inline u64 is_recent(const struct timing *t, u32 epoch)
 {
 	u32 now = epoch >> 8;

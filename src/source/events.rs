@@ -1,8 +1,9 @@
-//! What the tracing engines and the importers of recorded events have in common: counters by thread, and the engines' trait.
+//! What the tracing engines and the importers of recorded events have in common: counters by thread, and the engines'
+//! trait.
 //!
-//! Every engine follows these rules. Offsets and names come from the running kernel's `format` files. An exit is paired with
-//! the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit is charged to the
-//! port, address or MSR seen inside it.
+//! Every engine follows these rules. Offsets and names come from the running kernel's `format` files. An exit is
+//! paired with the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit
+//! is charged to the port, address or MSR seen inside it.
 
 use crate::sample::{EngineKind, EngineLevel, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
@@ -71,8 +72,7 @@ pub trait Engine: Send {
     /// When the kernel refuses.
     fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError>;
 
-    /// The collector calls this between ticks, every 20 ms for the perf engine and once for the BPF engine, which ends a
-    /// measurement of its own cost here.
+    /// Housekeeping. The collector calls this around its reading of /proc and once soon after each tick.
     fn drain(&mut self) {}
 
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.

@@ -1,6 +1,7 @@
 # Runs in the emulated host: one guest that does known work, watched by kvmtop and by `perf kvm stat` from before its
 # birth until after its end, once with each engine, so that all three see the very same exits.
-# $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. Set by the lines put before these.
+# $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. The test puts lines that
+# set these before the script.
 cd /run || exit 1
 
 # Waits until a command succeeds; the emulated host is slow and this machine may be busy.

@@ -117,8 +117,8 @@ impl Tracefs {
         })
     }
 
-    /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, even root's, with
-    /// EPERM (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability is EACCES from the directory's mode.
+    /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, even root's,
+    /// with EPERM (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability is EACCES from the directory's mode.
     fn error(&self, path: &str, error: &std::io::Error) -> EngineError {
         let path = self.root.join(path);
         let path = path.display();

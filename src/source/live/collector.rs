@@ -1,8 +1,6 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
-use crate::sample::{
-    CpuTimes, DomainSample, EngineKind, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
-};
+use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
 use crate::source::events::{Engine, EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
@@ -28,10 +26,7 @@ use std::time::Duration;
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
-/// Between ticks the collector drains an engine with rings this often: at 200 000 events a second the rings hold some
-/// tenths of a second.
-const DRAIN: Duration = Duration::from_millis(20);
-/// An engine without rings is drained once, this long after its reading.
+/// The engine is called once between two ticks, this long after its reading: the BPF engine ends a measurement then.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// A command to a running collector.
@@ -374,13 +369,9 @@ impl Collector {
         loop {
             let now_ns = (self.options.clock)().mono_ns;
             let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            // The BPF engine adds up in the kernel: one call soon after its reading closes the measurement of its own
-            // cost, and no further wake-up is needed.
-            let step = match self.options.engine.as_ref().map(|e| e.kind()) {
-                Some(EngineKind::Perf) => left.min(DRAIN),
-                Some(_) if !drained => left.min(SETTLE),
-                _ => left,
-            };
+            // One call soon after the reading, and no further wake-up before the next tick: the BPF engine counts in the
+            // kernel, and the perf engine has a thread of its own.
+            let step = if drained { left } else { left.min(SETTLE) };
             let command = if left.is_zero() {
                 self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
             } else {

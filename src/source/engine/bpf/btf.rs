@@ -1,9 +1,9 @@
 //! Builds a BTF of the running kernel's tracepoint records from their `format` files.
 //!
-//! The programs name fields (`ctx->exit_reason`). Their offsets differ between kernels, and distributions backport fields.
-//! CO-RE relocation looks fields up in a BTF, and the kernel's own does not cover records of events in modules, which kvm
-//! usually is. So this module builds one: a structure `trace_event_raw_NAME` for each event, in a few hundred bytes.
-//! Format: Documentation/bpf/btf.rst.
+//! The programs name fields (`ctx->exit_reason`). Their offsets differ between kernels, and distributions backport
+//! fields. CO-RE relocation looks fields up in a BTF, and the kernel's own does not cover records of events in
+//! modules, which kvm usually is. So this module builds one: a structure `trace_event_raw_NAME` for each event, in a
+//! few hundred bytes. Format: Documentation/bpf/btf.rst.
 
 use crate::kvm::format::EventFormat;
 use aya_obj::btf::{Btf, BtfError};

@@ -1,4 +1,5 @@
-//! The memory that the programs fill: `assets/bpf/layout.h` in Rust. Both sides check sizes and offsets at compile time.
+//! The memory that the programs fill: `assets/bpf/layout.h` in Rust. Both sides check sizes and offsets at compile
+//! time.
 #![allow(unsafe_code, reason = "a promise about types: plain atomics that programs may write meanwhile")]
 
 use super::sys::SharedMemory;

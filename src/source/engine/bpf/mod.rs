@@ -3,13 +3,13 @@
 //!
 //! The programs are written in C (`assets/bpf/kvmtop.bpf.c` describes them) and shipped compiled. They use raw
 //! tracepoints wherever the arguments have been the same since Linux 5.5. `kvm_exit` does not pass its reason as an
-//! argument, so its program uses the classic tracepoint, and finds the fields through a BTF made from the running kernel's
-//! `format` file (`btf`).
+//! argument, so its program uses the classic tracepoint, and finds the fields through a BTF made from the running
+//! kernel's `format` file (`btf`).
 //!
-//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes room for,
-//! and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and [`Engine::make_room`] reloads
-//! the programs with larger tables. File descriptors hold everything: nothing stays in the kernel when the process ends,
-//! however it ends.
+//! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes
+//! room for, and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and
+//! [`Engine::make_room`] reloads the programs with larger tables. File descriptors hold everything: nothing stays in
+//! the kernel when the process ends, however it ends.
 
 mod btf;
 mod cost;
@@ -55,7 +55,7 @@ impl BpfEngine {
     /// Starts to count everything. `threads` is the number of vCPU threads now; the tables have room for twice as many.
     ///
     /// # Errors
-    /// When BPF may not be used here at all. Measured that are missing are in [`Engine::gaps`].
+    /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
         let level = EngineLevel::None;
         let ceiling = tables::MAX_SLOTS;

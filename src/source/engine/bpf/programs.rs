@@ -65,8 +65,8 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Loads all programs of a level, then attaches them, so that all start within a moment of each other. `exit` is the
-    /// number of `kvm_exit`, or why it is not available.
+    /// Loads all programs of a level, then attaches them, so that all start within a moment of each other. `exit` is
+    /// the number of `kvm_exit`, or why it is not available.
     ///
     /// # Errors
     /// When no program would work.

@@ -1,13 +1,13 @@
 //! Copies a slot consistently while programs write to it, and ends the slot's epoch.
 //!
-//! `assets/bpf/layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an event
-//! go into the epoch that the program read when it started. The reader closes an interval without a lock: it sets a new
-//! epoch, copies the slot, and checks whether an event was counted in between. Usually none was. Otherwise the event is in
-//! the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too and adds its extremes to
-//! the interval. So every event belongs to exactly one interval with all its figures.
+//! `assets/bpf/layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an
+//! event go into the epoch that the program read when it started. The reader closes an interval without a lock: it
+//! sets a new epoch, copies the slot, and checks whether an event was counted in between. Usually none was. Otherwise
+//! the event is in the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too
+//! and adds its extremes to the interval. So every event belongs to exactly one interval with all its figures.
 //!
-//! x86 may delay a program's first write to `changes` in the CPU's store buffer, but only for some ten nanoseconds: it is
-//! visible before the copy, which takes hundreds, is complete.
+//! x86 may delay a program's first write to `changes` in the CPU's store buffer, but only for some ten nanoseconds:
+//! it is visible before the copy, which takes hundreds, is complete.
 
 use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot, Words};
 use super::sys::Mapping;
@@ -77,7 +77,8 @@ impl Snapshot {
         Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: IntervalExtremes::default(), waits: WAITS })
     }
 
-    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold those of the previous slot.
+    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold those of the previous
+    /// slot.
     pub fn take(&mut self, slot: &Slot, words: &Words) -> Option<(&Slot, &IntervalExtremes)> {
         let (copy, copied) = (self.memory.at::<Slot>(0)?, self.memory.at::<Words>(0)?);
         self.interval = IntervalExtremes::default();

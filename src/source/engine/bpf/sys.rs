@@ -1,7 +1,7 @@
 //! The few system calls of `bpf(2)` and `perf_event_open(2)` that the engine makes.
 //!
-//! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the first program, it reads and
-//! keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
+//! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the first program, it
+//! reads and keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
 #![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers")]
 
 use aya_obj::generated::bpf_insn;
@@ -28,7 +28,7 @@ pub enum ProgramType {
     RawTracepoint = 17,
 }
 
-/// Measured of `union bpf_attr` that are plain data, in the kernel's layout.
+/// Parts of `union bpf_attr` that are plain data, in the kernel's layout.
 ///
 /// # Safety
 /// `repr(C)`, no padding that is not a field, every pointer in it valid for what its command does with it.
@@ -254,9 +254,9 @@ pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     bpf(BPF_RAW_TRACEPOINT_OPEN, &attr).and_then(owned)
 }
 
-/// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on one CPU is enough: the
-/// programs hang on the tracepoint itself and run wherever it fires (`kernel/trace/bpf_trace.c`, `perf_event_attach_bpf_prog`).
-/// The event itself stays disabled: else it would sample too, for nobody, on its CPU.
+/// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on one CPU is enough:
+/// the programs hang on the tracepoint itself and run wherever it fires (`kernel/trace/bpf_trace.c`,
+/// `perf_event_attach_bpf_prog`). The event itself stays disabled: else it would sample too, for nobody, on its CPU.
 ///
 /// # Errors
 /// The kernel's: EPERM, EACCES without `CAP_PERFMON`.
@@ -312,7 +312,8 @@ pub struct Mapping {
 // SAFETY: shared memory that lives as long as the mapping; it is only reached through atomics (`Mapping::at`).
 unsafe impl Send for Mapping {}
 
-/// What may be laid over a map's memory: any bit pattern is valid, and all access is atomic, since programs write meanwhile.
+/// What may be laid over a map's memory: any bit pattern is valid, and all access is atomic, since programs write
+/// meanwhile.
 ///
 /// # Safety
 /// `repr(C)` and made of atomics, or arrays of them, alone.

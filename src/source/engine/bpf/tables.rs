@@ -23,8 +23,8 @@ pub(super) const MAX_SLOTS: usize = (1 << SLOT_BITS) - 1;
 #[derive(Debug)]
 pub(super) struct Tables {
     slots: OwnedFd,
-    /// Measured of the slots' memory by number. Mapping takes time and what is mapped counts as resident, so the first few stay,
-    /// and of the others one at a time.
+    /// Windows onto the slots' memory by number. Mapping takes time, and mapped memory counts as resident: the first
+    /// few stay mapped, and one of the others at a time.
     windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
     tasks: Mapping,

@@ -1,7 +1,8 @@
 //! The `perf` engine: one ring per CPU receives the tracepoints, and user space pairs and counts them.
 //!
-//! For kernels and policies without BPF. Each event is copied, so it costs the guest some six times as much as the BPF
-//! engine; the results are the same. A separate thread empties the rings, as one holds only 30 ms at 100 000 exits a second.
+//! For kernels and policies without BPF. Each event is copied, so it costs the guest some six times as much as the
+//! BPF engine; the results are the same. A separate thread empties the rings, as one holds only 30 ms at 100 000
+//! exits a second.
 
 mod counts;
 mod rings;
@@ -21,8 +22,8 @@ use counts::Counts;
 use rings::Wanted;
 use watcher::Watcher;
 
-/// The tracepoints of [`EngineLevel::Counts`]: group, name, and for the frequent scheduler events the fields that hold a
-/// thread's name.
+/// The tracepoints of [`EngineLevel::Counts`]: group, name, and for the frequent scheduler events the fields that
+/// hold a thread's name.
 const COUNTED: [Watched; 6] = [
     ("kvm", "kvm_exit", &[]),
     ("kvm", "kvm_pio", &[]),

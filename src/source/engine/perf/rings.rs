@@ -15,8 +15,8 @@ use std::os::fd::{AsRawFd, RawFd};
 
 /// Bytes of a ring for unprivileged users: with its control page, the default of `kernel.perf_event_mlock_kb`.
 const RING: usize = 512 * 1024;
-/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that the reader can
-/// wait for a while on a busy host.
+/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that the
+/// reader can wait for a while on a busy host.
 const LARGE_RING: usize = 4 * 1024 * 1024;
 /// The most bytes of all rings together when they are enlarged.
 const ALL_RINGS: usize = 16 * 1024 * 1024;
@@ -211,7 +211,8 @@ impl Ring {
             }
         }
         if used + FULL >= self.size && self.lost_more() {
-            // The kernel writes its record of the loss with the next event; until then nothing shows that some are missing.
+            // The kernel writes its record of the loss with the next event; until then nothing shows that some are
+            // missing.
             merge.gap(self.last, monotonic_ns());
         }
     }

@@ -1,8 +1,8 @@
 //! Sorts the events of all CPUs by time.
 //!
-//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings starts by
-//! reading the clock. A tracepoint writes its record before the thread goes on, so all events up to that time are in the
-//! rings and can be handed over in order. Later events wait for the next pass.
+//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings
+//! starts by reading the clock. A tracepoint writes its record before the thread goes on, so all events up to that
+//! time are in the rings and can be handed over in order. Later events wait for the next pass.
 
 use crate::source::pairing::{EventKind, Pairing, TracedEvent};
 

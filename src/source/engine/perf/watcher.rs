@@ -147,7 +147,8 @@ impl Watcher {
 }
 
 impl Drop for Watcher {
-    /// The thread closes the events when it ends, within [`PATIENCE`]: closing a tracepoint takes the kernel milliseconds.
+    /// The thread closes the events when it ends, within [`PATIENCE`]: closing a tracepoint takes the kernel
+    /// milliseconds.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
