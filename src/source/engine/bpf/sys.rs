@@ -2,7 +2,7 @@
 //!
 //! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the first program, it
 //! reads and keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
-#![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers")]
+#![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a safe wrapper")]
 
 use aya_obj::generated::bpf_insn;
 use std::ffi::{CStr, CString};

@@ -1,5 +1,5 @@
 //! The rings: one per CPU, which all tracepoints of that CPU write to.
-#![allow(unsafe_code, reason = "two ioctls of perf_event_open(2)")]
+#![allow(unsafe_code, reason = "two perf ioctls that perf-event2 does not wrap")]
 
 use super::time_order::TimeOrder;
 use crate::kvm::CpuSet;
