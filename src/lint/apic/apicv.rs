@@ -94,7 +94,7 @@ impl Signs {
             lines.push(self.registers.describe(guest, "writes", "to Hyper-V's APIC registers (MSR 0x40000070-72)"));
         }
         if !self.sure() {
-            lines.push(self.kicks.describe(guest, "interrupts", "while the guest ran, which posting would avoid"));
+            lines.push(texts::not_posted(&self.kicks.describe(guest, "host interrupts", "in the running guest")));
             lines.push(texts::ONLY_SUGGESTED.into());
         }
         lines

@@ -62,6 +62,10 @@ pub(super) fn faults_on_the_page(faults: &str) -> String {
     format!("{faults}; an inhibited APICv leaves the local APIC's page unmapped, so most are probably accesses to it")
 }
 
+pub(super) fn not_posted(interrupts: &str) -> String {
+    format!("{interrupts}; posted interrupts would avoid them")
+}
+
 pub(super) fn module_parameter(module: &str, on: bool) -> String {
     if on {
         format!("the host offers it: /sys/module/{module} is on")

@@ -37,7 +37,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         severity: if loud { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Medium,
         evidence: vec![
-            exits.describe(guest, "host interrupts", "while the guest ran"),
+            exits.describe(guest, "host interrupts", "in the running guest"),
             tick_hz.map_or_else(|| texts::TICK_UNKNOWN.into(), texts::tick_share),
             texts::CHECK_VECTORS.into(),
         ],
