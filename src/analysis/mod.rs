@@ -2,7 +2,7 @@
 //! no I/O, no clock, no thread.
 //!
 //! ```text
-//!  Sample -> Pipeline -> Interval (Model and findings) -> DomainFilter -> screen, text, JSON
+//!  Sample -> Pipeline -> JudgedInterval (Model and findings) -> DomainFilter -> screen, text, JSON
 //!                            |-> MarkFinder: samples worth a look, for the time line
 //!                            `-> SessionSummary: all intervals of a recording as one
 //! ```
@@ -15,6 +15,6 @@ mod summary;
 
 pub use domain_filter::{DomainFilter, Pattern};
 pub use marks::MarkFinder;
-pub use pipeline::{Interval, Pipeline};
+pub use pipeline::{JudgedInterval, Pipeline};
 pub use recording_time::{NO_DURATION, RecordingTime, duration_or_zero, is_within};
 pub use summary::{RecorderRun, SessionSummary};

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// What happened between two samples, and what the rules say about it.
 #[derive(Debug, Clone, Default)]
-pub struct Interval {
+pub struct JudgedInterval {
     /// Rates and shares.
     pub model: Model,
     /// Findings, and the rules that could not be judged.
     pub report: lint::Report,
 }
 
-impl Interval {
+impl JudgedInterval {
     /// Leaves out what is not about the host or a guest that the filter selects. The rules have judged all guests by
     /// then: a guest is often slow because of another one.
     pub fn keep_only(&mut self, filter: &DomainFilter) {
@@ -48,7 +48,7 @@ impl Pipeline {
 
     /// The interval that ends with this sample; `None` for the first sample, and for the first after
     /// [`Pipeline::restart`].
-    pub fn next(&mut self, sample: Arc<Sample>) -> Option<Interval> {
+    pub fn next(&mut self, sample: Arc<Sample>) -> Option<JudgedInterval> {
         let previous = self.previous.take();
         let interval = previous.map(|previous| self.judge(&sample, Base::Previous(&previous)));
         self.previous = Some(sample);
@@ -56,7 +56,7 @@ impl Pipeline {
     }
 
     /// As [`Pipeline::next`], but a first sample is shown as well: with names and states, without any rate.
-    pub fn next_or_first(&mut self, sample: Arc<Sample>) -> Interval {
+    pub fn next_or_first(&mut self, sample: Arc<Sample>) -> JudgedInterval {
         let previous = self.previous.take();
         let interval = self.judge(&sample, previous.as_deref().map_or(Base::Start, Base::Previous));
         self.previous = Some(sample);
@@ -65,7 +65,7 @@ impl Pipeline {
 
     /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is
     /// known.
-    pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> Interval {
+    pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> JudgedInterval {
         self.judge(sample, Base::Whole(seconds))
     }
 
@@ -75,10 +75,10 @@ impl Pipeline {
         self.memory.clear();
     }
 
-    fn judge(&mut self, sample: &Sample, base: Base<'_>) -> Interval {
+    fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
         let model = Model::new(sample, base);
         let report = lint::run(&model, &mut self.memory, &self.options);
-        Interval { model, report }
+        JudgedInterval { model, report }
     }
 }
 

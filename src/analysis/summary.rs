@@ -1,6 +1,6 @@
 //! A whole recording as one interval with its findings.
 
-use super::{Interval, Pipeline};
+use super::{JudgedInterval, Pipeline};
 use crate::lint::{self, Finding};
 use crate::model::ModelSum;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
@@ -54,21 +54,21 @@ impl SessionSummary {
             run.samples += 1;
             run.seconds += interval.as_ref().and_then(|i| i.model.interval_s).unwrap_or(0.0);
         }
-        let Some(Interval { model, report }) = interval else { return };
+        let Some(JudgedInterval { model, report }) = interval else { return };
         self.sum.add(model);
         report.findings.into_iter().for_each(|f| keep_heaviest(&mut self.report.findings, f));
         self.report.cannot_tell = report.cannot_tell;
     }
 
     /// The whole recording as one interval. Several runs are reported as a source of it.
-    pub fn finish(mut self) -> Interval {
+    pub fn finish(mut self) -> JudgedInterval {
         let note = several_runs(&self.runs);
         let mut interval = match self.last.filter(|_| self.sum.seconds() <= 0.0) {
             Some(only) => {
                 self.pipeline.restart();
                 self.pipeline.next_or_first(only)
             }
-            None => Interval { model: self.sum.finish(), report: self.report },
+            None => JudgedInterval { model: self.sum.finish(), report: self.report },
         };
         interval.model.sources.extend(note);
         interval.report.findings.sort_by(lint::order);

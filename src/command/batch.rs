@@ -1,7 +1,7 @@
 //! `--batch`: each interval as a table or as one JSON object per line.
 
 use super::print;
-use crate::analysis::{Interval, Pipeline};
+use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::BatchArgs;
 use crate::report::{View, json, text};
@@ -58,8 +58,8 @@ impl<'a> BatchPrinter<'a> {
         self.args.count.is_some_and(|n| self.printed >= n)
     }
 
-    fn print(&mut self, interval: &Interval) -> io::Result<()> {
-        let Interval { model, report } = interval;
+    fn print(&mut self, interval: &JudgedInterval) -> io::Result<()> {
+        let JudgedInterval { model, report } = interval;
         let view = View { model, findings: report, source: self.source, domains: &self.settings.domains };
         if self.printed == 0 && self.args.json {
             // Text has it above each table.

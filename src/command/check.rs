@@ -1,7 +1,7 @@
 //! `kvmtop check`: watches for a while and prints what is wrong; scripts read the exit status.
 
 use super::{live, print, say_unmatched};
-use crate::analysis::{Interval, Pipeline};
+use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::figures;
@@ -30,7 +30,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands)?;
     let seen = watch(&mut live.feed, duration, &settings)?;
-    let Some(Interval { model, report }) = seen else {
+    let Some(JudgedInterval { model, report }) = seen else {
         anyhow::bail!("stopped before anything was seen");
     };
     let view = View { model: &model, findings: &report, source: "live", domains: &settings.domains };
@@ -56,7 +56,7 @@ fn list_rules(json: bool, thresholds: &Thresholds) -> anyhow::Result<String> {
 }
 
 /// The whole time as one interval, with the findings at its end: the rules remember what came before.
-fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow::Result<Option<Interval>> {
+fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow::Result<Option<JudgedInterval>> {
     let Some(first) = feed.next()? else { return Ok(None) };
     let first = Arc::new(first);
     let mut pipeline = Pipeline::new(settings.findings.clone());
@@ -74,7 +74,7 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
             break;
         }
     }
-    Ok(report.map(|report| Interval { model: sum.finish(), report }))
+    Ok(report.map(|report| JudgedInterval { model: sum.finish(), report }))
 }
 
 fn text_of(view: &View<'_>) -> String {

@@ -1,7 +1,7 @@
 //! `report` and `diff`: files instead of a live host.
 
 use super::{FAILED, print, report_session, say, say_unmatched};
-use crate::analysis::{Interval, Pipeline};
+use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// Files read, joined and judged.
 struct JudgedInput {
-    interval: Interval,
+    interval: JudgedInterval,
     source: &'static str,
     /// Whether a file could not be used; the others were used.
     damaged: bool,

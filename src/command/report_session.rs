@@ -1,7 +1,7 @@
 //! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
 use super::progress_line::ProgressLine;
-use crate::analysis::{Interval, Pipeline, RecordingTime, SessionSummary};
+use crate::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use crate::cli::Settings;
 use crate::kvm::sanitize;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
@@ -62,7 +62,7 @@ pub fn read(
     at: Option<RecordingTime>,
     descriptions: &mut DescriptionFiles,
     settings: &Settings,
-) -> anyhow::Result<Interval> {
+) -> anyhow::Result<JudgedInterval> {
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = DescribedSamples { cursor: session.cursor(), descriptions };
@@ -76,7 +76,7 @@ pub fn read(
     let last = samples.cursor.len() - 1;
     let index = samples.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
     let first = index.saturating_sub(LOOK_BACK);
-    let mut last = Interval::default();
+    let mut last = JudgedInterval::default();
     for i in first..=index {
         let sample = samples.at(i)?;
         if samples.cursor.begins_run(i) {
@@ -88,7 +88,7 @@ pub fn read(
 }
 
 /// Reports damage of the file as a source of the interval.
-fn with_damage(mut interval: Interval, session: &Session) -> Interval {
+fn with_damage(mut interval: JudgedInterval, session: &Session) -> JudgedInterval {
     if let Some(damage) = session.damage() {
         let (id, state) = (SourceId::Session, SourceState::Degraded);
         interval.model.sources.push(SourceStatus { id, state, cause: Some(damage), fix: None });
@@ -122,7 +122,7 @@ fn whole(
     samples: &mut DescribedSamples<'_>,
     pipeline: Pipeline,
     mut progress: ProgressLine,
-) -> anyhow::Result<Interval> {
+) -> anyhow::Result<JudgedInterval> {
     let mut summary = SessionSummary::new(pipeline);
     let all = samples.cursor.len();
     std::thread::scope(|scope| -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! Order of the JSON's keys, and snapshots of the text output.
 
 use super::{View, diff, diff_text, json, text};
-use crate::analysis::{DomainFilter, Interval, Pattern};
+use crate::analysis::{DomainFilter, JudgedInterval, Pattern};
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
 use crate::model::{Base, Model};
 use crate::sample::{Direction, SourceId, SourceStatus};
@@ -213,9 +213,9 @@ fn only_selected_guests_are_shown() {
     let mut wanted = seats(&model);
     assert!(wanted.iter().any(|(name, _)| name != "win10-2"));
     wanted.retain(|(name, _)| name == "win10-2");
-    let mut interval = Interval { model: model.clone(), report: findings.clone() };
+    let mut interval = JudgedInterval { model: model.clone(), report: findings.clone() };
     interval.keep_only(&domains);
-    let Interval { model: narrowed, report: left } = interval;
+    let JudgedInterval { model: narrowed, report: left } = interval;
     assert_eq!(left.findings, view.selected_findings().cloned().collect::<Vec<_>>());
     assert_eq!((narrowed.domains.len(), seats(&narrowed)), (1, wanted));
     assert_eq!(narrowed.sources, view.sources());

@@ -7,11 +7,11 @@ use crate::model::{Base, CpuShare, Model};
 use crate::sample::{Burst, DomainState, UserspaceCell};
 use crate::synthetic::Fixture;
 
-fn summary(samples: impl IntoIterator<Item = Sample>) -> Interval {
+fn summary(samples: impl IntoIterator<Item = Sample>) -> JudgedInterval {
     runs([samples])
 }
 
-fn runs<S: IntoIterator<Item = Sample>>(runs: impl IntoIterator<Item = S>) -> Interval {
+fn runs<S: IntoIterator<Item = Sample>>(runs: impl IntoIterator<Item = S>) -> JudgedInterval {
     let mut summary = SessionSummary::new(Pipeline::default());
     for run in runs {
         for (i, sample) in run.into_iter().enumerate() {

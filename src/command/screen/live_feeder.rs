@@ -53,9 +53,9 @@ pub(crate) fn feed(
     drop(samples);
 }
 
-impl From<crate::analysis::Interval> for Tick {
-    fn from(interval: crate::analysis::Interval) -> Self {
-        let crate::analysis::Interval { model, report } = interval;
+impl From<crate::analysis::JudgedInterval> for Tick {
+    fn from(interval: crate::analysis::JudgedInterval) -> Self {
+        let crate::analysis::JudgedInterval { model, report } = interval;
         Self { model, findings: report.findings, cannot_tell: report.cannot_tell, ..Self::default() }
     }
 }

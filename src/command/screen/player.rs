@@ -2,7 +2,7 @@
 
 use super::mark_scan::MarkScan;
 use super::{run_feeder, ui_options};
-use crate::analysis::{DomainFilter, Interval, Pipeline};
+use crate::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::model::Model;
 use crate::session::Cursor;
@@ -57,7 +57,7 @@ struct Player<'a> {
     /// The number of the sample that the user is at; a damaged one is not shown.
     position: usize,
     /// The last interval shown, and the number of the sample that ends it.
-    shown: Option<(usize, Interval)>,
+    shown: Option<(usize, JudgedInterval)>,
     /// The number of the last sample that the pipeline took, counting damaged ones that follow it.
     judged: Option<usize>,
     playing: bool,
@@ -202,7 +202,7 @@ impl<'a> Player<'a> {
         self.show(interval, before, false);
     }
 
-    fn show(&mut self, interval: Interval, before: Option<Vec<Model>>, again: bool) {
+    fn show(&mut self, interval: JudgedInterval, before: Option<Vec<Model>>, again: bool) {
         let last = self.last();
         let playback = Playback {
             index: self.position,
