@@ -1,7 +1,7 @@
 //! Ports, addresses and MSRs touched, each with the device that owns it.
 
 use super::exits::share;
-use super::{Interval, since};
+use super::{SampleInterval, since};
 use crate::kvm::device_map::{self, DeviceMap};
 use crate::kvm::{Space, msr};
 use crate::sample::{
@@ -62,7 +62,7 @@ impl AccessRow {
 }
 
 /// Space, address and direction.
-type AddressKey = (Space, Option<u64>, Direction);
+type AccessCellKey = (Space, Option<u64>, Direction);
 
 /// The domain's rows and the rows of each vCPU, each with most time first.
 pub(crate) fn rows(
@@ -71,13 +71,13 @@ pub(crate) fn rows(
     unattributed_before: Option<&[AccessCell]>,
     exit_ns: Option<u64>,
     kind: EngineKind,
-    interval: &Interval,
+    interval: &SampleInterval,
 ) -> (Vec<AccessRow>, Vec<AccessRow>) {
     if !interval.started {
         return (Vec::new(), Vec::new());
     }
-    let mut sum: BTreeMap<AddressKey, AccessRow> = BTreeMap::new();
-    let mut by_vcpu: BTreeMap<(u32, AddressKey), AccessRow> = BTreeMap::new();
+    let mut sum: BTreeMap<AccessCellKey, AccessRow> = BTreeMap::new();
+    let mut by_vcpu: BTreeMap<(u32, AccessCellKey), AccessRow> = BTreeMap::new();
     let scopes = now
         .threads
         .iter()
@@ -87,7 +87,7 @@ pub(crate) fn rows(
         })
         .chain([(None, now.unattributed.accesses.as_slice(), unattributed_before)]);
     for (vcpu, cells, old) in scopes {
-        let old: HashMap<AddressKey, &AccessCell> = old
+        let old: HashMap<AccessCellKey, &AccessCell> = old
             .filter(|_| interval.engine_continues)
             .unwrap_or_default()
             .iter()

@@ -322,7 +322,8 @@ mod tests {
     const XML: &str = "<domain type='kvm'><name>w</name><vcpu cpuset='0-3'>2</vcpu><iothreads>1</iothreads>
         <cputune><vcpupin vcpu='0' cpuset='2'/><emulatorpin cpuset='0'/></cputune>
         <os><type arch='x86_64' machine='pc-q35-6.2'>hvm</type></os>
-        <features><hyperv><synic state='on'/><stimer state='on'><direct state='on'/></stimer><avic state='off'/></hyperv>
+        <features><hyperv><synic state='on'/><stimer state='on'><direct state='on'/></stimer><avic state='off'/>
+        </hyperv>
         </features>
         <clock offset='localtime'><timer name='hpet' present='no'/><timer name='hypervclock' present='yes'/>
         <timer name='pit' tickpolicy='delay'/></clock></domain>";

@@ -1,6 +1,6 @@
 //! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
-use super::{Interval, since};
+use super::{SampleInterval, since};
 use crate::kvm::thread_name::Role;
 use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl CpuShare {
         };
     }
 
-    fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &Interval) -> Option<Self> {
+    fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
         let percent = |n: u64, b: u64| interval.percent(n.saturating_sub(b));
         let guest = percent(now.guest_ns, before.guest_ns)?;
         let ran = now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b));
@@ -108,7 +108,7 @@ impl ThreadModel {
         (set.len() == 1).then(|| set.iter().next()).flatten()
     }
 
-    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &Interval) -> Self {
+    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &SampleInterval) -> Self {
         let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
         let older = match before {
             Some(b) => b.cpu,
@@ -143,7 +143,7 @@ impl ThreadModel {
     }
 }
 
-fn moves(now: &Migrations, before: Option<&Migrations>, interval: &Interval) -> Migrations {
+fn moves(now: &Migrations, before: Option<&Migrations>, interval: &SampleInterval) -> Migrations {
     if !interval.started {
         return Migrations::default();
     }
@@ -157,7 +157,7 @@ fn moves(now: &Migrations, before: Option<&Migrations>, interval: &Interval) -> 
     }
 }
 
-fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &Interval) -> Vec<OtherTask> {
+fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInterval) -> Vec<OtherTask> {
     if !interval.started {
         return Vec::new();
     }
@@ -182,7 +182,7 @@ mod tests {
     fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
         let times =
             |ms: u64| ThreadTimes { user_ns: ms * 1_000_000, run_ns: Some(ms * 1_000_000), ..ThreadTimes::default() };
-        let interval = Interval {
+        let interval = SampleInterval {
             seconds: Some(1.0),
             started: true,
             engine_continues: true,

@@ -1,7 +1,7 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
-use super::{AccessRow, CpuShare, ExitTable, Interval, ThreadModel, accesses, exits, since};
+use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since};
 use crate::kvm::thread_name::Role;
 use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
 use std::collections::{BTreeMap, HashMap};
@@ -118,7 +118,12 @@ impl DomainModel {
         self.accesses.iter().max_by_key(|a| (a.span.total_ns, a.span.count))
     }
 
-    pub(crate) fn new(now: &DomainSample, before: Option<&DomainSample>, interval: &Interval, sample: &Sample) -> Self {
+    pub(crate) fn new(
+        now: &DomainSample,
+        before: Option<&DomainSample>,
+        interval: &SampleInterval,
+        sample: &Sample,
+    ) -> Self {
         let old: HashMap<(i32, u64), &ThreadSample> =
             before.map(|b| b.threads.iter().map(|t| ((t.tid, t.start_ticks), t)).collect()).unwrap_or_default();
         let (exits, vcpu_exits) = exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), interval);
@@ -222,7 +227,7 @@ pub(crate) fn find<'a>(sample: &'a Sample, d: &DomainSample) -> Option<&'a Domai
 pub(crate) fn counter_rates(
     now: &BTreeMap<String, u64>,
     before: Option<&BTreeMap<String, u64>>,
-    interval: &Interval,
+    interval: &SampleInterval,
 ) -> Rates {
     let Some(before) = before else { return Rates::new() };
     now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
@@ -232,7 +237,7 @@ fn userspace(
     now: &DomainSample,
     old: &HashMap<(i32, u64), &ThreadSample>,
     before: Option<&DomainSample>,
-    interval: &Interval,
+    interval: &SampleInterval,
 ) -> Vec<(Option<u32>, i32, u64)> {
     if !interval.started {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
-use super::{Interval, since};
+use super::{SampleInterval, since};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::sample::{DomainSample, ExitCell, MissingExtreme, ThreadSample, Timing, sum_of_known};
@@ -92,7 +92,7 @@ pub(crate) fn tables(
     now: &DomainSample,
     before: &HashMap<(i32, u64), &ThreadSample>,
     unattributed_before: Option<&[ExitCell]>,
-    interval: &Interval,
+    interval: &SampleInterval,
 ) -> (ExitTable, Vec<(u32, ExitTable)>) {
     if !interval.started {
         return (ExitTable::default(), Vec::new());

@@ -1,6 +1,6 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::{DomainModel, Interval};
+use super::{DomainModel, SampleInterval};
 use crate::sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl HostModel {
         now: &HostSample,
         before: Option<&HostSample>,
         domains: &[DomainModel],
-        interval: &Interval,
+        interval: &SampleInterval,
     ) -> Self {
         let old: HashMap<u32, &CpuTimes> =
             before.map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect()).unwrap_or_default();

@@ -76,7 +76,7 @@ impl Model {
             Base::Whole(s) => s.filter(|s| *s > 0.0),
         };
         let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
-        let interval = Interval {
+        let interval = SampleInterval {
             seconds: interval_s,
             started: !matches!(base, Base::Start),
             engine_continues: same_engine.is_some(),
@@ -136,7 +136,7 @@ impl Model {
 
 /// The interval between two samples.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Interval {
+pub(crate) struct SampleInterval {
     /// Its length, if known.
     pub seconds: Option<f64>,
     /// False for a first sample, whose counters belong to no interval.
@@ -147,7 +147,7 @@ pub(crate) struct Interval {
     pub previous_boot_ns: Option<u64>,
 }
 
-impl Interval {
+impl SampleInterval {
     /// A count as a rate per second.
     pub fn rate(&self, count: u64) -> Option<f64> {
         self.seconds.map(|s| count as f64 / s)

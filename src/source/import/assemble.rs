@@ -3,7 +3,7 @@
 //! A measured guest and a description belong together if their process or name agrees; two descriptions, if their UUID
 //! or else their name agrees. If there is only one domain, every file belongs to it.
 
-use super::gathered::{Description, FileType, Gathered};
+use super::gathered::{Description, Gathered, InputType};
 use super::guest::{ImportedGuest, UNNAMED, merge_same_guests};
 use super::imported::{ImportError, ImportOptions, Imported};
 use crate::kvm::cmdline::QemuCommand;
@@ -49,16 +49,16 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
 }
 
 /// The source that a file of this type is.
-fn source_id(file_type: FileType) -> SourceId {
+fn source_id(file_type: InputType) -> SourceId {
     match file_type {
-        FileType::PerfData => SourceId::PerfData,
-        FileType::Trace => SourceId::Trace,
-        FileType::Tables => SourceId::Text,
-        FileType::DomainXml => SourceId::Xml,
-        FileType::CommandLine => SourceId::Cmdline,
-        FileType::Mtree => SourceId::Mtree,
-        FileType::KernelLog => SourceId::KernelLog,
-        FileType::Topology => SourceId::Topology,
+        InputType::PerfData => SourceId::PerfData,
+        InputType::Trace => SourceId::Trace,
+        InputType::Tables => SourceId::Text,
+        InputType::DomainXml => SourceId::Xml,
+        InputType::CommandLine => SourceId::Cmdline,
+        InputType::Mtree => SourceId::Mtree,
+        InputType::KernelLog => SourceId::KernelLog,
+        InputType::Topology => SourceId::Topology,
     }
 }
 
@@ -132,13 +132,13 @@ fn assign_trees(domains: &mut Vec<DomainFiles>, trees: Vec<(PathBuf, DeviceMap)>
 /// Seconds that the counters cover. For tables it is `--duration`, else what their text states. A trace and a perf.data
 /// have their own.
 fn interval(gathered: &Gathered, options: &ImportOptions) -> Option<f64> {
-    let longest = |types: &[FileType]| {
+    let longest = |types: &[InputType]| {
         gathered.seconds.iter().filter(|(file_type, _)| types.contains(file_type)).map(|s| s.1).reduce(f64::max)
     };
-    if gathered.types.contains(&FileType::Tables) {
-        return options.duration_s.or_else(|| longest(&[FileType::Tables]));
+    if gathered.types.contains(&InputType::Tables) {
+        return options.duration_s.or_else(|| longest(&[InputType::Tables]));
     }
-    longest(&[FileType::PerfData, FileType::Trace]).or(options.duration_s)
+    longest(&[InputType::PerfData, InputType::Trace]).or(options.duration_s)
 }
 
 fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {

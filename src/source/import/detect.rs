@@ -1,6 +1,6 @@
 //! Detects a file's type by its content, never by its name.
 
-use super::gathered::FileType;
+use super::gathered::InputType;
 use super::{kvm_stat, trace};
 use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, topology_text};
 
@@ -13,10 +13,10 @@ pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'p
     the output of 'info mtree', a kernel log, or 'lscpu -p' / 'virsh capabilities'";
 
 /// The type of a file that begins with a magic number.
-pub(super) fn binary(head: &[u8]) -> Option<FileType> {
+pub(super) fn binary(head: &[u8]) -> Option<InputType> {
     let magic = head.first_chunk::<8>()?;
     // tools/perf/util/header.c: the magic of version 2 in both byte orders.
-    (magic == b"PERFILE2" || magic == b"2ELIFREP").then_some(FileType::PerfData)
+    (magic == b"PERFILE2" || magic == b"2ELIFREP").then_some(InputType::PerfData)
 }
 
 /// A well-known type of file that kvmtop does not read, for the error message.
@@ -38,7 +38,7 @@ pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
 }
 
 /// The types of input that a text holds; empty if none.
-pub(super) fn text(text: &str) -> Vec<FileType> {
+pub(super) fn text(text: &str) -> Vec<InputType> {
     let mut types = Vec::new();
     let mut add = |file_type, is_present: bool| {
         if is_present {
@@ -46,14 +46,14 @@ pub(super) fn text(text: &str) -> Vec<FileType> {
         }
         is_present
     };
-    let topology = add(FileType::Topology, topology_text::looks_like(text));
+    let topology = add(InputType::Topology, topology_text::looks_like(text));
     // The capabilities of a host contain the domain types that it supports.
-    add(FileType::DomainXml, !topology && domain_xml::looks_like(text));
-    let tables = add(FileType::Tables, kvm_stat::looks_like(text));
-    let trace = add(FileType::Trace, !tables && trace::looks_like(text));
-    let mtree = add(FileType::Mtree, mtree::looks_like(text));
+    add(InputType::DomainXml, !topology && domain_xml::looks_like(text));
+    let tables = add(InputType::Tables, kvm_stat::looks_like(text));
+    let trace = add(InputType::Trace, !tables && trace::looks_like(text));
+    let mtree = add(InputType::Mtree, mtree::looks_like(text));
     // A mail with a trace can contain the guest's command line. A task's name (`qemu-system-x86-6660`) has no options.
-    add(FileType::CommandLine, !mtree && cmdline::looks_like(text));
-    add(FileType::KernelLog, !trace && kernel_log::looks_like(text));
+    add(InputType::CommandLine, !mtree && cmdline::looks_like(text));
+    add(InputType::KernelLog, !trace && kernel_log::looks_like(text));
     types
 }

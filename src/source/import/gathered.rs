@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A type of input. One text can hold several: a mail with a table and the domain's XML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FileType {
+pub(super) enum InputType {
     /// `perf.data`, as a file or as written to a pipe.
     PerfData,
     /// Tables of `perf kvm stat`.
@@ -48,7 +48,7 @@ pub(super) struct Gathered {
     /// The host that a recording names.
     pub host: Option<HostFacts>,
     /// Length of each input in seconds.
-    pub seconds: Vec<(FileType, f64)>,
+    pub seconds: Vec<(InputType, f64)>,
     /// Events that the recorder lost.
     pub lost: u64,
     /// Events that found no room in a bounded table.
@@ -56,7 +56,7 @@ pub(super) struct Gathered {
     /// Events read.
     pub events: u64,
     /// The types found.
-    pub types: Vec<FileType>,
+    pub types: Vec<InputType>,
     /// Files that could not be used.
     pub errors: Vec<ImportError>,
     /// Further remarks, a sentence each.

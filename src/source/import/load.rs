@@ -1,7 +1,7 @@
 //! Opens files and folders, and reads each file by its type.
 
 use super::detect::{self, EXPECTED};
-use super::gathered::{FileType, Gathered};
+use super::gathered::{Gathered, InputType};
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
 use super::{assemble, perf_data, text_file};
 use std::fs::File;
@@ -90,7 +90,7 @@ fn read(path: &Path, options: &ImportOptions, gathered: &mut Gathered) -> Result
 
 fn read_perf_data(
     path: &Path,
-    file_type: FileType,
+    file_type: InputType,
     file: File,
     options: &ImportOptions,
     gathered: &mut Gathered,

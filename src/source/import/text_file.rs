@@ -1,7 +1,7 @@
 //! Text files: reads every type of input that one contains.
 
 use super::detect::{self, EXPECTED};
-use super::gathered::{Description, FileType, Gathered};
+use super::gathered::{Description, Gathered, InputType};
 use super::guest::ImportedGuest;
 use super::imported::io_message;
 use super::{kvm_stat, pasted_text, trace};
@@ -30,7 +30,7 @@ pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &m
     if types.is_empty() {
         return Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}"));
     }
-    if !whole && types != [FileType::Trace] {
+    if !whole && types != [InputType::Trace] {
         return Err(format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20));
     }
     for file_type in types {
@@ -42,33 +42,33 @@ pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &m
 
 fn read_type(
     path: &Path,
-    file_type: FileType,
+    file_type: InputType,
     text: &str,
     more: Option<&mut File>,
     gathered: &mut Gathered,
 ) -> Result<(), String> {
     match file_type {
-        FileType::Tables => tables(path, text, gathered),
-        FileType::Trace => trace::read(text, more, gathered)?,
-        FileType::DomainXml => {
+        InputType::Tables => tables(path, text, gathered),
+        InputType::Trace => trace::read(text, more, gathered)?,
+        InputType::DomainXml => {
             for part in domains(text) {
                 let xml = Arc::new(domain_xml::parse(part).map_err(|e| e.to_string())?);
                 let xml = Some((xml, xml_text(part)));
                 gathered.descriptions.push(Description { xml, ..Description::default() });
             }
         }
-        FileType::CommandLine => {
+        InputType::CommandLine => {
             for command in commands(text)? {
                 let command = Some(Arc::new(command));
                 gathered.descriptions.push(Description { command, ..Description::default() });
             }
         }
-        FileType::Mtree => {
+        InputType::Mtree => {
             gathered.trees.push((path.to_owned(), mtree::parse(text).map_err(|e| e.to_string())?));
         }
-        FileType::KernelLog => gathered.log.extend(kernel_log::parse(text)),
-        FileType::Topology => gathered.topology = Some(topology_text::parse(text).map_err(|e| e.to_string())?),
-        FileType::PerfData => {}
+        InputType::KernelLog => gathered.log.extend(kernel_log::parse(text)),
+        InputType::Topology => gathered.topology = Some(topology_text::parse(text).map_err(|e| e.to_string())?),
+        InputType::PerfData => {}
     }
     Ok(())
 }
@@ -82,7 +82,7 @@ fn tables(path: &Path, text: &str, gathered: &mut Gathered) {
     for (pids, counters) in kvm_stat::guest_counters(&found) {
         gathered.notes.extend(counters.notes.iter().map(|note| format!("{name}: {note}")));
         gathered.lost = gathered.lost.saturating_add(counters.lost);
-        gathered.seconds.extend(counters.seconds.map(|s| (FileType::Tables, s)));
+        gathered.seconds.extend(counters.seconds.map(|s| (InputType::Tables, s)));
         gathered.guests.push(ImportedGuest::from_tables(pids, counters));
     }
 }

@@ -4,7 +4,7 @@
 mod decode;
 mod line;
 
-use super::gathered::{FileType, Gathered};
+use super::gathered::{Gathered, InputType};
 use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
 use super::pasted_text::unquote;
@@ -163,7 +163,7 @@ impl TraceReader {
         gathered.lost = gathered.lost.saturating_add(self.lost);
         gathered.overflow = gathered.overflow.saturating_add(self.pairing.overflow());
         gathered.events = gathered.events.saturating_add(self.pairing.events());
-        gathered.seconds.push((FileType::Trace, (self.last - first) as f64 / 1e9));
+        gathered.seconds.push((InputType::Trace, (self.last - first) as f64 / 1e9));
         gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
         Ok(())
     }
