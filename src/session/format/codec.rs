@@ -54,6 +54,8 @@ pub struct SegmentWriter {
     /// The latest facts of each guest, by PID and start of the process, and their number in the segment.
     domains: HashMap<GuestKey, (u32, Arc<DomainFacts>)>,
     facts: u32,
+    /// The uncompressed sample before: its memory serves the next.
+    buffer: Vec<u8>,
     /// Bytes taken in.
     pub raw: usize,
 }
@@ -69,7 +71,7 @@ impl SegmentWriter {
     pub fn new() -> Result<Self> {
         let mut stream = Encoder::new(Vec::new(), LEVEL)?;
         stream.window_log(WINDOW_LOG)?;
-        Ok(Self { stream, host: None, domains: HashMap::new(), facts: 0, raw: 0 })
+        Ok(Self { stream, host: None, domains: HashMap::new(), facts: 0, buffer: Vec::new(), raw: 0 })
     }
 
     /// The next sample as a frame. Fails for a sample that is larger than a frame may be; the segment is unusable then.
@@ -89,12 +91,15 @@ impl SegmentWriter {
                 self.facts += 1;
             }
         }
-        let bytes = postcard::to_allocvec(&(new_host, new_domains, numbers, sample))?;
+        self.buffer.clear();
+        let sample = (new_host, new_domains, numbers, sample);
+        let bytes = postcard::to_extend(&sample, std::mem::take(&mut self.buffer))?;
         ensure!(bytes.len() <= LONGEST, "a sample of {} bytes is larger than the format allows", bytes.len());
         self.raw += bytes.len();
         *self.stream.get_mut() = stamp.begin(kind);
         self.stream.write_all(&bytes)?;
         self.stream.flush()?;
+        self.buffer = bytes;
         frame::seal(kind, std::mem::take(self.stream.get_mut()))
     }
 }
