@@ -1,8 +1,12 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
+mod options;
+
+pub use options::{CollectorCommand, CollectorOptions};
+
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{Engine, EngineError, Reading};
+use crate::source::events::{EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::vanished;
@@ -10,17 +14,16 @@ use crate::source::live::host::kernel_log::KernelLog;
 use crate::source::live::host::reader::HostReader;
 use crate::source::live::host::self_usage;
 use crate::source::live::host::tasks::HostTasks;
-use crate::source::live::metadata::source::{MetadataSource, WatchedGuest};
+use crate::source::live::metadata::source::WatchedGuest;
 use crate::source::live::metadata::status_xml::StatusFiles;
 use crate::source::live::proc::discovery::{Discovered, Discovery};
 use crate::source::live::proc::file::FileError;
-use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::read_context::ReadContext;
 use crate::source::live::proc::threads::{Liveness, take_where};
 use crate::source::live::source_status;
 use crate::source::live::timestamps::Timestamps;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
@@ -28,53 +31,6 @@ use std::time::Duration;
 const SCHED_BUDGET: usize = 512;
 /// The engine is called once between two ticks, this long after its reading: the BPF engine ends a measurement then.
 const SETTLE: Duration = Duration::from_millis(50);
-
-/// A command to a running collector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CollectorCommand {
-    /// Change the tracing level.
-    Level(EngineLevel),
-    /// Switch counting of every `kvm:*` tracepoint on or off.
-    KvmEvents(bool),
-    /// Set the time between samples.
-    Interval(Duration),
-    /// Take a sample at once.
-    Now,
-    /// End the feed.
-    Stop,
-}
-
-/// The sources and settings of a collector.
-pub struct CollectorOptions {
-    /// Time between samples.
-    pub interval: Duration,
-    /// The tracing engine; `None`: no tracing.
-    pub engine: Option<Box<dyn Engine>>,
-    /// Why there is no engine, or no better one.
-    pub engine_problems: Vec<EngineError>,
-    /// libvirt, the QEMU monitor.
-    pub metadata_sources: Vec<Box<dyn MetadataSource>>,
-    /// Commands for the collector while it runs.
-    pub commands: Receiver<CollectorCommand>,
-    /// Where the kernel's files are.
-    pub paths: SystemPaths,
-    /// The clock.
-    pub clock: Box<dyn FnMut() -> Timestamps + Send>,
-}
-
-impl Default for CollectorOptions {
-    fn default() -> Self {
-        Self {
-            interval: Duration::from_secs(1),
-            engine: None,
-            engine_problems: Vec::new(),
-            metadata_sources: Vec::new(),
-            commands: channel().1,
-            paths: SystemPaths::default(),
-            clock: Box::new(Timestamps::now),
-        }
-    }
-}
 
 /// Reads the running host. A source that fails becomes a [`SourceStatus`]; a tick never fails.
 pub struct Collector {

@@ -2,11 +2,11 @@ use super::*;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
-use crate::source::events::TracedThread;
-use crate::source::live::metadata::source::{CounterReading, GuestMetadata, NamedCounters};
+use crate::source::events::{Engine, TracedThread};
+use crate::source::live::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
 use crate::source::live::proc::fake::FakeProc;
 use std::collections::HashMap;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 /// What the engine counts, and what it was asked to forget.

@@ -6,7 +6,7 @@
 
 use super::libvirt::{Libvirt, MonitorReply};
 use super::qmp;
-use super::source::GuestKey;
+use super::source::GuestProcessKey;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::mtree;
 use crate::sample::{DomainFacts, Known, Origin, SourceId, SourceStatus};
@@ -38,7 +38,7 @@ struct MonitorQuery {
 /// The device maps of all guests.
 pub struct DeviceMaps {
     allowed: bool,
-    guests: HashMap<GuestKey, MonitorQuery>,
+    guests: HashMap<GuestProcessKey, MonitorQuery>,
 }
 
 impl DeviceMaps {

@@ -4,7 +4,7 @@
 use super::device_maps::DeviceMaps;
 use super::libvirt::{Libvirt, LibvirtDomain};
 use super::qmp;
-use super::source::{GuestKey, GuestMetadata, MetadataSource, WatchedGuest};
+use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, WatchedGuest};
 use crate::kvm::device_map::DeviceMap;
 use crate::sample::{Known, Origin, SourceStatus};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,9 +29,9 @@ pub struct LibvirtAndQmp {
     counters_every: Duration,
     counting: bool,
     monitor: bool,
-    given: HashMap<GuestKey, GivenMetadata>,
+    given: HashMap<GuestProcessKey, GivenMetadata>,
     /// Guests that libvirt may know: those with a UUID.
-    askable: HashSet<GuestKey>,
+    askable: HashSet<GuestProcessKey>,
 }
 
 impl LibvirtAndQmp {
@@ -52,7 +52,7 @@ impl LibvirtAndQmp {
 
 impl MetadataSource for LibvirtAndQmp {
     fn watch(&mut self, guests: &[WatchedGuest]) {
-        let alive: HashSet<GuestKey> = guests.iter().map(|g| (g.pid, g.start_ticks)).collect();
+        let alive: HashSet<GuestProcessKey> = guests.iter().map(|g| (g.pid, g.start_ticks)).collect();
         // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`, the status file).
         let askable =
             guests.iter().filter(|g| g.facts.uuid.is_some()).map(|g| (g.pid, g.start_ticks)).collect::<HashSet<_>>();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A guest: PID and start of its process in ticks after boot.
-pub(super) type GuestKey = (i32, u64);
+pub(super) type GuestProcessKey = (i32, u64);
 
 /// A guest that the collector sees in /proc.
 #[derive(Debug, Clone)]
