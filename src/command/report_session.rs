@@ -70,7 +70,7 @@ pub fn read(
     let Some(at) = at else {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        return Ok(with_damage(whole(&mut samples, pipeline, progress)?, samples.cursor.session()));
+        return Ok(with_damage(whole(&mut samples, pipeline, progress), samples.cursor.session()));
     };
     // The first sample ends no interval.
     let last = samples.cursor.len() - 1;
@@ -78,6 +78,9 @@ pub fn read(
     let first = index.saturating_sub(LOOK_BACK);
     let mut last = JudgedInterval::default();
     for i in first..=index {
+        if i < index && samples.at(i).is_err() {
+            continue;
+        }
         let sample = samples.at(i)?;
         if samples.cursor.begins_run(i) {
             pipeline.restart();
@@ -104,11 +107,21 @@ struct DescribedSamples<'a> {
 
 impl DescribedSamples<'_> {
     fn at(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
-        let mut sample = self.cursor.at(index)?;
+        let sample = self.cursor.at(index)?;
+        Ok(self.complete(sample))
+    }
+
+    /// The sample of this number, or the first one behind it that is not damaged, with its number.
+    fn readable_from(&mut self, index: usize) -> Option<(usize, Arc<Sample>)> {
+        let (index, sample) = self.cursor.readable_from(index)?;
+        Some((index, self.complete(sample)))
+    }
+
+    fn complete(&mut self, mut sample: Arc<Sample>) -> Arc<Sample> {
         if !self.descriptions.is_empty() {
             self.descriptions.complete(Arc::make_mut(&mut sample));
         }
-        Ok(sample)
+        sample
     }
 }
 
@@ -118,32 +131,27 @@ const LOOK_BACK: usize = 120;
 const READ_AHEAD: usize = 16;
 
 /// All samples as one interval. Reading takes as long as judging, so each has a thread.
-fn whole(
-    samples: &mut DescribedSamples<'_>,
-    pipeline: Pipeline,
-    mut progress: ProgressLine,
-) -> anyhow::Result<JudgedInterval> {
+fn whole(samples: &mut DescribedSamples<'_>, pipeline: Pipeline, mut progress: ProgressLine) -> JudgedInterval {
     let mut summary = SessionSummary::new(pipeline);
     let all = samples.cursor.len();
-    std::thread::scope(|scope| -> anyhow::Result<()> {
+    std::thread::scope(|scope| {
         let (send, received) = sync_channel(READ_AHEAD);
         scope.spawn(move || {
-            for i in 0..all {
-                let sample = samples.at(i).map(|sample| (sample, samples.cursor.begins_run(i)));
-                if send.send(sample).is_err() {
+            let mut next = 0;
+            while let Some((i, sample)) = samples.readable_from(next) {
+                next = i + 1;
+                if send.send((i, sample, samples.cursor.begins_run(i))).is_err() {
                     break;
                 }
             }
         });
-        for (i, sample) in received.into_iter().enumerate() {
+        for (i, sample, begins_run) in received {
             progress.at(i, all);
-            let (sample, begins_run) = sample?;
             summary.add(sample, begins_run);
         }
-        Ok(())
-    })?;
+    });
     drop(progress);
-    Ok(summary.finish())
+    summary.finish()
 }
 
 #[cfg(test)]
