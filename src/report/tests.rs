@@ -49,7 +49,7 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
     }
 }
 
-fn told(findings: Vec<Finding>) -> Report {
+fn report_of(findings: Vec<Finding>) -> Report {
     let because = "the duration is not known (--duration)".to_string();
     let cannot = |rule| CannotTell { rule, domain: Some("db-prod".into()), because: because.clone() };
     Report { findings, cannot_tell: vec![cannot("rtc-tick"), cannot("hpet-clock")] }
@@ -114,7 +114,7 @@ fn full() -> Model {
 
 #[test]
 fn json_keys_keep_their_order() {
-    let (model, findings) = (full(), told(vec![finding(Severity::Critical, Some("win10-2"))]));
+    let (model, findings) = (full(), report_of(vec![finding(Severity::Critical, Some("win10-2"))]));
     let view = View { model: &model, findings: &findings, source: "live", domains: &DomainFilter::default() };
     let line = json::line(&view).unwrap();
     assert!(!line.contains('\n'));
@@ -188,7 +188,7 @@ fn unknown_values_are_null() {
 fn only_selected_guests_are_shown() {
     let model = Fixture::busy_host().model();
     let shared = Finding { also: vec!["win10-2".into()], ..finding(Severity::Warning, Some("db-prod")) };
-    let findings = told(vec![
+    let findings = report_of(vec![
         finding(Severity::Critical, Some("win10-2")),
         shared,
         finding(Severity::Info, Some("db-prod")),
@@ -199,8 +199,8 @@ fn only_selected_guests_are_shown() {
     let document = json::document(&view);
     assert_eq!(document.domains.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["win10-2"]);
     let of: Vec<_> = document.findings.iter().map(|f| f.domain.as_deref()).collect();
-    let told = [Some("win10-2"), Some("db-prod"), None];
-    assert_eq!(of, told, "findings on the host and on the guest asked for, be it together with another");
+    let selected = [Some("win10-2"), Some("db-prod"), None];
+    assert_eq!(of, selected, "findings on the host and on the selected guest, also together with another");
     assert_eq!(document.cannot_tell, []);
     let said = document.sources.last().unwrap();
     assert_eq!((said.name, said.state), ("domain", "missing"));
@@ -224,7 +224,7 @@ fn only_selected_guests_are_shown() {
 #[test]
 fn text_of_an_interval() {
     let model = full();
-    let findings = told(vec![finding(Severity::Critical, Some("win10-2")), finding(Severity::Warning, None)]);
+    let findings = report_of(vec![finding(Severity::Critical, Some("win10-2")), finding(Severity::Warning, None)]);
     let all = DomainFilter::default();
     assert_same(
         "interval",
@@ -256,7 +256,7 @@ fn text_of_an_interval() {
 #[test]
 fn text_of_a_report() {
     let model = full();
-    let findings = told(vec![finding(Severity::Critical, Some("win10-2"))]);
+    let findings = report_of(vec![finding(Severity::Critical, Some("win10-2"))]);
     let all = DomainFilter::default();
     assert_same(
         "report",
@@ -303,7 +303,7 @@ fn compare(before: &Model, after: &Model, old: &Report, new: &Report) -> diff::D
 fn changes_and_noise_are_distinguished() {
     let none = Report::default();
     let (before, after) = (over(&guest(12_000.0, 500.0, 11.0), 10.0), over(&guest(0.0, 505.0, 11.0), 10.0));
-    let d = compare(&before, &after, &told(vec![finding(Severity::Critical, Some("win10"))]), &none);
+    let d = compare(&before, &after, &report_of(vec![finding(Severity::Critical, Some("win10"))]), &none);
     assert_eq!(d.cause, diff::Cause::Changed);
     assert_eq!(d.findings.gone.len(), 1);
     assert_same("diff", &diff_text::text(&d));
@@ -355,11 +355,11 @@ fn inputs_that_cannot_be_compared_are_reported() {
 
     // The same cause, reported by another of its rules.
     let led =
-        |rule, folded| told(vec![Finding { rule, folded: vec![folded], ..finding(Severity::Warning, Some("g")) }]);
+        |rule, folded| report_of(vec![Finding { rule, folded: vec![folded], ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led("rtc-tick", "acpi-pm-timer"), &led("acpi-pm-timer", "rtc-tick")).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
     // Part of a cause stays: it is not new, and the rest is gone.
-    let alone = told(vec![Finding { rule: "vcpu-wait", ..finding(Severity::Warning, Some("g")) }]);
+    let alone = report_of(vec![Finding { rule: "vcpu-wait", ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led("pin-overlap", "vcpu-wait"), &alone).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));
     assert_eq!((d.same[0].rule, d.gone[0].rule), ("vcpu-wait", "pin-overlap"));
@@ -372,7 +372,7 @@ fn inputs_that_cannot_be_compared_are_reported() {
 #[test]
 fn findings_are_gone_new_or_changed() {
     let model = over(&guest(10.0, 10.0, 1.0), 10.0);
-    let of = |severity| told(vec![finding(severity, Some("win10"))]);
+    let of = |severity| report_of(vec![finding(severity, Some("win10"))]);
     let d = compare(&model, &model, &of(Severity::Warning), &of(Severity::Critical));
     assert_eq!((d.findings.gone.len(), d.findings.new.len(), d.findings.changed.len()), (0, 0, 1));
     let d = compare(&model, &model, &Report::default(), &of(Severity::Info));

@@ -117,7 +117,7 @@ fn severity(r: &RowView<'_>) -> Option<Severity> {
     of_guest.filter(|f| f.marks.iter().any(|m| here(f, m))).map(|f| f.severity).max()
 }
 
-/// Paints a scroll bar beside a table that does not fit.
+/// Paints the scroll bar of a table that does not fit.
 fn scrollbar(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let (rows, room) = (state.table.rows.len(), usize::from(area.height.saturating_sub(1)));
     if rows <= room || room < 3 {
