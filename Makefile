@@ -25,7 +25,7 @@ test: packages-test
 check: packages-build
 	@sh tests/check.sh
 
-# The measurements of PERFORMANCE.md. BENCH names some of them, and ROUNDS=3 is a quick look: make bench BENCH="tick start"
+# The measurements of PERFORMANCE.md. BENCH names some of them: make bench BENCH="tick start" ROUNDS=3
 bench: packages-build
 	@sh benches/all.sh $(BENCH)
 

@@ -16,7 +16,7 @@
 //!                                 |            |
 //!                           model::Model --> lint::run    rates, shares, joins --> findings with evidence
 //!                                 |            |
-//!                               analysis::Interval        what analysis::DomainFilter selects
+//!                               analysis::JudgedInterval  what analysis::DomainFilter selects
 //!                                        |
 //!             .--------------------------+--------------------------.
 //!       ui (the screen)        report (text, JSON, diff)      command (exit status)

@@ -149,8 +149,8 @@ fn two_guests_under_libvirt() {
     libvirt::stop(&started);
 }
 
-/// Tracing goes off and on again, as the key `e` does it: KVM's counters through libvirt are the rate while it is off, and
-/// only then.
+/// Tracing goes off and on again, as the key `e` does it: KVM's counters through libvirt are the rate while it is off,
+/// and only then.
 #[test]
 fn exit_rates_while_tracing_goes_off_and_on() {
     const TEST: &str = "exit_rates_while_tracing_goes_off_and_on";

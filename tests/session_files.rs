@@ -303,10 +303,15 @@ fn with_payload(bytes: &[u8], kind: u8, payload: &[u8]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn hostile_frames_never_panic(payload in prop::collection::vec(any::<u8>(), 0..400), kind in 1u8..6, packed in any::<bool>()) {
+    fn hostile_frames_never_panic(
+        payload in prop::collection::vec(any::<u8>(), 0..400),
+        kind in 1u8..6,
+        packed in any::<bool>(),
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("h");
-        std::fs::write(&path, with_payload(&prologue(), kind, &if packed { zstd::encode_all(payload.as_slice(), 1).unwrap() } else { payload })).unwrap();
+        let payload = if packed { zstd::encode_all(payload.as_slice(), 1).unwrap() } else { payload };
+        std::fs::write(&path, with_payload(&prologue(), kind, &payload)).unwrap();
         if let Ok(session) = Session::open(&path) {
             let _ = session.damage();
             let mut c = session.cursor();

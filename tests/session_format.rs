@@ -1,4 +1,5 @@
-//! `docs/session-format.md`: its tables are those of the code, and a reader that knows nothing but the document reads a recording.
+//! `docs/session-format.md`: its tables are those of the code, and a reader that knows nothing but the document reads a
+//! recording.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 use kvmtop::session::Session;

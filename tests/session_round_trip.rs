@@ -70,7 +70,10 @@ fn schema_1_stays_readable() {
     let mut all = crc32fast::Hasher::new();
     (0..5).for_each(|i| all.update(&serde_json::to_vec(&*c.at(i).unwrap()).unwrap()));
     lines.push(format!("{:08x}", all.finalize()));
-    insta::with_settings!({ snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"), prepend_module_to_snapshot => false }, {
+    insta::with_settings!({
+        snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
+        prepend_module_to_snapshot => false,
+    }, {
         insta::assert_snapshot!("session_schema_1", lines.join("\n"));
     });
 }
@@ -112,7 +115,8 @@ fn size_and_cost_of_recordings() {
             worst = worst.max(cpu_ms() - begin);
         }
         println!(
-            "10 x 8 vCPUs, {name}: {:.0} B a sample, {:.2} MB an hour; CPU {:.2} ms to write, {:.2} ms to read one, {worst:.1} ms to seek",
+            "10 x 8 vCPUs, {name}: {:.0} B a sample, {:.2} MB an hour; CPU {:.2} ms to write, {:.2} ms to read one, \
+             {worst:.1} ms to seek",
             all as f64 / n as f64,
             all as f64 / n as f64 * 3600.0 / 1e6,
             wrote / n as f64,
@@ -155,7 +159,8 @@ fn a_day_long_recording() {
     let begin = std::time::Instant::now();
     let session = Session::open(&cut).unwrap();
     println!(
-        "{n} samples of 4 x 4 vCPUs, {size:.0} MB: open {opened:.1} ms, seek median {:.1} ms, worst of 100 {:.1} ms; cut off at the end: open {:.1} ms, {} samples",
+        "{n} samples of 4 x 4 vCPUs, {size:.0} MB: open {opened:.1} ms, seek median {:.1} ms, worst of 100 {:.1} ms; \
+         cut off at the end: open {:.1} ms, {} samples",
         seeks[50],
         seeks[99],
         ms(begin),

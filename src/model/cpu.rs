@@ -138,7 +138,7 @@ impl ThreadModel {
             woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), interval),
             preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), interval),
             exit_rate: None,
-            counters: super::domain::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
+            counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
         }
     }
 }

@@ -136,7 +136,7 @@ impl DomainModel {
             interval,
         );
         let userspace = userspace(now, &old, before, interval);
-        let mut counters = counter_rates(&now.counters, before.map(|b| &b.counters), interval);
+        let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
         let mut threads: Vec<_> = now
             .threads
             .iter()
@@ -221,16 +221,6 @@ pub(crate) fn find<'a>(sample: &'a Sample, d: &DomainSample) -> Option<&'a Domai
         (None, None) => d.facts.name.value == b.facts.name.value,
         _ => false,
     })
-}
-
-/// Growth of named counters, per second. A counter that the previous sample lacks has no rate.
-pub(crate) fn counter_rates(
-    now: &BTreeMap<String, u64>,
-    before: Option<&BTreeMap<String, u64>>,
-    interval: &SampleInterval,
-) -> Rates {
-    let Some(before) = before else { return Rates::new() };
-    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
 }
 
 fn userspace(

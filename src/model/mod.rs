@@ -166,6 +166,16 @@ impl SampleInterval {
     }
 }
 
+/// Growth of named counters, per second. A counter that the previous sample lacks has no rate.
+pub(crate) fn counter_rates(
+    now: &std::collections::BTreeMap<String, u64>,
+    before: Option<&std::collections::BTreeMap<String, u64>>,
+    interval: &SampleInterval,
+) -> Rates {
+    let Some(before) = before else { return Rates::new() };
+    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
+}
+
 /// The growth of a counter. A counter that fell started again from zero.
 pub(crate) fn since(now: u64, before: Option<u64>) -> u64 {
     match before {

@@ -1,8 +1,9 @@
-//! Recordings: the file format, the recorder and the reader. `docs/session-format.md` describes the format for other readers.
+//! Recordings: the file format, the recorder and the reader. `docs/session-format.md` describes the format for other
+//! readers.
 //!
-//! A file is append-only and consists of checksummed frames. A sample is one frame and is in the file as soon as it was taken:
-//! a recorder that is killed loses nothing it wrote before. Samples come in segments of at most [`SEGMENT`], each of which can be
-//! read without the others. An index frame behind each segment says where it is.
+//! A file is append-only and consists of checksummed frames. A sample is one frame and is in the file as soon as it was
+//! taken: a recorder that is killed loses nothing it wrote before. Samples come in segments of at most [`SEGMENT`],
+//! each of which can be read without the others. An index frame behind each segment says where it is.
 
 mod format;
 mod read;

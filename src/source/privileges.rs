@@ -1,8 +1,8 @@
 //! What kvmtop has to be allowed to do: one hint for every source that is refused something.
 
-/// The capabilities of all sources together: `setcap` replaces what a binary has, so a hint for one source alone would take
-/// away what another needs. In order: BPF programs; tracing with BPF and perf; tracefs and other users' files in /proc;
-/// other users' open files and KVM's statistics files; the kernel's log.
+/// The capabilities of all sources together: `setcap` replaces what a binary has, so a hint for one source alone would
+/// take away what another needs. In order: BPF programs; tracing with BPF and perf; tracefs and other users' files in
+/// /proc; other users' open files and KVM's statistics files; the kernel's log.
 const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_dac_read_search,cap_sys_ptrace,cap_syslog";
 
 /// What to run where a right is missing.

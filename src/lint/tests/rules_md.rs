@@ -24,8 +24,8 @@ Three things hold for all rules:
 - Findings that have one cause become one: the timers of a Windows guest with its missing enlightenments, memory faults
   with an inhibited APICv, and the wait of vCPUs with its cause.
 
-A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause, percent
-of one host CPU. Most rules about exits report a higher severity when the cost reaches `cost.of_one_cpu` or
+A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause,
+percent of one host CPU. Most rules about exits report a higher severity when the cost reaches `cost.of_one_cpu` or
 `cost.of_vcpus`.
 ";
 

@@ -1,7 +1,7 @@
 //! A sample as the bytes of a frame and back: serde's description of it, in postcard's encoding, compressed by zstd.
 //!
-//! A segment is one zstd stream, flushed behind each sample: what a frame holds repeats most of the frames before it. A sample
-//! carries the facts of the host and of guests only where they are new in the segment.
+//! A segment is one zstd stream, flushed behind each sample: what a frame holds repeats most of the frames before it. A
+//! sample carries the facts of the host and of guests only where they are new in the segment.
 
 use super::frame::{self, FrameKind, HEAD, Stamp};
 use crate::sample::{DomainFacts, HostFacts, Sample};
@@ -45,14 +45,14 @@ pub fn unpack_header(payload: &[u8]) -> Option<Header> {
 type NewFacts = (Option<HostFacts>, Vec<DomainFacts>, Vec<u32>);
 
 /// What makes a guest the same in two samples: PID, start of the process, name.
-type GuestKey = (Option<i32>, u64, String);
+type FactsKey = (Option<i32>, u64, String);
 
 /// Compresses the samples of one segment.
 pub struct SegmentWriter {
     stream: Encoder<'static, Vec<u8>>,
     host: Option<Arc<HostFacts>>,
     /// The latest facts of each guest, by PID and start of the process, and their number in the segment.
-    domains: HashMap<GuestKey, (u32, Arc<DomainFacts>)>,
+    domains: HashMap<FactsKey, (u32, Arc<DomainFacts>)>,
     facts: u32,
     /// The uncompressed sample before: its memory serves the next.
     buffer: Vec<u8>,
@@ -136,7 +136,8 @@ impl SegmentReader {
         Ok(Self { stream, host, domains: Vec::new(), known, numbers: Vec::new(), begin: 0 })
     }
 
-    /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be read then.
+    /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be
+    /// read then.
     pub fn advance(&mut self, packed: &[u8]) -> Result<()> {
         self.stream.get_mut().0.clear();
         self.stream.write_all(packed).and_then(|()| self.stream.flush()).context("a sample does not decompress")?;

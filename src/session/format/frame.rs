@@ -6,10 +6,10 @@
 //! ```
 //! All numbers are little-endian. CRC-32 is that of zlib and PNG (polynomial 0xedb88320).
 
-use super::index::{MARK_LENGTH, SEGMENT_MARK};
 use anyhow::{Result, bail};
 
-/// What every session file begins with. The first byte is no text in any encoding, the last shows a file copied as text.
+/// What every session file begins with. The first byte is no text in any encoding, the last shows a file copied as
+/// text.
 pub const MAGIC: [u8; 8] = *b"\x89KVMTOP\n";
 /// The version of everything behind the magic.
 pub const SCHEMA: u32 = 1;
@@ -144,8 +144,8 @@ impl FrameHead {
     }
 }
 
-/// What stands uncompressed at the beginning of a sample's frame. The first frame of a segment begins with [`SEGMENT_MARK`] and a
-/// byte that is 1 where a run begins; then every sample has its number (u32) and its time (i64).
+/// What stands uncompressed at the beginning of a sample's frame. The first frame of a segment begins with
+/// [`SEGMENT_MARK`] and a byte that is 1 where a run begins; then every sample has its number (u32) and its time (i64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Samples before it in the file, damaged ones included.
@@ -155,6 +155,11 @@ pub struct Stamp {
     /// Whether a run of the recorder begins with it. Only a first frame has it.
     pub run: bool,
 }
+
+/// Length of the marks by which frames are found in a damaged file.
+pub const MARK_LENGTH: usize = 8;
+/// What the payload of a segment's first frame begins with.
+pub const SEGMENT_MARK: [u8; MARK_LENGTH] = *b"KVMTOPsg";
 
 const STAMP: usize = 12;
 const FIRST_STAMP: usize = MARK_LENGTH + 1 + STAMP;

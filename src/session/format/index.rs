@@ -1,13 +1,10 @@
-//! Index frames: where a segment is. Each points to the one before, so that a long file opens by following them from its end.
+//! Index frames: where a segment is. Each points to the one before, so that a long file opens by following them from
+//! its end.
 
-use super::frame::{self, FrameKind, HEAD};
+use super::frame::{self, FrameKind, HEAD, MARK_LENGTH};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-/// Length of the marks by which frames are found in a damaged file.
-pub const MARK_LENGTH: usize = 8;
-/// What the payload of a segment's first frame begins with.
-pub const SEGMENT_MARK: [u8; MARK_LENGTH] = *b"KVMTOPsg";
 /// What the payload of an index frame begins with.
 pub const INDEX_MARK: [u8; MARK_LENGTH] = *b"KVMTOPix";
 

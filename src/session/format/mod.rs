@@ -8,6 +8,7 @@ mod tests;
 
 pub use codec::{Header, SegmentReader, SegmentWriter, pack_header, unpack_header};
 pub use frame::{
-    FrameHead, FrameKind, HEAD, MAGIC, PROLOGUE, SCHEMA, Stamp, check_prologue, is_newer, looks_like, prologue,
+    FrameHead, FrameKind, HEAD, MAGIC, MARK_LENGTH, PROLOGUE, SCHEMA, SEGMENT_MARK, Stamp, check_prologue, is_newer,
+    looks_like, prologue,
 };
-pub use index::{INDEX_MARK, MARK_LENGTH, SEGMENT_MARK, Segment};
+pub use index::{INDEX_MARK, Segment};

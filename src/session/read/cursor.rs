@@ -37,6 +37,13 @@ struct Open {
     reader: SegmentReader,
 }
 
+impl Session {
+    /// Reads samples.
+    pub fn cursor(self) -> Cursor {
+        Cursor::new(self)
+    }
+}
+
 impl Cursor {
     pub(super) fn new(session: Session) -> Self {
         Self { session, open: None, recent: Vec::new(), broken: Vec::new() }

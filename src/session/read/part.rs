@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Recordings up to this size are checked from the first byte to the last when they are opened. Longer ones are opened by their
-/// index, and what is damaged of them is found when it is read.
+/// Recordings up to this size are checked from the first byte to the last when they are opened. Longer ones are opened
+/// by their index, and what is damaged of them is found when it is read.
 pub const CHECKED_WHOLE: u64 = 16 << 20;
 /// How far from the end of a file that was not closed an index is looked for.
 const SEARCHED: u64 = 128 << 20;
@@ -47,8 +47,8 @@ pub struct PartReader {
 }
 
 impl PartReader {
-    /// Opens a file and finds its samples. `checked` is how many bytes may be checked from the first to the last; a longer file is
-    /// opened by its index.
+    /// Opens a file and finds its samples. `checked` is how many bytes may be checked from the first to the last; a
+    /// longer file is opened by its index.
     pub fn open(file: File, checked: u64) -> Result<Self> {
         let length = file.metadata().context("its size is unknown")?.len();
         let mut first = [0; PROLOGUE];
@@ -115,7 +115,8 @@ impl PartReader {
         self.end > before
     }
 
-    /// Takes note of a frame; false for one that cannot follow those before. `damaged` is where damage before it begins.
+    /// Takes note of a frame; false for one that cannot follow those before. `damaged` is where damage before it
+    /// begins.
     fn take(&mut self, at: u64, (kind, payload): &Frame, damaged: &mut Option<u64>) -> bool {
         match kind {
             FrameKind::Header => true,
@@ -150,7 +151,8 @@ impl PartReader {
         }
     }
 
-    /// The segments by the index frames, the place of the last one and where it ends; `None` where they do not fit together.
+    /// The segments by the index frames, the place of the last one and where it ends; `None` where they do not fit
+    /// together.
     fn indexed(&self) -> Option<(Vec<Segment>, u64, u64)> {
         let near_end = self.length.saturating_sub(SEARCHED).max(PROLOGUE as u64)..self.length;
         let (last, payload) = find_marked(&self.file, near_end, INDEX_MARK, true)?;

@@ -1,6 +1,5 @@
 //! A recording as a whole: its file, and the older parts beside it.
 
-use super::cursor::Cursor;
 use super::part::{CHECKED_WHOLE, Hole, PartReader};
 use super::scan::End;
 use anyhow::{Context, Result, bail};
@@ -25,8 +24,8 @@ impl Session {
     /// Opens a recording: the file, and the older parts FILE.1, FILE.2, … of the same recording beside it.
     ///
     /// # Errors
-    /// When the file cannot be read, is no session or is of a newer version. A file that is cut or damaged opens up to there:
-    /// see [`Session::damage`].
+    /// When the file cannot be read, is no session or is of a newer version. A file that is cut or damaged opens up to
+    /// there: see [`Session::damage`].
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
@@ -91,19 +90,14 @@ impl Session {
         Some((segments().next()?.first_ms, segments().last()?.last_ms))
     }
 
-    /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read: this is what was
-    /// found so far.
+    /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read:
+    /// this is what was found so far.
     pub fn damage(&self) -> Option<String> {
         let sentences = self
             .parts
             .iter()
             .flat_map(|(path, part)| part.holes.iter().map(|hole| missing(path, hole)).chain(damaged_end(path, part)));
         Some(sentences.collect::<Vec<_>>().join("; ")).filter(|s| !s.is_empty())
-    }
-
-    /// Reads samples.
-    pub fn cursor(self) -> Cursor {
-        Cursor::new(self)
     }
 
     /// Where a sample is.

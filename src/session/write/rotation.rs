@@ -56,7 +56,8 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     }
     if !format::looks_like(&first[..n]) && !MAGIC.starts_with(&first[..n]) {
         bail!(
-            "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another name"
+            "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another \
+             name"
         );
     }
     if n < PROLOGUE {
@@ -122,8 +123,8 @@ fn cannot_open(path: &Path) -> String {
     format!("cannot record into {name}; does the folder {} exist, and may you write there?", folder.display())
 }
 
-/// Puts a new, locked file in the place of `path`, whose old file becomes the part before. At every instant the name is there and
-/// locked, so that no second recorder slips in.
+/// Puts a new, locked file in the place of `path`, whose old file becomes the part before. At every instant the name is
+/// there and locked, so that no second recorder slips in.
 pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
@@ -149,8 +150,8 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     Ok(fresh)
 }
 
-/// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer than `age` ago. Files that belong to no
-/// such recording are left alone.
+/// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer than `age` ago.
+/// Files that belong to no such recording are left alone.
 pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
     let mut sum = 0;
     for n in 1..MOST_PARTS {

@@ -325,8 +325,8 @@ impl Collector {
         loop {
             let now_ns = (self.options.clock)().mono_ns;
             let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            // One call soon after the reading, and no further wake-up before the next tick: the BPF engine counts in the
-            // kernel, and the perf engine has a thread of its own.
+            // One call soon after the reading, and no further wake-up before the next tick: the BPF engine counts in
+            // the kernel, and the perf engine has a thread of its own.
             let step = if drained { left } else { left.min(SETTLE) };
             let command = if left.is_zero() {
                 self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
