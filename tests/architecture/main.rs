@@ -132,6 +132,20 @@ fn no_line_is_wider_than_120_columns() {
     assert_none("Lines beyond 120 columns", &wide);
 }
 
+/// "Told" hides whether something is reported, known, encoded, distinguished or counted: say which.
+#[test]
+fn src_says_what_it_means() {
+    let vague = |line: &str| line.split(|c: char| !c.is_alphanumeric()).any(|word| word.eq_ignore_ascii_case("told"));
+    let found: Vec<String> = text::code_files()
+        .iter()
+        .filter(|(name, _)| name.starts_with("src/"))
+        .flat_map(|(name, text)| text.lines().enumerate().map(move |(n, line)| (name, n + 1, line)))
+        .filter(|(.., line)| vague(line))
+        .map(|(name, n, line)| format!("{name}:{n}: {}", line.trim()))
+        .collect();
+    assert_none("Vague words", &found);
+}
+
 /// What a comment refers to must be at hand: in the repository or on the public internet.
 #[test]
 fn no_comment_refers_to_a_document_that_is_not_here() {
