@@ -229,7 +229,7 @@ fn no_pair_across_a_gap() {
 }
 
 #[test]
-fn halted_preempted_and_vmm_time_are_told_apart() {
+fn halted_preempted_and_vmm_time_are_separated() {
     let other = Task { tid: 99, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
     let mut pairing = run(&[
         (0, exit(HLT)),

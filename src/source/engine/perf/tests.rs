@@ -52,7 +52,7 @@ fn a_gap_takes_its_place_among_the_events() {
 }
 
 #[test]
-fn a_gap_without_events_is_told_as_well() {
+fn a_gap_without_events_is_reported_as_well() {
     let (mut merge, mut pairing) = (TimeOrder::default(), Pairing::default());
     merge.push(at(10, 0, EXIT));
     merge.gap(20, 90);

@@ -220,7 +220,7 @@ fn the_scheduler_is_heard() {
 }
 
 #[test]
-fn two_guests_of_a_trace_without_processes_are_told_apart() {
+fn two_guests_of_a_trace_without_processes_are_distinguished() {
     let second = ROUND.replace("KVM-99", "KVM-205");
     let third = ROUND.replace("CPU 0/KVM-99", "CPU 1/KVM-206").replace("vcpu 0", "vcpu 1");
     let s = import(&format!("{ROUND}{second}{third}"));

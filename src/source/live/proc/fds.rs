@@ -88,7 +88,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn kvm_files_are_told_from_others() {
+    fn kvm_files_are_distinguished_from_others() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("proc/7/fd");
         std::fs::create_dir_all(&dir).unwrap();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_threads_and_the_dead_are_told() {
+    fn kernel_threads_and_the_dead_are_recognised() {
         let kernel = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 1 0 0 20 0 1 0 5 0 0";
         let s = Stat::parse(kernel.as_bytes()).unwrap();
         assert!(s.kernel && !s.is_dead());
