@@ -120,7 +120,8 @@ int kvm_exit(struct trace_event_raw_kvm_exit *ctx)
 	return PASS;
 }
 
-static always_inline void charge(struct slot *s, u32 epoch, u64 touch, u64 ns, u64 times)
+/* `bucket` is that of `ns`: the caller has it already and need not find it twice. */
+static always_inline void charge(struct slot *s, u32 epoch, u64 touch, u64 ns, u64 bucket, u64 times)
 {
 	u64 i = s->touches[touch];
 	struct access_cell *c;
@@ -132,13 +133,14 @@ static always_inline void charge(struct slot *s, u32 epoch, u64 touch, u64 ns, u
 	c = &s->accesses[i];
 	c->timed = 1;
 	add_time(&c->time, access_extremes(c, epoch), ns, times);
-	s->access_histogram[i][log2_bucket(ns)] += times;
+	s->access_histogram[i][bucket & (BUCKETS - 1)] += times;
 }
 
 /* Several accesses in one exit have an equal share of its time each. */
 static noinline int share(struct slot *s, u32 epoch, u64 ns)
 {
 	u32 all = 0;
+	u64 bucket;
 
 	for (u64 i = 0; i < TOUCHES; i++)
 		if (i < s->touched)
@@ -146,9 +148,10 @@ static noinline int share(struct slot *s, u32 epoch, u64 ns)
 	if (!all)
 		return 0;
 	ns /= all;
+	bucket = log2_bucket(ns);
 	for (u64 i = 0; i < TOUCHES; i++)
 		if (i < s->touched)
-			charge(s, epoch, i, ns, s->shares[i]);
+			charge(s, epoch, i, ns, bucket, s->shares[i]);
 	return 0;
 }
 
@@ -157,7 +160,7 @@ int kvm_entry(struct raw_args *ctx)
 {
 	struct slot *s = slot_of(bpf_get_current_task());
 	struct exit_cell *c;
-	u64 now, ns, i;
+	u64 now, ns, i, bucket;
 	u32 epoch;
 
 	if (!s || !s->exit_at)
@@ -172,13 +175,14 @@ int kvm_entry(struct raw_args *ctx)
 	epoch = begin_change(s);
 	c->time.count++;
 	add_time(&c->time, extremes_of(&c->time, epoch), ns, 1);
-	c->histogram[log2_bucket(ns)]++;
+	bucket = log2_bucket(ns);
+	c->histogram[bucket]++;
 	c->halted += s->in_halt;
 	c->preempted += s->in_wait + s->in_user_wait;
 	if (s->user_at)
 		c->userspace += now - s->user_at - s->in_user_wait;
 	if (s->touched == 1 && s->shares[0] == 1)
-		charge(s, epoch, 0, ns, 1);
+		charge(s, epoch, 0, ns, bucket, 1);
 	else if (s->touched)
 		share(s, epoch, ns);
 	end_change(s);
