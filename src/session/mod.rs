@@ -2,7 +2,7 @@
 //! readers.
 //!
 //! A file is append-only and consists of checksummed frames. A sample is one frame and is in the file as soon as it was
-//! taken: a recorder that is killed loses nothing it wrote before. Samples come in segments of at most [`SEGMENT`],
+//! taken: a recorder that is killed loses nothing it wrote before. Samples come in segments of at most `SEGMENT`,
 //! each of which can be read without the others. An index frame behind each segment says where it is.
 
 mod format;
