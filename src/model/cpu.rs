@@ -161,11 +161,28 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
     if !interval.started {
         return Vec::new();
     }
+    let before = before.unwrap_or_default();
+    // Engines keep a place for each thread id; its name may change.
+    let same = |a: &OtherTask, b: &OtherTask| a.tid == b.tid;
+    // The counts of a task that lost its place in the engine's table went to the rest: they were reported already.
+    let displaced = |old: &&OtherTask| {
+        old.tid != OtherTask::REST && !now.iter().any(|o| same(o, old) && o.count >= old.count && o.ns >= old.ns)
+    };
+    let known = |o: &OtherTask| {
+        let old = before.iter().find(|old| same(old, o)).map_or((0, 0), |old| (old.count, old.ns));
+        match o.tid {
+            OtherTask::REST => before.iter().filter(displaced).fold(old, |(count, ns), task| {
+                (count.saturating_add(task.count).min(o.count), ns.saturating_add(task.ns).min(o.ns))
+            }),
+            _ if old.0 > o.count || old.1 > o.ns => (0, 0),
+            _ => old,
+        }
+    };
     let mut grown: Vec<_> = now
         .iter()
         .map(|o| {
-            let old = before.and_then(|b| b.iter().find(|x| x.tid == o.tid && x.comm == o.comm));
-            OtherTask { count: since(o.count, old.map(|x| x.count)), ns: since(o.ns, old.map(|x| x.ns)), ..o.clone() }
+            let (count, ns) = known(o);
+            OtherTask { count: o.count - count, ns: o.ns - ns, ..o.clone() }
         })
         .filter(|o| o.count > 0)
         .collect();
@@ -192,6 +209,26 @@ mod tests {
         assert_eq!(ThreadModel::new(&now, None, &interval).cpu, None, "its CPU time has no known interval");
         let now = ThreadSample { cpu_before: Some(times(300)), ..now };
         assert_eq!(ThreadModel::new(&now, None, &interval).cpu.map(|c| c.busy().round() as u32), Some(40));
+    }
+
+    #[test]
+    fn a_task_that_lost_its_place_counts_once() {
+        let interval = SampleInterval {
+            seconds: Some(1.0),
+            started: true,
+            engine_continues: true,
+            previous_boot_ns: Some(900_000_000_000),
+        };
+        let task = |tid, count, ns| OtherTask { tid, comm: "t".into(), count, ns };
+        let rest = |count, ns| OtherTask::rest(count, ns).unwrap();
+        let renamed = OtherTask { comm: "before".into(), ..task(1, 5, 50) };
+        let before = [renamed, task(2, 3, 30), task(3, 4, 40), rest(10, 100)];
+        // The second lost its place; the third did and came back.
+        let now = [task(1, 6, 70), task(3, 1, 5), task(4, 2, 8), rest(19, 190)];
+        let grown = others(&now, Some(&before), &interval);
+        assert_eq!(grown, [rest(2, 20), task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
+        let all = |tasks: &[OtherTask]| tasks.iter().map(|t| t.count).sum::<u64>();
+        assert_eq!(all(&grown), all(&now) - all(&before), "no event counts twice");
     }
 
     #[test]

@@ -146,11 +146,13 @@ fn finish_cpu(sum: &mut Option<CpuShare>, seconds: Option<f64>) {
 fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f64) {
     let id = |t: &ThreadModel| (t.tid, t.role, t.index);
     let living: Vec<_> = threads.iter().map(id).collect();
-    let mut place = 0;
+    let (mut place, mut kept) = (0, 0);
     sum.retain(|t| {
         let lives = living.get(place) == Some(&id(t)) || living.contains(&id(t));
         place += usize::from(lives);
-        lives || (t.role == Role::Vcpu && place < MOST_THREADS)
+        let stays = lives || (t.role == Role::Vcpu && kept < MOST_THREADS);
+        kept += usize::from(stays);
+        stays
     });
     for (place, thread) in threads.into_iter().enumerate() {
         let wanted = id(&thread);

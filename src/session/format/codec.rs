@@ -20,6 +20,11 @@ const WINDOW_LOG: u32 = 21;
 /// The most that a frame may hold uncompressed, bytes. A guest with its XML and its devices is some 60 KB.
 const LONGEST: usize = 64 << 20;
 
+/// Facts of guests in a segment: a segment with more of them ends.
+pub const MOST_FACTS: u32 = 8192;
+/// Facts of guests in a segment that a reader takes: those of the last sample come on top.
+const MOST_FACTS_READ: usize = 8 * MOST_FACTS as usize;
+
 /// What a run of the recorder says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Header {
@@ -53,7 +58,8 @@ pub struct SegmentWriter {
     host: Option<Arc<HostFacts>>,
     /// The latest facts of each guest, by PID and start of the process, and their number in the segment.
     domains: HashMap<FactsKey, (u32, Arc<DomainFacts>)>,
-    facts: u32,
+    /// Facts of guests written.
+    pub facts: u32,
     /// The uncompressed sample before: its memory serves the next.
     buffer: Vec<u8>,
     /// Bytes taken in.
@@ -82,7 +88,7 @@ impl SegmentWriter {
         let mut new_domains = Vec::new();
         let mut numbers = Vec::with_capacity(sample.domains.len());
         for facts in sample.domains.iter().map(|d| &d.facts) {
-            let guest = (facts.pid, facts.start_ticks, facts.name.value.clone());
+            let guest = key(facts);
             let known = self.domains.get(&guest).filter(|(_, known)| same(known, facts));
             numbers.push(known.map_or(self.facts, |(number, _)| *number));
             if known.is_none() {
@@ -104,6 +110,10 @@ impl SegmentWriter {
     }
 }
 
+fn key(facts: &DomainFacts) -> FactsKey {
+    (facts.pid, facts.start_ticks, facts.name.value.clone())
+}
+
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
@@ -114,7 +124,7 @@ pub struct SegmentReader {
     host: Arc<HostFacts>,
     domains: Vec<Arc<DomainFacts>>,
     /// Facts of the segment read before, which are shared where they are the same.
-    known: Vec<Arc<DomainFacts>>,
+    known: HashMap<FactsKey, Arc<DomainFacts>>,
     /// Facts of the sample read last, by their numbers.
     numbers: Vec<u32>,
     /// Where the sample begins in the bytes of its frame.
@@ -133,6 +143,7 @@ impl SegmentReader {
         let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
         let (host, known) = before.map(|b| (b.host, b.domains)).unwrap_or_default();
+        let known = known.into_iter().map(|facts| (key(&facts), facts)).collect();
         Ok(Self { stream, host, domains: Vec::new(), known, numbers: Vec::new(), begin: 0 })
     }
 
@@ -149,7 +160,13 @@ impl SegmentReader {
             self.host = Arc::new(host);
         }
         let known = &self.known;
-        let shared = |facts| known.iter().find(|k| ***k == facts).cloned().unwrap_or_else(|| Arc::new(facts));
+        let shared = |facts: DomainFacts| {
+            known.get(&key(&facts)).filter(|k| ***k == facts).cloned().unwrap_or_else(|| Arc::new(facts))
+        };
+        ensure!(
+            self.domains.len() + domains.len() <= MOST_FACTS_READ,
+            "a segment holds facts of more guests than any recorder writes"
+        );
         self.domains.extend(domains.into_iter().map(shared));
         self.numbers = numbers;
         Ok(())

@@ -4,7 +4,7 @@ use super::{FrameKind, SegmentReader, SegmentWriter, Stamp};
 use crate::kvm::kernel_log::{LogKind, LogLine};
 use crate::sample::*;
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 /// Bytes in memory for one byte of a frame, of a list of default values.
 fn growth<T: serde::Serialize>(value: &T) -> usize {
@@ -66,4 +66,20 @@ fn a_frame_that_decompresses_to_gigabytes_is_refused() {
     let mut reader = SegmentReader::new(None).unwrap();
     reader.advance(packed).unwrap();
     assert_eq!((read, reader.sample().unwrap()), (stamp, Sample::default()));
+}
+
+#[test]
+fn a_segment_of_ever_new_guests_is_refused() {
+    let mut reader = SegmentReader::new(None).unwrap();
+    let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    let mut advance = |reader: &mut SegmentReader| {
+        let guests = vec![DomainFacts::default(); 40_000];
+        let sample = (None::<HostFacts>, guests, Vec::<u32>::new(), Sample::default());
+        stream.write_all(&postcard::to_allocvec(&sample).unwrap()).unwrap();
+        stream.flush().unwrap();
+        reader.advance(&std::mem::take(stream.get_mut()))
+    };
+    advance(&mut reader).unwrap();
+    let error = advance(&mut reader).unwrap_err();
+    assert!(error.to_string().contains("facts of more guests"), "{error}");
 }

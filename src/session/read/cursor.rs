@@ -176,7 +176,9 @@ impl Cursor {
     pub fn begins_run(&self, index: usize) -> bool {
         let Some(Place { part, segment, sample: 0 }) = self.session.place(index) else { return false };
         let segments = &self.session.parts[part].1.segments;
-        let Some(before) = segment.checked_sub(1) else { return !self.continues(part) };
+        let Some(before) = segment.checked_sub(1) else {
+            return segments[0].run || !self.continues(part);
+        };
         let missing = segments[before].number.saturating_add(segments[before].samples) != segments[segment].number;
         segments[segment].run || missing || self.broken.contains(&(part, before))
     }

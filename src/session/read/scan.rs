@@ -7,8 +7,11 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes searched at a time.
 const BLOCK: usize = 1 << 20;
-/// After so many places that look like a frame and are none, a search ends: a hostile file could have millions.
-const MOST_TRIES: usize = 64;
+/// Searches behind damage, and places that look like a frame and are none, in one file: a hostile file could have
+/// millions of both.
+pub const MOST_TRIES: usize = 256;
+/// The longest index frame, bytes of payload: those written are shorter, and a long chain of long ones takes for ever.
+const LONGEST_INDEX: usize = 256;
 
 /// Why there is no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,9 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
         return Err(if FrameKind::may_begin_with(head[0]) { End::Cut } else { End::Damaged });
     }
     let head = FrameHead::parse(&head).ok_or(End::Damaged)?;
+    if head.kind == FrameKind::Index && head.length > LONGEST_INDEX {
+        return Err(End::Damaged);
+    }
     if (head.length + HEAD) as u64 > left {
         return Err(End::Cut);
     }
@@ -48,11 +54,18 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     if head.fits(&payload) { Ok((head.kind, payload)) } else { Err(End::Damaged) }
 }
 
-/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last one.
-pub fn find_marked(file: &File, stretch: Range<u64>, mark: [u8; MARK_LENGTH], last: bool) -> Option<(u64, Vec<u8>)> {
+/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last one. Takes the
+/// search and each place that is no frame off `tries`.
+pub fn find_marked(
+    file: &File,
+    stretch: Range<u64>,
+    mark: [u8; MARK_LENGTH],
+    last: bool,
+    tries: &mut usize,
+) -> Option<(u64, Vec<u8>)> {
     let length = stretch.end;
     let blocks = (stretch.end - stretch.start).div_ceil(BLOCK as u64);
-    let mut tries = 0;
+    *tries = tries.checked_sub(1)?;
     for n in 0..blocks {
         let from = stretch.start + if last { blocks - 1 - n } else { n } * BLOCK as u64;
         // As much of the next block as a mark across their border needs.
@@ -69,10 +82,7 @@ pub fn find_marked(file: &File, stretch: Range<u64>, mark: [u8; MARK_LENGTH], la
             {
                 return Some((at, payload));
             }
-            tries += 1;
-            if tries > MOST_TRIES {
-                return None;
-            }
+            *tries = tries.checked_sub(1)?;
         }
     }
     None

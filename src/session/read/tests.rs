@@ -1,10 +1,13 @@
 //! Long recordings, which are opened by their index: small ones stand for them.
 
+use super::scan::MOST_TRIES;
 use super::{Cursor, PartReader, Session, part::Hole};
 use crate::sample::Sample;
-use crate::session::{Limits, Recorder};
+use crate::session::format::{FrameKind, SegmentWriter, Stamp, pack_header, prologue};
+use crate::session::{Header, Limits, Recorder};
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 /// Three runs of five samples in one file.
 fn three_runs(path: &Path) {
@@ -68,4 +71,38 @@ fn damage_that_the_index_does_not_show_is_skipped_when_it_is_read() {
     let damage = cursor.session().damage().unwrap();
     assert!(damage.contains("4 samples between") && damage.contains("are missing"), "{damage}");
     assert!(cursor.at(7).is_err());
+}
+
+#[test]
+fn a_file_with_holes_without_end_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let mut bytes = prologue().to_vec();
+    bytes.extend(pack_header(&Header::default()).unwrap());
+    for number in 0..2 * MOST_TRIES as u32 {
+        let stamp = Stamp { number, time_ms: 0, run: false };
+        bytes.extend(SegmentWriter::new().unwrap().pack(FrameKind::First, stamp, &Sample::default()).unwrap());
+        bytes.push(0);
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let part = PartReader::open(File::open(&path).unwrap(), u64::MAX).unwrap();
+    assert_eq!((part.holes.len(), part.samples()), (MOST_TRIES, MOST_TRIES + 1));
+}
+
+#[test]
+fn a_run_that_begins_with_a_new_part_is_a_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    // A part is a second long.
+    let limits = Limits { age: Some(Duration::from_secs(8)), ..Limits::default() };
+    for times in [[0, 500], [1500, 3000]] {
+        let mut recorder = Recorder::create(&path, limits).unwrap();
+        for time_ms in times {
+            recorder.append(&Sample { time_ms, ..Sample::default() }).unwrap();
+        }
+        recorder.close().unwrap();
+    }
+    let cursor = Session::open(&path).unwrap().cursor();
+    assert_eq!(cursor.session().parts.len(), 3);
+    assert_eq!(cursor.runs(), [0..2, 2..4]);
 }

@@ -1,7 +1,7 @@
 //! Writes frames into one file. Knows nothing of paths and locks.
 
 use crate::sample::Sample;
-use crate::session::format::{self, FrameKind, Header, Segment, SegmentWriter, Stamp};
+use crate::session::format::{self, FrameKind, Header, MOST_FACTS, Segment, SegmentWriter, Stamp};
 use crate::session::read::PartReader;
 use crate::session::{SEGMENT, SEGMENT_BYTES};
 use anyhow::{Context, Result};
@@ -45,6 +45,11 @@ impl PartWriter {
         }
     }
 
+    /// Goes on with the same run in an empty file.
+    pub fn next(&self, file: File) -> Self {
+        Self { run: self.run, ..Self::new(file) }
+    }
+
     /// The file.
     pub fn file(&self) -> &File {
         &self.file
@@ -72,7 +77,9 @@ impl PartWriter {
     /// One sample. After an error the file ends where it ended before, and the next sample begins a segment.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take();
-        let full = |open: &SegmentWriter, segment: &Segment| segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES;
+        let full = |open: &SegmentWriter, segment: &Segment| {
+            segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MOST_FACTS
+        };
         let open = open.filter(|open| self.unindexed.last().is_some_and(|segment| !full(open, segment)));
         let (kind, mut writer) = match open {
             Some(writer) => (FrameKind::Next, writer),

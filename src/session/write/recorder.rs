@@ -124,7 +124,7 @@ impl Recorder {
         self.writer.close()?;
         let file = rotation::rotate(&self.path, self.writer.file())
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
-        self.writer = PartWriter::new(file);
+        self.writer = self.writer.next(file);
         self.begun = false;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
