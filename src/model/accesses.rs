@@ -109,9 +109,10 @@ pub(crate) fn rows(
                 continue;
             }
             if let Some(v) = vcpu {
-                merge(by_vcpu.entry((v, key)).or_insert_with(|| AccessRow { vcpu: Some(v), ..empty(&row) }), &row);
+                let new = || AccessRow { vcpu: Some(v), ..empty(&row) };
+                merge(by_vcpu.entry((v, key)).or_insert_with(new), &row, MissingExtreme::Unknown);
             }
-            merge(sum.entry(key).or_insert_with(|| empty(&row)), &row);
+            merge(sum.entry(key).or_insert_with(|| empty(&row)), &row, MissingExtreme::Unknown);
         }
     }
     let mut table_ns: BTreeMap<Space, u64> = BTreeMap::new();
@@ -151,9 +152,9 @@ pub(super) fn empty(like: &AccessRow) -> AccessRow {
     AccessRow { space: like.space, address: like.address, direction: like.direction, ..AccessRow::default() }
 }
 
-pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow) {
-    sum.span.merge(&row.span, MissingExtreme::Unknown);
-    sum.faults += row.faults;
+pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow, missing: MissingExtreme) {
+    sum.span.merge(&row.span, missing);
+    sum.faults = sum.faults.saturating_add(row.faults);
     sum.burst = Burst::longest(sum.burst, row.burst);
 }
 

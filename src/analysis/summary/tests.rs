@@ -4,7 +4,7 @@ use super::*;
 use crate::kvm::thread_name::Role;
 use crate::lint::{Severity, Target};
 use crate::model::{Base, CpuShare, Model};
-use crate::sample::{Burst, DomainState, UserspaceCell};
+use crate::sample::{Burst, DomainState, Timing, UserspaceCell};
 use crate::synthetic::Fixture;
 
 fn summary(samples: impl IntoIterator<Item = Sample>) -> JudgedInterval {
@@ -171,6 +171,33 @@ fn extremes_and_accesses_of_single_intervals_are_in_the_summary() {
     let second = &fixture.model().domains[0].accesses;
     let rate = second.iter().find(|a| a.address == accesses.address).and_then(|a| a.rate);
     assert_eq!(accesses.rate.zip(rate).map(|(all, one)| (all * 4.0 / one).round()), Some(3.0), "three of four seconds");
+}
+
+#[test]
+fn an_access_under_way_at_the_end_of_an_interval_makes_no_figure_unknown() {
+    let fixture = Fixture::busy_host();
+    let samples = (10..15u64).map(|second| {
+        let mut sample = fixture.sample(second as f64);
+        for events in sample.domains.iter_mut().flat_map(|d| &mut d.threads).map(|t| &mut t.events) {
+            // An access counts when it occurs, its time when its exit ends.
+            for time in events.accesses.iter_mut().map(|a| &mut a.time) {
+                let max_ns = Some(700).filter(|_| second == 13);
+                *time = Timing { max_ns, min_ns: max_ns, ..time.clone() };
+                if second == 11 {
+                    *time = Timing { count: time.count, ..Timing::default() };
+                }
+            }
+            for exit in events.exits.iter_mut().filter(|_| second == 12) {
+                (exit.time.min_ns, exit.time.max_ns) = (None, None);
+            }
+        }
+        sample
+    });
+    let model = summary(samples).model;
+    let span = &model.domains[0].accesses[0].span;
+    assert_eq!((span.min_ns, span.max_ns), (Some(700), Some(700)));
+    assert!(span.total_ns.is_some() && span.histogram.is_some(), "{span:?}");
+    assert!(model.domains[0].exits.rows[0].span.max_ns.is_some());
 }
 
 #[test]

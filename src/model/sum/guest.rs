@@ -6,7 +6,7 @@ use crate::kvm::thread_name::Role;
 use crate::model::accesses::{self, AccessRow};
 use crate::model::exits::share;
 use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitRow, ExitTable, NicRates, ThreadModel};
-use crate::sample::{Direction, Migrations, MissingExtreme, OtherTask, Throttling};
+use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask, Throttling, Timing};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
@@ -54,13 +54,14 @@ impl GuestSum {
         (sum.facts, sum.state, sum.node_memory) = (facts, state, node_memory);
         add_cpu(&mut sum.cpu, cpu, seconds);
         add_threads(&mut sum.threads, threads, seconds);
+        let timed = exits.total_ns.is_some();
         add_exits(&mut sum.exits, exits);
         for (place, (vcpu, table)) in vcpu_exits.into_iter().enumerate() {
             let new = || (vcpu, ExitTable::default());
             add_exits(&mut same_or_new(&mut sum.vcpu_exits, place, |(v, _)| *v == vcpu, new).1, table);
         }
         for row in accesses.into_iter().chain(vcpu_accesses) {
-            add_access(&mut self.accesses, row);
+            add_access(&mut self.accesses, row, timed);
         }
         for (vcpu, reason, count) in userspace {
             let sum = self.userspace.entry((vcpu, reason)).or_default();
@@ -106,6 +107,10 @@ impl GuestSum {
         }
         let all_ns = sum.exits.total_ns;
         let finish = |mut row: AccessRow| {
+            if row.span.total_ns == Some(0) {
+                // No exit provided a time.
+                row.span = Timing { count: row.span.count, ..Timing::default() };
+            }
             row.rate = seconds.map(|s| row.span.count as f64 / s);
             row.time_percent = row.span.total_ns.zip(all_ns).and_then(|(ns, all)| share(ns, all));
             row
@@ -214,6 +219,11 @@ fn add_tasks(sum: &mut Vec<OtherTask>, tasks: Vec<OtherTask>) {
     }
 }
 
+/// The engine reports the extremes of an interval at times with the next one.
+fn missing_extreme(span: &Timing) -> MissingExtreme {
+    if span.total_ns.is_some() { MissingExtreme::NothingInInterval } else { MissingExtreme::Unknown }
+}
+
 fn add_exits(sum: &mut ExitTable, table: ExitTable) {
     let ExitTable { rows, count: _, total_ns: _, work_ns: _ } = table;
     for (place, row) in rows.into_iter().enumerate() {
@@ -236,17 +246,23 @@ fn add_exits(sum: &mut ExitTable, table: ExitTable) {
         add_count(&mut sum.userspace_ns, userspace_ns);
         add_count(&mut sum.halted_ns, halted_ns);
         add_count(&mut sum.preempted_ns, preempted_ns);
-        sum.span.merge(&span, MissingExtreme::Unknown);
+        sum.span.merge(&span, missing_extreme(&span));
     }
 }
 
-fn add_access(sum: &mut HashMap<AccessId, AccessRow>, row: AccessRow) {
+/// `timed`: durations were measured. An access counts when it occurs, its time when its exit ends, so one that is under
+/// way at the end of an interval has no time in it.
+fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed: bool) {
+    if timed && row.span.total_ns.is_none() {
+        let (count, histogram) = (row.span.count, Some(Histogram::default()));
+        row.span = Timing { count, total_ns: Some(0), sum_sq: Some(0), histogram, ..Timing::default() };
+    }
     let id = |address| (row.vcpu, row.space, address, row.direction);
     let fits = sum.len() < MOST_ACCESSES || sum.contains_key(&id(row.address));
     let address = row.address.filter(|_| fits);
     let entry =
         sum.entry(id(address)).or_insert_with(|| AccessRow { vcpu: row.vcpu, address, ..accesses::empty(&row) });
-    accesses::merge(entry, &row);
+    accesses::merge(entry, &row, missing_extreme(&row.span));
     // The latest name: the monitor may answer after the first accesses were counted.
     entry.device = row.device.filter(|_| fits).or(entry.device.take());
 }
