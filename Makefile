@@ -29,7 +29,7 @@ check: packages-build
 bench: packages-build
 	@sh benches/all.sh $(BENCH)
 
-# Writes anew what tests compare with: snapshots and the generated pages of docs/. Look at `git diff` afterwards.
+# Rewrites what tests compare with: snapshots, generated pages of docs/, the README's picture. Then look at `git diff`.
 accept: packages-build
 	INSTA_UPDATE=always KVMTOP_ACCEPT=1 KVMTOP_TEST_GUESTS=0 $(CARGO) test --locked --no-fail-fast
 

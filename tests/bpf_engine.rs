@@ -320,7 +320,7 @@ fn engine_probe() {
 
 #[test]
 fn missing_rights_are_said() {
-    const NAME: &str = "bpf: missing rights are said";
+    const NAME: &str = "bpf: missing rights are reported";
     if engine(NAME).is_none() {
         return;
     }

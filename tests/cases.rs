@@ -185,7 +185,7 @@ mod fixes {
         run.is_ok_and(|s| s.success())
     }
 
-    /// What tells two elements of one name apart.
+    /// What distinguishes two elements of one name.
     fn key(node: Node<'_, '_>) -> (String, Option<String>) {
         let id = ["name", "vcpu", "iothread"].iter().find_map(|a| node.attribute(*a)).map(str::to_owned);
         (node.tag_name().name().to_owned(), id)

@@ -91,7 +91,7 @@ fn batch_prints_an_object_a_line() {
             assert!((sum - 100.0).abs() < 0.1 || cpu["usr"].is_null(), "the parts of a CPU's time add up: {cpu}");
         }
         let tracepoints = interval["sources"].as_array().expect("sources").iter().find(|s| s["name"] == "tracepoints");
-        assert_eq!(tracepoints.expect("tracepoints")["state"], "missing", "--engine none is said");
+        assert_eq!(tracepoints.expect("tracepoints")["state"], "missing", "--engine none is reported");
     }
     assert!(all[0]["time"].as_str() < all[1]["time"].as_str());
 }

@@ -176,7 +176,7 @@ fn intervals_add_up_to_the_whole() {
 }
 
 /// A file that was cut off while it was written or copied: the formats stand at its end, so nothing can be read without
-/// them, and that is what is said. A cut stream is read up to the cut.
+/// them, and the note says this. A cut stream is read up to the cut.
 #[test]
 fn a_cut_file_says_so() {
     let folder = tempfile::tempdir().unwrap();

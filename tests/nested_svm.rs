@@ -232,7 +232,7 @@ fn compare(engine: &str, shared: &Path) {
     equal_to_the_digit(&exits(&[report]), &perfs);
 
     // KVM's own count, out of debugfs, is that of kvm_exit. The two are read some ten milliseconds apart here, which is
-    // many exits while the guest works and few once it only halts: the middle one of the intervals' ratios tells.
+    // many exits while the guest works and few once it only halts: the median of the intervals' ratios is compared.
     let mut ratios: Vec<f64> = intervals
         .iter()
         .flat_map(|i| i["domains"].as_array().expect("domains"))

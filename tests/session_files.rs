@@ -137,14 +137,14 @@ fn a_recording_is_gone_on_with_also_after_a_kill() {
     samples.pop();
     let more = self::samples(5);
     let mut r = Recorder::create(&path, Limits::default()).unwrap();
-    assert!(r.note().unwrap().contains("goes on behind its 19 samples"));
+    assert!(r.note().unwrap().contains("recording continues after its 19 samples"));
     more.iter().for_each(|s| r.append(s).unwrap());
-    // A reader beside the recorder sees whole samples and no damage.
-    let mut beside = Session::open(&path).unwrap().cursor();
-    assert_eq!((beside.len(), beside.session().damage()), (24, None));
+    // A reader next to the recorder sees whole samples and no damage.
+    let mut reading = Session::open(&path).unwrap().cursor();
+    assert_eq!((reading.len(), reading.session().damage()), (24, None));
     r.append(&more[0]).unwrap();
-    assert!(beside.refresh());
-    assert_eq!(beside.len(), 25);
+    assert!(reading.refresh());
+    assert_eq!(reading.len(), 25);
     r.close().unwrap();
     samples.extend(more.iter().cloned());
     samples.push(more[0].clone());

@@ -113,7 +113,7 @@ fn a_full_disk_is_said_and_what_was_written_is_whole() {
     let out = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write to") && said.contains("samples before are safe in it"), "{said}");
+    assert!(said.contains("cannot write to") && said.contains("samples recorded before are safe"), "{said}");
     let session = Session::open(&path).unwrap();
     assert_eq!(session.damage(), None);
     assert!(session.len() > 3);

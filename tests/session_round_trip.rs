@@ -36,7 +36,7 @@ fn every_sample_comes_back_as_it_was() {
 }
 
 /// A recording of schema 1 as it was first written: later versions must read the same values from it.
-/// `KVMTOP_WRITE_GOLDEN=1` writes it anew while the schema is being made.
+/// `KVMTOP_WRITE_GOLDEN=1` rewrites it while the schema is being made.
 #[test]
 fn schema_1_stays_readable() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/session/schema-1.kvmtop");

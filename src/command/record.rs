@@ -33,9 +33,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
             }
         }
         recorder.append(&sample).map_err(|e| {
-            anyhow::anyhow!(
-                "{e:#}; the recording has ended: make room, and the same command goes on behind what is there"
-            )
+            anyhow::anyhow!("{e:#}; the recording has ended: make room and repeat the command to continue it")
         })?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);

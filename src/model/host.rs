@@ -162,12 +162,12 @@ pub struct CpuModel {
     /// Local timer interrupts per second.
     pub timer_irq_rate: Option<f64>,
     /// Threads of guests that ran here last or are pinned here, busiest first.
-    pub tenants: Vec<Tenant>,
+    pub guest_threads: Vec<GuestThread>,
 }
 
 /// A guest's thread on a CPU.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tenant {
+pub struct GuestThread {
     /// Index into [`super::Model::domains`].
     pub domain: usize,
     /// Index into that domain's threads.
@@ -217,7 +217,7 @@ impl HostModel {
                     time: old.and_then(|o| CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))),
                     device_irq_rate: rate(|c| c.device_irqs),
                     timer_irq_rate: rate(|c| c.timer_irqs),
-                    tenants: Vec::new(),
+                    guest_threads: Vec::new(),
                 }
             })
             .collect();
@@ -245,13 +245,13 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
             for (number, here) in places {
                 if let Some(&i) = index.get(&number) {
                     let pinned = pinned == Some(number);
-                    cpus[i].tenants.push(Tenant { domain: d, thread: t, pinned, here, cpu });
+                    cpus[i].guest_threads.push(GuestThread { domain: d, thread: t, pinned, here, cpu });
                 }
             }
         }
     }
     for c in cpus {
-        c.tenants.sort_by(|a, b| b.cpu.total_cmp(&a.cpu).then((a.domain, a.thread).cmp(&(b.domain, b.thread))));
+        c.guest_threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu).then((a.domain, a.thread).cmp(&(b.domain, b.thread))));
     }
 }
 

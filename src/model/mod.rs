@@ -20,7 +20,7 @@ pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{DomainKey, History, HistoryPoint};
-pub use host::{CpuModel, HostModel, HostTaskModel, Tenant};
+pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use sum::ModelSum;
 
 use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
@@ -118,7 +118,7 @@ impl Model {
             .collect();
         self.domains.retain(|d| wanted(&d.facts));
         for cpu in &mut self.host.cpus {
-            cpu.tenants.retain_mut(|t| match numbers.get(t.domain) {
+            cpu.guest_threads.retain_mut(|t| match numbers.get(t.domain) {
                 Some(Some(number)) => {
                     t.domain = *number;
                     true

@@ -91,7 +91,7 @@ fn add_host(sum: &mut HostModel, now: HostModel, seconds: f64) {
     (sum.facts, sum.kernel_log) = (facts, kernel_log);
     sum.memory = memory.or(sum.memory);
     for (place, cpu) in cpus.into_iter().enumerate() {
-        let CpuModel { cpu, time, device_irq_rate, timer_irq_rate, tenants: _ } = cpu;
+        let CpuModel { cpu, time, device_irq_rate, timer_irq_rate, guest_threads: _ } = cpu;
         let same = same_or_new(&mut sum.cpus, place, |c| c.cpu == cpu, || CpuModel { cpu, ..CpuModel::default() });
         if let Some(time) = time {
             same.time.get_or_insert_default().add(&time.scale(seconds));

@@ -103,7 +103,7 @@ pub struct JsonCpu {
     pub iowait: Option<f64>,
     /// Time idle otherwise, percent.
     pub idle: Option<f64>,
-    /// Time busy between two timer ticks, so that nothing tells at what, percent.
+    /// Time busy between two timer ticks, percent: its kind is unknown.
     pub unsampled: Option<f64>,
     /// NUMA node. `null` where the topology is not known.
     pub node: Option<u32>,

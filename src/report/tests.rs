@@ -206,18 +206,20 @@ fn only_selected_guests_are_shown() {
     assert_eq!((said.name, said.state), ("domain", "missing"));
 
     // The screen gets the same, and the host's CPUs refer to the remaining guests by their new indices.
-    let seats = |m: &Model| -> Vec<(String, i32)> {
-        let tenants = m.host.cpus.iter().flat_map(|c| &c.tenants);
-        tenants.map(|t| (m.domains[t.domain].name().to_owned(), m.domains[t.domain].threads[t.thread].tid)).collect()
+    let placed = |m: &Model| -> Vec<(String, i32)> {
+        let guest_threads = m.host.cpus.iter().flat_map(|c| &c.guest_threads);
+        guest_threads
+            .map(|t| (m.domains[t.domain].name().to_owned(), m.domains[t.domain].threads[t.thread].tid))
+            .collect()
     };
-    let mut wanted = seats(&model);
+    let mut wanted = placed(&model);
     assert!(wanted.iter().any(|(name, _)| name != "win10-2"));
     wanted.retain(|(name, _)| name == "win10-2");
     let mut interval = JudgedInterval { model: model.clone(), report: findings.clone() };
     interval.keep_only(&domains);
     let JudgedInterval { model: narrowed, report: left } = interval;
     assert_eq!(left.findings, view.selected_findings().cloned().collect::<Vec<_>>());
-    assert_eq!((narrowed.domains.len(), seats(&narrowed)), (1, wanted));
+    assert_eq!((narrowed.domains.len(), placed(&narrowed)), (1, wanted));
     assert_eq!(narrowed.sources, view.sources());
 }
 

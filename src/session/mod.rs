@@ -15,5 +15,5 @@ pub use write::{Limits, Recorder};
 
 /// Samples in a segment at most. To reach its last sample, a reader decompresses all of them.
 const SEGMENT: u32 = 120;
-/// A segment ends earlier once its samples take this many bytes uncompressed, so that a large host's seeks stay short.
+/// A segment ends earlier once its samples take this many bytes uncompressed: seeks on a large host stay short.
 const SEGMENT_BYTES: usize = 32 << 20;

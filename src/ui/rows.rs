@@ -1,7 +1,7 @@
 //! Arranges the rows of the table of guests: filter, order, threads. The selection follows its guest or thread.
 
-use super::columns::{self, SortValue};
-use super::table::{GuestTable, TableRow, TableRowKey, key};
+use super::guest_columns::{self, SortValue};
+use super::guest_table::{GuestTable, TableRow, TableRowKey, key};
 use crate::lint::Finding;
 use crate::model::{DomainKey, Model};
 use globset::{GlobBuilder, GlobMatcher};
@@ -15,7 +15,7 @@ pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding]) {
     let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| matcher.is_match(model.domains[i].name())).collect();
     let before: HashMap<&DomainKey, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
     shown.sort_by_key(|&i| before.get(&keys[i]).copied().unwrap_or(usize::MAX));
-    if let Some(value) = columns::column(table.sort.column).sort {
+    if let Some(value) = guest_columns::column(table.sort.column).sort {
         let reversed = table.sort.reversed;
         let values: Vec<SortValue> = model.domains.iter().map(|d| value(d, findings)).collect();
         order(&mut shown, &values, reversed);

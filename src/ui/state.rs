@@ -1,7 +1,7 @@
 //! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new samples) change it,
 //! [`super::render`] draws it.
 
-use super::table::{GuestTable, TableRow};
+use super::guest_table::{GuestTable, TableRow};
 use crate::lint::{CannotTell, Finding, Target};
 use crate::model::{DomainModel, History, Model, ThreadModel};
 use jiff::tz::TimeZone;

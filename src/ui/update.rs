@@ -1,13 +1,13 @@
 //! What keys do: they change the state and return effects for the event loop. Pure.
 
 use super::action::{Action, Effect, Replay};
-use super::columns;
+use super::guest_columns;
+use super::guest_table;
 use super::keymap;
 use super::layout;
 use super::render;
 use super::rows;
 use super::state::{AppState, FindingKey, Panel, Popup};
-use super::table;
 use crate::analysis::{RecordingTime, is_within};
 use crate::lint::{Finding, FixKind};
 use crate::sample::EngineLevel;
@@ -66,7 +66,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::Filter => state.popup = Some(Popup::Filter(Input::new(state.table.filter.clone()))),
         Action::SortMenu => {
-            let at = columns::sortable().position(|c| c.id == state.table.sort.column).unwrap_or(0);
+            let at = guest_columns::sortable().position(|c| c.id == state.table.sort.column).unwrap_or(0);
             state.popup = Some(Popup::Sort { at });
         }
         Action::SortReverse => state.table.sort.reversed = !state.table.sort.reversed,
@@ -168,7 +168,7 @@ fn back(state: &mut AppState) {
 /// Shows (`Some(true)`), hides (`Some(false)`) or toggles the threads of the selected guest. Hiding them selects the
 /// guest's own row.
 fn fold(state: &mut AppState, unfold: Option<bool>) {
-    let Some(domain) = state.domain().map(table::key) else { return };
+    let Some(domain) = state.domain().map(guest_table::key) else { return };
     let t = &mut state.table;
     if unfold.unwrap_or(!t.unfolded.contains(&domain)) {
         t.unfolded.insert(domain);
@@ -214,7 +214,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
             *scroll = go((*scroll).into(), lines.max(1)) as u16;
         }
         (Popup::Sort { at }, Action::Open) => {
-            if let Some(column) = columns::sortable().nth(*at) {
+            if let Some(column) = guest_columns::sortable().nth(*at) {
                 let sort = &mut state.table.sort;
                 // Choosing the same column again reverses the order.
                 sort.reversed = sort.column == column.id && !sort.reversed;
@@ -223,7 +223,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
             }
             state.popup = None;
         }
-        (Popup::Sort { at }, _) => *at = go(*at, columns::sortable().count()),
+        (Popup::Sort { at }, _) => *at = go(*at, guest_columns::sortable().count()),
         (Popup::Finding { key, .. }, Action::NextFinding | Action::PrevFinding) => {
             let key = key.clone();
             next_finding(state, &key, if action == Action::NextFinding { 1 } else { -1 });

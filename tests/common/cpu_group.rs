@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The period that quotas have unless told otherwise, microseconds.
+/// The default period of quotas, microseconds.
 const PERIOD_US: u128 = 100_000;
 
 /// The group. Its processes go to the root when this is dropped.

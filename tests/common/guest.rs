@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const ENV: &str = "KVMTOP_TEST_GUEST";
 const LOAD: u64 = 0x8000;
 
-/// What a vCPU does, once it is told to go.
+/// What a vCPU does after `go`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Reads a port this often.
@@ -334,13 +334,13 @@ pub fn main() {
         go.wait();
         done.wait();
         say("guest done");
-        while obey() {}
+        while handle_command() {}
         std::process::exit(0);
     });
 }
 
 /// Does what the parent says; answers whether to go on.
-fn obey() -> bool {
+fn handle_command() -> bool {
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
     let order = line.trim();

@@ -55,7 +55,7 @@ pub fn stop(started: &[PathBuf]) {
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     pub vcpus: u32,
-    /// `<cputune>` and its kin.
+    /// `<cputune>` and similar elements.
     pub tune: &'a str,
     /// The whole of `<clock>`.
     pub clock: &'a str,

@@ -1,4 +1,5 @@
-//! What the real-guest tests share: a guest of a few bytes that does exactly what it is told, and the log of what ran.
+//! What the real-guest tests share: a guest of a few bytes that does exactly what a test asks for, and the log of what
+//! ran.
 #![allow(dead_code, missing_docs)]
 
 pub mod cpu_group;

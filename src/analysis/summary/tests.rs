@@ -76,8 +76,9 @@ fn a_steady_hosts_summary_is_the_difference_of_its_last_and_first_sample() {
     for (a, b) in all.host.cpus.iter().zip(&whole.host.cpus) {
         assert_eq!(a.cpu, b.cpu);
         assert_close(a.time.map(|t| t.busy()), b.time.map(|t| t.busy()), "host CPU");
-        let tenants = |c: &crate::model::CpuModel| c.tenants.iter().map(|t| (t.domain, t.thread)).collect::<Vec<_>>();
-        assert_eq!(tenants(a).len(), tenants(b).len());
+        let guest_threads =
+            |c: &crate::model::CpuModel| c.guest_threads.iter().map(|t| (t.domain, t.thread)).collect::<Vec<_>>();
+        assert_eq!(guest_threads(a).len(), guest_threads(b).len());
     }
 }
 

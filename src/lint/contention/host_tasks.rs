@@ -27,9 +27,9 @@ struct Intrusion<'a> {
 
 /// CPU time that other guests' threads had on a CPU, percent.
 fn used_by_other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, cpu: u32) -> f64 {
-    let tenants = ctx.model.host.cpu(cpu).map(|c| c.tenants.iter()).into_iter().flatten();
+    let guest_threads = ctx.model.host.cpu(cpu).map(|c| c.guest_threads.iter()).into_iter().flatten();
     let is_other = |d: usize| ctx.model.domains.get(d).is_some_and(|d| !std::ptr::eq(d, guest.domain));
-    tenants.filter(|t| t.here && is_other(t.domain)).map(|t| t.cpu).sum()
+    guest_threads.filter(|t| t.here && is_other(t.domain)).map(|t| t.cpu).sum()
 }
 
 fn intrusion<'a>(

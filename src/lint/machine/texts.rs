@@ -31,7 +31,7 @@ pub(super) const KSM: Prose = Prose {
 };
 pub(super) const STEAL: Prose = Prose {
     title: "This host is itself a guest and does not get its CPUs",
-    why: "The outer hypervisor is running other tenants on these CPUs. Everything here, guests included, stops \
+    why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
         meanwhile, and no setting on this host changes that",
 };
 pub(super) const ABNORMAL: Prose = Prose {

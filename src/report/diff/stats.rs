@@ -1,4 +1,4 @@
-//! Tells a change from noise.
+//! Distinguishes a change from noise.
 
 use crate::sample::Timing;
 use serde::Serialize;

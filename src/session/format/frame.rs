@@ -1,10 +1,4 @@
-//! Frames: the units by which a file grows. Each has a checksum of its own.
-//!
-//! ```text
-//! file   = magic (8) | schema u32 | crc32 of these 12 bytes | frame …
-//! frame  = kind u8 | length u24 | crc32 of kind, length and payload | payload
-//! ```
-//! All numbers are little-endian. CRC-32 is that of zlib and PNG (polynomial 0xedb88320).
+//! Frames: the units by which a file grows. Each has a checksum of its own. `docs/session-format.md` has the layout.
 
 use anyhow::{Result, bail};
 
@@ -34,13 +28,9 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    fn from_byte(byte: u8) -> Option<Self> {
+    /// By the first byte of a frame.
+    pub fn from_byte(byte: u8) -> Option<Self> {
         [Self::Header, Self::First, Self::Next, Self::Index].into_iter().find(|k| *k as u8 == byte)
-    }
-
-    /// Whether a frame may begin with this byte.
-    pub fn may_begin_with(byte: u8) -> bool {
-        Self::from_byte(byte).is_some()
     }
 }
 

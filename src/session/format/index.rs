@@ -1,7 +1,7 @@
 //! Index frames: where a segment is. Each points to the one before, so that a long file opens by following them from
 //! its end.
 
-use super::frame::{self, FrameKind, HEAD, MARK_LENGTH};
+use super::frame::{self, FrameKind, HEAD, MARK_LENGTH, Stamp};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// One with this first sample, whose frame begins at `offset`.
+    pub fn beginning(offset: u64, Stamp { number, time_ms, run }: Stamp) -> Self {
+        Self { offset, number, samples: 1, first_ms: time_ms, last_ms: time_ms, run }
+    }
+
     /// As an index frame; `before` is where the index frame before it begins, 0 for none.
     pub fn pack(&self, before: u64) -> Result<Vec<u8>> {
         let mut out = vec![0; HEAD];

@@ -40,21 +40,17 @@ struct Open {
 impl Session {
     /// Reads samples.
     pub fn cursor(self) -> Cursor {
-        Cursor::new(self)
+        Cursor { session: self, open: None, recent: Vec::new(), broken: Vec::new() }
     }
 }
 
 impl Cursor {
-    pub(super) fn new(session: Session) -> Self {
-        Self { session, open: None, recent: Vec::new(), broken: Vec::new() }
-    }
-
     /// Another cursor over the same files.
     ///
     /// # Errors
     /// When the process may open no more files.
     pub fn again(&self) -> Result<Self> {
-        Ok(Self::new(self.session.again()?))
+        Ok(self.session.again()?.cursor())
     }
 
     /// The recording.
@@ -216,8 +212,7 @@ impl Cursor {
 
     /// Makes ready to reach a sample.
     fn enter(&mut self, place: Place) -> Result<()> {
-        let near =
-            |next: Place| (next.part, next.segment) == (place.part, place.segment) && next.sample <= place.sample;
+        let near = |at: Place| (at.part, at.segment) == (place.part, place.segment) && at.sample <= place.sample;
         if self.open.as_ref().is_some_and(|open| near(open.next)) {
             return Ok(());
         }

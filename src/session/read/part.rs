@@ -131,9 +131,7 @@ impl PartReader {
                     None if samples > 0 => return false,
                     None => {}
                 }
-                let Stamp { number, time_ms, run } = stamp;
-                let (first_ms, last_ms) = (time_ms, time_ms);
-                self.segments.push(Segment { offset: at, number, samples: 1, first_ms, last_ms, run });
+                self.segments.push(Segment::beginning(at, stamp));
                 true
             }
             FrameKind::Next => {
@@ -155,10 +153,9 @@ impl PartReader {
     /// together.
     fn indexed(&self) -> Option<(Vec<Segment>, u64, u64)> {
         let near_end = self.length.saturating_sub(SEARCHED).max(PROLOGUE as u64)..self.length;
-        let (last, payload) = find_marked(&self.file, near_end, INDEX_MARK, true, &mut MOST_TRIES.clone())?;
+        let (last, mut payload) = find_marked(&self.file, near_end, INDEX_MARK, true, &mut MOST_TRIES.clone())?;
         let end = last + (HEAD + payload.len()) as u64;
-        let (mut at, mut payload) = (last, payload);
-        let mut segments: Vec<Segment> = Vec::new();
+        let (mut at, mut segments) = (last, Vec::<Segment>::new());
         loop {
             let (before, segment) = Segment::unpack(&payload)?;
             let fits = segments.last().is_none_or(|later| {

@@ -40,7 +40,7 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     file.read_exact_at(&mut head[..n], at).map_err(|_| End::Unreadable)?;
     if n < HEAD {
         // A frame begins with its kind: what cannot be one was not cut, but damaged.
-        return Err(if FrameKind::may_begin_with(head[0]) { End::Cut } else { End::Damaged });
+        return Err(if FrameKind::from_byte(head[0]).is_some() { End::Cut } else { End::Damaged });
     }
     let head = FrameHead::parse(&head).ok_or(End::Damaged)?;
     if head.kind == FrameKind::Index && head.length > LONGEST_INDEX {

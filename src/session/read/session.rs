@@ -1,4 +1,4 @@
-//! A recording as a whole: its file, and the older parts beside it.
+//! A recording as a whole: its file, and its older parts in the same folder.
 
 use super::part::{CHECKED_WHOLE, Hole, PartReader};
 use super::scan::End;
@@ -21,7 +21,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens a recording: the file, and the older parts FILE.1, FILE.2, … of the same recording beside it.
+    /// Opens a recording: the file, and the older parts FILE.1, FILE.2, … of the same recording.
     ///
     /// # Errors
     /// When the file cannot be read, is no session or is of a newer version. A file that is cut or damaged opens up to
@@ -42,10 +42,8 @@ impl Session {
                 // A second name of a part: a recorder was killed between two steps of beginning the next.
                 continue;
             }
-            let part = PartReader::open(file, checked).ok();
-            let Some(part) = part.filter(|p| p.recording.is_some() && p.recording == parts[0].1.recording) else {
-                break;
-            };
+            let same = |p: &PartReader| p.recording.is_some() && p.recording == parts[0].1.recording;
+            let Some(part) = PartReader::open(file, checked).ok().filter(same) else { break };
             checked = checked.saturating_sub(part.length);
             parts.push((path, part));
         }
@@ -64,9 +62,8 @@ impl Session {
 
     /// The same files once more.
     pub(super) fn again(&self) -> Result<Self> {
-        let parts =
-            self.parts.iter().map(|(path, part)| Ok((path.clone(), part.try_clone()?))).collect::<Result<_>>()?;
-        Ok(Self { parts })
+        let again = |(path, part): &(PathBuf, PartReader)| Ok((path.clone(), part.try_clone()?));
+        Ok(Self { parts: self.parts.iter().map(again).collect::<Result<_>>()? })
     }
 
     /// Looks for samples that were added since. Answers whether there are any.
@@ -160,9 +157,9 @@ fn damaged_end(path: &Path, part: &PartReader) -> Option<String> {
     };
     let lost = part.length.saturating_sub(part.end);
     let samples = match part.samples() {
-        0 => "no sample stands before that".to_string(),
-        1 => "the one sample before is there".to_string(),
-        n => format!("the {n} samples before are there"),
+        0 => "it holds no sample before that".to_string(),
+        1 => "the one sample before can be read".to_string(),
+        n => format!("the {n} samples before can be read"),
     };
     Some(format!("{} {what} at byte {}: {samples}, the last {lost} bytes are lost", path.display(), part.end))
 }

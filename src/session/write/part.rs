@@ -11,10 +11,12 @@ use std::io::Write;
 /// A file being written.
 #[derive(Debug)]
 pub struct PartWriter {
-    file: File,
+    /// The file.
+    pub file: File,
     /// Length of the file: whole frames only.
-    end: u64,
-    samples: u32,
+    pub end: u64,
+    /// Samples in the file.
+    pub samples: u32,
     /// The first sample's time.
     pub first_ms: Option<i64>,
     /// Segments without an index frame; the last one may be open.
@@ -50,28 +52,12 @@ impl PartWriter {
         Self { run: self.run, ..Self::new(file) }
     }
 
-    /// The file.
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Samples in the file.
-    pub fn samples(&self) -> u32 {
-        self.samples
-    }
-
-    /// Bytes written.
-    pub fn len(&self) -> u64 {
-        self.end
-    }
-
     /// Begins a run.
     pub fn begin(&mut self, header: &Header) -> Result<()> {
         if self.end == 0 {
             self.put(&format::prologue())?;
         }
-        self.put(&format::pack_header(header)?)?;
-        Ok(())
+        self.put(&format::pack_header(header)?).map(drop)
     }
 
     /// One sample. After an error the file ends where it ended before, and the next sample begins a segment.
@@ -94,11 +80,7 @@ impl PartWriter {
         self.open = Some(writer);
         match self.unindexed.last_mut().filter(|_| kind == FrameKind::Next) {
             Some(segment) => (segment.samples, segment.last_ms) = (segment.samples + 1, stamp.time_ms),
-            None => {
-                let Stamp { number, time_ms, run } = stamp;
-                let (first_ms, last_ms) = (time_ms, time_ms);
-                self.unindexed.push(Segment { offset, number, samples: 1, first_ms, last_ms, run });
-            }
+            None => self.unindexed.push(Segment::beginning(offset, stamp)),
         }
         self.first_ms.get_or_insert(sample.time_ms);
         self.run = false;

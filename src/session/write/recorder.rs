@@ -22,7 +22,7 @@ pub struct Limits {
 
 /// Parts that a limit is shared out over: one of them is deleted at a time.
 const PARTS: u32 = 8;
-/// A smaller `--max-size` would hold hardly more than facts.
+/// A smaller `--max-size` would leave no room for samples.
 const LEAST_SIZE: u64 = 256 << 10;
 
 /// Writes samples into a recording.
@@ -61,7 +61,9 @@ impl Recorder {
             recording: known.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id())),
             ..Header::default()
         };
-        let continued = part.as_ref().map(|p| format!("{} goes on behind its {} samples", path.display(), p.samples()));
+        let continued = part
+            .as_ref()
+            .map(|p| format!("{} exists: recording continues after its {} samples", path.display(), p.samples()));
         let note = aside.map(|a| a.note).or(continued);
         let writer = part.map_or_else(|| PartWriter::new(file), PartWriter::after);
         Ok(Self { path: path.into(), limits, writer, header, begun: false, note })
@@ -81,7 +83,7 @@ impl Recorder {
 
     /// Bytes in the file being written.
     pub fn bytes(&self) -> u64 {
-        self.writer.len()
+        self.writer.end
     }
 
     /// Adds a sample. It is in the file when this returns: it outlives this process, however that ends.
@@ -94,10 +96,10 @@ impl Recorder {
         }
         self.put(sample).with_context(|| {
             let path = self.path.display();
-            match self.writer.samples() {
+            match self.writer.samples {
                 0 => format!("cannot write to {path}"),
-                1 => format!("cannot write to {path}; the sample before is safe in it"),
-                n => format!("cannot write to {path}; the {n} samples before are safe in it"),
+                1 => format!("cannot write to {path}; the sample recorded before is safe"),
+                n => format!("cannot write to {path}; the {n} samples recorded before are safe"),
             }
         })
     }
@@ -112,17 +114,17 @@ impl Recorder {
     }
 
     fn part_is_full(&self, now_ms: i64) -> bool {
-        let long = self.limits.size.is_some_and(|s| self.writer.len() >= s / u64::from(PARTS));
+        let long = self.limits.size.is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
         let first = self.writer.first_ms.unwrap_or(now_ms);
         let age = u64::try_from(now_ms.saturating_sub(first)).unwrap_or(0);
         let old = self.limits.age.is_some_and(|a| u128::from(age) >= (a / PARTS).as_millis());
-        self.writer.samples() > 0 && (long || old)
+        self.writer.samples > 0 && (long || old)
     }
 
     /// Closes the part, begins the next, and deletes what is beyond the limits.
     fn next_part(&mut self) -> Result<()> {
         self.writer.close()?;
-        let file = rotation::rotate(&self.path, self.writer.file())
+        let file = rotation::rotate(&self.path, &self.writer.file)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
         self.writer = self.writer.next(file);
         self.begun = false;

@@ -40,9 +40,7 @@ pub fn survive_file_size_limits() {
 /// Opens, locks and checks a file to record into.
 pub fn lock(path: &Path) -> Result<LockedFile> {
     let name = path.display();
-    if let Ok(meta) = fs::metadata(path)
-        && !meta.is_file()
-    {
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
         bail!("cannot record into {name}: it is not a file");
     }
     let file = locked(path)?;
@@ -104,9 +102,8 @@ fn locked(path: &Path) -> Result<File> {
             Err(e) => return Err(e).with_context(|| format!("cannot lock {name}")),
         }
         // The recorder that held the lock may have put another file in this place.
-        let (ours, there) = (file.metadata(), fs::metadata(path));
-        if let (Ok(a), Ok(b)) = (ours, there)
-            && (a.dev(), a.ino()) == (b.dev(), b.ino())
+        if let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(path))
+            && (ours.dev(), ours.ino()) == (there.dev(), there.ino())
         {
             return Ok(file);
         }

@@ -4,13 +4,13 @@ use super::{say, title};
 use crate::figures::{figure, percent, share};
 use crate::kvm::thread_name::Role as Thread;
 use crate::lint::{Mark, Severity};
-use crate::model::{CpuModel, Model, Tenant};
+use crate::model::{CpuModel, GuestThread, Model};
 use crate::ui::bars;
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
 use crate::ui::state::{AppState, Panel};
-use crate::ui::table;
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
@@ -53,7 +53,7 @@ fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
     let rank = |c: &CpuModel| match () {
         () if shared(model, c) || worst(state, c.cpu).is_some() => Some(0),
         () if mine(state, model, c) => Some(1),
-        () if c.tenants.iter().any(|t| t.here && t.cpu >= 1.0) => Some(2),
+        () if c.guest_threads.iter().any(|t| t.here && t.cpu >= 1.0) => Some(2),
         () if c.time.is_some_and(|t| t.busy() >= 5.0) => Some(3),
         () => None,
     };
@@ -69,22 +69,22 @@ pub fn len(state: &AppState) -> usize {
 
 /// Whether two or more busy vCPUs run on this CPU.
 fn shared(model: &Model, cpu: &CpuModel) -> bool {
-    let busy = |t: &&Tenant| {
+    let busy = |t: &&GuestThread| {
         t.here
             && t.cpu >= BUSY
             && model.domains.get(t.domain).and_then(|d| d.threads.get(t.thread)).is_some_and(|t| t.role == Thread::Vcpu)
     };
-    cpu.tenants.iter().filter(busy).count() > 1
+    cpu.guest_threads.iter().filter(busy).count() > 1
 }
 
 /// Whether a vCPU of the selected guest runs here.
 fn mine(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
-    let Some(selected) = state.domain().map(table::key) else { return false };
-    cpu.tenants.iter().any(|t| {
+    let Some(selected) = state.domain().map(guest_table::key) else { return false };
+    cpu.guest_threads.iter().any(|t| {
         let domain = model.domains.get(t.domain);
         t.here
             && domain.is_some_and(|d| {
-                table::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu)
+                guest_table::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu)
             })
     })
 }
@@ -279,7 +279,7 @@ fn row(state: &AppState, model: &Model, cpu: &CpuModel, theme: &Theme) -> (Vec<C
 /// What runs on a CPU: threads of guests, busiest first, then other tasks of the host.
 fn who(model: &Model, cpu: &CpuModel) -> String {
     let mut names = Vec::new();
-    for t in cpu.tenants.iter().filter(|t| t.here || t.pinned) {
+    for t in cpu.guest_threads.iter().filter(|t| t.here || t.pinned) {
         let Some(domain) = model.domains.get(t.domain) else { continue };
         let Some(thread) = domain.threads.get(t.thread) else { continue };
         let busy = if thread.role == Thread::Vcpu { 0.1 } else { 1.0 };

@@ -3,11 +3,11 @@
 use super::say;
 use crate::lint::{Finding, Mark, Severity};
 use crate::ui::cells::{RowView, severity_role, worst_severity};
-use crate::ui::columns::{COLUMNS, GuestColumn};
 use crate::ui::draw::put;
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
+use crate::ui::guest_columns::{COLUMNS, GuestColumn};
+use crate::ui::guest_table;
 use crate::ui::state::{AppState, Panel};
-use crate::ui::table;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
@@ -88,7 +88,7 @@ fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &
         put(buf, area.x + 1, area.y, &severity_glyph(s, theme).to_string(), 1, theme.style(severity_role(s)));
     }
     if r.thread.is_none() {
-        let open = r.state.table.unfolded.contains(&table::key(r.domain));
+        let open = r.state.table.unfolded.contains(&guest_table::key(r.domain));
         put(buf, area.x + 2, area.y, &g.fold[usize::from(open)].to_string(), 1, theme.style(Look::Dim));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::popup::{self, StyledLine};
 use super::{accesses, cpus, exits, userspace};
-use crate::ui::columns::COLUMNS;
+use crate::ui::guest_columns::COLUMNS;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::state::AppState;
 use crate::ui::text::wrap;

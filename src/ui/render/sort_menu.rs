@@ -1,7 +1,7 @@
 //! The menu of sort columns.
 
 use super::popup::{self, StyledLine};
-use crate::ui::columns;
+use crate::ui::guest_columns;
 use crate::ui::state::AppState;
 use crate::ui::text::{fit, wrap};
 use crate::ui::theme::{Look, Theme};
@@ -13,7 +13,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &
     let room = popup::room(area.width);
     let g = &theme.glyphs;
     let mut lines: Vec<StyledLine> = Vec::new();
-    for (i, c) in columns::sortable().enumerate() {
+    for (i, c) in guest_columns::sortable().enumerate() {
         let selected = i == at;
         let now = c.id == state.table.sort.column;
         let order = if now { g.sort[usize::from(state.table.sort.reversed)] } else { ' ' };

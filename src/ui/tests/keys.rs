@@ -3,11 +3,11 @@
 use super::*;
 use crate::sample::{EngineLevel, SourceId, SourceStatus};
 use crate::ui::action::{Effect, Replay};
+use crate::ui::guest_table::ColumnId;
 use crate::ui::keymap::KEYMAP;
 use crate::ui::render::popup_len;
 use crate::ui::state::Tick;
 use crate::ui::state::{Panel, Popup};
-use crate::ui::table::ColumnId;
 
 fn names(state: &AppState) -> Vec<&str> {
     state.table.rows.iter().filter(|r| r.thread.is_none()).map(|r| model(state).domains[r.domain].name()).collect()

@@ -3,7 +3,7 @@
 
 use super::cells::{self, RowView, device_text, userspace_name};
 use super::grid::{Cell, ColumnLayout};
-use super::table::ColumnId;
+use super::guest_table::ColumnId;
 use super::text::clean;
 use super::theme::Look;
 use crate::figures::{percent, rate, share};
