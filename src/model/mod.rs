@@ -162,7 +162,8 @@ impl SampleInterval {
     /// `USER_HZ` is 100 on every architecture that runs KVM (include/asm-generic/param.h).
     pub fn born_within(&self, start_ticks: u64) -> bool {
         const TICK_NS: u64 = 10_000_000;
-        self.previous_boot_ns.is_some_and(|boot| start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot)
+        self.previous_boot_ns
+            .is_some_and(|boot| start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot)
     }
 }
 
