@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const COLUMNS: u16 = 120;
 const ROWS: u16 = 33;
 /// The sample shown: one at which every panel has something to show.
-const SAMPLE: usize = 46;
+const SAMPLE: usize = 58;
 /// On the screen while the demo stands still.
 const PAUSED: &str = "‖";
 const TITLE: &str = "kvmtop's screen over the demo: guests, findings, exits by reason, hot ports and host CPUs";
