@@ -101,7 +101,7 @@ fn what_is_no_session_is_said() {
     assert!(say(&with_schema(1u32.to_be_bytes())).contains("other byte order"));
     assert!(said(dir.path()).contains("not a file"));
     assert!(said(&dir.path().join("none")).contains("cannot open"));
-    let error = format!("{:#}", Recorder::create(&path, Limits::default()).unwrap_err());
+    let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
     assert!(error.contains("other byte order") || error.contains("damaged"), "{error}");
 }
 
@@ -110,18 +110,18 @@ fn a_recorder_takes_no_file_that_is_not_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.txt");
     std::fs::write(&path, "what I must not lose").unwrap();
-    let error = format!("{:#}", Recorder::create(&path, Limits::default()).unwrap_err());
+    let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
     assert!(error.contains("no kvmtop session") && error.contains("another name"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), b"what I must not lose");
 
     let path = dir.path().join("a.kvmtop");
     let _first = Recorder::create(&path, Limits::default()).unwrap();
-    let error = format!("{:#}", Recorder::create(&path, Limits::default()).unwrap_err());
+    let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
     assert!(error.contains("another kvmtop is recording into"), "{error}");
 
-    let error = format!("{:#}", Recorder::create(&dir.path().join("no/such/folder"), Limits::default()).unwrap_err());
+    let error = format!("{:#}", Recorder::create(&dir.path().join("no/such/folder"), Limits::default()).err().unwrap());
     assert!(error.contains("does the folder"), "{error}");
-    let error = format!("{:#}", Recorder::create(dir.path(), Limits::default()).unwrap_err());
+    let error = format!("{:#}", Recorder::create(dir.path(), Limits::default()).err().unwrap());
     assert!(error.contains("not a file"), "{error}");
 }
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// The samples of a recording, one after the other.
-#[derive(Debug)]
 pub struct SessionFeed {
     cursor: Cursor,
     next: usize,
@@ -44,7 +43,6 @@ impl Feed for SessionFeed {
 }
 
 /// The samples of a recording by number. What is damaged in the file is a source of each sample.
-#[derive(Debug)]
 pub struct SessionSamples {
     cursor: Cursor,
     refreshed: Instant,

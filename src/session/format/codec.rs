@@ -8,7 +8,6 @@ use crate::sample::{DomainFacts, HostFacts, Sample};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use zstd::stream::write::{Decoder, Encoder};
@@ -64,12 +63,6 @@ pub struct SegmentWriter {
     buffer: Vec<u8>,
     /// Bytes taken in.
     pub raw: usize,
-}
-
-impl fmt::Debug for SegmentWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SegmentWriter").field("raw", &self.raw).finish_non_exhaustive()
-    }
 }
 
 impl SegmentWriter {
@@ -129,12 +122,6 @@ pub struct SegmentReader {
     numbers: Vec<u32>,
     /// Where the sample begins in the bytes of its frame.
     begin: usize,
-}
-
-impl fmt::Debug for SegmentReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SegmentReader").field("facts", &self.domains.len()).finish_non_exhaustive()
-    }
 }
 
 impl SegmentReader {

@@ -16,7 +16,6 @@ const SAMPLES_KEPT: usize = 4;
 const GAP_MS: i64 = 120_000;
 
 /// Reads the samples of a recording.
-#[derive(Debug)]
 pub struct Cursor {
     session: Session,
     /// The segment that was read last, and where in it.
@@ -27,7 +26,6 @@ pub struct Cursor {
 }
 
 /// A segment being read.
-#[derive(Debug)]
 struct Open {
     /// Place of the next sample.
     next: Place,
@@ -118,14 +116,12 @@ impl Cursor {
     /// The stretches of samples without a gap: runs of the recorder, cut where damage lies between two segments.
     pub fn runs(&self) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
-        let mut first = 0;
-        for segment in self.session.parts.iter().flat_map(|(_, p)| &p.segments) {
+        for (_, segment, first) in self.session.segments() {
             let end = first + segment.samples as usize;
             match runs.last_mut().filter(|_| !self.begins_run(first)) {
                 Some(run) => run.end = end,
                 None => runs.push(first..end),
             }
-            first = end;
         }
         runs
     }
@@ -145,18 +141,9 @@ impl Cursor {
 
     /// The last sample at or before a time; the first when all are later.
     pub fn index_at(&self, time_ms: i64) -> usize {
-        let mut before = 0;
-        let mut found = None;
-        for (part, (_, reader)) in self.session.parts.iter().enumerate() {
-            for (segment, s) in reader.segments.iter().enumerate() {
-                // A clock that was set back leaves later segments with earlier times: the last one that fits.
-                if s.first_ms <= time_ms {
-                    found = Some((part, segment, before));
-                }
-                before += s.samples as usize;
-            }
-        }
-        let Some((part, segment, first)) = found else { return 0 };
+        // A clock that was set back leaves later segments with earlier times: the last one that fits.
+        let found = self.session.segments().filter(|(_, s, _)| s.first_ms <= time_ms).last();
+        let Some((Place { part, segment, .. }, _, first)) = found else { return 0 };
         let times = self.segment_times(part, segment);
         first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0)
     }

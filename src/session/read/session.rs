@@ -2,6 +2,7 @@
 
 use super::part::{CHECKED_WHOLE, Hole, PartReader};
 use super::scan::End;
+use crate::session::format::Segment;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -83,8 +84,7 @@ impl Session {
 
     /// Times of the first and last sample, milliseconds since the epoch.
     pub fn range_ms(&self) -> Option<(i64, i64)> {
-        let segments = || self.parts.iter().flat_map(|(_, p)| &p.segments);
-        Some((segments().next()?.first_ms, segments().last()?.last_ms))
+        Some((self.segments().next()?.1.first_ms, self.segments().last()?.1.last_ms))
     }
 
     /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read:
@@ -97,18 +97,21 @@ impl Session {
         Some(sentences.collect::<Vec<_>>().join("; ")).filter(|s| !s.is_empty())
     }
 
+    /// The segments in order: where each begins, what it holds, and the number of its first sample.
+    pub(super) fn segments(&self) -> impl Iterator<Item = (Place, &Segment, usize)> {
+        let parts = self.parts.iter().enumerate();
+        let all = parts.flat_map(|(part, (_, p))| p.segments.iter().enumerate().map(move |(n, s)| (part, n, s)));
+        all.scan(0, |next, (part, segment, s)| {
+            let first = *next;
+            *next += s.samples as usize;
+            Some((Place { part, segment, sample: 0 }, s, first))
+        })
+    }
+
     /// Where a sample is.
     pub(super) fn place(&self, index: usize) -> Option<Place> {
-        let mut left = index;
-        for (part, (_, reader)) in self.parts.iter().enumerate() {
-            for (segment, s) in reader.segments.iter().enumerate() {
-                if left < s.samples as usize {
-                    return Some(Place { part, segment, sample: left as u32 });
-                }
-                left -= s.samples as usize;
-            }
-        }
-        None
+        let (place, _, first) = self.segments().find(|(_, s, first)| index < first + s.samples as usize)?;
+        Some(Place { sample: (index - first) as u32, ..place })
     }
 }
 

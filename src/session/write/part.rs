@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::Write;
 
 /// A file being written.
-#[derive(Debug)]
 pub struct PartWriter {
     /// The file.
     pub file: File,

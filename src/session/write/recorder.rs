@@ -30,7 +30,6 @@ const LEAST_SIZE: u64 = 256 << 10;
 /// An existing recording is continued: a new run begins behind its last whole sample. A damaged one is kept as FILE.1.
 /// With limits the recording is cut into parts: FILE is the one being written, FILE.1 the one before, and the oldest is
 /// deleted as a whole.
-#[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
     limits: Limits,
