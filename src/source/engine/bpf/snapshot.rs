@@ -251,8 +251,8 @@ mod tests {
                         break;
                     }
                     exit_and_access(theirs, ns);
-                    // A guest does something between two exits.
-                    (0..200).for_each(|_| std::hint::spin_loop());
+                    // A guest does something between two exits, and for longer than an unoptimised copy takes.
+                    (0..4000).for_each(|_| std::hint::spin_loop());
                 }
             });
             let _stop = Stop(&stop);
