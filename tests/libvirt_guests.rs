@@ -12,6 +12,7 @@ use kvmtop::source::live::metadata::device_maps::DeviceMaps;
 use kvmtop::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use kvmtop::source::live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,16 +34,27 @@ fn batch(args: &[&str]) -> Vec<Value> {
     common::intervals(&out.stdout)
 }
 
-/// `pidstat -t` over the same seconds: percent usr, system, guest, wait by TID.
-fn pidstat(pid: u32, seconds: u32) -> std::process::Child {
-    Command::new("pidstat")
-        .args(["-t", "-p", &pid.to_string(), &seconds.to_string(), "1"])
-        .env("LC_ALL", "C")
+/// An interval of kvmtop, and what `pidstat -t` prints over the same seconds: it starts when kvmtop has printed the
+/// interval before, which is when the one that counts begins.
+fn beside_pidstat(pid: u32, seconds: u32) -> (Vec<Value>, String) {
+    let mut kvmtop = common::kvmtop()
+        .args(["--batch", "--json", "-n", "2", "-d", &seconds.to_string()])
         .stdout(Stdio::piped())
         .spawn()
-        .expect("pidstat")
+        .expect("kvmtop runs");
+    let mut lines = BufReader::new(kvmtop.stdout.take().expect("a pipe")).lines();
+    lines.next().expect("an interval").expect("text");
+    let pidstat = Command::new("pidstat")
+        .args(["-t", "-p", &pid.to_string(), &seconds.to_string(), "1"])
+        .env("LC_ALL", "C")
+        .output()
+        .expect("pidstat");
+    let interval = lines.next().expect("an interval").expect("text");
+    assert!(kvmtop.wait().expect("kvmtop ends").success());
+    (common::intervals(interval.as_bytes()), String::from_utf8_lossy(&pidstat.stdout).into_owned())
 }
 
+/// Percent usr, system, guest, wait by TID.
 fn pidstat_rows(text: &str) -> Vec<(i64, [f64; 4])> {
     text.lines()
         .filter(|l| l.starts_with("Average:"))
@@ -77,8 +89,8 @@ fn compare(seen: &[Value], pid: u32, pidstat: &str) -> Vec<String> {
 #[test]
 fn two_guests_under_libvirt() {
     const TEST: &str = "two_guests_under_libvirt";
-    let started = match libvirt::start() {
-        Ok(started) => started,
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
     };
     let pins =
@@ -100,14 +112,13 @@ fn two_guests_under_libvirt() {
         assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
     }
 
-    // The two look at the same seconds but for the time each takes to start: on a machine whose load changes just then
-    // they differ, so a comparison that fails is made again, whole, twice at most.
+    // Load that changes while the two begin is another for each, so a comparison that fails is made again, whole, a few
+    // times at most.
     let mut seen = Vec::new();
-    for last in [false, false, true] {
-        let oracle = pidstat(busy.pid(), 5);
-        seen = batch(&["-n", "1", "-d", "5"]);
-        let oracle = oracle.wait_with_output().expect("pidstat ends");
-        let differences = compare(&seen, busy.pid(), &String::from_utf8_lossy(&oracle.stdout));
+    for last in [false, false, false, false, true] {
+        let (intervals, oracle) = beside_pidstat(busy.pid(), 5);
+        seen = intervals;
+        let differences = compare(&seen, busy.pid(), &oracle);
         assert!(differences.is_empty() || !last, "{}", differences.join("\n"));
         if differences.is_empty() {
             break;
@@ -146,7 +157,7 @@ fn two_guests_under_libvirt() {
     assert_eq!(names, ["kvmtop-idle"]);
     common::ran(TEST);
     drop((busy, idle));
-    libvirt::stop(&started);
+    drop(daemons);
 }
 
 /// Tracing goes off and on again, as the key `e` does it: KVM's counters through libvirt are the rate while it is off,
@@ -154,8 +165,8 @@ fn two_guests_under_libvirt() {
 #[test]
 fn exit_rates_while_tracing_goes_off_and_on() {
     const TEST: &str = "exit_rates_while_tracing_goes_off_and_on";
-    let started = match libvirt::start() {
-        Ok(started) => started,
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
     };
     let setup = Setup { vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
@@ -211,5 +222,5 @@ fn exit_rates_while_tracing_goes_off_and_on() {
     assert!(highest(&again) < 3.0 * highest(&untraced), "what happened meanwhile is no spike: {again:?}, {untraced:?}");
     common::ran(TEST);
     drop(guest);
-    libvirt::stop(&started);
+    drop(daemons);
 }

@@ -150,8 +150,8 @@ fn silence() {
     const TEST: &str = "silence";
     let seconds = std::env::var("KVMTOP_SILENCE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(600);
     let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
-    let started = match libvirt::start() {
-        Ok(started) => started,
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
     };
     // The busy guest has the last CPU for itself; everything that this test starts keeps to the others.
@@ -187,7 +187,7 @@ fn silence() {
     }
     eprintln!("{intervals} intervals, in {disturbed} of them tasks of this machine on the busy guest's CPU");
     drop((busy, idle));
-    libvirt::stop(&started);
+    drop(daemons);
     assert!(intervals + 5 > seconds / 2, "{intervals} intervals only");
     assert!(reported.is_empty(), "{} findings in {intervals} intervals, the first {}", reported.len(), reported[0]);
     common::ran(TEST);

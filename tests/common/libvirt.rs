@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// libvirt's driver for QEMU.
@@ -12,8 +13,16 @@ pub fn virsh(args: &[&str]) -> Output {
     Command::new("virsh").args(["-c", URI, "-q"]).args(args).stdin(Stdio::null()).output().expect("virsh")
 }
 
-/// Starts libvirt's daemons where none answers; only what was started here is ended.
-pub fn start() -> Result<Vec<PathBuf>, String> {
+/// Libvirt's daemons, for one test at a time: two at once would start and end each other's daemons, and each would be
+/// the other's unsteady load.
+pub struct Daemons {
+    started: Vec<PathBuf>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// Waits for other tests' libvirt guests, then starts the daemons where none answers.
+pub fn start() -> Result<Daemons, String> {
+    static ALONE: Mutex<()> = Mutex::new(());
     if let Some(why) = super::cannot_trace() {
         return Err(why);
     }
@@ -23,12 +32,12 @@ pub fn start() -> Result<Vec<PathBuf>, String> {
             return Err(format!("{tool} is not installed"));
         }
     }
-    let mut started = Vec::new();
+    let mut daemons = Daemons { started: Vec::new(), _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner) };
     if !virsh(&["version"]).status.success() {
         for daemon in ["virtlogd", "libvirtd"] {
             let pid_file = PathBuf::from(format!("/run/{daemon}.pid"));
             if Command::new(daemon).arg("-d").status().is_ok_and(|s| s.success()) {
-                started.push(pid_file);
+                daemons.started.push(pid_file);
             }
         }
         let until = Instant::now() + Duration::from_secs(20);
@@ -39,14 +48,20 @@ pub fn start() -> Result<Vec<PathBuf>, String> {
             std::thread::sleep(Duration::from_millis(200));
         }
     }
-    Ok(started)
+    Ok(daemons)
 }
 
-/// Ends the daemons that were started here.
-pub fn stop(started: &[PathBuf]) {
-    for pid_file in started.iter().rev() {
-        if let Ok(pid) = std::fs::read_to_string(pid_file) {
+/// Ends what was started here, and waits until no daemon answers, so that the next test starts its own.
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        for pid_file in self.started.iter().rev() {
+            let Ok(pid) = std::fs::read_to_string(pid_file) else { continue };
+            let process = PathBuf::from("/proc").join(pid.trim());
             let _ = Command::new("kill").arg(pid.trim()).status();
+            let until = Instant::now() + Duration::from_secs(10);
+            while process.exists() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
     }
 }
