@@ -157,9 +157,14 @@ impl Collector {
     /// Opens new guests and passes on what the metadata sources know.
     fn open_new_guests(&mut self, pids: &[i32], now: Timestamps) {
         let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
-        self.status_files.refresh(now.mono_ns, !new.is_empty());
+        let any_new = !new.is_empty();
         for pid in new {
             self.open(pid, now);
+        }
+        let queries: Vec<_> = self.guests.values().filter_map(LiveGuest::status_query).collect();
+        self.status_files.refresh(now.mono_ns, any_new, &queries);
+        for guest in self.guests.values_mut() {
+            guest.check_claim(&self.status_files);
         }
         let watched: Vec<WatchedGuest> = self.guests.values().map(LiveGuest::watched).collect();
         let counters_wanted = self.wants_counters();

@@ -29,6 +29,10 @@ pub(crate) struct ProcessIdentity {
     pub comm: String,
     /// The parsed command line of a QEMU.
     pub command: Option<Arc<QemuCommand>>,
+    /// The name that libvirt's status file has: `-name` of the command line, as written.
+    pub libvirt_name: Option<String>,
+    /// The user that it runs as (the real one).
+    pub uid: Option<u32>,
     /// Number of vCPU files it has open.
     pub vcpu_files: u32,
 }
@@ -42,13 +46,18 @@ impl ProcessIdentity {
             .take(cmdline_args(&bytes))
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
+        let command = cmdline::parse_argv(&argv);
+        let status = file::read_bytes(&paths.process(pid, "status"), 4096).unwrap_or_default();
         let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
         Self {
             pid,
             start_ticks,
             started_ms: i64::try_from(start_ticks * (TICK_NS / 1_000_000)).ok().map(|ms| boot_time_ms + ms),
             comm: comm.to_owned(),
-            command: is_qemu.then(|| Arc::new(cmdline::parse_argv(&argv))),
+            // An emulator by another name may well be libvirt's.
+            libvirt_name: command.name.clone(),
+            command: is_qemu.then(|| Arc::new(command)),
+            uid: real_uid(&status),
             vcpu_files: 0,
         }
     }
@@ -108,6 +117,12 @@ fn clean(known: &Known<String>) -> Option<Known<String>> {
     (!value.is_empty()).then_some(Known { value, from: known.from })
 }
 
+/// `Uid:` of `/proc/PID/status`: real, effective, saved and file system user (`proc_pid_status(5)`).
+fn real_uid(status: &[u8]) -> Option<u32> {
+    let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// The last argument ends with a NUL too, so that splitting yields an empty last piece.
 fn cmdline_args(bytes: &[u8]) -> usize {
     bytes.split(|b| *b == 0).count() - usize::from(bytes.last() == Some(&0))
@@ -116,7 +131,7 @@ fn cmdline_args(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::live::metadata::status_xml::StatusFiles;
+    use crate::source::live::metadata::status_xml::{StatusFiles, StatusQuery};
     use crate::source::live::proc::fake::FakeProc;
 
     fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
@@ -155,12 +170,13 @@ mod tests {
         let fake = FakeProc::new();
         let o = identity(&fake, b"qemu-system-x86_64\0-name\0guest=c\0");
         fake.write(
-            "run/libvirt/qemu/a.xml",
+            "run/libvirt/qemu/b.xml",
             "<domstatus state='running' pid='77'><domain type='kvm'><name>b</name><vcpu>4</vcpu>\
              <os><type machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
         );
         let mut files = StatusFiles::new(fake.paths().run);
-        files.refresh(0, true);
+        let query = StatusQuery { pid: 77, uid: None, name: "b".into(), answered: false };
+        files.refresh(0, true, &[query]);
         let f = o.facts(files.of(77), &[]);
         assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
         assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));

@@ -12,8 +12,8 @@ use crate::sample::{
     AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
 };
 use crate::source::events::Reading;
-use crate::source::live::metadata::source::{GuestMetadata, MetadataSource, WatchedGuest};
-use crate::source::live::metadata::status_xml::{DomainStatus, StatusFiles};
+use crate::source::live::metadata::source::{GuestMetadata, MetadataSource, UuidClaim, WatchedGuest};
+use crate::source::live::metadata::status_xml::{DomainStatus, StatusFiles, StatusQuery};
 use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::paths::SystemPaths;
@@ -49,6 +49,7 @@ pub(crate) struct LiveGuest {
     status_seen: Option<Arc<crate::kvm::domain_xml::DomainXml>>,
     resources: GuestResources,
     state: DomainState,
+    claim: UuidClaim,
     unnamed: bool,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
@@ -82,6 +83,7 @@ impl LiveGuest {
             status_seen: None,
             resources: GuestResources::default(),
             state: DomainState::Running,
+            claim: UuidClaim::Unknown,
             unnamed: false,
             exited: ThreadEvents::default(),
             main_before: None,
@@ -94,8 +96,29 @@ impl LiveGuest {
             pid: self.identity.pid,
             start_ticks: self.identity.start_ticks,
             facts: self.facts.clone(),
+            claim: self.claim,
             unnamed: self.unnamed,
         }
+    }
+
+    /// Where libvirt's status file of it would be; `None` for a process without `-name`.
+    pub(crate) fn status_query(&self) -> Option<StatusQuery> {
+        Some(StatusQuery {
+            pid: self.identity.pid,
+            uid: self.identity.uid,
+            name: self.identity.libvirt_name.clone()?,
+            answered: self.facts.xml.as_ref().is_some_and(|xml| xml.from == Origin::Libvirt),
+        })
+    }
+
+    /// Compares the UUID that the process claims with libvirt's status files.
+    pub(crate) fn check_claim(&mut self, files: &StatusFiles) {
+        let owner = self.facts.uuid.as_ref().and_then(|uuid| files.system_pid(&uuid.value.to_ascii_lowercase()));
+        self.claim = match owner {
+            None => UuidClaim::Unknown,
+            Some(pid) if pid == self.identity.pid => UuidClaim::Proven,
+            Some(_) => UuidClaim::Refuted,
+        };
     }
 
     /// Takes over what the metadata sources know. `counters_wanted`: whether they read KVM's counters.

@@ -4,7 +4,7 @@
 use super::device_maps::DeviceMaps;
 use super::libvirt::{Libvirt, LibvirtDomain};
 use super::qmp;
-use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, WatchedGuest};
+use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
 use crate::kvm::device_map::DeviceMap;
 use crate::sample::{Known, Origin, SourceStatus};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -32,6 +32,8 @@ pub struct LibvirtAndQmp {
     given: HashMap<GuestProcessKey, GivenMetadata>,
     /// Guests that libvirt may know: those with a UUID.
     askable: HashSet<GuestProcessKey>,
+    /// UUIDs that several processes claim.
+    ambiguous: HashSet<String>,
 }
 
 impl LibvirtAndQmp {
@@ -46,6 +48,17 @@ impl LibvirtAndQmp {
             monitor,
             given: HashMap::new(),
             askable: HashSet::new(),
+            ambiguous: HashSet::new(),
+        }
+    }
+
+    /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim any UUID: what a
+    /// status file says counts, and without one a UUID that only one process has.
+    fn is_its_own(&self, guest: &WatchedGuest) -> bool {
+        match guest.claim {
+            UuidClaim::Proven => true,
+            UuidClaim::Refuted => false,
+            UuidClaim::Unknown => uuid(guest).is_none_or(|uuid| !self.ambiguous.contains(&uuid)),
         }
     }
 }
@@ -60,6 +73,8 @@ impl MetadataSource for LibvirtAndQmp {
             self.libvirt.refresh();
         }
         self.askable = askable;
+        let mut seen = HashSet::new();
+        self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
         self.devices.retain(|pid, start| alive.contains(&(pid, start)));
         self.given.retain(|key, _| alive.contains(key));
     }
@@ -72,11 +87,11 @@ impl MetadataSource for LibvirtAndQmp {
     }
 
     fn metadata(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>> {
-        let facts = &guest.facts;
-        let uuid = facts.uuid.as_ref().map(|u| u.value.as_str());
+        let its_own = self.is_its_own(guest);
         // A name proves nothing: another program may have given it to a guest of its own.
-        let domain = uuid.and_then(|uuid| self.libvirt.domain(Some(uuid), None));
-        let devices = self.devices.map(facts, guest.unnamed, &self.libvirt, Instant::now());
+        let domain = uuid(guest).filter(|_| its_own).and_then(|uuid| self.libvirt.domain(Some(&uuid), None));
+        let map = |devices: &mut DeviceMaps| devices.map(&guest.facts, guest.unnamed, &self.libvirt, Instant::now());
+        let devices = if its_own { map(&mut self.devices) } else { None };
         let given = self.given.entry((guest.pid, guest.start_ticks)).or_insert_with(|| GivenMetadata {
             domain: None,
             devices: None,
@@ -110,6 +125,11 @@ impl MetadataSource for LibvirtAndQmp {
     fn status(&mut self) -> Vec<SourceStatus> {
         vec![self.libvirt.status(Instant::now()), self.devices.status()]
     }
+}
+
+/// The UUID that a guest claims, lower case.
+fn uuid(guest: &WatchedGuest) -> Option<String> {
+    guest.facts.uuid.as_ref().map(|uuid| uuid.value.to_ascii_lowercase())
 }
 
 /// Asks a QEMU with unnamed threads (`debug-threads=off`) which of them are vCPUs. Without an answer their activity

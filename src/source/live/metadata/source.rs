@@ -9,6 +9,18 @@ use std::sync::Arc;
 /// A guest: PID and start of its process in ticks after boot.
 pub(super) type GuestProcessKey = (i32, u64);
 
+/// Whether a process is the domain whose UUID it carries: a command line may say anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UuidClaim {
+    /// No status file of the system daemon that kvmtop can read has this UUID.
+    #[default]
+    Unknown,
+    /// The status file names this process.
+    Proven,
+    /// The status file names another process.
+    Refuted,
+}
+
 /// A guest that the collector sees in /proc.
 #[derive(Debug, Clone)]
 pub struct WatchedGuest {
@@ -18,6 +30,8 @@ pub struct WatchedGuest {
     pub start_ticks: u64,
     /// What is known of it so far; name, UUID and monitor socket are the keys to ask with.
     pub facts: Arc<DomainFacts>,
+    /// Whether its UUID is its own.
+    pub claim: UuidClaim,
     /// Whether it accessed a port or address that the monitor's last answer does not name.
     pub unnamed: bool,
 }
