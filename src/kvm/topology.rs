@@ -1,6 +1,6 @@
 //! The host's CPUs: which of them share a core, a last-level cache or a NUMA node, and which are isolated.
 
-use super::cpu_set::CpuSet;
+use super::cpu_set::{CpuSet, MAX_CPUS};
 use serde::{Deserialize, Serialize};
 
 /// The position of one host CPU. `None` means that the source does not report it.
@@ -93,10 +93,17 @@ impl HostTopology {
         self.cpus.iter().any(|entry| entry.siblings.len() > 1)
     }
 
-    /// Sorts the CPUs, drops duplicates and fills missing sibling sets from equal (socket, die, core) ids.
+    /// Makes it consistent, whatever said it. Behind this, CPUs are sorted and each of them is there once; CPUs and
+    /// nodes have numbers below [`MAX_CPUS`]; and siblings are a partition: every CPU is among its own, all siblings of
+    /// a core have the same ones, and all of them are CPUs of the host. Missing siblings come from equal (socket, die,
+    /// core) ids. A CPU whose siblings contradict it has only itself.
     pub fn normalise(&mut self) {
+        self.cpus.retain(|entry| entry.cpu < MAX_CPUS);
         self.cpus.sort_by_key(|entry| entry.cpu);
         self.cpus.dedup_by_key(|entry| entry.cpu);
+        for entry in &mut self.cpus {
+            entry.node = entry.node.filter(|node| *node < MAX_CPUS);
+        }
         let mut cores: std::collections::BTreeMap<(Option<u32>, Option<u32>, u32), CpuSet> =
             std::collections::BTreeMap::new();
         for entry in &self.cpus {
@@ -110,6 +117,16 @@ impl HostTopology {
                     .core
                     .and_then(|core| cores.get(&(entry.socket, entry.die, core)).cloned())
                     .unwrap_or_else(|| CpuSet::from_iter([entry.cpu]));
+            }
+        }
+        let mut same: std::collections::BTreeMap<CpuSet, CpuSet> = std::collections::BTreeMap::new();
+        for entry in &mut self.cpus {
+            entry.siblings.insert(entry.cpu);
+            same.entry(entry.siblings.clone()).or_default().insert(entry.cpu);
+        }
+        for entry in &mut self.cpus {
+            if let Some(agreed) = same.get(&entry.siblings) {
+                entry.siblings = entry.siblings.intersection(agreed);
             }
         }
     }
@@ -137,6 +154,33 @@ mod tests {
         };
         host.normalise();
         host
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_made_consistent() {
+        let cpu = |cpu, siblings: &str| CpuTopo {
+            cpu,
+            node: Some(cpu),
+            siblings: CpuSet::parse(siblings).unwrap(),
+            ..CpuTopo::default()
+        };
+        let entries = [
+            cpu(0, "1"),
+            cpu(1, "2"),
+            cpu(2, "0-8000"),
+            cpu(4, "4-5"),
+            cpu(5, "4-5"),
+            cpu(5, "0-5"),
+            cpu(6, "6,99"),
+            cpu(u32::MAX, "3"),
+        ];
+        let mut host = HostTopology { cpus: entries.into(), ..HostTopology::default() };
+        host.cpus[0].node = Some(u32::MAX);
+        host.normalise();
+        let siblings: Vec<_> = host.cpus.iter().map(|c| (c.cpu, c.siblings.to_string())).collect();
+        let expected = [(0, "0"), (1, "1"), (2, "2"), (4, "4-5"), (5, "4-5"), (6, "6")];
+        assert_eq!(siblings, expected.map(|(cpu, siblings)| (cpu, siblings.to_string())));
+        assert_eq!(host.nodes().to_string(), "1-2,4-6");
     }
 
     #[test]

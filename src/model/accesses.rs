@@ -117,7 +117,8 @@ pub(crate) fn rows(
     }
     let mut table_ns: BTreeMap<Space, u64> = BTreeMap::new();
     for r in sum.values() {
-        *table_ns.entry(r.space).or_default() += r.span.total_ns.unwrap_or(0);
+        let all = table_ns.entry(r.space).or_default();
+        *all = all.saturating_add(r.span.total_ns.unwrap_or(0));
     }
     let owners = Owners::of(&now.facts);
     let finish = |mut r: AccessRow| {

@@ -170,11 +170,11 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
     };
     let known = |o: &OtherTask| {
         let old = before.iter().find(|old| same(old, o)).map_or((0, 0), |old| (old.count, old.ns));
+        let old = if old.0 > o.count || old.1 > o.ns { (0, 0) } else { old };
         match o.tid {
             OtherTask::REST => before.iter().filter(displaced).fold(old, |(count, ns), task| {
                 (count.saturating_add(task.count).min(o.count), ns.saturating_add(task.ns).min(o.ns))
             }),
-            _ if old.0 > o.count || old.1 > o.ns => (0, 0),
             _ => old,
         }
     };

@@ -1,7 +1,7 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
-use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since};
+use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since, total};
 use crate::kvm::thread_name::Role;
 use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
 use std::collections::{BTreeMap, HashMap};
@@ -93,7 +93,7 @@ impl DomainModel {
 
     /// Migrations of vCPUs between pCPUs within the interval; `None` if no source counts them.
     pub fn vcpu_migrations(&self) -> Option<u64> {
-        self.vcpus().filter_map(|t| t.migrations.total).reduce(|a, b| a + b)
+        self.vcpus().filter_map(|t| t.migrations.total).reduce(u64::saturating_add)
     }
 
     /// The wait of the vCPU that waited longest, percent of the interval.
@@ -158,8 +158,8 @@ impl DomainModel {
             } else if let Some(rate) = t.counters.get("exits") {
                 Some(*rate)
             } else {
-                let of_vcpu = userspace.iter().filter(|(v, ..)| v.is_some() && *v == t.index).map(|u| u.2).sum::<u64>();
-                interval.rate(of_vcpu).filter(|_| !userspace.is_empty())
+                let of_vcpu = userspace.iter().filter(|(v, ..)| v.is_some() && *v == t.index).map(|u| u.2);
+                interval.rate(total(of_vcpu)).filter(|_| !userspace.is_empty())
             };
         }
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
@@ -173,7 +173,7 @@ impl DomainModel {
         {
             (interval.rate(0), ExitRateSource::Traced)
         } else {
-            let all: u64 = userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2).sum();
+            let all = total(userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2));
             if all > 0 { (interval.rate(all), ExitRateSource::Userspace) } else { (None, ExitRateSource::Nothing) }
         };
         let kvm_events = if interval.started {
@@ -240,9 +240,9 @@ fn userspace(
                 .and_then(|b| b.iter().find(|o| o.reason == c.reason))
                 .map(|o| o.count);
             let grown = since(c.count, old);
-            *counts.entry((None, c.reason)).or_default() += grown;
-            if vcpu.is_some() {
-                *counts.entry((vcpu, c.reason)).or_default() += grown;
+            for scope in [None].into_iter().chain(vcpu.map(Some)) {
+                let count = counts.entry((scope, c.reason)).or_default();
+                *count = count.saturating_add(grown);
             }
         }
     };

@@ -1,6 +1,6 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
-use super::{SampleInterval, since};
+use super::{SampleInterval, since, total};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::sample::{DomainSample, ExitCell, MissingExtreme, ThreadSample, Timing, sum_of_known};
@@ -62,13 +62,13 @@ impl ExitTable {
     /// The table of these rows, whose counts and times are those of so many seconds.
     pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
         rows.retain(|r| r.span.count > 0);
-        let count = rows.iter().map(|r| r.span.count).sum();
-        let sum = |rows: &[ExitRow], idle_too: bool| {
+        let count = total(rows.iter().map(|r| r.span.count));
+        let time = |rows: &[ExitRow], idle_too: bool| {
             let mut timed = rows.iter().filter(|r| idle_too || !r.idle).map(|r| r.span.total_ns).peekable();
             timed.peek()?;
             timed.try_fold(0, |sum: u64, t| Some(sum.saturating_add(t?)))
         };
-        let (total_ns, work_ns) = (sum(&rows, true), sum(&rows, false));
+        let (total_ns, work_ns) = (time(&rows, true), time(&rows, false));
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
             r.count_percent = share(r.span.count, count);

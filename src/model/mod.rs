@@ -177,6 +177,11 @@ pub(crate) fn counter_rates(
     now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
 }
 
+/// The sum of figures. Forged ones could be more than fits.
+pub(crate) fn total(figures: impl Iterator<Item = u64>) -> u64 {
+    figures.fold(0, u64::saturating_add)
+}
+
 /// The growth of a counter. A counter that fell started again from zero.
 pub(crate) fn since(now: u64, before: Option<u64>) -> u64 {
     match before {

@@ -46,7 +46,7 @@ impl Timing {
     /// distributed within a bucket, so the result is exact to the bucket's width (a factor of two at worst).
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         let Histogram(h) = self.histogram.as_ref()?;
-        let all: u64 = h.iter().sum();
+        let all = super::total(h.iter().copied());
         if all == 0 {
             return None;
         }

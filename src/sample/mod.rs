@@ -13,6 +13,7 @@ mod domain;
 mod events;
 mod host;
 mod merge;
+mod normalise;
 mod status;
 
 pub use domain::*;
@@ -20,6 +21,7 @@ pub use events::*;
 pub use host::*;
 pub use merge::MissingExtreme;
 pub(crate) use merge::sum_of_known;
+pub use normalise::{MOST_FIGURE, calendar_ms};
 pub use status::*;
 
 use serde::{Deserialize, Serialize};

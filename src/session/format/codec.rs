@@ -7,7 +7,7 @@ use super::frame::{self, FrameKind, HEAD, Stamp};
 use crate::sample::{DomainFacts, HostFacts, Sample};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 use zstd::stream::write::{Decoder, Encoder};
@@ -107,6 +107,12 @@ fn key(facts: &DomainFacts) -> FactsKey {
     (facts.pid, facts.start_ticks, facts.name.value.clone())
 }
 
+/// What makes a guest the same within a sample: its process, or its name if it has none.
+fn identity(facts: &DomainFacts) -> (Option<i32>, u64, &str) {
+    let name = if facts.pid.is_some() { "" } else { &facts.name.value };
+    (facts.pid, facts.start_ticks, name)
+}
+
 fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
@@ -143,11 +149,15 @@ impl SegmentReader {
         let ((host, domains, numbers), sample): (NewFacts, &[u8]) =
             postcard::take_from_bytes(bytes).context("facts are not what a recorder writes")?;
         self.begin = bytes.len() - sample.len();
-        if let Some(host) = host.filter(|host| *host != *self.host) {
-            self.host = Arc::new(host);
+        if let Some(mut host) = host {
+            host.normalise();
+            if host != *self.host {
+                self.host = Arc::new(host);
+            }
         }
         let known = &self.known;
-        let shared = |facts: DomainFacts| {
+        let shared = |mut facts: DomainFacts| {
+            facts.normalise();
             known.get(&key(&facts)).filter(|k| ***k == facts).cloned().unwrap_or_else(|| Arc::new(facts))
         };
         ensure!(
@@ -164,11 +174,14 @@ impl SegmentReader {
         let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
         let mut sample: Sample = postcard::from_bytes(bytes).context("a sample is not what a recorder writes")?;
         ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");
+        sample.normalise();
         sample.host.facts = self.host.clone();
         for (domain, number) in sample.domains.iter_mut().zip(&self.numbers) {
             let Some(facts) = self.domains.get(*number as usize) else { bail!("a guest's facts are missing") };
             domain.facts = facts.clone();
         }
+        let mut guests = HashSet::new();
+        ensure!(sample.domains.iter().all(|d| guests.insert(identity(&d.facts))), "a sample has a guest twice");
         Ok(sample)
     }
 }

@@ -1,5 +1,6 @@
 //! Frames: the units by which a file grows. Each has a checksum of its own. `docs/session-format.md` has the layout.
 
+use crate::sample::calendar_ms;
 use anyhow::{Result, bail};
 
 /// What every session file begins with. The first byte is no text in any encoding, the last shows a file copied as
@@ -181,7 +182,7 @@ impl Stamp {
             _ => return None,
         };
         let (stamp, rest) = rest.split_at_checked(STAMP)?;
-        let time_ms = i64::from_le_bytes(stamp[4..].try_into().ok()?);
+        let time_ms = calendar_ms(i64::from_le_bytes(stamp[4..].try_into().ok()?));
         Some((Self { number: number(stamp, 0), time_ms, run }, rest))
     }
 }

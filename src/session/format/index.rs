@@ -2,6 +2,7 @@
 //! its end.
 
 use super::frame::{self, FrameKind, HEAD, MARK_LENGTH, Stamp};
+use crate::sample::calendar_ms;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,8 @@ impl Segment {
 
     /// Out of an index frame's payload, with the place of the index frame before.
     pub fn unpack(payload: &[u8]) -> Option<(u64, Self)> {
-        postcard::from_bytes(payload.strip_prefix(&INDEX_MARK)?).ok()
+        let (before, segment): (u64, Self) = postcard::from_bytes(payload.strip_prefix(&INDEX_MARK)?).ok()?;
+        let (first_ms, last_ms) = (calendar_ms(segment.first_ms), calendar_ms(segment.last_ms));
+        Some((before, Self { first_ms, last_ms, ..segment }))
     }
 }

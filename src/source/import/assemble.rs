@@ -41,6 +41,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
         ..HostSample::default()
     };
     sample.domains = domains.into_iter().map(|files| domain(files, options)).collect();
+    sample.normalise();
     gathered.types.sort_unstable();
     gathered.types.dedup();
     sample.sources = gathered.types.iter().map(|file_type| SourceStatus::ok(source_id(*file_type))).collect();
@@ -150,7 +151,7 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
     let of_command = |f: fn(&QemuCommand) -> Option<String>| command.as_deref().and_then(f);
     let vcpus = options.vcpus.or_else(|| xml.as_ref()?.vcpus).or_else(|| command.as_ref()?.vcpus());
     let name = of_xml(|x| x.name.clone()).or_else(|| of_command(|c| c.name.clone()));
-    let facts = DomainFacts {
+    let mut facts = DomainFacts {
         name: Known::new(name.unwrap_or_default(), Origin::File),
         uuid: known(of_xml(|x| x.uuid.clone()).or_else(|| of_command(|c| c.uuid.clone()))),
         machine: known(of_xml(|x| x.machine.clone()).or_else(|| of_command(|c| c.machine.clone()))),
@@ -163,5 +164,6 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
         devices: files.tree.map(|t| Known::new(Arc::new(t), Origin::Monitor)),
         ..DomainFacts::default()
     };
+    facts.normalise();
     guest.into_domain(facts)
 }

@@ -59,7 +59,10 @@ fn entry(out: &mut Vec<StyledLine>, label: &str, text: &str, role: Look, screen:
     let label_width = LABEL.min(popup::room(screen) / 2);
     for (i, line) in wrap(text, popup::room(screen) - label_width).into_iter().enumerate() {
         let label = if i == 0 { label } else { "" };
-        out.push(vec![(format!("  {label:<w$}", w = usize::from(label_width - 2)), role), (line, Look::Text)]);
+        out.push(vec![
+            (format!("  {label:<w$}", w = usize::from(label_width.saturating_sub(2))), role),
+            (line, Look::Text),
+        ]);
     }
 }
 

@@ -54,7 +54,7 @@ impl PerfDataFeed {
         let guests = self.data.counters.guests();
         let counters = &self.data.counters;
         let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
-        Sample {
+        let mut sample = Sample {
             time_ms: self.zero_ms.saturating_add((now / 1_000_000) as i64),
             mono_ns: now,
             boot_ns: now,
@@ -71,7 +71,9 @@ impl PerfDataFeed {
             },
             sources: vec![SourceStatus::ok(SourceId::PerfData)],
             ..Sample::default()
-        }
+        };
+        sample.normalise();
+        sample
     }
 }
 

@@ -1,0 +1,255 @@
+//! Recordings with figures that no host has, all the way through: file, report, comparison, JSON and screen.
+//!
+//! Bytes at random hardly ever make a sample: here whole samples are forged, field by field. Overflow is checked as in
+//! every test.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod synthetic;
+
+use kvmtop::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
+use kvmtop::kvm::{cmdline, domain_xml};
+use kvmtop::report::{View, diff, diff_text, json, text};
+use kvmtop::sample::{DomainFacts, HostFacts, Known, Origin, Sample};
+use kvmtop::session::{Recorder, Session};
+use kvmtop::ui::{AppState, Palette, ScreenSession, Theme, key, render};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use synthetic::random::{Random, RandomHost, storming};
+use synthetic::{Fixture, Host};
+
+/// What one forged recording may take, in a debug build on a busy machine: it takes some milliseconds.
+const LONGEST: Duration = Duration::from_secs(60);
+const SIZES: [(u16, u16); 4] = [(80, 24), (200, 60), (40, 10), (1, 1)];
+
+/// A sample as values that can be changed.
+#[derive(Clone)]
+struct Parts {
+    sample: Value,
+    host: Value,
+    domains: Vec<Value>,
+}
+
+impl Parts {
+    fn of(mut sample: Sample) -> Self {
+        // JSON's numbers have 64 bits.
+        squares(&mut sample, None);
+        let domains = sample.domains.iter().map(|d| serde_json::to_value(&*d.facts).unwrap()).collect();
+        let host = serde_json::to_value(&*sample.host.facts).unwrap();
+        Self { sample: serde_json::to_value(&sample).unwrap(), host, domains }
+    }
+
+    /// Changes a value, or nothing where no sample could hold the new one.
+    fn forge(&mut self, r: &mut Random) {
+        match r.next() % 8 {
+            0 | 1 => forge_as::<HostFacts>(&mut self.host, r),
+            2 => forge_as::<DomainFacts>(&mut self.domains[(r.next() % 3) as usize], r),
+            _ => forge_as::<Sample>(&mut self.sample, r),
+        }
+    }
+
+    fn sample(&self, sum_sq: u128) -> Sample {
+        let mut sample = Sample::deserialize(&self.sample).unwrap();
+        squares(&mut sample, Some(sum_sq));
+        sample.host.facts = Arc::new(HostFacts::deserialize(&self.host).unwrap());
+        let facts: Vec<_> = self.domains.iter().map(|d| Arc::new(DomainFacts::deserialize(d).unwrap())).collect();
+        for (n, domain) in sample.domains.iter_mut().enumerate() {
+            domain.facts = facts[n % facts.len()].clone();
+        }
+        sample
+    }
+}
+
+fn forge_as<T: DeserializeOwned>(value: &mut Value, r: &mut Random) {
+    let before = value.clone();
+    forge(value, r);
+    if T::deserialize(&*value).is_err() {
+        *value = before;
+    }
+}
+
+fn squares(sample: &mut Sample, to: Option<u128>) {
+    for t in sample.domains.iter_mut().flat_map(|d| &mut d.threads) {
+        let timings = t.events.exits.iter_mut().map(|c| &mut c.time);
+        let timings = timings.chain(t.events.accesses.iter_mut().map(|c| &mut c.time)).chain(&mut t.events.wakeups);
+        timings.for_each(|timing| timing.sum_sq = to);
+    }
+}
+
+/// Changes one value somewhere in it: a figure to an extreme, a list's length or order, a text.
+fn forge(value: &mut Value, r: &mut Random) {
+    match value {
+        Value::Array(list) if !list.is_empty() => {
+            let at = (r.next() % list.len() as u64) as usize;
+            match r.next() % 24 {
+                0 => list.reverse(),
+                1 => drop(list.remove(at)),
+                2 => list.push(list[at].clone()),
+                3 => list.extend(std::iter::repeat_n(list[at].clone(), 40)),
+                _ => forge(&mut list[at], r),
+            }
+        }
+        Value::Object(fields) if !fields.is_empty() => {
+            let at = (r.next() % fields.len() as u64) as usize;
+            let name = fields.keys().nth(at).unwrap().clone();
+            if r.next().is_multiple_of(40) {
+                let value = fields[&name].clone();
+                fields.insert(["4294967295", "9999", "\u{1b}[2J\u{202e}", ""][at % 4].into(), value);
+            }
+            forge(fields.get_mut(&name).unwrap(), r);
+        }
+        Value::String(text) => {
+            let texts =
+                ["", "0-8191", "0", "8191", "^0", "\u{1b}]0;x\u{7}\u{9b}\u{202e}", "a\nb\tc", "-18446744073709551616"];
+            *text = match r.next() % 10 {
+                n @ 0..8 => texts[n as usize].into(),
+                8 => "x".repeat(70_000),
+                _ => text.repeat(2),
+            };
+        }
+        other => *other = figure(r),
+    }
+}
+
+fn figure(r: &mut Random) -> Value {
+    const FIGURES: [u64; 14] = [
+        0,
+        1,
+        2,
+        127,
+        4096,
+        8191,
+        8192,
+        u32::MAX as u64 - 1,
+        u32::MAX as u64,
+        1 << 32,
+        1 << 53,
+        i64::MAX as u64,
+        1 << 63,
+        u64::MAX,
+    ];
+    match r.next() % 8 {
+        0 => Value::Null,
+        1 => [i64::MIN, i64::from(i32::MIN), -1][(r.next() % 3) as usize].into(),
+        2 => (r.next() >> (r.next() % 64)).into(),
+        3 => f64::MAX.into(),
+        _ => FIGURES[(r.next() % 14) as usize].into(),
+    }
+}
+
+/// A host with all that a sample can hold.
+fn samples() -> Vec<Sample> {
+    const XML: &str = include_str!("fixtures/forged/guest.xml");
+    let mut random = RandomHost::new(5, 1, 1, |_, r| storming(r));
+    // Few CPUs and guests: forging takes most of the time.
+    let fixture = Fixture { host: Host::numa(2, 2, 2).isolated("2-3"), ..Fixture::busy_host() };
+    let samples = (0..3).map(|second| {
+        let mut sample = fixture.sample(f64::from(second));
+        let other = random.tick();
+        (sample.host.kernel_log, sample.host.tasks, sample.host.memory) =
+            (other.host.kernel_log, other.host.tasks, other.host.memory);
+        sample.domains.truncate(2);
+        sample.domains.extend(other.domains);
+        let facts = Arc::make_mut(&mut sample.domains[0].facts);
+        facts.xml = Some(Known::new(Arc::new(domain_xml::parse(XML).unwrap()), Origin::Libvirt));
+        let command = "qemu-system-x86_64 -name guest=g -smp 4,sockets=1,cores=2,threads=2 -m 4096";
+        facts.command = Some(Arc::new(cmdline::parse_text(command).unwrap()));
+        sample
+    });
+    samples.collect()
+}
+
+/// A recording of these samples, through everything that reads one.
+fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random) {
+    let _ = std::fs::remove_file(path);
+    let file = std::fs::File::options().read(true).append(true).create_new(true).open(path).unwrap();
+    let mut recorder = Recorder::into_file(file.try_clone().unwrap(), path);
+    samples.iter().for_each(|sample| recorder.append(sample).unwrap());
+    recorder.close().unwrap();
+    let mut cursor = Session::from_file(file, path).unwrap().cursor();
+    let (mut summary, mut pipeline) = (SessionSummary::new(Pipeline::default()), Pipeline::default());
+    let mut state = AppState::new(ScreenSession::default(), size);
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+    let theme = Theme::new(Palette::None, false);
+    let mut draw = |state: &AppState| {
+        terminal.draw(|frame| render(frame, state, &theme)).unwrap();
+    };
+    let mut last = JudgedInterval::default();
+    let mut next = 0;
+    while let Some((index, sample)) = cursor.readable_from(next) {
+        next = index + 1;
+        summary.add(sample.clone(), cursor.begins_run(index));
+        last = pipeline.next_or_first(sample);
+        state.absorb(last.clone().into());
+    }
+    for time in [i64::MIN, 0, i64::MAX] {
+        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.runs(), cursor.session().damage());
+    }
+    draw(&state);
+    for _ in 0..2 {
+        let keys = ['\t', '\n', '1', '2', '3', 'c', 's', 'j', 'G', '?', 't', 'v', 'f', ' '];
+        let code = match keys[(r.next() % keys.len() as u64) as usize] {
+            '\t' => KeyCode::Tab,
+            '\n' => KeyCode::Enter,
+            c => KeyCode::Char(c),
+        };
+        key(&mut state, KeyEvent::new(code, KeyModifiers::NONE));
+        draw(&state);
+    }
+    let (all, domains) = (summary.finish(), DomainFilter::default());
+    let view = |i: &JudgedInterval| -> (String, String) {
+        let view = View { model: &i.model, findings: &i.report, source: "session", domains: &domains };
+        (text::report(&view), json::line(&view).unwrap())
+    };
+    for (text, json) in [view(&all), view(&last)] {
+        assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7}']), "{text}");
+        assert!(serde_json::from_str::<Value>(&json).unwrap()["domains"].is_array());
+    }
+    let [before, after] =
+        [&all, &last].map(|i| View { model: &i.model, findings: &i.report, source: "session", domains: &domains });
+    let _ = (diff_text::text(&diff::compare(&before, &after)), text::interval(&after, &[]));
+}
+
+fn forged(seed: u64, times: u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("forged");
+    let whole: Vec<Parts> = samples().into_iter().map(Parts::of).collect();
+    for n in 0..times {
+        let r = &mut Random::new(seed + n);
+        // The same change in all samples, or another one in each.
+        let (seed, alike, changes, sum_sq) = (r.next(), r.next().is_multiple_of(2), 1 + r.next() % 6, r.next() % 3);
+        let forged: Vec<Sample> = whole
+            .iter()
+            .enumerate()
+            .map(|(place, parts)| {
+                let mut parts = parts.clone();
+                let r = &mut Random::new(if alike { seed } else { seed ^ place as u64 });
+                (0..changes).for_each(|_| parts.forge(r));
+                parts.sample([0, 1, u128::MAX][sum_sq as usize])
+            })
+            .collect();
+        let begin = Instant::now();
+        let done =
+            std::panic::catch_unwind(|| read_whole(&path, &forged, SIZES[(n % 4) as usize], &mut Random::new(n)));
+        assert!(done.is_ok(), "recording {n} of seed {seed}");
+        assert!(begin.elapsed() < LONGEST, "recording {n} took {:?}", begin.elapsed());
+    }
+}
+
+#[test]
+fn no_figure_stops_a_report_or_a_screen() {
+    forged(1, 200);
+}
+
+/// `cargo test --test forged_recordings -- --ignored`: some minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn no_figure_stops_a_report_or_a_screen_at_length() {
+    forged(1_000_000, 20_000);
+}
