@@ -1,7 +1,7 @@
 //! Reads each option into [`QemuCommand`].
 
 use super::QemuCommand;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A key and its value, if it has one.
 type Pair = (String, Option<String>);
@@ -13,7 +13,7 @@ type DeviceSpec = (String, String, Pairs);
 #[derive(Default)]
 pub(super) struct Chardevs {
     sockets: BTreeMap<String, String>,
-    nulls: Vec<String>,
+    nulls: BTreeSet<String>,
     /// Chardevs of monitors in control mode.
     control: Vec<String>,
     /// Chardevs of serial ports.
@@ -65,6 +65,14 @@ fn is_on(value: &str) -> bool {
     matches!(value, "on" | "yes" | "true" | "y" | "1")
 }
 
+/// Whether QEMU listens on a socket in a folder. Without `server` it connects to another program's, and an `abstract`
+/// name is no path (QEMU's qemu-options.hx).
+fn listens(pairs: &[Pair]) -> bool {
+    let flag = |key: &str| pairs.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value);
+    let on = |key: &str| flag(key).is_some_and(|value| value.as_deref().is_none_or(is_on));
+    on("server") && !on("abstract")
+}
+
 /// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`) and id.
 fn kind_and_id(value: &str, kind: &str) -> Option<DeviceSpec> {
     if value.trim_start().starts_with('{') {
@@ -109,10 +117,10 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
         "global" => global(command, value),
         "no-kvm-pit-reinjection" => command.pit_policy = Some("discard".to_owned()),
         "qmp" | "qmp-pretty" => {
-            if let Some(path) =
-                value.strip_prefix("unix:").and_then(|rest| pairs(rest).first().map(|(path, _)| path.clone()))
-            {
-                command.qmp_sockets.push(path);
+            if let Some(rest) = value.strip_prefix("unix:") {
+                let pairs = pairs(rest);
+                let path = pairs.first().map(|(path, _)| path.clone());
+                command.qmp_sockets.extend(path.filter(|_| listens(&pairs)));
             } else if let Some(id) = value.strip_prefix("chardev:") {
                 chardevs.control.push(id.to_owned());
             }
@@ -120,10 +128,12 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
         "chardev" => {
             if let Some((kind, id, pairs)) = kind_and_id(value, "backend") {
                 match (kind.as_str(), get(&pairs, "path", false)) {
-                    ("socket", Some(path)) => {
+                    ("socket", Some(path)) if listens(&pairs) => {
                         chardevs.sockets.insert(id, path);
                     }
-                    ("null", _) => chardevs.nulls.push(id),
+                    ("null", _) => {
+                        chardevs.nulls.insert(id);
+                    }
                     _ => {}
                 }
             }

@@ -185,3 +185,18 @@ proptest! {
         let _ = parse_argv(&argv);
     }
 }
+
+#[test]
+fn only_a_monitor_on_which_qemu_listens_can_be_asked() {
+    let sockets = |options: &str| parse_text(&format!("qemu-kvm -name a {options}")).unwrap().qmp_sockets;
+    assert_eq!(sockets("-qmp unix:/a,server=on,wait=off"), ["/a"]);
+    assert_eq!(sockets("-qmp unix:/a"), [""; 0]);
+    assert_eq!(sockets("-qmp unix:/a,server=off"), [""; 0]);
+    assert_eq!(sockets("-qmp tcp:localhost:4444,server"), [""; 0]);
+    // As Proxmox starts it: the second monitor is a client of the host's event daemon.
+    let proxmox = "-chardev socket,id=qmp,path=/var/run/qemu-server/100.qmp,server=on,wait=off \
+                   -mon chardev=qmp,mode=control -chardev socket,id=qmp-event,path=/var/run/qmeventd.sock,reconnect=5 \
+                   -mon chardev=qmp-event,mode=control";
+    assert_eq!(sockets(proxmox), ["/var/run/qemu-server/100.qmp"]);
+    assert_eq!(sockets("-chardev socket,id=q,path=a,server=on,abstract=on -mon q,mode=control"), [""; 0]);
+}

@@ -11,7 +11,7 @@ mod timestamps;
 
 pub use collector::{Collector, CollectorCommand, CollectorOptions};
 pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
-pub use metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters, WatchedGuest};
+pub use metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters, UuidClaim, WatchedGuest};
 pub use proc::paths::SystemPaths;
 pub use timestamps::Timestamps;
 

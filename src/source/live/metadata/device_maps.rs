@@ -4,20 +4,16 @@
 //! addresses that the last answer does not name (a guest programs its BARs some time after its start), at growing
 //! pauses.
 
-use super::libvirt::{Libvirt, MonitorReply};
-use super::qmp;
+use super::libvirt::Libvirt;
+use super::qmp::{MEMORY_MAP, QmpQuestions, QmpReply};
 use super::source::GuestProcessKey;
 use crate::kvm::device_map::DeviceMap;
-use crate::kvm::mtree;
 use crate::sample::{DomainFacts, Known, Origin, SourceId, SourceStatus};
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-/// The monitor command, the same through libvirt and QMP.
-const COMMAND: &str = "info mtree -f";
 /// Pause before a guest is asked again; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause.
@@ -29,35 +25,46 @@ const MOST: usize = 4096;
 
 struct MonitorQuery {
     map: Option<Known<Arc<DeviceMap>>>,
-    pending: Option<(Receiver<MonitorReply>, Instant)>,
+    pending: Option<(QmpReply<DeviceMap>, Instant)>,
     next: Instant,
     pause: Duration,
     failure: Option<String>,
+}
+
+/// The way to a guest's monitor.
+pub(super) enum MonitorRoute<'a> {
+    /// Through libvirt, which knows the guest by this UUID.
+    Libvirt(&'a Libvirt, &'a str),
+    /// The guest's own QMP socket.
+    Own,
+    /// Not known so far.
+    Undecided,
 }
 
 /// The device maps of all guests.
 pub struct DeviceMaps {
     allowed: bool,
     guests: HashMap<GuestProcessKey, MonitorQuery>,
+    questions: QmpQuestions,
 }
 
 impl DeviceMaps {
     /// `allowed` is false for `--no-monitor`.
     pub fn new(allowed: bool) -> Self {
-        Self { allowed, guests: HashMap::new() }
+        Self { allowed, guests: HashMap::new(), questions: QmpQuestions::default() }
     }
 
-    /// Whether kvmtop may ask monitors.
-    pub fn allowed(&self) -> bool {
-        self.allowed
+    /// The questions to the guests' own monitors; `None` if kvmtop may not ask them.
+    pub(super) fn questions(&self) -> Option<QmpQuestions> {
+        self.allowed.then(|| self.questions.clone())
     }
 
     /// The last map of a guest; asks for a new one when due. `unnamed`: an access hit an address that the map lacks.
-    pub fn map(
+    pub(super) fn map(
         &mut self,
         facts: &DomainFacts,
         unnamed: bool,
-        libvirt: &Libvirt,
+        route: &MonitorRoute<'_>,
         now: Instant,
     ) -> Option<Known<Arc<DeviceMap>>> {
         let key = (facts.pid?, facts.start_ticks);
@@ -73,9 +80,14 @@ impl DeviceMaps {
         });
         query.receive(now);
         if query.pending.is_none() && now >= query.next && (query.map.is_none() || unnamed) {
-            query.pending = ask(facts, libvirt).map(|reply| (reply, now));
-            // A guest that libvirt does not know yet is tried again at the next tick; after a question the pause
-            // doubles.
+            let reply = match route {
+                MonitorRoute::Libvirt(libvirt, uuid) => libvirt.monitor(uuid, MEMORY_MAP),
+                MonitorRoute::Own => self.questions.device_map(facts),
+                MonitorRoute::Undecided => None,
+            };
+            query.pending = reply.map(|reply| (reply, now));
+            // A guest that libvirt does not know yet, or whose question has no place, is tried again at the next tick;
+            // after a question the pause doubles.
             if query.pending.is_some() {
                 query.next = now + query.pause;
                 query.pause = (query.pause * 2).min(LONGEST_PAUSE);
@@ -123,10 +135,10 @@ impl MonitorQuery {
             Ok(answer) => answer,
             Err(TryRecvError::Empty) if now.saturating_duration_since(*since) < PATIENCE => return,
             Err(TryRecvError::Empty) => Err("the monitor does not answer".into()),
-            Err(TryRecvError::Disconnected) => Err("libvirt dropped the command".into()),
+            Err(TryRecvError::Disconnected) => Err("the question was dropped".into()),
         };
         self.pending = None;
-        match answer.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string())) {
+        match answer {
             Ok(map) => {
                 self.failure = None;
                 self.map = Some(Known::new(Arc::new(map), Origin::Monitor));
@@ -134,26 +146,4 @@ impl MonitorQuery {
             Err(e) => self.failure = Some(e),
         }
     }
-}
-
-/// Asks through libvirt if it knows the guest, otherwise through the guest's own QMP socket.
-fn ask(facts: &DomainFacts, libvirt: &Libvirt) -> Option<Receiver<MonitorReply>> {
-    let uuid = facts.uuid.as_ref().map(|u| u.value.as_str());
-    if let Some(domain) = uuid.and_then(|u| libvirt.domain(Some(u), None)) {
-        return libvirt.monitor(&domain.uuid, COMMAND);
-    }
-    // libvirt may still find it by its UUID, and the monitor socket of a libvirt guest serves libvirt alone.
-    if uuid.is_some() && !libvirt.answered() {
-        return None;
-    }
-    let socket = facts.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;
-    let (reply, receive) = sync_channel(1);
-    std::thread::Builder::new()
-        .name("qmp".into())
-        .spawn(move || {
-            // The receiver may be gone after its timeout.
-            let _ = reply.send(qmp::human(&socket, COMMAND));
-        })
-        .ok()?;
-    Some(receive)
 }

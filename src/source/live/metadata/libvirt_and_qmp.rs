@@ -1,16 +1,15 @@
 //! libvirt and the QEMU monitor as one metadata source: each works on its own thread, this hands over their last
 //! answers.
 
-use super::device_maps::DeviceMaps;
+use super::device_maps::{DeviceMaps, MonitorRoute};
 use super::libvirt::{Libvirt, LibvirtDomain};
-use super::qmp;
+use super::qmp::{QmpQuestions, QmpReply};
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
 use crate::kvm::device_map::DeviceMap;
 use crate::sample::{Known, Origin, SourceStatus};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 /// The last metadata handed over for a guest, and what it was made of.
@@ -18,7 +17,7 @@ struct GivenMetadata {
     domain: Option<Arc<LibvirtDomain>>,
     devices: Option<Known<Arc<DeviceMap>>>,
     vcpu_tids: BTreeMap<u32, i32>,
-    tids_asked: Option<Receiver<BTreeMap<u32, i32>>>,
+    tids: VcpuThreads,
     metadata: Arc<GuestMetadata>,
 }
 
@@ -28,7 +27,7 @@ pub struct LibvirtAndQmp {
     devices: DeviceMaps,
     counters_every: Duration,
     counting: bool,
-    monitor: bool,
+    questions: Option<QmpQuestions>,
     given: HashMap<GuestProcessKey, GivenMetadata>,
     /// Guests that libvirt may know: those with a UUID.
     askable: HashSet<GuestProcessKey>,
@@ -39,13 +38,13 @@ pub struct LibvirtAndQmp {
 impl LibvirtAndQmp {
     /// `counters_every`: how often KVM's statistics are read while they are wanted.
     pub fn new(libvirt: Libvirt, devices: DeviceMaps, counters_every: Duration) -> Self {
-        let monitor = devices.allowed();
+        let questions = devices.questions();
         Self {
             libvirt,
             devices,
             counters_every,
             counting: false,
-            monitor,
+            questions,
             given: HashMap::new(),
             askable: HashSet::new(),
             ambiguous: HashSet::new(),
@@ -90,20 +89,23 @@ impl MetadataSource for LibvirtAndQmp {
         let its_own = self.is_its_own(guest);
         // A name proves nothing: another program may have given it to a guest of its own.
         let domain = uuid(guest).filter(|_| its_own).and_then(|uuid| self.libvirt.domain(Some(&uuid), None));
-        let map = |devices: &mut DeviceMaps| devices.map(&guest.facts, guest.unnamed, &self.libvirt, Instant::now());
-        let devices = if its_own { map(&mut self.devices) } else { None };
+        let route = match &domain {
+            Some(d) => MonitorRoute::Libvirt(&self.libvirt, &d.uuid),
+            // libvirt may still find it by its UUID, and the monitor socket of a libvirt guest serves libvirt alone.
+            None if its_own && guest.facts.uuid.is_some() && !self.libvirt.answered() => MonitorRoute::Undecided,
+            None => MonitorRoute::Own,
+        };
+        let devices = self.devices.map(&guest.facts, guest.unnamed, &route, Instant::now());
         let given = self.given.entry((guest.pid, guest.start_ticks)).or_insert_with(|| GivenMetadata {
             domain: None,
             devices: None,
             vcpu_tids: BTreeMap::new(),
-            tids_asked: if self.monitor { ask_vcpu_tids(guest) } else { None },
+            tids: VcpuThreads::Unasked,
             metadata: Arc::default(),
         });
-        let new_tids = given.tids_asked.as_ref().and_then(|asked| asked.try_recv().ok());
+        let new_tids = self.questions.as_ref().and_then(|q| given.tids.next(guest, q));
         let same_tids = new_tids.is_none();
-        if let Some(tids) = new_tids {
-            (given.vcpu_tids, given.tids_asked) = (tids, None);
-        }
+        given.vcpu_tids = new_tids.unwrap_or_else(|| std::mem::take(&mut given.vcpu_tids));
         let same_domain = match (&given.domain, &domain) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (a, b) => a.is_none() && b.is_none(),
@@ -132,18 +134,36 @@ fn uuid(guest: &WatchedGuest) -> Option<String> {
     guest.facts.uuid.as_ref().map(|uuid| uuid.value.to_ascii_lowercase())
 }
 
-/// Asks a QEMU with unnamed threads (`debug-threads=off`) which of them are vCPUs. Without an answer their activity
-/// shows it.
-fn ask_vcpu_tids(guest: &WatchedGuest) -> Option<Receiver<BTreeMap<u32, i32>>> {
-    let command = guest.facts.command.as_ref().filter(|c| !c.debug_threads)?;
-    let socket = command.qmp_sockets.first().map(PathBuf::from)?;
-    let (send, receive) = sync_channel(1);
-    let ask = move || {
-        // The guest, and with it the receiver, may be gone by the time of the answer.
-        let _ = send.send(qmp::vcpu_threads(&socket).unwrap_or_default().into_iter().collect());
-    };
-    std::thread::Builder::new().name("qmp".into()).spawn(ask).ok()?;
-    Some(receive)
+/// The question which threads are vCPUs, put once to a QEMU with unnamed threads (`debug-threads=off`). Without an
+/// answer their activity shows it.
+enum VcpuThreads {
+    /// Not asked so far.
+    Unasked,
+    /// Asked.
+    Asked(QmpReply<BTreeMap<u32, i32>>),
+    /// Answered, or not to be asked.
+    Settled,
+}
+
+impl VcpuThreads {
+    /// The answer, once.
+    fn next(&mut self, guest: &WatchedGuest, questions: &QmpQuestions) -> Option<BTreeMap<u32, i32>> {
+        if matches!(self, Self::Unasked) {
+            if !guest.facts.command.as_ref().is_some_and(|c| !c.debug_threads && !c.qmp_sockets.is_empty()) {
+                *self = Self::Settled;
+            } else if let Some(reply) = questions.vcpu_threads(&guest.facts) {
+                *self = Self::Asked(reply);
+            }
+        }
+        let Self::Asked(reply) = self else { return None };
+        let answer = match reply.try_recv() {
+            Ok(answer) => answer.ok(),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => None,
+        };
+        *self = Self::Settled;
+        answer
+    }
 }
 
 fn metadata_of(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) -> GuestMetadata {

@@ -2,7 +2,7 @@
 
 pub mod device_maps;
 pub mod libvirt;
-pub mod qmp;
+pub(crate) mod qmp;
 
 pub(crate) mod libvirt_and_qmp;
 pub(crate) mod source;

@@ -75,11 +75,14 @@ pub(crate) fn read_text(path: &Path, max: usize) -> Result<String, FileError> {
 
 /// Reads a file, at most `max` bytes.
 pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> {
-    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    read_to_end(&rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?, max)
+}
+
+fn read_to_end(fd: &OwnedFd, max: usize) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::with_capacity(max.min(4096));
     let mut chunk = [0_u8; 4096];
     while bytes.len() < max {
-        match rustix::io::read(&fd, &mut chunk[..]) {
+        match rustix::io::read(fd, &mut chunk[..]) {
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(chunk.get(..n).unwrap_or_default()),
             Err(Errno::INTR) => {}
@@ -88,6 +91,12 @@ pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> 
     }
     bytes.truncate(max);
     Ok(bytes)
+}
+
+/// Reads a file of an open folder, at most `max` bytes.
+pub(crate) fn read_bytes_at(dir: impl AsFd, name: &str, max: usize) -> Result<Vec<u8>, FileError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    read_to_end(&rustix::fs::openat(dir, name, flags, Mode::empty())?, max)
 }
 
 /// Reads the short word in a file of an open folder.

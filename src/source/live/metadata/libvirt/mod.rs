@@ -12,7 +12,9 @@ mod release_pages;
 mod stats;
 
 use self::release_pages::give_back_libraries;
+use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::{self, DomainXml};
+use crate::kvm::mtree;
 use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
 use crate::source::live::metadata::source::CounterReading;
 use connection::{LibvirtConnection, LibvirtFailure, PolledDomain};
@@ -71,8 +73,8 @@ pub struct LibvirtOptions {
     pub counters_every: Option<Duration>,
 }
 
-/// The reply of the monitor, or a sentence that says why there is none.
-pub type MonitorReply = Result<String, String>;
+/// The memory map that the monitor shows, or a sentence that says why there is none.
+pub type MonitorReply = Result<DeviceMap, String>;
 
 enum LibvirtRequest {
     /// A guest appeared: poll soon.
@@ -280,7 +282,8 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
                 next_counters = every.map(|_| Instant::now());
             }
             Ok(LibvirtRequest::Monitor { uuid, command, reply }) => {
-                let answer = asking(shared, || connection.monitor(&uuid, command));
+                let text = asking(shared, || connection.monitor(&uuid, command));
+                let answer = text.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string()));
                 // The receiver may be gone after its timeout.
                 let _ = reply.try_send(answer);
                 give_back_libraries();

@@ -1,0 +1,118 @@
+//! Asks the guests' own monitors (QMP), each question on a short-lived thread that acts as the guest's user.
+//!
+//! A monitor serves one client at a time: while another one holds it, QEMU's greeting does not come and the deadline
+//! ends the attempt. A path on a file system that hangs keeps its thread, and the thread its place among the few.
+
+mod act_as;
+mod conversation;
+mod socket;
+
+use crate::kvm::device_map::DeviceMap;
+use crate::kvm::mtree;
+use crate::sample::DomainFacts;
+use conversation::QmpConversation;
+use rustix::process::geteuid;
+use serde::Deserialize;
+use serde_json::json;
+use socket::QmpSocket;
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The monitor command that shows the device behind each address, the same through libvirt and QMP.
+pub(super) const MEMORY_MAP: &str = "info mtree -f";
+/// At most this many questions to guests of kvmtop's own user at a time, and to those of all others together.
+const AT_ONCE: usize = 16;
+/// At most this many questions to guests of another user at a time.
+const OF_OTHER_USER: usize = 4;
+/// vCPU numbers are below this (`KVM_MAX_VCPU_IDS` of `arch/x86/include/asm/kvm_host.h`).
+const VCPUS: u32 = 16_384;
+
+/// The answer to come, or a sentence that says why there is none.
+pub(super) type QmpReply<T> = Receiver<Result<T, String>>;
+
+/// The questions under way, by user.
+#[derive(Debug, Clone, Default)]
+pub(super) struct QmpQuestions(Arc<Mutex<HashMap<u32, usize>>>);
+
+/// The place of a question among those under way.
+struct QmpSlot {
+    questions: QmpQuestions,
+    uid: u32,
+}
+
+#[derive(Deserialize)]
+struct VcpuThread {
+    #[serde(rename = "cpu-index")]
+    index: u32,
+    #[serde(rename = "thread-id")]
+    tid: i32,
+}
+
+impl QmpQuestions {
+    /// Asks for the device of each port and address. `None`: the guest names no monitor, or too many questions are
+    /// under way; ask again later.
+    pub(super) fn device_map(&self, guest: &DomainFacts) -> Option<QmpReply<DeviceMap>> {
+        self.ask(guest, |monitor| {
+            let command = json!({"execute": "human-monitor-command", "arguments": {"command-line": MEMORY_MAP}});
+            mtree::parse(&monitor.ask::<String>(&command)?).map_err(|e| e.to_string())
+        })
+    }
+
+    /// Asks for the thread of each vCPU. `None` as above.
+    pub(super) fn vcpu_threads(&self, guest: &DomainFacts) -> Option<QmpReply<BTreeMap<u32, i32>>> {
+        self.ask(guest, |monitor| {
+            let threads: Vec<VcpuThread> = monitor.ask(&json!({"execute": "query-cpus-fast"}))?;
+            Ok(threads.into_iter().filter(|t| t.index < VCPUS).map(|t| (t.index, t.tid)).collect())
+        })
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        guest: &DomainFacts,
+        question: fn(&mut QmpConversation) -> Result<T, String>,
+    ) -> Option<QmpReply<T>> {
+        let path = guest.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;
+        let socket = QmpSocket { pid: guest.pid?, start_ticks: guest.start_ticks, path };
+        let slot = self.slot(socket.pid)?;
+        let (send, receive) = sync_channel(1);
+        let work = move || {
+            let answer = socket.connect().and_then(QmpConversation::begin).and_then(|mut m| question(&mut m));
+            // The place is free before the answer is there: the next question may follow at once.
+            drop(slot);
+            // The receiver may be gone after its timeout.
+            let _ = send.send(answer.map_err(|e| format!("{}: {e}", socket.name())));
+        };
+        std::thread::Builder::new().name("qmp".into()).spawn(work).ok()?;
+        Some(receive)
+    }
+
+    /// A place for a question to this process, if one is free.
+    fn slot(&self, pid: i32) -> Option<QmpSlot> {
+        let uid = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        let own = geteuid().as_raw();
+        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_user = users.get(&uid).copied().unwrap_or(0);
+        let of_others: usize = users.iter().filter(|(user, _)| **user != own).map(|(_, n)| n).sum();
+        let free = if uid == own { of_user < AT_ONCE } else { of_user < OF_OTHER_USER && of_others < AT_ONCE };
+        if !free {
+            return None;
+        }
+        *users.entry(uid).or_default() += 1;
+        Some(QmpSlot { questions: self.clone(), uid })
+    }
+}
+
+impl Drop for QmpSlot {
+    fn drop(&mut self) {
+        let mut users = self.questions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(n) = users.get_mut(&self.uid) {
+            *n -= 1;
+            if *n == 0 {
+                users.remove(&self.uid);
+            }
+        }
+    }
+}
