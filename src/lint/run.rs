@@ -19,7 +19,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     let log_judged_s = memory.log_judged_s();
     memory.watch(model);
     let guests = model.domains.iter().map(|d| GuestContext::new(model, d)).collect();
-    let mut context = Context { model, guests, options, log_judged_s };
+    let mut context = Context::new(model, guests, options, log_judged_s);
     for guest in &mut context.guests {
         guest.not_judged = not_judged(guest, memory, options, model);
     }
@@ -29,6 +29,10 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
             let domain = Some(guest.name().to_owned());
             verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain, because });
         }
+    }
+    if verdicts.left_out > 0 {
+        let because = format!("there are more findings than are kept: {} are left out", verdicts.left_out);
+        verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain: None, because });
     }
     let Verdicts { found, mut cannot_tell, not_read, .. } = verdicts;
     let findings: Vec<Finding> = match options.input {
@@ -40,7 +44,8 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
             memory.settle(found, &not_read, table::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
         }
     };
-    let mut findings = grouping::group(findings, table::rank);
+    let grouped = grouping::group(findings, table::rank);
+    let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();
     for f in &mut findings {
         if options.warn.contains(f.rule) {
             f.severity = f.severity.raised();

@@ -2,6 +2,7 @@
 
 use super::context::guest::GuestContext;
 use super::engine::finding::Finding;
+use super::engine::limits::{MOST_FINDINGS, MOST_TEXT};
 use super::engine::report::CannotTell;
 
 /// The results of all rules for one interval.
@@ -13,6 +14,10 @@ pub(crate) struct Verdicts {
     pub cannot_tell: Vec<CannotTell>,
     /// Rules whose figures were not read in this interval, with the index of the guest.
     pub not_read: Vec<(&'static str, Option<usize>)>,
+    /// Findings beyond the limits.
+    pub left_out: u64,
+    /// Bytes of text in all findings.
+    text: usize,
     rule: &'static str,
     links: &'static [&'static str],
     guest: Option<(usize, String)>,
@@ -46,7 +51,13 @@ impl Verdicts {
         if finding.see.is_empty() {
             finding.see = self.links.iter().map(|l| (*l).to_owned()).collect();
         }
-        self.found.push((index, Finding { rule: self.rule, domain, ..finding }));
+        let finding = Finding { rule: self.rule, domain, ..finding }.limited();
+        self.text += finding.text_len();
+        if self.found.len() < MOST_FINDINGS && self.text <= MOST_TEXT {
+            self.found.push((index, finding));
+        } else {
+            self.left_out += 1;
+        }
     }
 
     /// The rule's figures are read only now and then, and were not read in this interval: earlier findings stand.

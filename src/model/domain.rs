@@ -149,17 +149,23 @@ impl DomainModel {
             })
             .collect();
         let all_exits = exits.count;
+        let exits_of: HashMap<u32, u64> = vcpu_exits.iter().map(|(v, table)| (*v, table.count)).collect();
+        let mut to_vmm: HashMap<u32, u64> = HashMap::new();
+        for (vcpu, _, count) in &userspace {
+            let Some(vcpu) = vcpu else { continue };
+            let sum = to_vmm.entry(*vcpu).or_default();
+            *sum = sum.saturating_add(*count);
+        }
         for t in &mut threads {
-            let mine = t.index.and_then(|i| vcpu_exits.iter().find(|(v, _)| *v == i)).map(|(_, e)| e.count);
+            let of_vcpu = |counts: &HashMap<u32, u64>| t.index.and_then(|i| counts.get(&i)).copied().unwrap_or(0);
             t.exit_rate = if t.role != Role::Vcpu {
                 None
             } else if all_exits > 0 {
-                interval.rate(mine.unwrap_or(0))
+                interval.rate(of_vcpu(&exits_of))
             } else if let Some(rate) = t.counters.get("exits") {
                 Some(*rate)
             } else {
-                let of_vcpu = userspace.iter().filter(|(v, ..)| v.is_some() && *v == t.index).map(|u| u.2);
-                interval.rate(total(of_vcpu)).filter(|_| !userspace.is_empty())
+                interval.rate(of_vcpu(&to_vmm)).filter(|_| !userspace.is_empty())
             };
         }
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
@@ -214,13 +220,12 @@ impl DomainModel {
     }
 }
 
-/// The same guest in another sample: by process, or by name for guests without a process.
-pub(crate) fn find<'a>(sample: &'a Sample, d: &DomainSample) -> Option<&'a DomainSample> {
-    sample.domains.iter().find(|b| match (d.facts.pid, b.facts.pid) {
-        (Some(a), Some(b_pid)) => a == b_pid && d.facts.start_ticks == b.facts.start_ticks,
-        (None, None) => d.facts.name.value == b.facts.name.value,
-        _ => false,
-    })
+/// What makes a guest of two samples the same: its process, or its name where it has none.
+pub(crate) fn identity(d: &DomainSample) -> (Option<i32>, u64, &str) {
+    match d.facts.pid {
+        Some(pid) => (Some(pid), d.facts.start_ticks, ""),
+        None => (None, 0, &d.facts.name.value),
+    }
 }
 
 fn userspace(

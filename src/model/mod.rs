@@ -23,6 +23,8 @@ pub use history::{DomainKey, History, HistoryPoint};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use sum::ModelSum;
 
+use std::collections::HashMap;
+
 use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
 
 /// What a sample is compared with.
@@ -82,10 +84,13 @@ impl Model {
             engine_continues: same_engine.is_some(),
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
+        // The first one stays where two have the same identity.
+        let before = previous.into_iter().flat_map(|p| p.domains.iter().rev());
+        let before: HashMap<_, _> = before.map(|d| (domain::identity(d), d)).collect();
         let domains = sample
             .domains
             .iter()
-            .map(|d| DomainModel::new(d, previous.and_then(|p| domain::find(p, d)), &interval, sample))
+            .map(|d| DomainModel::new(d, before.get(&domain::identity(d)).copied(), &interval, sample))
             .collect::<Vec<_>>();
         Self {
             time_ms: sample.time_ms,

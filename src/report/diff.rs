@@ -14,8 +14,8 @@ pub use verdict::Cause;
 
 use super::View;
 use super::json;
-use crate::lint;
 use serde::Serialize;
+use std::collections::{HashMap, HashSet};
 
 /// Two inputs compared: what `diff --json` writes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -80,18 +80,27 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
 /// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of
 /// the other input covers counts as present there.
 fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> FindingsDiff {
-    let paired = |a: Option<&str>, b: Option<&str>| {
-        a == b
-            || domains.iter().any(|d| a.is_some() && b.is_some() && d.before.as_deref() == a && d.after.as_deref() == b)
-    };
-    let of_one = |old: &lint::Finding, new: &lint::Finding| paired(old.domain.as_deref(), new.domain.as_deref());
+    // A guest's findings are those of its partner in the second input.
+    let pairs = domains.iter().filter_map(|d| Some((d.before.as_deref()?, d.after.as_deref()?)));
+    let partners: HashMap<&str, &str> = pairs.collect();
+    let partner = |guest: Option<&'_ str>| guest.map(|name| partners.get(name).copied().unwrap_or(name).to_owned());
     let (old, new): (Vec<_>, Vec<_>) = (before.selected_findings().collect(), after.selected_findings().collect());
+    let mut twins = HashMap::new();
+    let mut covered = HashMap::new();
+    for (at, f) in new.iter().enumerate() {
+        twins.entry((f.rule, f.target, f.domain.clone())).or_insert(at);
+        for rule in &f.folded {
+            covered.entry((*rule, f.domain.clone())).or_insert(at);
+        }
+    }
     let mut diff = FindingsDiff::default();
     let mut lined_up = vec![false; new.len()];
+    let mut covered_before = HashSet::new();
     for f in &old {
-        let twin = |n: &&lint::Finding| f.rule == n.rule && f.target == n.target && of_one(f, n);
-        let covered = |n: &&lint::Finding| n.folded.contains(&f.rule) && of_one(f, n);
-        let Some(at) = new.iter().position(twin).or_else(|| new.iter().position(covered)) else {
+        let domain = partner(f.domain.as_deref());
+        covered_before.extend(f.folded.iter().map(|rule| (*rule, domain.clone())));
+        let twin = twins.get(&(f.rule, f.target, domain.clone())).or_else(|| covered.get(&(f.rule, domain)));
+        let Some(at) = twin.copied() else {
             diff.gone.push(json::finding(f));
             continue;
         };
@@ -106,7 +115,7 @@ fn findings(before: &View<'_>, after: &View<'_>, domains: &[DomainDiff]) -> Find
         }
     }
     for (n, _) in new.iter().zip(lined_up).filter(|(_, lined_up)| !lined_up) {
-        let covered = old.iter().any(|f| f.folded.contains(&n.rule) && of_one(f, n));
+        let covered = covered_before.contains(&(n.rule, n.domain.clone()));
         if covered { &mut diff.same } else { &mut diff.new }.push(json::finding(n));
     }
     diff

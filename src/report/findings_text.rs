@@ -19,7 +19,11 @@ pub fn all(view: &View<'_>) -> String {
         guests.extend(c.domain.as_deref());
     }
     for (because, (rules, guests)) in by_reason {
-        let list = |names: &BTreeSet<&str>| names.iter().map(|n| cut(n, 48)).collect::<Vec<_>>().join(", ");
+        let list = |names: &BTreeSet<&str>| {
+            let more = names.len().saturating_sub(MOST_NAMES);
+            let named = names.iter().take(MOST_NAMES).map(|n| cut(n, 48));
+            named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(", ")
+        };
         let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
         let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
         out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
@@ -27,6 +31,8 @@ pub fn all(view: &View<'_>) -> String {
     out
 }
 
+/// The most guests or rules that one line names.
+const MOST_NAMES: usize = 64;
 /// Width of prose in columns.
 const LINE: usize = 110;
 

@@ -175,10 +175,14 @@ fn thread(t: &ThreadModel) -> JsonThread {
 
 /// For each reason the guest's row, then those of its vCPUs.
 fn exits(d: &DomainModel) -> Vec<JsonExit> {
+    let mut parts: HashMap<&str, Vec<&ExitRow>> = HashMap::new();
+    for row in d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows) {
+        parts.entry(&row.reason).or_default().push(row);
+    }
     let mut rows = Vec::new();
     for sum in &d.exits.rows {
         rows.push(exit(sum, &d.exits));
-        rows.extend(d.vcpu_exits.iter().filter_map(|(_, table)| Some(exit(table.row(&sum.reason)?, &d.exits))));
+        rows.extend(parts.remove(sum.reason.as_str()).into_iter().flatten().map(|row| exit(row, &d.exits)));
     }
     rows
 }

@@ -6,6 +6,8 @@ use crate::kvm::topology::HostTopology;
 use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
+use std::cell::OnceCell;
+use std::collections::HashMap;
 
 /// Everything that a rule may look at.
 pub(crate) struct Context<'a> {
@@ -17,9 +19,20 @@ pub(crate) struct Context<'a> {
     pub options: &'a Options,
     /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
     pub log_judged_s: Option<f64>,
+    /// The guest of each process and thread.
+    by_pid: OnceCell<HashMap<i32, usize>>,
 }
 
 impl<'a> Context<'a> {
+    pub fn new(
+        model: &'a Model,
+        guests: Vec<GuestContext<'a>>,
+        options: &'a Options,
+        log_judged_s: Option<f64>,
+    ) -> Self {
+        Self { model, guests, options, log_judged_s, by_pid: OnceCell::new() }
+    }
+
     /// The thresholds in force.
     pub fn thresholds(&self) -> &'a Thresholds {
         &self.options.thresholds
@@ -48,10 +61,13 @@ impl<'a> Context<'a> {
 
     /// The index of the guest that a process or one of its threads belongs to.
     pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
-        let pid = pid?;
-        self.guests
-            .iter()
-            .position(|g| g.domain.facts.pid == Some(pid) || g.domain.threads.iter().any(|t| t.tid == pid))
+        let of_guest = |(i, g): (usize, &GuestContext<'_>)| {
+            let tids = g.domain.threads.iter().map(|t| t.tid);
+            g.domain.facts.pid.into_iter().chain(tids).map(move |id| (id, i)).collect::<Vec<_>>()
+        };
+        // The first guest stays where two claim an id.
+        let all = || self.guests.iter().enumerate().rev().flat_map(of_guest).collect();
+        self.by_pid.get_or_init(all).get(&pid?).copied()
     }
 
     /// Whether the data is from a file with an interval of its own.

@@ -9,6 +9,7 @@ use crate::kvm::Space;
 use crate::lint::engine::finding::{Mark, Severity, worst};
 use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel};
 use crate::sample::Direction;
+use std::collections::BTreeMap;
 
 /// Fewer events are no pattern, however short the time they took.
 const FEWEST: u64 = 16;
@@ -85,16 +86,14 @@ impl GuestContext<'_> {
         let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
         let count = rows.iter().map(|r| r.span.count).sum();
         let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
-        let mut by_vcpu: Vec<(u32, u64)> = Vec::new();
+        let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
         for r in self.domain.vcpu_accesses.iter().filter(|r| pick(r)) {
             let Some(v) = r.vcpu else { continue };
-            match by_vcpu.iter_mut().find(|(x, _)| *x == v) {
-                Some((_, n)) => *n += r.span.count,
-                None => by_vcpu.push((v, r.span.count)),
-            }
+            let sum = by_vcpu.entry(v).or_default();
+            *sum = sum.saturating_add(r.span.count);
         }
         let marks = rows.iter().take(MOST_MARKS).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
-        self.totals(count, ns, busiest(by_vcpu, count), marks)
+        self.totals(count, ns, busiest(by_vcpu.into_iter().collect(), count), marks)
     }
 
     /// As [`GuestContext::accesses`], for ports. perf measures a port access from `kvm_pio` to `kvm_entry`

@@ -145,7 +145,7 @@ impl FixKind {
 }
 
 /// One thing to do. kvmtop never does it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Fix {
     /// What the text is.
     pub kind: FixKind,

@@ -1,6 +1,7 @@
 //! Groups findings that have one cause into one finding.
 
-use super::finding::{Finding, Mark, Severity};
+use super::finding::{Finding, Fix, Mark, Severity};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The place of a rule in the table.
 type Rank = fn(&str) -> usize;
@@ -23,14 +24,20 @@ pub(crate) fn group(mut findings: Vec<Finding>, rank: Rank) -> Vec<Finding> {
 /// Timer findings of a Windows guest join the finding about its missing enlightenments.
 fn windows_timers(findings: &mut Vec<Finding>, rank: Rank) {
     let is_setup = |f: &Finding| f.rule == "windows-enlightenments";
-    let (setups, mut others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(is_setup);
-    for setup in setups {
-        let fits = |f: &Finding| f.domain == setup.domain && f.folded.is_empty() && WINDOWS_TIMERS.contains(&f.rule);
-        let (timers, rest): (Vec<Finding>, Vec<Finding>) = others.into_iter().partition(fits);
-        others = rest;
-        others.push(if timers.is_empty() { setup } else { windows_group(setup, timers, rank) });
+    let (setups, others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(is_setup);
+    let mut groups: HashMap<Option<String>, Vec<Finding>> =
+        setups.iter().map(|setup| (setup.domain.clone(), Vec::new())).collect();
+    for f in others {
+        let fits = f.folded.is_empty() && WINDOWS_TIMERS.contains(&f.rule);
+        match groups.get_mut(&f.domain).filter(|_| fits) {
+            Some(timers) => timers.push(f),
+            None => findings.push(f),
+        }
     }
-    *findings = others;
+    for setup in setups {
+        let timers = groups.remove(&setup.domain).unwrap_or_default();
+        findings.push(if timers.is_empty() { setup } else { windows_group(setup, timers, rank) });
+    }
 }
 
 /// One finding of a Windows guest's missing enlightenments and its timers.
@@ -78,20 +85,20 @@ fn by_cost(a: &Finding, b: &Finding, rank: Rank) -> std::cmp::Ordering {
 /// Timer findings of one guest that share their first fix, where the configuration is not known to lack it.
 fn same_fix(findings: &mut Vec<Finding>, rank: Rank) {
     let mut kept: Vec<Finding> = Vec::with_capacity(findings.len());
+    let mut leads: HashMap<(Option<String>, Option<Fix>), usize> = HashMap::new();
     let mut timers = std::mem::take(findings);
     timers.sort_by(|a, b| by_cost(a, b, rank));
     for f in timers {
-        let lead = kept.iter_mut().find(|k| {
-            WINDOWS_TIMERS.contains(&k.rule)
-                && WINDOWS_TIMERS.contains(&f.rule)
-                && k.domain == f.domain
-                && k.fix.first() == f.fix.first()
-        });
-        match lead {
+        if !WINDOWS_TIMERS.contains(&f.rule) {
+            kept.push(f);
+            continue;
+        }
+        let lead = *leads.entry((f.domain.clone(), f.fix.first().cloned())).or_insert(kept.len());
+        match kept.get_mut(lead) {
             Some(k) => {
                 k.cost = k.cost.zip(f.cost).map(|(a, b)| a + b).or(k.cost).or(f.cost);
                 let sum = k.cost;
-                take_in(k, f);
+                take_in(k, vec![f]);
                 k.cost = sum;
             }
             None => kept.push(f),
@@ -102,60 +109,103 @@ fn same_fix(findings: &mut Vec<Finding>, rank: Rank) {
 
 /// A guest's finding of the rule `into` takes in the guest's findings of other rules.
 fn absorb(findings: &mut Vec<Finding>, into: &'static str, rules: &[&'static str]) {
-    let Some(at) = findings.iter().position(|f| f.rule == into) else { return };
-    let mut one = findings.remove(at);
-    let (parts, rest): (Vec<Finding>, Vec<Finding>) =
-        std::mem::take(findings).into_iter().partition(|f| f.domain == one.domain && rules.contains(&f.rule));
-    *findings = rest;
-    for part in parts {
-        take_in(&mut one, part);
+    let (ones, others): (Vec<Finding>, Vec<Finding>) =
+        std::mem::take(findings).into_iter().partition(|f| f.rule == into);
+    let mut parts: HashMap<Option<String>, Vec<Finding>> =
+        ones.iter().map(|one| (one.domain.clone(), Vec::new())).collect();
+    for f in others {
+        match parts.get_mut(&f.domain).filter(|_| rules.contains(&f.rule)) {
+            Some(parts) => parts.push(f),
+            None => findings.push(f),
+        }
     }
-    absorb(findings, into, rules);
-    findings.push(one);
+    for mut one in ones {
+        let parts = parts.remove(&one.domain).unwrap_or_default();
+        take_in(&mut one, parts);
+        findings.push(one);
+    }
 }
 
-fn take_in(one: &mut Finding, part: Finding) {
-    one.severity = one.severity.max(part.severity);
-    one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
-    one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
-    join(&mut one.folded, vec![part.rule]);
-    // Evidence that is already there, perhaps with more detail, is not repeated.
-    let new: Vec<String> =
-        part.evidence.into_iter().filter(|e| !one.evidence.iter().any(|o| o.starts_with(e))).collect();
-    join(&mut one.evidence, new);
-    join(&mut one.marks, part.marks);
+/// Adds findings that have the same cause to the one that names it.
+fn take_in(one: &mut Finding, parts: Vec<Finding>) {
+    let own = one.evidence.len();
+    let mut lines: HashSet<String> = HashSet::new();
+    let mut marks: HashSet<Mark> = one.marks.iter().cloned().collect();
+    for part in parts {
+        one.severity = one.severity.max(part.severity);
+        one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
+        one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
+        join(&mut one.folded, vec![part.rule]);
+        for line in part.evidence {
+            // Evidence that is already there, perhaps with more detail, is not repeated.
+            if !one.evidence.iter().take(own).any(|o| o.starts_with(&line)) && lines.insert(line.clone()) {
+                one.evidence.push(line);
+            }
+        }
+        one.marks.extend(part.marks.into_iter().filter(|mark| marks.insert(mark.clone())));
+    }
 }
 
 /// Wait whose cause was found joins the finding of the cause.
 fn waits(findings: &mut Vec<Finding>) {
-    let mut kept = Vec::with_capacity(findings.len());
+    let mut kept = Vec::new();
     let (waits, mut others): (Vec<Finding>, Vec<Finding>) =
         std::mem::take(findings).into_iter().partition(|f| f.rule == "vcpu-wait");
-    for mut wait in waits {
-        let shares_cpu = |f: &Finding| f.marks.iter().any(|m| matches!(m, Mark::Pcpu(_)) && wait.marks.contains(m));
-        let explains = |f: &Finding| {
-            WAIT_CAUSES.contains(&f.rule)
-                && f.severity >= Severity::Warning
-                && (f.domain == wait.domain && (f.rule == "quota-throttled" || f.rule == "isolated-pile-up")
-                    || shares_cpu(f))
-        };
-        let cause = others.iter().position(explains);
-        if let Some(at) = cause
-            && others[at].domain != wait.domain
-            && let Some(name) = &wait.domain
-        {
-            if let Some(figure) = wait.evidence.first_mut() {
-                *figure = format!("{name}: {figure}");
-            }
-            join(&mut others[at].also, vec![name.clone()]);
-        }
-        match cause {
-            Some(at) => take_in(&mut others[at], wait),
+    let causes = WaitCauses::of(&others);
+    let mut explained: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
+    for wait in waits {
+        match causes.explain(&wait) {
+            Some(at) => explained.entry(at).or_default().push(wait),
             None => kept.push(wait),
         }
     }
+    for (at, mut waits) in explained {
+        let cause = &mut others[at];
+        let mut names: HashSet<String> = cause.also.iter().cloned().collect();
+        for wait in waits.iter_mut().filter(|wait| wait.domain != cause.domain) {
+            let Some(name) = &wait.domain else { continue };
+            if let Some(figure) = wait.evidence.first_mut() {
+                *figure = format!("{name}: {figure}");
+            }
+            cause.also.extend(Some(name.clone()).filter(|name| names.insert(name.clone())));
+        }
+        take_in(cause, waits);
+    }
     others.extend(kept);
     *findings = others;
+}
+
+/// Where the findings are that can explain why vCPUs wait: the first of each guest, and the first of each CPU.
+#[derive(Default)]
+struct WaitCauses {
+    by_guest: HashMap<Option<String>, usize>,
+    by_cpu: HashMap<u32, usize>,
+}
+
+impl WaitCauses {
+    fn of(findings: &[Finding]) -> Self {
+        let mut causes = Self::default();
+        let explains = |f: &Finding| WAIT_CAUSES.contains(&f.rule) && f.severity >= Severity::Warning;
+        for (at, f) in findings.iter().enumerate().filter(|(_, f)| explains(f)) {
+            if f.rule == "quota-throttled" || f.rule == "isolated-pile-up" {
+                causes.by_guest.entry(f.domain.clone()).or_insert(at);
+            }
+            for cpu in f.marks.iter().filter_map(pcpu) {
+                causes.by_cpu.entry(cpu).or_insert(at);
+            }
+        }
+        causes
+    }
+
+    /// The first finding that explains a wait: it is about the same guest, or about a CPU that the guest shares.
+    fn explain(&self, wait: &Finding) -> Option<usize> {
+        let shared = wait.marks.iter().filter_map(pcpu).filter_map(|cpu| self.by_cpu.get(&cpu));
+        self.by_guest.get(&wait.domain).into_iter().chain(shared).min().copied()
+    }
+}
+
+fn pcpu(mark: &Mark) -> Option<u32> {
+    if let Mark::Pcpu(cpu) = mark { Some(*cpu) } else { None }
 }
 
 fn join<T: PartialEq>(into: &mut Vec<T>, from: Vec<T>) {

@@ -6,7 +6,7 @@ use crate::model::{AccessRow, DomainModel, ExitRow};
 use crate::report::View;
 use crate::sample::{Direction, EngineKind, Timing};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A row of both sides: an exit reason, or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -89,19 +89,35 @@ impl DomainDiff {
     }
 }
 
+/// The guests that have a UUID or a name.
+type GuestPlaces = HashMap<String, Vec<usize>>;
+
 /// Pairs the guests: by UUID, else by name. If each input has a single guest, these two are a pair.
 pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
     let old: Vec<_> = before.guests().collect();
     let mut new: Vec<_> = after.guests().map(Some).collect();
     let lone = old.len() == 1 && new.len() == 1;
     let uuid = |d: &DomainModel| d.facts.uuid.as_ref().map(|u| u.value.clone());
-    let mut take =
-        |fits: &dyn Fn(&DomainModel) -> bool| new.iter_mut().find(|n| n.is_some_and(fits)).and_then(Option::take);
+    // The last one first.
+    let (mut by_uuid, mut by_name): (GuestPlaces, GuestPlaces) = (HashMap::new(), HashMap::new());
+    for (i, d) in new.iter().enumerate().rev().filter_map(|(i, d)| Some((i, (*d)?))) {
+        uuid(d).into_iter().for_each(|uuid| by_uuid.entry(uuid).or_default().push(i));
+        by_name.entry(d.name().to_owned()).or_default().push(i);
+    }
+    let mut take = |places: Option<&mut Vec<usize>>| -> Option<&DomainModel> {
+        let places = places?;
+        while let Some(i) = places.pop() {
+            if let Some(d) = new.get_mut(i).and_then(Option::take) {
+                return Some(d);
+            }
+        }
+        None
+    };
     let mut out = Vec::new();
     for d in old {
-        let partner = take(&|n| uuid(d).is_some() && uuid(n) == uuid(d))
-            .or_else(|| take(&|n| n.name() == d.name()))
-            .or_else(|| take(&|_| lone));
+        let partner = take(uuid(d).and_then(|uuid| by_uuid.get_mut(&uuid)))
+            .or_else(|| take(by_name.get_mut(d.name())))
+            .or_else(|| take(Some(&mut vec![0]).filter(|_| lone)));
         out.push(domain(Some(d), partner, before, after));
     }
     out.extend(new.into_iter().flatten().map(|n| domain(None, Some(n), before, after)));
@@ -167,15 +183,13 @@ fn accesses(
     for (side, d) in [b, a].into_iter().enumerate() {
         for row in d.into_iter().flat_map(|d| &d.accesses) {
             pairs.entry((row.space, row.address, row.direction)).or_default()[side] = Some(row);
-            *all[side].entry(row.space).or_default() += row.span.count;
+            let sum = all[side].entry(row.space).or_default();
+            *sum = sum.saturating_add(row.span.count);
         }
     }
     // A file without any access of this space did not measure them, which is not the same as zero accesses. An engine
     // counts all of them.
-    let watched = |space: Space| {
-        [(b, traced.0), (a, traced.1)]
-            .map(|(d, traced)| traced || d.is_some_and(|d| d.accesses.iter().any(|r| r.space == space)))
-    };
+    let watched = |space: Space| [traced.0 || all[0].contains_key(&space), traced.1 || all[1].contains_key(&space)];
     let mut lines: Vec<_> = pairs
         .into_iter()
         .filter_map(|((space, _, direction), rows)| {

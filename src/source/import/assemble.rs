@@ -10,8 +10,12 @@ use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
 use crate::sample::{DomainFacts, DomainSample, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Limit of domains: the rules compare guests with each other, and what they say of each takes some kilobytes.
+const MAX_DOMAINS: usize = 4096;
 
 /// What belongs to one domain.
 #[derive(Debug, Default)]
@@ -21,6 +25,9 @@ struct DomainFiles {
     tree: Option<DeviceMap>,
 }
 
+/// Limit of the remarks that are shown.
+const MAX_NOTES: usize = 32;
+
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
     let mut domains = merge_descriptions(std::mem::take(&mut gathered.descriptions));
@@ -29,6 +36,10 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     assign_guests(&mut domains, guests, &mut gathered.notes);
     let trees = std::mem::take(&mut gathered.trees);
     assign_trees(&mut domains, trees, &mut gathered.errors);
+    if domains.len() > MAX_DOMAINS {
+        gathered.notes.insert(0, format!("{} domains: all but the first {MAX_DOMAINS} are left out", domains.len()));
+        domains.truncate(MAX_DOMAINS);
+    }
     let base = interval(&gathered, options);
     let mut sample = Sample { engine, ..Sample::default() };
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
@@ -46,7 +57,15 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     gathered.types.dedup();
     sample.sources = gathered.types.iter().map(|file_type| SourceStatus::ok(source_id(*file_type))).collect();
     let source = gathered.types.first().map_or("file", |file_type| source_id(*file_type).as_str());
-    Imported { sample, base, source, errors: gathered.errors, notes: gathered.notes }
+    Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
+}
+
+/// The first remarks, and how many there are more.
+fn shown(mut notes: Vec<String>) -> Vec<String> {
+    let more = notes.len().saturating_sub(MAX_NOTES);
+    notes.truncate(MAX_NOTES);
+    notes.extend((more > 0).then(|| format!("and {more} more remarks")));
+    notes
 }
 
 /// The source that a file of this type is.
@@ -63,18 +82,46 @@ fn source_id(file_type: InputType) -> SourceId {
     }
 }
 
+/// Where a description of the same domain is, if there is one.
+#[derive(Debug, Default)]
+struct DescribedDomains {
+    domains: Vec<DomainFiles>,
+    by_uuid: HashMap<String, usize>,
+    by_name: HashMap<String, usize>,
+}
+
+impl DescribedDomains {
+    /// Adds a description to its domain, which may be a new one.
+    fn add(&mut self, description: Description) {
+        let by_uuid = description.uuid().and_then(|uuid| self.by_uuid.get(&uuid));
+        let by_name = description.name().and_then(|name| self.by_name.get(name));
+        let same = |i: &&usize| self.domains.get(**i).is_some_and(|d| d.description.is_same(&description));
+        let place = by_uuid.into_iter().chain(by_name).filter(same).min().copied();
+        let place = place.unwrap_or(self.domains.len());
+        match self.domains.get_mut(place) {
+            Some(domain) => domain.description.merge(description),
+            None => self.domains.push(DomainFiles { description, ..DomainFiles::default() }),
+        }
+        let Some(description) = self.domains.get(place).map(|d| &d.description) else { return };
+        if let Some(uuid) = description.uuid() {
+            self.by_uuid.entry(uuid).or_insert(place);
+        }
+        if let Some(name) = description.name() {
+            self.by_name.entry(name.to_owned()).or_insert(place);
+        }
+    }
+}
+
 /// One entry for each described domain. A command line without name and UUID belongs to the only domain, if there is
 /// but one.
 fn merge_descriptions(descriptions: Vec<Description>) -> Vec<DomainFiles> {
-    let mut domains: Vec<DomainFiles> = Vec::new();
     let (with_xml, others): (Vec<_>, Vec<_>) = descriptions.into_iter().partition(|d| d.xml.is_some());
     let (named, unnamed): (Vec<_>, Vec<_>) = others.into_iter().partition(|d| d.name().is_some() || d.uuid().is_some());
+    let mut described = DescribedDomains::default();
     for description in with_xml.into_iter().chain(named) {
-        match domains.iter_mut().find(|d| d.description.is_same(&description)) {
-            Some(domain) => domain.description.merge(description),
-            None => domains.push(DomainFiles { description, ..DomainFiles::default() }),
-        }
+        described.add(description);
     }
+    let mut domains = described.domains;
     for description in unnamed {
         match domains.as_mut_slice() {
             [only] if only.description.command.is_none() => only.description.merge(description),
@@ -84,16 +131,33 @@ fn merge_descriptions(descriptions: Vec<Description>) -> Vec<DomainFiles> {
     domains
 }
 
+/// The described domains that a process or a name belongs to, the last one first.
+type Places<K> = HashMap<K, Vec<usize>>;
+
 /// Gives each measured guest to the domain whose description names its process or its name.
 fn assign_guests(domains: &mut Vec<DomainFiles>, guests: Vec<ImportedGuest>, notes: &mut Vec<String>) {
     let described = domains.len();
     let single = guests.len() == 1;
+    let (mut by_pid, mut by_name): (Places<i32>, Places<String>) = (HashMap::new(), HashMap::new());
+    for (i, domain) in domains.iter().enumerate().rev() {
+        if let Some(pid) = domain.description.xml.as_ref().and_then(|(xml, _)| xml.pid) {
+            by_pid.entry(pid).or_default().push(i);
+        }
+        if let Some(name) = domain.description.name() {
+            by_name.entry(name.to_owned()).or_default().push(i);
+        }
+    }
     for guest in guests {
-        let known = domains.iter().position(|d| {
-            let pid = d.description.xml.as_ref().and_then(|(xml, _)| xml.pid);
-            let by_pid = guest.pid.is_some() && guest.pid == pid;
-            d.guest.is_none() && (by_pid || guest.name.is_some() && guest.name.as_deref() == d.description.name())
-        });
+        let first_free = |places: Option<&mut Vec<usize>>| {
+            let places = places?;
+            while places.last().is_some_and(|i| domains[*i].guest.is_some()) {
+                places.pop();
+            }
+            places.last().copied()
+        };
+        let of_pid = first_free(guest.pid.and_then(|pid| by_pid.get_mut(&pid)));
+        let of_name = first_free(guest.name.as_ref().and_then(|name| by_name.get_mut(name)));
+        let known = of_pid.into_iter().chain(of_name).min();
         let place = known.or_else(|| (single && described == 1).then_some(0));
         if let Some(domain) = place.and_then(|i| domains.get_mut(i)) {
             domain.guest = Some(guest);

@@ -5,7 +5,7 @@ use crate::kvm::sanitize;
 use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{ThreadSample, Vmm};
 use crate::source::events::TracedThread;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Limit of different event names.
 const MAX_NAMES: usize = 1024;
@@ -40,18 +40,29 @@ impl KvmEventCounts {
         }
     }
 
-    /// Sums by event name over the threads that `is_meant` accepts by thread and process id.
-    fn sums(&self, is_meant: impl Fn(i32, i32) -> bool) -> BTreeMap<String, u64> {
+    /// Sums by event name over all threads.
+    fn sums(&self) -> BTreeMap<String, u64> {
+        self.sums_of(1, |_, _| Some(0)).pop().unwrap_or_default()
+    }
+
+    /// Sums by event name for each of `groups` groups of threads; `group` says to which one a thread belongs, by thread
+    /// and process id.
+    fn sums_of(&self, groups: usize, group: impl Fn(i32, i32) -> Option<usize>) -> Vec<BTreeMap<String, u64>> {
         let names: HashMap<u16, &String> = self.names.iter().map(|(name, id)| (*id, name)).collect();
-        let mut sums = BTreeMap::new();
+        let mut sums = vec![BTreeMap::new(); groups];
         for ((tid, id), count) in &self.by_thread {
-            if let Some(name) = names.get(id).filter(|_| is_meant(*tid, self.pids.get(tid).copied().unwrap_or(0))) {
-                *sums.entry((*name).clone()).or_default() += count;
+            let of = group(*tid, self.pids.get(tid).copied().unwrap_or(0));
+            if let (Some(name), Some(sums)) = (names.get(id), of.and_then(|of| sums.get_mut(of))) {
+                let sum: &mut u64 = sums.entry((*name).clone()).or_default();
+                *sum = sum.saturating_add(*count);
             }
         }
         sums
     }
 }
+
+/// The threads of a guest, and its process where that is known.
+type ThreadGroup = (Option<i32>, Vec<(i32, TracedThread)>);
 
 /// Groups threads into guests by process; without a process, by vCPU numbers. `process_name` returns the name of a
 /// process.
@@ -64,7 +75,7 @@ pub(super) fn group_threads(
     for (tid, thread) in threads {
         by_pid.entry(thread.pid).or_default().push((tid, thread));
     }
-    let mut groups = Vec::new();
+    let mut groups: Vec<ThreadGroup> = Vec::new();
     for (pid, mut threads) in by_pid {
         threads.sort_by_key(|t| t.0);
         if pid > 0 {
@@ -73,10 +84,17 @@ pub(super) fn group_threads(
             groups.extend(split_by_vcpu(threads).into_iter().map(|t| (None, t)));
         }
     }
+    if groups.is_empty() && !counts.by_thread.is_empty() {
+        // Events outside any exit still show that there is a guest.
+        return vec![ImportedGuest { kvm_events: counts.sums(), ..ImportedGuest::default() }];
+    }
     let single = groups.len() == 1;
-    let guest = |(pid, threads): (Option<i32>, Vec<(i32, TracedThread)>)| {
-        let tids: Vec<i32> = threads.iter().map(|t| t.0).collect();
-        let kvm_events = counts.sums(|tid, of| single || tids.contains(&tid) || pid.is_some_and(|p| p == of));
+    let threads = groups.iter().enumerate().flat_map(|(i, (_, threads))| threads.iter().map(move |t| (t.0, i)));
+    let by_tid: HashMap<i32, usize> = threads.collect();
+    let by_pid: HashMap<i32, usize> = groups.iter().enumerate().filter_map(|(i, g)| Some((g.0?, i))).collect();
+    let group = |tid: i32, pid: i32| by_tid.get(&tid).or_else(|| by_pid.get(&pid)).copied().or(single.then_some(0));
+    let events = counts.sums_of(groups.len(), group);
+    let guest = |((pid, threads), kvm_events): (ThreadGroup, BTreeMap<String, u64>)| {
         let comm = pid.and_then(&process_name).map(|c| sanitize(&c, 15)).filter(|c| !c.is_empty());
         ImportedGuest {
             pid,
@@ -84,7 +102,7 @@ pub(super) fn group_threads(
             name: match (comm, pid) {
                 (Some(comm), Some(pid)) => Some(format!("{comm}-{pid}")),
                 // Several guests without a process can only be named by their threads.
-                _ if !single => tids.first().map(|tid| format!("{UNNAMED}-{tid}")),
+                _ if !single => threads.first().map(|(tid, _)| format!("{UNNAMED}-{tid}")),
                 _ => None,
             },
             threads: threads.into_iter().map(|(tid, t)| thread_sample(tid, t)).collect(),
@@ -92,25 +110,24 @@ pub(super) fn group_threads(
             ..ImportedGuest::default()
         }
     };
-    if groups.is_empty() && !counts.by_thread.is_empty() {
-        // Events outside any exit still show that there is a guest.
-        return vec![ImportedGuest { kvm_events: counts.sums(|_, _| true), ..ImportedGuest::default() }];
-    }
-    groups.into_iter().map(guest).collect()
+    groups.into_iter().zip(events).map(guest).collect()
 }
 
 /// Splits threads in order of their ids into guests. A VMM starts its vCPU threads in order, so a vCPU number that
 /// occurs a second time belongs to the next guest.
 fn split_by_vcpu(threads: Vec<(i32, TracedThread)>) -> Vec<Vec<(i32, TracedThread)>> {
     let mut groups: Vec<Vec<(i32, TracedThread)>> = Vec::new();
+    let mut vcpus: HashSet<u32> = HashSet::new();
     for (tid, thread) in threads {
         let vcpu = vcpu_number(&thread);
         match groups.last_mut() {
-            Some(group) if vcpu.is_none() || !group.iter().any(|(_, t)| vcpu_number(t) == vcpu) => {
-                group.push((tid, thread));
+            Some(group) if vcpu.is_none_or(|vcpu| !vcpus.contains(&vcpu)) => group.push((tid, thread)),
+            _ => {
+                vcpus.clear();
+                groups.push(vec![(tid, thread)]);
             }
-            _ => groups.push(vec![(tid, thread)]),
         }
+        vcpus.extend(vcpu);
     }
     groups
 }

@@ -3,7 +3,7 @@
 use super::kvm_stat::TableCounters;
 use crate::kvm::thread_name::Role;
 use crate::sample::{DomainFacts, DomainSample, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample, Vmm};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The name of a guest that no file names.
@@ -67,17 +67,23 @@ impl ImportedGuest {
         }
     }
 
-    fn merge(&mut self, other: Self) {
-        for thread in other.threads {
-            match self.threads.iter_mut().find(|t| (t.tid, t.start_ticks) == (thread.tid, thread.start_ticks)) {
-                Some(same) => same.events.merge(thread.events, MissingExtreme::Unknown),
-                None => self.threads.push(thread),
+    /// Adds what others measured of the same guest.
+    fn merge(&mut self, others: impl IntoIterator<Item = Self>) {
+        let mut places: HashMap<(i32, u64), usize> =
+            self.threads.iter().enumerate().map(|(place, t)| ((t.tid, t.start_ticks), place)).collect();
+        for other in others {
+            for thread in other.threads {
+                let place = *places.entry((thread.tid, thread.start_ticks)).or_insert(self.threads.len());
+                match self.threads.get_mut(place) {
+                    Some(same) => same.events.merge(thread.events, MissingExtreme::Unknown),
+                    None => self.threads.push(thread),
+                }
             }
-        }
-        self.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
-        for (name, count) in other.kvm_events {
-            let sum = self.kvm_events.entry(name).or_default();
-            *sum = sum.saturating_add(count);
+            self.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
+            for (name, count) in other.kvm_events {
+                let sum = self.kvm_events.entry(name).or_default();
+                *sum = sum.saturating_add(count);
+            }
         }
     }
 }
@@ -85,19 +91,26 @@ impl ImportedGuest {
 /// Merges guests that have the same process and name: tables of exits and of accesses come in a file each. If there are
 /// one named guest and one without name and process, the latter belongs to the former.
 pub(super) fn merge_same_guests(guests: Vec<ImportedGuest>) -> Vec<ImportedGuest> {
-    let mut merged: Vec<ImportedGuest> = Vec::new();
+    let mut places: HashMap<(Option<i32>, Option<String>), usize> = HashMap::new();
+    let mut merged: Vec<(ImportedGuest, Vec<ImportedGuest>)> = Vec::new();
     for guest in guests {
-        match merged.iter_mut().find(|g| g.pid == guest.pid && g.name == guest.name) {
-            Some(same) => same.merge(guest),
-            None => merged.push(guest),
+        let place = *places.entry((guest.pid, guest.name.clone())).or_insert(merged.len());
+        match merged.get_mut(place) {
+            Some((_, others)) => others.push(guest),
+            None => merged.push((guest, Vec::new())),
         }
     }
+    let one = |(mut guest, others): (ImportedGuest, Vec<ImportedGuest>)| {
+        guest.merge(others);
+        guest
+    };
+    let mut merged: Vec<ImportedGuest> = merged.into_iter().map(one).collect();
     let is_unnamed = |g: &ImportedGuest| g.pid.is_none() && g.name.is_none();
     if merged.len() == 2
         && let Some(at) = merged.iter().position(is_unnamed)
     {
         let unnamed = merged.remove(at);
-        merged.iter_mut().for_each(|named| named.merge(unnamed.clone()));
+        merged.iter_mut().for_each(|named| named.merge([unnamed.clone()]));
     }
     merged
 }

@@ -95,17 +95,26 @@ fn add_up(found: &FoundTables, tables: &[&PrintedTable]) -> TableCounters {
 /// The tables without those that repeat another one: sorted by another column, or quoted in a reply. Frames of `live`
 /// have clocks and are all kept.
 fn distinct<'a>(tables: &[&'a PrintedTable]) -> Vec<&'a PrintedTable> {
-    let mut kept: Vec<&PrintedTable> = Vec::with_capacity(tables.len());
+    type TableShape = (TableKind, Option<u32>, Option<u64>, usize);
+    let mut kept = Vec::with_capacity(tables.len());
+    // Only the first tables are compared: a comparison with thousands of frames would take long.
+    let mut compared: BTreeMap<TableShape, Vec<Vec<&PrintedRow>>> = BTreeMap::new();
+    let mut left = 64;
     for &table in tables {
-        let same = |other: &&PrintedTable| {
-            let of = |t: &PrintedTable| (t.kind, t.vcpu, t.total.map(|t| t.0), t.rows.len());
-            of(other) == of(table) && table.rows.iter().all(|r| other.rows.contains(r))
-        };
-        // Only the first tables are compared: a comparison with thousands of frames would take long.
-        let repeated = table.clock.is_none() && !table.rows.is_empty() && kept.iter().take(64).any(same);
-        if !repeated {
-            kept.push(table);
+        if table.clock.is_none() && !table.rows.is_empty() {
+            let shape = (table.kind, table.vcpu, table.total.map(|t| t.0), table.rows.len());
+            let mut rows: Vec<&PrintedRow> = table.rows.iter().collect();
+            rows.sort_by(|a, b| (&a.key, a.count).cmp(&(&b.key, b.count)));
+            let known = compared.entry(shape).or_default();
+            if known.contains(&rows) {
+                continue;
+            }
+            if left > 0 {
+                left -= 1;
+                known.push(rows);
+            }
         }
+        kept.push(table);
     }
     kept
 }
@@ -216,24 +225,23 @@ fn events(cells: Cells, isa: Isa) -> ThreadEvents {
             }
             (_, RowKey::Reason(name, printed)) => {
                 let (isa, code, name) = reason(isa, &name, printed);
-                match events.exits.iter_mut().find(|c| (c.isa, c.code) == (isa, code) && c.name == name) {
-                    // Two spellings of the same reason.
-                    Some(cell) => cell.time.merge(&time, MissingExtreme::Unknown),
-                    None => events.exits.push(ExitCell {
-                        isa,
-                        code,
-                        name,
-                        time,
-                        userspace_ns: None,
-                        halted_ns: None,
-                        preempted_ns: None,
-                    }),
-                }
+                events.exits.push(ExitCell {
+                    isa,
+                    code,
+                    name,
+                    time,
+                    userspace_ns: None,
+                    halted_ns: None,
+                    preempted_ns: None,
+                });
             }
             (TableKind::Exits, RowKey::Address(..)) => {}
         }
     }
-    events
+    // A reason can stand there in two spellings.
+    let mut merged = ThreadEvents::default();
+    merged.merge(events, MissingExtreme::Unknown);
+    merged
 }
 
 /// Instruction set and code of a reason, and its printed name if no built-in table has it.
