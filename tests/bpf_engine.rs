@@ -10,7 +10,7 @@ use kvmtop::kvm::topology::HostTopology;
 use kvmtop::sample::{AccessCell, Direction, EngineLevel, Timing};
 use kvmtop::source::engine::bpf::BpfEngine;
 use kvmtop::source::engine::perf::PerfEngine;
-use kvmtop::source::events::{Engine, Reading, TracedThread};
+use kvmtop::source::events::{Engine, Reading, ThreadKey, TracedThread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,7 +64,7 @@ fn engine(test: &str) -> Option<Alone> {
 }
 
 fn of<'a>(reading: &'a Reading, guest: &Guest) -> Vec<&'a TracedThread> {
-    let mut threads: Vec<_> = reading.threads.values().filter(|t| t.pid == guest.pid() as i32).collect();
+    let mut threads: Vec<_> = reading.threads.iter().filter(|t| t.pid == guest.pid() as i32).collect();
     threads.sort_by(|a, b| a.comm.cmp(&b.comm));
     threads
 }
@@ -178,10 +178,11 @@ fn ended_threads_are_reported_and_then_forgotten() {
         guest.wait_done();
         guest.end();
         let reading = engine.read();
-        let tids: Vec<i32> = reading.threads.iter().filter(|(_, t)| t.pid == pid).map(|(tid, _)| *tid).collect();
-        assert_eq!(tids.len(), 4, "round {round}: what an ended guest did is there still");
-        engine.forget(&tids);
-        assert!(engine.read().threads.values().all(|t| t.pid != pid), "round {round}");
+        let ended: Vec<ThreadKey> = reading.threads.iter().filter(|t| t.pid == pid).map(|t| t.key).collect();
+        assert_eq!(ended.len(), 4, "round {round}: what an ended guest did is there still");
+        assert!(reading.threads.iter().all(|t| t.pid != pid || t.died_ns > Some(t.key.born_ns)), "round {round}");
+        engine.forget(&ended, &[pid]);
+        assert!(engine.read().threads.iter().all(|t| t.pid != pid), "round {round}");
     }
 }
 
@@ -238,8 +239,8 @@ fn an_interval_holds_its_own_extremes() {
     guest.go();
     guest.wait_done();
     let wakeups = |reading: &Reading| -> BTreeMap<i32, Timing> {
-        let mine = reading.threads.iter().filter(|(_, t)| t.pid == guest.pid() as i32);
-        mine.map(|(tid, t)| (*tid, t.events.wakeups.clone().expect("the scheduler is watched"))).collect()
+        let mine = reading.threads.iter().filter(|t| t.pid == guest.pid() as i32);
+        mine.map(|t| (t.key.tid, t.events.wakeups.clone().expect("the scheduler is watched"))).collect()
     };
     let (mut before, mut rows) = (wakeups(&engine.read()), 0);
     for _ in 0..2000 {
@@ -273,7 +274,7 @@ fn every_kvm_event_is_counted_by_process() {
     let counts = &reading.kvm_events[&pid];
     assert_eq!((counts["kvm_pio"], counts["kvm_msr"]), (50_014, 5_003));
     assert!(counts["kvm_userspace_exit"] >= 60_021, "{counts:?}");
-    engine.forget(&[pid]);
+    engine.forget(&[], &[pid]);
     assert!(!engine.read().kvm_events.contains_key(&pid));
     engine.set_kvm_events(false).expect("less is always possible");
     assert!(engine.read().kvm_events.is_empty());

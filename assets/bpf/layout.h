@@ -76,8 +76,9 @@ struct slot {
 	u64 task; /* its task_struct */
 	u32 tid, tgid;
 	char comm[16];
+	u64 born, died; /* ns: its first event, its end (0: it lives). Tell threads apart that had the same id */
 	u32 vcpu;  /* number + 1; 0: not known */
-	u32 dead;
+	u32 pad_1;
 	u32 exits_seen, overflow;
 	volatile u32 changes, epoch;
 	u64 accesses_used, userspace_used; /* a bit for each cell, so that the reader touches only memory in use */
@@ -97,7 +98,7 @@ struct slot {
 	u64 migrations, cross_core, cross_llc, cross_node;
 	struct timing wakeup;
 	u64 wakeup_histogram[BUCKETS];
-	u32 other_errno, pad;
+	u32 other_errno, pad_2;
 	struct other_tasks woken_by, held_by;
 	struct rest rests[REST_KINDS]; /* accesses that found no cell, by space << 1 | write */
 
@@ -107,12 +108,12 @@ struct slot {
 	u64 access_histogram[ACCESSES][BUCKETS];
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	volatile u64 scratch; /* for values that the verifier must forget, as it follows all values of a variable */
-	u64 unused[116];
+	u64 unused[114];
 };
 
 _Static_assert(sizeof(struct exit_cell) == 368, "exit_cell");
 _Static_assert(sizeof(struct access_cell) == 136, "access_cell");
-_Static_assert(offset_of(struct slot, exits) == 2120, "exits");
-_Static_assert(offset_of(struct slot, accesses) == 10584, "accesses");
-_Static_assert(offset_of(struct slot, access_histogram) == 19288, "access_histogram");
+_Static_assert(offset_of(struct slot, exits) == 2136, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 10600, "accesses");
+_Static_assert(offset_of(struct slot, access_histogram) == 19304, "access_histogram");
 _Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");

@@ -186,7 +186,7 @@ int sched_process_exit(struct raw_args *ctx)
 
 	if (!s || !bucket)
 		return 0;
-	s->dead = 1;
+	s->died = bpf_ktime_get_ns();
 #pragma unroll
 	for (int i = 0; i < WAYS; i++)
 		if ((bucket->entry[i] ^ tag) < 1 << SLOT_BITS)

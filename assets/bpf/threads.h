@@ -52,6 +52,7 @@ static noinline struct slot *new_slot(u64 task)
 	if (!s || !owner)
 		return 0;
 	s->task = task;
+	s->born = bpf_ktime_get_ns();
 	s->tid = id;
 	s->tgid = id >> 32;
 	bpf_get_current_comm(s->comm, sizeof(s->comm));

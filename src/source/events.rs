@@ -5,12 +5,26 @@
 //! paired with the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit
 //! is charged to the port, address or MSR seen inside it.
 
+use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
+
+/// One life of a thread id: the kernel gives an id to another thread once its thread has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadKey {
+    /// Thread id.
+    pub tid: i32,
+    /// When the engine first saw the thread, `CLOCK_MONOTONIC` in nanoseconds: no two threads of one id have the same.
+    pub born_ns: u64,
+}
 
 /// What one thread did, and what the events themselves say about the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TracedThread {
+    /// The thread.
+    pub key: ThreadKey,
+    /// When it ended, on the same clock; `None` while it lives, or where the engine does not see threads end.
+    pub died_ns: Option<u64>,
     /// Process id (thread group).
     pub pid: i32,
     /// The thread's name when last seen; a guest may have ended before /proc was read.
@@ -26,8 +40,8 @@ pub struct TracedThread {
 pub struct Reading {
     /// `CLOCK_MONOTONIC` at which the counters had these values, nanoseconds; `None` where no engine counts.
     pub mono_ns: Option<u64>,
-    /// By thread id.
-    pub threads: HashMap<i32, TracedThread>,
+    /// All threads that fired KVM's events, those that ended too until they are forgotten.
+    pub threads: Vec<TracedThread>,
     /// Counts of all `kvm:*` tracepoints by process id, where switched on.
     pub kvm_events: HashMap<i32, BTreeMap<String, u64>>,
     /// Events the kernel dropped.
@@ -78,8 +92,13 @@ pub trait Engine: Send {
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
     fn read(&mut self) -> Reading;
 
-    /// Frees the cells of threads that ended and were reported.
-    fn forget(&mut self, tids: &[i32]);
+    /// Frees the cells of threads, and of whole processes, that ended and were reported.
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]);
+
+    /// CPUs went online or offline: what a migration crosses from now on.
+    fn set_topology(&mut self, topology: &HostTopology) {
+        let _ = topology;
+    }
 
     /// Makes room for this many vCPU threads if its tables have less. Returns whether counters started again from zero.
     ///

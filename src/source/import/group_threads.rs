@@ -67,13 +67,13 @@ type ThreadGroup = (Option<i32>, Vec<(i32, TracedThread)>);
 /// Groups threads into guests by process; without a process, by vCPU numbers. `process_name` returns the name of a
 /// process.
 pub(super) fn group_threads(
-    threads: HashMap<i32, TracedThread>,
+    threads: Vec<TracedThread>,
     counts: &KvmEventCounts,
     process_name: impl Fn(i32) -> Option<String>,
 ) -> Vec<ImportedGuest> {
     let mut by_pid: BTreeMap<i32, Vec<(i32, TracedThread)>> = BTreeMap::new();
-    for (tid, thread) in threads {
-        by_pid.entry(thread.pid).or_default().push((tid, thread));
+    for thread in threads {
+        by_pid.entry(thread.pid).or_default().push((thread.key.tid, thread));
     }
     let mut groups: Vec<ThreadGroup> = Vec::new();
     for (pid, mut threads) in by_pid {

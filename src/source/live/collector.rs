@@ -9,6 +9,7 @@ use crate::source::Feed;
 use crate::source::events::{EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
+use crate::source::live::guest::traced_process::TracedProcess;
 use crate::source::live::guest::vanished;
 use crate::source::live::host::kernel_log::KernelLog;
 use crate::source::live::host::reader::HostReader;
@@ -19,6 +20,7 @@ use crate::source::live::metadata::status_xml::StatusFiles;
 use crate::source::live::proc::discovery::{Discovered, Discovery};
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::read_context::ReadContext;
+use crate::source::live::proc::thread::main_thread;
 use crate::source::live::proc::threads::{Liveness, take_where};
 use crate::source::live::source_status;
 use crate::source::live::timestamps::Timestamps;
@@ -219,37 +221,44 @@ impl Collector {
 
     /// Gives every traced thread's events to its guest.
     fn join(&mut self, ended: Vec<LiveGuest>, reading: &mut Reading, now: Timestamps) -> Vec<DomainSample> {
-        // Threads outside of kvmtop's PID namespace have no PID here (kernel/events/core.c, `perf_event_pid_type`).
-        reading.threads.retain(|_, traced| traced.pid > 0);
-        let mut by_pid: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-        for (tid, traced) in &reading.threads {
-            by_pid.entry(traced.pid).or_default().push(*tid);
-        }
-        let mut forget = Vec::new();
+        let mut traced = TracedProcess::all(reading, now);
+        let kvm_events = &mut reading.kvm_events;
+        let (mut forget, mut gone) = (Vec::new(), Vec::new());
         let mut domains = Vec::new();
         for mut guest in ended {
             let pid = guest.threads.pid;
-            let tids = by_pid.remove(&pid).unwrap_or_default();
-            domains.push(guest.last_sample(&tids, reading));
-            forget.extend(tids);
-        }
-        for (pid, tids) in by_pid {
-            if !self.guests.contains_key(&pid) && self.discovery.look_at(pid, now.mono_ns) {
-                self.open(pid, now);
-            }
-            match self.guests.get_mut(&pid) {
-                Some(guest) => guest.take_events(&tids, reading, &mut self.reader, &mut forget),
-                None => {
-                    domains.extend(vanished::from_events(pid, &tids, reading));
-                    forget.extend(tids);
-                }
+            let mut own = traced.remove(&pid).unwrap_or_default();
+            // Another process may have its PID by now, even another guest.
+            let next = main_thread(&self.options.paths, pid).map(|(start_ticks, _)| start_ticks);
+            let later = own.take_later(next.filter(|start_ticks| *start_ticks != guest.threads.start_ticks()));
+            forget.extend(own.threads().map(|life| life.key));
+            gone.push(pid);
+            domains.push(guest.last_sample(own, kvm_events.remove(&pid).unwrap_or_default()));
+            if !later.is_empty() {
+                traced.insert(pid, later);
             }
         }
-        domains.extend(self.guests.values_mut().map(|g| g.sample(reading)));
-        if !forget.is_empty()
+        let unknown: Vec<i32> = traced.keys().filter(|pid| !self.guests.contains_key(pid)).copied().collect();
+        for pid in unknown {
+            if self.discovery.look_at(pid, now.mono_ns) && self.open(pid, now) {
+                continue;
+            }
+            let unseen = traced.remove(&pid).unwrap_or_default();
+            forget.extend(unseen.threads().map(|life| life.key));
+            domains.extend(vanished::from_events(pid, unseen, kvm_events.remove(&pid).unwrap_or_default()));
+            gone.push(pid);
+        }
+        for (pid, guest) in &mut self.guests {
+            let mut unseen = traced.remove(pid).unwrap_or_default();
+            let own = unseen.take_later(Some(guest.threads.start_ticks()));
+            forget.extend(unseen.threads().map(|life| life.key));
+            domains.extend(vanished::from_events(*pid, unseen, BTreeMap::new()));
+            domains.push(guest.sample(own, kvm_events.remove(pid).unwrap_or_default(), &mut self.reader, &mut forget));
+        }
+        if (!forget.is_empty() || !gone.is_empty())
             && let Some(engine) = &mut self.options.engine
         {
-            engine.forget(&forget);
+            engine.forget(&forget, &gone);
         }
         domains
     }

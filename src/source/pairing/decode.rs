@@ -8,7 +8,7 @@ use crate::kvm::isa::Isa;
 use crate::sample::Direction;
 
 /// The decoded tracepoints: group and name.
-pub const EVENTS: [(&str, &str); 11] = [
+pub const EVENTS: [(&str, &str); 12] = [
     ("kvm", "kvm_exit"),
     ("kvm", "kvm_entry"),
     ("kvm", "kvm_pio"),
@@ -20,6 +20,7 @@ pub const EVENTS: [(&str, &str); 11] = [
     ("sched", "sched_migrate_task"),
     ("sched", "sched_waking"),
     ("sched", "sched_switch"),
+    ("sched", "sched_process_exit"),
 ];
 
 /// Bits of `common_flags`: the event came from a hardware or software interrupt (`include/linux/trace_events.h`,
@@ -99,6 +100,7 @@ enum Layout {
         flags: FieldSlot,
         pid: FieldSlot,
     },
+    Ended,
     Switch {
         prev: FieldSlot,
         state: FieldSlot,
@@ -216,6 +218,7 @@ impl EventDecoder {
                 let tid = if get(flags)? & IN_INTERRUPT == 0 { sample.tid } else { 0 };
                 return Some((self.id(pid, sample)?, 0, EventKind::Waking { by: Task { tid, comm: [0; 16] } }));
             }
+            Layout::Ended => EventKind::Ended,
             Layout::Switch { .. } => return None,
         };
         Some((sample.tid, sample.pid, kind))
@@ -244,6 +247,8 @@ impl Layout {
             "kvm_userspace_exit" => Self::Userspace { reason: slot("reason")?, errno: slot("errno")? },
             "kvm_vcpu_wakeup" => Self::Halted { ns: slot("ns")? },
             "sched_migrate_task" => Self::Migrate { pid: slot("pid")?, from: slot("orig_cpu")?, to: slot("dest_cpu")? },
+            // The thread that ends is the one that runs (kernel/exit.c, `do_exit`).
+            "sched_process_exit" => Self::Ended,
             "sched_waking" => Self::Waking { flags: slot("common_flags")?, pid: slot("pid")? },
             "sched_switch" => Self::Switch {
                 prev: slot("prev_pid")?,

@@ -69,12 +69,15 @@ pub enum EventKind {
     },
     /// `sched_switch`: the thread starts to run.
     SwitchIn,
+    /// `sched_process_exit`: the thread ends; its id may soon be another's.
+    Ended,
 }
 
 impl EventKind {
     /// Whether it is an event of the scheduler, not of KVM.
     pub fn is_scheduling(self) -> bool {
-        matches!(self, Self::Migrated { .. } | Self::Waking { .. } | Self::SwitchOut { .. } | Self::SwitchIn)
+        use EventKind::{Ended, Migrated, SwitchIn, SwitchOut, Waking};
+        matches!(self, Migrated { .. } | Waking { .. } | SwitchOut { .. } | SwitchIn | Ended)
     }
 }
 

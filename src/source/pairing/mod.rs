@@ -30,7 +30,7 @@ pub use event::{EventKind, Task, TracedAccess, TracedEvent};
 
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::topology::HostTopology;
-use crate::source::events::TracedThread;
+use crate::source::events::{ThreadKey, TracedThread};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use thread::PairedThread;
@@ -50,6 +50,9 @@ pub struct Pairing {
     new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
+    /// Threads that ended and whose ids other threads may have, until they are forgotten.
+    ended: HashMap<ThreadKey, PairedThread, RandomState>,
+    separates_lives: bool,
     untimed: bool,
     counts_migrations: bool,
     exact: bool,
@@ -84,6 +87,14 @@ impl Pairing {
         self
     }
 
+    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: what follows is of another
+    /// thread with the same id. For a live host, where ids are used again; a recording names its threads by them.
+    #[must_use]
+    pub fn separating_lives(mut self) -> Self {
+        self.separates_lives = true;
+        self
+    }
+
     /// Keeps memory addresses exact to the byte and does not clip long durations in the sum of squares, as in perf's
     /// tables.
     #[must_use]
@@ -112,7 +123,10 @@ impl Pairing {
             EventKind::Halted { .. } => self.seen.halted = true,
             _ => {}
         }
-        let room = self.threads.len() < MAX_THREADS;
+        if self.separates_lives && self.has_ended(event) {
+            self.end_life(event.tid, event.time);
+        }
+        let room = self.threads.len() + self.ended.len() < MAX_THREADS;
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
             // Scheduler events matter only for threads that run a guest.
@@ -121,7 +135,7 @@ impl Pairing {
                 self.new.push(event.tid);
                 self.threads
                     .entry(event.tid)
-                    .or_insert_with(|| PairedThread::new(event.pid, self.counts_migrations, self.exact))
+                    .or_insert_with(|| PairedThread::new(event.pid, event.time, self.counts_migrations, self.exact))
             }
             None => {
                 self.overflow += 1;
@@ -141,8 +155,23 @@ impl Pairing {
             EventKind::Waking { by } => thread.waking(event.time, by),
             EventKind::SwitchOut { runnable, next } => thread.switch_out(event.time, runnable, next),
             EventKind::SwitchIn => thread.switch_in(event.time),
+            EventKind::Ended => true,
         };
         self.overflow += u64::from(!fits);
+    }
+
+    /// Whether the thread of this id is gone: it says so, or the id is in another process.
+    fn has_ended(&self, event: &TracedEvent) -> bool {
+        let Some(thread) = self.threads.get(&event.tid) else { return false };
+        let elsewhere = thread.pid != event.pid && thread.pid > 0 && event.pid > 0;
+        event.kind == EventKind::Ended || (elsewhere && !event.kind.is_scheduling())
+    }
+
+    fn end_life(&mut self, tid: i32, time: u64) {
+        if let Some(mut thread) = self.threads.remove(&tid) {
+            thread.died = Some(time);
+            self.ended.insert(ThreadKey { tid, born_ns: thread.born }, thread);
+        }
     }
 
     /// Events between these two times are missing on some CPU. Must be called before the events after `since`.
@@ -155,6 +184,11 @@ impl Pairing {
     /// There are no more events. Counts exits that are still open: after a crash, no entry follows.
     pub fn end(&mut self) {
         self.overflow += self.threads.values_mut().map(|thread| u64::from(!thread.end())).sum::<u64>();
+    }
+
+    /// CPUs went online or offline.
+    pub fn set_topology(&mut self, topology: &HostTopology) {
+        self.topology.clone_from(topology);
     }
 
     /// Sets the name of a thread.
@@ -180,15 +214,21 @@ impl Pairing {
     }
 
     /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.
-    pub fn snapshot(&mut self) -> HashMap<i32, TracedThread> {
-        self.threads.iter_mut().map(|(tid, thread)| (*tid, thread.snapshot(&self.names, self.seen))).collect()
+    pub fn snapshot(&mut self) -> Vec<TracedThread> {
+        let living = self.threads.iter_mut().map(|(tid, thread)| (*tid, thread));
+        let ended = self.ended.iter_mut().map(|(key, thread)| (key.tid, thread));
+        living.chain(ended).map(|(tid, thread)| thread.snapshot(tid, &self.names, self.seen)).collect()
     }
 
     /// Removes these threads and their counts.
-    pub fn forget(&mut self, tids: &[i32]) {
-        for tid in tids {
-            self.threads.remove(tid);
+    pub fn forget(&mut self, threads: &[ThreadKey]) {
+        for key in threads {
+            if self.ended.remove(key).is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
+                self.threads.remove(&key.tid);
+            }
         }
+        self.ended.shrink_to(2 * self.ended.len());
+        self.threads.shrink_to(2 * self.threads.len());
     }
 
     /// Whether `kvm_exit` fires; `None` until enough other events came without one.

@@ -33,7 +33,7 @@ fn run(events: &[(u64, EventKind)]) -> Pairing {
 }
 
 fn only(pairing: &mut Pairing) -> TracedThread {
-    let mut threads: Vec<_> = pairing.snapshot().into_values().collect();
+    let mut threads: Vec<_> = pairing.snapshot();
     assert_eq!(threads.len(), 1);
     threads.remove(0)
 }
@@ -252,6 +252,28 @@ fn halted_preempted_and_vmm_time_are_separated() {
 }
 
 #[test]
+fn a_thread_id_that_another_thread_gets_counts_for_both() {
+    let count = |t: &TracedThread| t.events.userspace.iter().map(|c| c.count).sum::<u64>();
+    let served = EventKind::Userspace { reason: 2 };
+    let of = |pid, time, kind| TracedEvent { pid, ..at(time, kind) };
+    let events = [of(5, 10, served), of(5, 11, EventKind::Ended), of(6, 12, served), of(6, 13, served)];
+    // Of a lost end the other process tells.
+    let unseen = [of(5, 10, served), of(6, 12, served), of(6, 13, served)];
+    for events in [&events[..], &unseen[..]] {
+        let mut pairing = Pairing::default().separating_lives();
+        events.iter().for_each(|event| pairing.event(event));
+        let mut threads = pairing.snapshot();
+        threads.sort_by_key(|t| t.key);
+        assert_eq!(threads.iter().map(|t| (t.pid, count(t))).collect::<Vec<_>>(), [(5, 1), (6, 2)]);
+        assert!(threads[0].died_ns.is_some() && threads[1].died_ns.is_none());
+        pairing.forget(&[threads[0].key]);
+        assert_eq!(count(&only(&mut pairing)), 2, "the living one stays");
+        pairing.forget(&[threads[1].key]);
+        assert!(pairing.snapshot().is_empty());
+    }
+}
+
+#[test]
 fn migrations_and_what_they_crossed() {
     let cpu = |cpu, core, llc, node| CpuTopo {
         cpu,
@@ -461,7 +483,7 @@ proptest! {
             if what == 8 && time > 90 { pairing.gap(time, time + 5) }
             pairing.event(&at(time, kind));
         }
-        for thread in pairing.snapshot().into_values() {
+        for thread in pairing.snapshot() {
             let exits: u64 = thread.events.exits.iter().filter_map(|cell| cell.time.total_ns).sum();
             let accesses: u64 = thread.events.accesses.iter().filter_map(|cell| cell.time.total_ns).sum();
             prop_assert!(accesses <= exits);

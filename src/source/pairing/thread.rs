@@ -6,7 +6,7 @@ use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::isa::Isa;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Migrations, ThreadEvents, Timing};
-use crate::source::events::TracedThread;
+use crate::source::events::{ThreadKey, TracedThread};
 
 /// Limit of the accesses that share an exit's time; an emulated string instruction can make many. Further ones count
 /// without time.
@@ -43,6 +43,9 @@ pub(super) struct PairedThread {
     /// Sums of squares without the clip.
     exact: bool,
     pub pid: i32,
+    /// The time of its first event, and of its end.
+    pub born: u64,
+    pub died: Option<u64>,
     pub comm: String,
     vcpu: Option<u32>,
     open: Option<OpenExit>,
@@ -56,9 +59,9 @@ pub(super) struct PairedThread {
 }
 
 impl PairedThread {
-    pub fn new(pid: i32, counts_migrations: bool, exact: bool) -> Self {
+    pub fn new(pid: i32, born: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
-        Self { exact, pid, migrations, ..Self::default() }
+        Self { exact, pid, born, migrations, ..Self::default() }
     }
 
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) -> bool {
@@ -193,7 +196,7 @@ impl PairedThread {
         true
     }
 
-    pub fn snapshot(&mut self, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
+    pub fn snapshot(&mut self, tid: i32, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
         let wakeups = take_timing(&mut self.scheduler.wakeups);
         let mut accesses = self.accesses.take();
         // Accesses of an exit that is still open count here. They get their time when it ends.
@@ -203,6 +206,8 @@ impl PairedThread {
             }
         }
         TracedThread {
+            key: ThreadKey { tid, born_ns: self.born },
+            died_ns: self.died,
             pid: self.pid,
             comm: self.comm.clone(),
             vcpu: self.vcpu,

@@ -8,7 +8,7 @@ use crate::kvm::{Space, sanitize};
 use crate::sample::{
     AccessCell, Burst, Direction, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
-use crate::source::events::TracedThread;
+use crate::source::events::{ThreadKey, TracedThread};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// `-EINTR`, the reason of an exit on a signal.
@@ -65,7 +65,14 @@ impl SlotDecoder<'_> {
             woken_by: others(&slot.woken_by),
             preempted_by: others(&slot.held_by),
         };
-        TracedThread { pid: slot.tgid.load(Relaxed).cast_signed(), comm: text(&slot.comm), vcpu, events }
+        TracedThread {
+            key: ThreadKey { tid: slot.tid.load(Relaxed).cast_signed(), born_ns: get(&slot.born) },
+            died_ns: Some(get(&slot.died)).filter(|ns| *ns > 0),
+            pid: slot.tgid.load(Relaxed).cast_signed(),
+            comm: text(&slot.comm),
+            vcpu,
+            events,
+        }
     }
 
     /// Programs take cells in order, and `other` when none is left.

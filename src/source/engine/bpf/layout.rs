@@ -102,8 +102,10 @@ pub struct Slot {
     pub tid: AtomicU32,
     pub tgid: AtomicU32,
     pub comm: [AtomicU8; 16],
+    pub born: AtomicU64,
+    pub died: AtomicU64,
     pub vcpu: AtomicU32,
-    pub dead: AtomicU32,
+    pub pad_1: AtomicU32,
     pub exits_seen: AtomicU32,
     pub overflow: AtomicU32,
     pub changes: AtomicU32,
@@ -133,7 +135,7 @@ pub struct Slot {
     pub wakeup: RawTiming,
     pub wakeup_histogram: [AtomicU64; crate::sample::BUCKETS],
     pub other_errno: AtomicU32,
-    pub pad: AtomicU32,
+    pub pad_2: AtomicU32,
     pub woken_by: RawOthers,
     pub held_by: RawOthers,
     pub rests: [RawRest; REST_KINDS],
@@ -143,7 +145,7 @@ pub struct Slot {
     pub access_histogram: [[AtomicU64; crate::sample::BUCKETS]; ACCESSES],
     pub exit_index: [AtomicU8; 256],
     pub scratch: AtomicU64,
-    pub unused: [AtomicU64; 116],
+    pub unused: [AtomicU64; 114],
 }
 
 /// Size of a slot.
@@ -151,9 +153,9 @@ pub const SLOT_SIZE: usize = 36864;
 
 const _: () = assert!(size_of::<RawExit>() == 368);
 const _: () = assert!(size_of::<RawAccess>() == 136);
-const _: () = assert!(offset_of!(Slot, exits) == 2120);
-const _: () = assert!(offset_of!(Slot, accesses) == 10584);
-const _: () = assert!(offset_of!(Slot, access_histogram) == 19288);
+const _: () = assert!(offset_of!(Slot, exits) == 2136);
+const _: () = assert!(offset_of!(Slot, accesses) == 10600);
+const _: () = assert!(offset_of!(Slot, access_histogram) == 19304);
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
 /// A slot as an array of words, to copy and to clear it.

@@ -26,7 +26,7 @@ mod tables;
 
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
-use crate::source::events::{Engine, EngineError, Reading};
+use crate::source::events::{Engine, EngineError, Reading, ThreadKey};
 use kvm_events::KvmEvents;
 use refusal::Rights;
 use running::Running;
@@ -121,13 +121,20 @@ impl Engine for BpfEngine {
         reading
     }
 
-    fn forget(&mut self, tids: &[i32]) {
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
         if let Some(running) = &mut self.running {
-            running.forget(tids);
+            running.forget(threads);
         }
         if let Some(events) = &self.kvm_events {
-            events.forget(tids);
+            events.forget(processes);
         }
+    }
+
+    fn set_topology(&mut self, topology: &HostTopology) {
+        if let Some(running) = &self.running {
+            running.set_topology(topology);
+        }
+        self.topology.clone_from(topology);
     }
 
     fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {

@@ -3,6 +3,7 @@
 use super::super::tracefs::Tracefs;
 use super::cost::Cost;
 use super::decode::{self, Measured, SlotDecoder};
+use super::layout::Slot;
 use super::object::{self, Choices, Object};
 use super::programs::Attached;
 use super::refusal::{Refusal, Rights, Stage};
@@ -12,10 +13,11 @@ use super::tables::{MAX_SLOTS, Tables};
 use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::format::{self, EventFormat};
 use crate::kvm::topology::HostTopology;
-use crate::sample::EngineLevel;
+use crate::sample::{EngineLevel, MissingExtreme};
 use crate::source::engine::monotonic_ns;
-use crate::source::events::{EngineError, Reading, TracedThread};
-use std::collections::hash_map::Entry;
+use crate::source::events::{EngineError, Reading, ThreadKey, TracedThread};
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
@@ -25,6 +27,8 @@ const ENOUGH_TO_TELL: u64 = 100;
 #[derive(Debug)]
 pub(super) struct Running {
     tables: Tables,
+    /// The map of the CPUs' cores, caches and nodes.
+    cpus: OwnedFd,
     snapshot: Snapshot,
     parts: Measured,
     attached: Attached,
@@ -34,6 +38,8 @@ pub(super) struct Running {
     past: Totals,
     /// Events counted up to the last reading.
     read: u64,
+    /// The slots of the last reading that another slot of the same thread took in.
+    joined: HashMap<ThreadKey, ThreadKey>,
 }
 
 /// Sums over threads.
@@ -63,12 +69,14 @@ impl Running {
         let object = object::main_object().map_err(explain)?;
         let mut object =
             Object::prepare(object, &exit.iter().cloned().collect::<Vec<_>>(), &choices).map_err(explain)?;
-        fill_cpus(&object, topology).map_err(explain)?;
         let tables = Tables::new(&mut object, slots).map_err(explain)?;
+        let cpus = object.take_map("cpus").map_err(explain)?;
+        fill_cpus(cpus.as_fd(), topology).map_err(explain)?;
         let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
         let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;
         Ok(Self {
             tables,
+            cpus,
             snapshot,
             parts: attached.parts(),
             attached,
@@ -76,6 +84,7 @@ impl Running {
             cost: Cost::default(),
             past: Totals::default(),
             read: 0,
+            joined: HashMap::new(),
         })
     }
 
@@ -85,18 +94,19 @@ impl Running {
         let mut reading = Reading::default();
         let (mut exits, mut sum, mut served) = (false, self.past, 0);
         let began = monotonic_ns();
-        for index in self.tables.taken() {
+        let taken = self.tables.taken();
+        self.tables.unmap_unused(&taken);
+        for index in taken {
             let Some((slot, words)) = self.tables.slot_and_words(index) else { continue };
             let Some((slot, interval)) = self.snapshot.take(slot, words) else { continue };
-            let tid = slot.tid.load(Relaxed).cast_signed();
-            let dead = slot.dead.load(Relaxed) != 0;
             exits |= slot.exits_seen.load(Relaxed) != 0;
             let thread = decoder.thread(slot, interval);
             sum.overflow += u64::from(slot.overflow.load(Relaxed));
             sum.events += decode::handled(&thread.events);
             served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
-            keep(reading.threads.entry(tid), thread, dead);
+            reading.threads.push(thread);
         }
+        self.joined = join_lives(&mut reading.threads);
         // One slot is read after the other: the middle of the time this took is closest to all of them.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
@@ -115,17 +125,25 @@ impl Running {
     }
 
     /// Frees the slots of these threads.
-    pub fn forget(&mut self, tids: &[i32]) {
+    pub fn forget(&mut self, threads: &[ThreadKey]) {
+        let threads: HashSet<&ThreadKey> = threads.iter().collect();
         let (decoder, interval) = (SlotDecoder { parts: self.parts, names: &self.names }, IntervalExtremes::default());
         for index in self.tables.taken() {
             let Some(slot) = self.tables.slot(index) else { continue };
-            if !tids.contains(&slot.tid.load(Relaxed).cast_signed()) {
+            let key = key_of(slot);
+            if !threads.contains(self.joined.get(&key).unwrap_or(&key)) {
                 continue;
             }
             self.past.overflow += u64::from(slot.overflow.load(Relaxed));
             self.past.events += decode::handled(&decoder.thread(slot, &interval).events);
             self.tables.release(index);
         }
+    }
+
+    /// CPUs went online or offline. One that was not possible when the programs loaded has no place, so that what a
+    /// migration to it crosses stays unknown.
+    pub fn set_topology(&self, topology: &HostTopology) {
+        let _ = fill_cpus(self.cpus.as_fd(), topology);
     }
 
     /// The number of events counted since the last reading.
@@ -169,17 +187,31 @@ impl Running {
     }
 }
 
-/// Two slots have the same thread id when the id was reused: keeps the living thread's counts.
-fn keep(entry: Entry<'_, i32, TracedThread>, thread: TracedThread, dead: bool) {
-    match entry {
-        Entry::Vacant(free) => {
-            free.insert(thread);
+/// Puts the slots of one life together; returns the life of each slot that went into another. Of two slots with one
+/// thread id, the first belongs to a thread that ended, or it lost the race for its place among `tasks` (`new_slot` in
+/// `threads.h`): then its thread went on in the other slot.
+fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> {
+    let mut joined = HashMap::new();
+    threads.sort_unstable_by_key(|thread| thread.key);
+    threads.dedup_by(|later, first| {
+        if first.key.tid != later.key.tid || first.died_ns.is_some() {
+            return false;
         }
-        Entry::Occupied(mut other) if !dead => {
-            other.insert(thread);
+        if first.pid != later.pid {
+            // Its end was not noticed, but a thread of another process has its id now.
+            first.died_ns = Some(later.key.born_ns);
+            return false;
         }
-        Entry::Occupied(_) => {}
-    }
+        first.events.merge(std::mem::take(&mut later.events), MissingExtreme::NothingInInterval);
+        first.died_ns = later.died_ns;
+        joined.insert(later.key, first.key);
+        true
+    });
+    joined
+}
+
+fn key_of(slot: &Slot) -> ThreadKey {
+    ThreadKey { tid: slot.tid.load(Relaxed).cast_signed(), born_ns: slot.born.load(Relaxed) }
 }
 
 /// The number, fields and reasons of `kvm_exit` on this kernel.
@@ -214,12 +246,12 @@ fn possible_cpus() -> u32 {
 }
 
 /// Gives the programs each CPU's core, last-level cache and node, numbered from 1.
-fn fill_cpus(object: &Object, topology: &HostTopology) -> Result<(), Refusal> {
+fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
         let number = |n: Option<u32>| n.map_or(0, |n| n.wrapping_add(1));
         let place = [core + 1, number(cpu.llc), number(cpu.node), 0].map(u32::to_ne_bytes).concat();
-        sys::update(object.map("cpus")?, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
+        sys::update(cpus, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
     }
     Ok(())
 }

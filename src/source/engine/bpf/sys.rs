@@ -267,8 +267,10 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     attr.type_ = perf::bindings::PERF_TYPE_TRACEPOINT;
     attr.size = size_of::<perf::bindings::perf_event_attr>() as u32;
     attr.set_disabled(1);
+    // Any online CPU does: the program runs on all of them. CPU 0 can be offline (arm64, x86 before 6.5).
+    let cpu = rustix::thread::sched_getcpu() as libc::c_int;
     // SAFETY: `attr` is initialised and of the size it says.
-    let fd = unsafe { perf::perf_event_open(&raw mut attr, -1, 0, -1, perf::bindings::PERF_FLAG_FD_CLOEXEC.into()) };
+    let fd = unsafe { perf::perf_event_open(&raw mut attr, -1, cpu, -1, perf::bindings::PERF_FLAG_FD_CLOEXEC.into()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

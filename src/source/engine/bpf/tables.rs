@@ -84,6 +84,14 @@ impl Tables {
         self.windows.get(&number)
     }
 
+    /// Unmaps what only free slots are in: after a burst of threads the memory of their slots would count as kvmtop's.
+    pub fn unmap_unused(&mut self, taken: &[usize]) {
+        self.windows.retain(|number, _| {
+            let first = taken.partition_point(|index| *index < number * WINDOW);
+            taken.get(first).is_some_and(|index| *index < (number + 1) * WINDOW)
+        });
+    }
+
     /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.
     pub fn release(&mut self, index: usize) {
         let Some(task) = self.slot(index).map(|s| s.task.load(Relaxed)) else { return };

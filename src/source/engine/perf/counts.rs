@@ -10,6 +10,7 @@ use crate::source::events::EngineError;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter, ReadFormat};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::unix::fs::DirEntryExt;
 
 /// The most open files.
 const MAX_FILES: usize = 8192;
@@ -17,6 +18,14 @@ const MAX_FILES: usize = 8192;
 const MAX_NEW_FILES: usize = 1024;
 /// The most threads counted in one process.
 const MAX_THREADS: usize = 512;
+
+/// Tells threads apart that have one id after the other. The kernel may drop the inode of a living thread from its
+/// cache, so only a different start shows another thread; the start takes a file to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TaskIdentity {
+    inode: u64,
+    start_ticks: Option<u64>,
+}
 
 /// Counters of all `kvm:*` tracepoints.
 pub(super) struct Counts {
@@ -29,6 +38,7 @@ pub(super) struct Counts {
 
 struct CountedThread {
     pid: i32,
+    identity: TaskIdentity,
     counters: Vec<Option<Counter>>,
     last: Vec<u64>,
 }
@@ -46,8 +56,13 @@ impl Counts {
     /// The counts of these processes; opens counters for their new threads.
     pub fn read(&mut self, pids: impl Iterator<Item = i32>) -> HashMap<i32, BTreeMap<String, u64>> {
         let pids: HashSet<i32> = pids.collect();
-        let alive: Vec<(i32, i32)> =
-            pids.iter().flat_map(|pid| tasks(*pid).into_iter().map(move |tid| (*pid, tid))).collect();
+        let mut alive = Vec::new();
+        for pid in &pids {
+            for (tid, inode) in tasks(*pid) {
+                self.check(tid, inode);
+                alive.push((*pid, tid, inode));
+            }
+        }
         self.close(&alive);
         self.begin(&alive);
         self.ended.retain(|pid, _| pids.contains(pid));
@@ -63,25 +78,43 @@ impl Counts {
         sums.into_iter().map(|(pid, counts)| (pid, named(counts))).collect()
     }
 
-    fn begin(&mut self, alive: &[(i32, i32)]) {
+    /// Ends the count of a thread whose id is another thread's by now.
+    fn check(&mut self, tid: i32, inode: u64) {
+        let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.identity.inode != inode) else { return };
+        let now = TaskIdentity { inode, start_ticks: start_ticks(thread.pid, tid) };
+        if now.start_ticks == thread.identity.start_ticks {
+            thread.identity = now;
+        } else if let Some(ended) = self.threads.remove(&tid) {
+            self.end(vec![ended]);
+        }
+    }
+
+    fn begin(&mut self, alive: &[(i32, i32, u64)]) {
         let mut room = MAX_NEW_FILES;
         self.left_out = 0;
-        for &(pid, tid) in alive.iter().filter(|(_, tid)| !self.threads.contains_key(tid)).collect::<Vec<_>>() {
+        for &(pid, tid, inode) in alive.iter().filter(|(_, tid, _)| !self.threads.contains_key(tid)).collect::<Vec<_>>()
+        {
             if (self.threads.len() + 1) * self.events.len() > MAX_FILES {
                 self.left_out += 1;
             } else if room >= self.events.len() {
                 room -= self.events.len();
                 let counters = self.events.iter().map(|(_, id)| counter(*id, tid)).collect();
-                self.threads.insert(tid, CountedThread { pid, counters, last: Vec::new() });
+                let identity = TaskIdentity { inode, start_ticks: start_ticks(pid, tid) };
+                self.threads.insert(tid, CountedThread { pid, identity, counters, last: Vec::new() });
             }
         }
     }
 
-    /// Closes the counters of ended threads, on another thread because it takes the kernel long.
-    fn close(&mut self, alive: &[(i32, i32)]) {
-        let alive: HashSet<i32> = alive.iter().map(|(_, tid)| *tid).collect();
+    /// Closes the counters of ended threads.
+    fn close(&mut self, alive: &[(i32, i32, u64)]) {
+        let alive: HashSet<i32> = alive.iter().map(|(_, tid, _)| *tid).collect();
         let gone: Vec<i32> = self.threads.keys().filter(|tid| !alive.contains(tid)).copied().collect();
-        let mut closing: Vec<CountedThread> = gone.iter().filter_map(|tid| self.threads.remove(tid)).collect();
+        let closing = gone.iter().filter_map(|tid| self.threads.remove(tid)).collect();
+        self.end(closing);
+    }
+
+    /// Keeps the last counts and closes the counters, on another thread because it takes the kernel long.
+    fn end(&mut self, mut closing: Vec<CountedThread>) {
         for thread in &mut closing {
             thread.refresh();
             add(self.ended.entry(thread.pid).or_default(), &thread.last);
@@ -89,6 +122,11 @@ impl Counts {
         if !closing.is_empty() {
             std::thread::spawn(move || drop(closing));
         }
+    }
+
+    /// Drops the counts of processes that ended: their ids may soon be other processes'.
+    pub fn forget(&mut self, pids: &[i32]) {
+        self.ended.retain(|pid, _| !pids.contains(pid));
     }
 
     /// The threads that are not counted, if any.
@@ -143,7 +181,16 @@ fn counter(id: u64, tid: i32) -> Option<Counter> {
         .ok()
 }
 
-fn tasks(pid: i32) -> Vec<i32> {
+/// The threads of a process with their inodes.
+fn tasks(pid: i32) -> Vec<(i32, u64)> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_THREADS).collect()
+    let task = |entry: std::fs::DirEntry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()));
+    entries.flatten().filter_map(task).take(MAX_THREADS).collect()
+}
+
+/// Start of a thread, ticks after boot: field 22 of its `stat`, the 20th behind the name (proc_pid_stat(5)).
+fn start_ticks(pid: i32, tid: i32) -> Option<u64> {
+    let line = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let line = String::from_utf8_lossy(&line);
+    line.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }

@@ -16,7 +16,7 @@ use super::tracefs::Tracefs;
 use crate::kvm::format;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
-use crate::source::events::{Engine, EngineError, Reading};
+use crate::source::events::{Engine, EngineError, Reading, ThreadKey};
 use crate::source::pairing::{EventDecoder, Pairing};
 use counts::Counts;
 use rings::Wanted;
@@ -24,13 +24,14 @@ use watcher::Watcher;
 
 /// The tracepoints of [`EngineLevel::Counts`]: group, name, and for the frequent scheduler events the fields that
 /// hold a thread's name.
-const COUNTED: [Watched; 6] = [
+const COUNTED: [Watched; 7] = [
     ("kvm", "kvm_exit", &[]),
     ("kvm", "kvm_pio", &[]),
     ("kvm", "kvm_mmio", &[]),
     ("kvm", "kvm_fast_mmio", &[]),
     ("kvm", "kvm_msr", &[]),
     ("kvm", "kvm_userspace_exit", &[]),
+    ("sched", "sched_process_exit", &[]),
 ];
 /// The additional tracepoints of [`EngineLevel::Full`].
 const TIMED: [Watched; 5] = [
@@ -110,7 +111,7 @@ impl Engine for PerfEngine {
             (self.watcher, self.gaps) = (None, Vec::new());
         } else {
             let (wanted, decoder, gaps) = self.learn(level)?;
-            let pairing = Pairing::new(decoder.reason_names().clone(), self.topology.clone());
+            let pairing = Pairing::new(decoder.reason_names().clone(), self.topology.clone()).separating_lives();
             let pairing = if level == EngineLevel::Full { pairing.with_migrations() } else { pairing.untimed() };
             self.watcher = Some(Watcher::start(&wanted, decoder, pairing)?);
             self.gaps = gaps;
@@ -127,15 +128,25 @@ impl Engine for PerfEngine {
     fn read(&mut self) -> Reading {
         let mut reading = self.watcher.as_ref().map(Watcher::read).unwrap_or_default();
         if let Some(counts) = &mut self.counts {
-            reading.kvm_events = counts.read(reading.threads.values().map(|thread| thread.pid));
+            reading.kvm_events = counts.read(reading.threads.iter().map(|thread| thread.pid));
         }
         reading
     }
 
-    fn forget(&mut self, tids: &[i32]) {
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
         if let Some(watcher) = &self.watcher {
-            watcher.forget(tids);
+            watcher.forget(threads);
         }
+        if let Some(counts) = &mut self.counts {
+            counts.forget(processes);
+        }
+    }
+
+    fn set_topology(&mut self, topology: &HostTopology) {
+        if let Some(watcher) = &self.watcher {
+            watcher.set_topology(topology);
+        }
+        self.topology.clone_from(topology);
     }
 
     fn gaps(&self) -> Vec<EngineError> {

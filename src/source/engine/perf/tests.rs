@@ -11,7 +11,7 @@ const ENTRY: EventKind = EventKind::Entry { vcpu: None };
 
 fn counted(pairing: &mut Pairing) -> (u64, u64) {
     let threads = pairing.snapshot();
-    let exits = threads.get(&7).and_then(|thread| thread.events.exits.first());
+    let exits = threads.iter().find(|thread| thread.key.tid == 7).and_then(|thread| thread.events.exits.first());
     exits.map_or((0, 0), |cell| (cell.time.count, cell.time.total_ns.unwrap_or(0)))
 }
 

@@ -3,8 +3,9 @@
 
 use super::rings::{self, Ring, Wanted};
 use super::time_order::TimeOrder;
+use crate::kvm::topology::HostTopology;
 use crate::source::engine::monotonic_ns;
-use crate::source::events::{EngineError, Reading};
+use crate::source::events::{EngineError, Reading, ThreadKey};
 use crate::source::pairing::{EventDecoder, Pairing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
@@ -106,7 +107,7 @@ impl Watcher {
         let mut state = self.shared.lock();
         let horizon = state.pass();
         let mut threads = state.pairing.snapshot();
-        for waker in threads.values_mut().flat_map(|thread| &mut thread.events.woken_by) {
+        for waker in threads.iter_mut().flat_map(|thread| &mut thread.events.woken_by) {
             waker.comm = state.name_of(waker.tid);
         }
         let State { rings, pairing, .. } = &*state;
@@ -141,8 +142,13 @@ impl Watcher {
     }
 
     /// Frees the cells of threads that are gone.
-    pub fn forget(&self, tids: &[i32]) {
-        self.shared.lock().pairing.forget(tids);
+    pub fn forget(&self, threads: &[ThreadKey]) {
+        self.shared.lock().pairing.forget(threads);
+    }
+
+    /// CPUs went online or offline.
+    pub fn set_topology(&self, topology: &HostTopology) {
+        self.shared.lock().pairing.set_topology(topology);
     }
 }
 

@@ -157,8 +157,8 @@ impl PerfDataCounters {
         }
         let mut threads = pairing.snapshot();
         if let Some(times) = &self.times {
-            for (tid, thread) in &mut threads {
-                replace_times(*tid, thread, times);
+            for thread in &mut threads {
+                replace_times(thread, times);
             }
         }
         let mut counts = KvmEventCounts::default();
@@ -184,7 +184,8 @@ fn count(event: &TracedEvent, counted: &CountedAccess, pairing: &mut Pairing, ti
 }
 
 /// Replaces the times of the exits by perf's.
-fn replace_times(tid: i32, thread: &mut TracedThread, times: &PerfTimes) {
+fn replace_times(thread: &mut TracedThread, times: &PerfTimes) {
+    let tid = thread.key.tid;
     for cell in &mut thread.events.accesses {
         if let Some(time) = cell.address.and_then(|a| times.get(&(tid, cell.space, a, cell.direction))) {
             cell.time = time.clone();

@@ -155,7 +155,7 @@ impl TraceReader {
         }
         self.pairing.end();
         let mut threads = self.pairing.snapshot();
-        for cell in threads.values_mut().flat_map(|t| &mut t.events.exits) {
+        for cell in threads.iter_mut().flat_map(|t| &mut t.events.exits) {
             if let Some(name) = self.decoder.name(cell.isa, cell.code) {
                 cell.name = Some(name.to_owned());
             }

@@ -2,17 +2,16 @@ use super::*;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, ThreadEvents, Timing};
-use crate::source::events::{Engine, TracedThread};
+use crate::source::events::{Engine, ThreadKey, TracedThread};
 use crate::source::live::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
 use crate::source::live::proc::fake::FakeProc;
-use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 /// What the engine counts, and what it was asked to forget.
 #[derive(Default)]
 struct Counted {
-    threads: HashMap<i32, TracedThread>,
+    threads: Vec<TracedThread>,
     forgotten: Vec<i32>,
     drained: u32,
     /// `None`: it never has to grow.
@@ -58,10 +57,10 @@ impl Engine for FakeEngine {
         Ok(grows)
     }
 
-    fn forget(&mut self, tids: &[i32]) {
+    fn forget(&mut self, threads: &[ThreadKey], _processes: &[i32]) {
         let mut counted = self.0.lock().unwrap();
-        counted.forgotten.extend(tids);
-        counted.threads.retain(|tid, _| !tids.contains(tid));
+        counted.forgotten.extend(threads.iter().map(|key| key.tid));
+        counted.threads.retain(|thread| !threads.contains(&thread.key));
     }
 }
 
@@ -99,6 +98,11 @@ impl Bench {
 
     /// A thread has read port 0x71 so often in all.
     fn reads(&self, pid: i32, tid: i32, count: u64) {
+        self.reads_of(pid, ThreadKey { tid, born_ns: 1 }, None, count);
+    }
+
+    /// The same of one life of a thread's id.
+    fn reads_of(&self, pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) {
         let cell = AccessCell {
             space: Space::Pio,
             address: Some(0x71),
@@ -106,8 +110,10 @@ impl Bench {
             ..AccessCell::default()
         };
         let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
-        let traced = TracedThread { pid, comm: "guest".into(), vcpu: Some(0), events };
-        self.counted.lock().unwrap().threads.insert(tid, traced);
+        let traced = TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), events };
+        let threads = &mut self.counted.lock().unwrap().threads;
+        threads.retain(|thread| thread.key != key);
+        threads.push(traced);
     }
 
     fn forgotten(&self) -> Vec<i32> {
@@ -333,7 +339,7 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
             Reading { events: *self.0.lock().unwrap() / 1_000_000, ..Reading::default() }
         }
 
-        fn forget(&mut self, _: &[i32]) {}
+        fn forget(&mut self, _: &[ThreadKey], _: &[i32]) {}
     }
 
     let (fake, now) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
@@ -460,4 +466,80 @@ fn what_the_emulator_used_since_the_sample_before_is_not_lost() {
     assert_eq!(used_ms.round() as u32, 400);
     let next = b.collector.tick();
     assert_eq!(next.domains[0].threads[0].cpu_before, None, "of the first sample alone");
+}
+
+/// Seconds and ticks of 10 ms as the fake host counts them: its monotonic clock began 1,000 s after boot.
+fn at_ticks(ticks: u64) -> u64 {
+    (ticks - 100_000) * 10_000_000
+}
+
+/// A thread ended, and one of another guest has its id within the same interval: both keep what they did.
+#[test]
+fn a_thread_id_of_two_guests_in_one_interval_splits_exactly() {
+    let mut b = Bench::new();
+    b.guest(10, "first", "CPU 0/KVM");
+    let first = ThreadKey { tid: 11, born_ns: 1 };
+    b.reads_of(10, first, None, 7);
+    b.collector.tick();
+    b.reads_of(10, first, Some(at_ticks(100_250)), 27);
+    b.fake.end(10);
+    b.fake.process(20, "second").fd(3, "anon_inode:kvm-vm").thread(11, "CPU 0/KVM").start(100_260);
+    let second = ThreadKey { tid: 11, born_ns: at_ticks(100_262) };
+    b.reads_of(20, second, None, 5);
+    let sample = b.collector.tick();
+    assert_eq!(seen(&sample), [(10, ENDED, 27, 0), (20, RUNNING, 5, 0)]);
+    b.reads_of(20, second, None, 6);
+    assert_eq!(seen(&b.collector.tick()), [(20, RUNNING, 6, 0)], "the living thread was not forgotten");
+}
+
+/// A restored guest gets the ids of the one before it, process and threads.
+#[test]
+fn a_process_id_of_two_guests_in_one_interval_splits_exactly() {
+    let mut b = Bench::new();
+    b.guest(10, "first", "CPU 0/KVM");
+    let first = ThreadKey { tid: 11, born_ns: 1 };
+    b.reads_of(10, first, None, 7);
+    b.collector.tick();
+    b.reads_of(10, first, Some(at_ticks(100_250)), 27);
+    b.fake.end(10);
+    b.fake.process(9, "between");
+    b.guest(10, "second", "CPU 0/KVM");
+    b.fake.process(10, "second").start(100_255).thread(11, "CPU 0/KVM").start(100_260);
+    let second = ThreadKey { tid: 11, born_ns: at_ticks(100_262) };
+    b.reads_of(10, second, None, 5);
+    let mut all = seen(&b.collector.tick());
+    all.extend(seen(&b.collector.tick()));
+    let of = |state| all.iter().filter(|row| row.1 == state).map(|row| row.2 + row.3).max();
+    assert_eq!((of(ENDED), of(RUNNING)), (Some(27), Some(5)), "{all:?}");
+    assert_eq!(b.forgotten(), [11]);
+}
+
+/// Two guests that lived one after the other between two ticks, with the same ids, are two.
+#[test]
+fn two_guests_of_one_id_between_two_ticks_are_two() {
+    let mut b = Bench::new();
+    b.collector.tick();
+    b.reads_of(10, ThreadKey { tid: 11, born_ns: 1_000 }, Some(2_000), 5);
+    b.reads_of(10, ThreadKey { tid: 12, born_ns: 1_100 }, Some(2_000), 2);
+    b.reads_of(10, ThreadKey { tid: 11, born_ns: 3_000 }, Some(4_000), 9);
+    assert_eq!(seen(&b.collector.tick()), [(10, ENDED, 7, 0), (10, ENDED, 9, 0)]);
+    assert_eq!(seen(&b.collector.tick()), []);
+}
+
+/// A vCPU that is unplugged and plugged in again may get its old thread id.
+#[test]
+fn a_thread_id_used_again_in_its_own_process_counts_each_thread() {
+    let mut b = Bench::new();
+    // No file is kept open: those of a fake thread that ended could still be read.
+    b.collector.reader.keep_below = 0;
+    b.guest(10, "hyper", "CPU 0/KVM");
+    let first = ThreadKey { tid: 11, born_ns: 1 };
+    b.reads_of(10, first, None, 7);
+    b.collector.tick();
+    b.reads_of(10, first, Some(at_ticks(100_250)), 8);
+    b.fake.end_thread(10, 11);
+    b.fake.process(10, "hyper").thread(11, "CPU 0/KVM").start(100_260).schedstat(5, 5, 5);
+    b.reads_of(10, ThreadKey { tid: 11, born_ns: at_ticks(100_261) }, None, 100);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 108, 0)]);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 100, 0)]);
 }

@@ -7,11 +7,12 @@ use super::identity::ProcessIdentity;
 use super::resources::{GuestResources, TickBudget};
 use super::roles::ThreadRoles;
 use super::stagger::GrowingPause;
+use super::traced_process::TracedProcess;
 use crate::kvm::Space;
 use crate::sample::{
     AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
 };
-use crate::source::events::Reading;
+use crate::source::events::{ThreadKey, TracedThread};
 use crate::source::live::metadata::source::{GuestMetadata, MetadataSource, UuidClaim, WatchedGuest};
 use crate::source::live::metadata::status_xml::{DomainStatus, StatusFiles, StatusQuery};
 use crate::source::live::proc::fds::KvmFiles;
@@ -200,34 +201,6 @@ impl LiveGuest {
         }
     }
 
-    /// Prepares its threads' events for [`Self::sample`]. A thread that ended appears once more with all of its events:
-    /// they cannot be added to the guest's other ones, as everything shown of the thread before would count twice.
-    /// Events of threads that no sample showed alive stay with the guest. `forget` receives the ids of both, so that
-    /// the engine frees their cells.
-    pub(crate) fn take_events(
-        &mut self,
-        tids: &[i32],
-        reading: &mut Reading,
-        reader: &mut ReadContext,
-        forget: &mut Vec<i32>,
-    ) {
-        for tid in tids {
-            let Some(traced) = reading.threads.get(tid) else { continue };
-            if self.threads.look_for(*tid, reader) {
-                if traced.vcpu.is_some() || exited_threads::ran_a_vcpu(&traced.events) {
-                    self.roles.fired(*tid, traced.vcpu);
-                }
-                continue;
-            }
-            forget.push(*tid);
-            if !self.threads.gone.iter().any(|t| t.tid == *tid)
-                && let Some(traced) = reading.threads.remove(tid)
-            {
-                exited_threads::add(&mut self.exited, traced.events);
-            }
-        }
-    }
-
     /// The number of vCPUs by its open files; 0 where they are not readable.
     pub(crate) fn vcpus(&self) -> usize {
         self.files.vcpu_count()
@@ -244,19 +217,38 @@ impl LiveGuest {
         self.main_before = times;
     }
 
-    /// The guest's sample. Takes its threads' events out of the reading.
-    pub(crate) fn sample(&mut self, reading: &mut Reading) -> DomainSample {
-        let mut threads: Vec<ThreadSample> = Vec::with_capacity(self.threads.living.len() + self.helpers.len());
-        for (group, is_helper) in
-            std::iter::once((&self.threads, false)).chain(self.helpers.values().map(|h| (h, true)))
-        {
-            for t in group.living.values() {
-                let events = reading.threads.remove(&t.tid).map(|r| r.events).unwrap_or_default();
-                threads.push(self.thread(t, !is_helper && t.tid == group.pid, events));
+    /// The guest's sample. A thread that ended appears once more with all of its events: they cannot be added to the
+    /// guest's other ones, as everything shown of the thread before would count twice. Events of threads that no sample
+    /// showed alive stay with the guest. `forget` receives both, so that the engine frees their cells.
+    pub(crate) fn sample(
+        &mut self,
+        mut traced: TracedProcess,
+        kvm_events: BTreeMap<String, u64>,
+        reader: &mut ReadContext,
+        forget: &mut Vec<ThreadKey>,
+    ) -> DomainSample {
+        for tid in traced.threads().filter(|life| life.died_ns.is_none()).map(|life| life.key.tid) {
+            self.threads.look_for(tid, reader);
+        }
+        let mut threads = self.last_of_threads(&mut traced);
+        let gone = threads.len();
+        forget.extend(threads.iter().map(|(key, _)| *key));
+        let living = std::mem::take(&mut self.threads.living);
+        threads.extend(living.values().map(|t| self.with_events(t, traced.take(t.tid, t.start_ticks))));
+        let born: BTreeMap<i32, u64> = threads.iter().skip(gone).map(|(key, _)| (key.tid, key.born_ns)).collect();
+        self.threads.living = living;
+        for life in traced.into_threads() {
+            // /proc was read before the engine: a thread that has its id since then is seen in the next reading.
+            if life.died_ns.is_some() || born.get(&life.key.tid).is_none_or(|taken| life.key.born_ns < *taken) {
+                forget.push(life.key);
+                exited_threads::add(&mut self.exited, life.events);
             }
         }
-        threads.extend(self.last_of_threads(reading));
-        threads.sort_unstable_by_key(|t| t.tid);
+        let mut threads: Vec<ThreadSample> = threads.into_iter().map(|(_, thread)| thread).collect();
+        for t in self.helpers.values().flat_map(|helper| helper.living.values()) {
+            threads.push(self.thread(t, false, ThreadEvents::default()));
+        }
+        threads.sort_by_key(|t| t.tid);
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         let stopped = self.state == DomainState::Running && self.threads.is_stopped();
         let sample = DomainSample {
@@ -264,7 +256,7 @@ impl LiveGuest {
             state: if stopped { DomainState::Paused } else { self.state },
             threads,
             unattributed: self.exited.clone(),
-            kvm_events: reading.kvm_events.remove(&self.identity.pid).unwrap_or_default(),
+            kvm_events,
             ..self.without_threads()
         };
         exited_threads::next_interval(&mut self.exited);
@@ -274,36 +266,44 @@ impl LiveGuest {
 
     /// The guest's last sample after its end: all events, but no CPU time, as the last readings of its threads are
     /// missing.
-    pub(crate) fn last_sample(&mut self, tids: &[i32], reading: &mut Reading) -> DomainSample {
+    pub(crate) fn last_sample(&mut self, mut traced: TracedProcess, kvm_events: BTreeMap<String, u64>) -> DomainSample {
         self.threads.gone.extend(std::mem::take(&mut self.threads.living).into_values());
-        let mut threads = self.last_of_threads(reading);
-        threads.sort_unstable_by_key(|t| t.tid);
+        let mut threads: Vec<ThreadSample> =
+            self.last_of_threads(&mut traced).into_iter().map(|(_, thread)| thread).collect();
+        threads.sort_by_key(|t| t.tid);
         // Threads that started and ended since the last reading.
-        for traced in tids.iter().filter_map(|tid| reading.threads.remove(tid)) {
-            exited_threads::add(&mut self.exited, traced.events);
+        for life in traced.into_threads() {
+            exited_threads::add(&mut self.exited, life.events);
         }
         DomainSample {
             facts: self.facts.clone(),
             state: DomainState::Ended,
             threads,
             unattributed: std::mem::take(&mut self.exited),
-            kvm_events: reading.kvm_events.remove(&self.identity.pid).unwrap_or_default(),
+            kvm_events,
             ..DomainSample::default()
         }
     }
 
     /// Threads that ended since the last reading, with their events; those without events are left out.
-    fn last_of_threads(&mut self, reading: &mut Reading) -> Vec<ThreadSample> {
+    fn last_of_threads(&mut self, traced: &mut TracedProcess) -> Vec<(ThreadKey, ThreadSample)> {
         let gone = std::mem::take(&mut self.threads.gone);
         let mut last = Vec::new();
         for t in gone {
-            let Some(traced) = reading.threads.remove(&t.tid) else { continue };
-            if traced.vcpu.is_some() || exited_threads::ran_a_vcpu(&traced.events) {
-                self.roles.fired(t.tid, traced.vcpu);
-            }
-            last.push(ThreadSample { cpu: None, ..self.thread(&t, t.tid == self.identity.pid, traced.events) });
+            let Some(life) = traced.take(t.tid, t.start_ticks) else { continue };
+            let (key, thread) = self.with_events(&t, Some(life));
+            last.push((key, ThreadSample { cpu: None, ..thread }));
         }
         last
+    }
+
+    /// A thread with what the engine counted for it.
+    fn with_events(&mut self, t: &LiveThread, life: Option<TracedThread>) -> (ThreadKey, ThreadSample) {
+        let life = life.unwrap_or_default();
+        if life.vcpu.is_some() || exited_threads::ran_a_vcpu(&life.events) {
+            self.roles.fired(t.tid, life.vcpu);
+        }
+        (life.key, self.thread(t, t.tid == self.identity.pid, life.events))
     }
 
     /// Whether an access went to an address that the monitor's memory map does not name.

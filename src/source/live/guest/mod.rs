@@ -4,6 +4,7 @@
 pub(crate) mod counters;
 pub(crate) mod live_guest;
 pub(crate) mod resources;
+pub(crate) mod traced_process;
 pub(crate) mod vanished;
 
 mod counter_interpolation;

@@ -1,22 +1,33 @@
 //! Guests that started and ended between two ticks, known by their events only.
 
 use super::exited_threads;
+use super::traced_process::TracedProcess;
 use crate::kvm::sanitize;
 use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{DomainFacts, DomainSample, DomainState, Known, Origin, ThreadSample, Vmm};
-use crate::source::events::{Reading, TracedThread};
+use crate::source::events::TracedThread;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A guest of which only its threads' events are left; `None` when the events are not a guest's. Takes them out of the
-/// reading.
-pub(crate) fn from_events(pid: i32, tids: &[i32], reading: &mut Reading) -> Option<DomainSample> {
-    let mut traced: Vec<(i32, TracedThread)> =
-        tids.iter().filter_map(|tid| Some((*tid, reading.threads.remove(tid)?))).collect();
-    let kvm_events = reading.kvm_events.remove(&pid).unwrap_or_default();
+/// The guests of one process id, one after the other, of which only their threads' events are left.
+pub(crate) fn from_events(pid: i32, mut traced: TracedProcess, kvm_events: BTreeMap<String, u64>) -> Vec<DomainSample> {
+    let mut domains = Vec::new();
+    while !traced.is_empty() {
+        let later = traced.take_later(None);
+        domains.extend(guest(pid, traced.into_threads().map(|life| (life.key.tid, life)).collect()));
+        traced = later;
+    }
+    if let Some(last) = domains.last_mut() {
+        last.kvm_events = kvm_events;
+    }
+    domains
+}
+
+/// `None` when the events are not a guest's.
+fn guest(pid: i32, traced: Vec<(i32, TracedThread)>) -> Option<DomainSample> {
     if !traced.iter().any(|(_, t)| exited_threads::ran_a_vcpu(&t.events)) {
         return None;
     }
-    traced.sort_by_key(|(tid, _)| *tid);
     let main = traced.iter().find(|(tid, _)| *tid == pid).or(traced.first())?;
     let comm = sanitize(&main.1.comm, 64);
     let facts = DomainFacts {
@@ -37,7 +48,6 @@ pub(crate) fn from_events(pid: i32, tids: &[i32], reading: &mut Reading) -> Opti
         threads: threads.collect(),
         facts: Arc::new(facts),
         state: DomainState::Ended,
-        kvm_events,
         ..DomainSample::default()
     })
 }

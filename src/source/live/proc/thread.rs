@@ -115,6 +115,10 @@ impl LiveThread {
         if self.comm.as_bytes() != stat.comm {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
+        // A file that is not kept open may be another thread's by now, one that got the same id.
+        if self.times.is_some() && self.start_ticks != stat.start_ticks {
+            return Err(FileError::Gone);
+        }
         self.start_ticks = stat.start_ticks;
         self.state = stat.state;
         self.times = Some(times(&stat, sched));
@@ -180,7 +184,7 @@ fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
 }
 
 /// Start (ticks after boot) and CPU times of a process's main thread, read once.
-pub(super) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadTimes)> {
+pub(crate) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadTimes)> {
     let task = paths.process(pid, "task").join(pid.to_string());
     let sched = file::read_bytes(&task.join("schedstat"), 256).ok().and_then(|line| SchedStat::parse(&line));
     let line = file::read_bytes(&task.join("stat"), 4096).ok()?;
