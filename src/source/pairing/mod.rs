@@ -50,9 +50,8 @@ pub struct Pairing {
     new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
-    /// Threads that ended and whose ids other threads may have, until they are forgotten.
-    ended: HashMap<ThreadKey, PairedThread, RandomState>,
-    separates_lives: bool,
+    /// Threads that ended and whose ids other threads may have, until they are forgotten. `None`: an id is one thread.
+    ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
     untimed: bool,
     counts_migrations: bool,
     exact: bool,
@@ -91,7 +90,7 @@ impl Pairing {
     /// thread with the same id. For a live host, where ids are used again; a recording names its threads by them.
     #[must_use]
     pub fn separating_lives(mut self) -> Self {
-        self.separates_lives = true;
+        self.ended = Some(HashMap::default());
         self
     }
 
@@ -123,10 +122,10 @@ impl Pairing {
             EventKind::Halted { .. } => self.seen.halted = true,
             _ => {}
         }
-        if self.separates_lives && self.has_ended(event) {
+        if self.ended.is_some() && self.has_ended(event) {
             self.end_life(event.tid, event.time);
         }
-        let room = self.threads.len() + self.ended.len() < MAX_THREADS;
+        let room = self.threads.len() + self.ended.as_ref().map_or(0, HashMap::len) < MAX_THREADS;
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
             // Scheduler events matter only for threads that run a guest.
@@ -168,9 +167,11 @@ impl Pairing {
     }
 
     fn end_life(&mut self, tid: i32, time: u64) {
-        if let Some(mut thread) = self.threads.remove(&tid) {
+        if let Some(mut thread) = self.threads.remove(&tid)
+            && let Some(ended) = &mut self.ended
+        {
             thread.died = Some(time);
-            self.ended.insert(ThreadKey { tid, born_ns: thread.born }, thread);
+            ended.insert(ThreadKey { tid, born_ns: thread.born }, thread);
         }
     }
 
@@ -216,18 +217,21 @@ impl Pairing {
     /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.
     pub fn snapshot(&mut self) -> Vec<TracedThread> {
         let living = self.threads.iter_mut().map(|(tid, thread)| (*tid, thread));
-        let ended = self.ended.iter_mut().map(|(key, thread)| (key.tid, thread));
+        let ended = self.ended.iter_mut().flatten().map(|(key, thread)| (key.tid, thread));
         living.chain(ended).map(|(tid, thread)| thread.snapshot(tid, &self.names, self.seen)).collect()
     }
 
     /// Removes these threads and their counts.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         for key in threads {
-            if self.ended.remove(key).is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
+            let ended = self.ended.as_mut().and_then(|ended| ended.remove(key));
+            if ended.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
                 self.threads.remove(&key.tid);
             }
         }
-        self.ended.shrink_to(2 * self.ended.len());
+        if let Some(ended) = &mut self.ended {
+            ended.shrink_to(2 * ended.len());
+        }
         self.threads.shrink_to(2 * self.threads.len());
     }
 

@@ -188,7 +188,7 @@ fn tasks(pid: i32) -> Vec<(i32, u64)> {
     entries.flatten().filter_map(task).take(MAX_THREADS).collect()
 }
 
-/// Start of a thread, ticks after boot: field 22 of its `stat`, the 20th behind the name (proc_pid_stat(5)).
+/// Start of a thread, ticks after boot: field 22 of its `stat`, the 20th behind the name (`proc_pid_stat(5)`).
 fn start_ticks(pid: i32, tid: i32) -> Option<u64> {
     let line = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     let line = String::from_utf8_lossy(&line);
