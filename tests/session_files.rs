@@ -99,7 +99,7 @@ fn what_is_no_session_is_said() {
     let newer = say(&with_schema(7u32.to_le_bytes()));
     assert!(newer.contains("schema version 7") && newer.contains("use a newer kvmtop"), "{newer}");
     assert!(say(&with_schema(1u32.to_be_bytes())).contains("other byte order"));
-    assert!(said(dir.path()).contains("not a file"));
+    assert!(said(dir.path()).contains("not a regular file"));
     assert!(said(&dir.path().join("none")).contains("cannot open"));
     let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
     assert!(error.contains("other byte order") || error.contains("damaged"), "{error}");
@@ -122,7 +122,7 @@ fn a_recorder_takes_no_file_that_is_not_its_own() {
     let error = format!("{:#}", Recorder::create(&dir.path().join("no/such/folder"), Limits::default()).err().unwrap());
     assert!(error.contains("does the folder"), "{error}");
     let error = format!("{:#}", Recorder::create(dir.path(), Limits::default()).err().unwrap());
-    assert!(error.contains("not a file"), "{error}");
+    assert!(error.contains("not a regular file"), "{error}");
 }
 
 #[test]

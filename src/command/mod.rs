@@ -121,5 +121,15 @@ fn reader_is_gone(e: &anyhow::Error) -> bool {
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    done.map_err(|e| io::Error::new(e.kind(), format!("cannot write to the standard output: {e}")))
+    done.map_err(|e| {
+        // A terminal that is gone, as a pipe without a reader.
+        let gone = e.raw_os_error() == Some(libc::EIO) && is_device(&out);
+        let kind = if gone { io::ErrorKind::BrokenPipe } else { e.kind() };
+        io::Error::new(kind, format!("cannot write to the standard output: {e}"))
+    })
+}
+
+fn is_device(file: impl std::os::fd::AsFd) -> bool {
+    let mode = rustix::fs::fstat(file).map(|stat| stat.st_mode);
+    mode.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::CharacterDevice)
 }

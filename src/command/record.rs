@@ -33,7 +33,9 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
             }
         }
         recorder.append(&sample).map_err(|e| {
-            anyhow::anyhow!("{e:#}; the recording has ended: make room and repeat the command to continue it")
+            let is_full = e.downcast_ref::<std::io::Error>().is_some();
+            let advice = if is_full { ": make room and repeat the command to continue it" } else { "" };
+            anyhow::anyhow!("{e:#}; the recording has ended{advice}")
         })?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);
@@ -45,12 +47,13 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     }
     let bytes = recorder.bytes();
     recorder.close()?;
-    print(&format!(
+    // The recording is whole, whoever hears of it.
+    let _ = print(&format!(
         "recorded {} over {} into {}, {}\n",
         text::count(samples as usize, "sample"),
         figures::seconds(passed.as_secs_f64()),
         args.file.display(),
         figures::bytes(bytes)
-    ))?;
+    ));
     Ok(0)
 }

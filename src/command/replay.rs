@@ -57,13 +57,9 @@ enum ReplayFormat {
 fn replay_format(path: &Path) -> anyhow::Result<ReplayFormat> {
     let name = path.display();
     let mut head = [0; 8];
-    let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    let n = if file.metadata()?.is_file() {
-        file.read(&mut head).with_context(|| format!("cannot read {name}"))?
-    } else {
-        0
-    };
-    // Opening a session explains what is wrong with a folder and with a file that is too short.
+    let mut file = session::open_regular(path).with_context(|| format!("cannot open {name}"))?;
+    let n = file.read(&mut head).with_context(|| format!("cannot read {name}"))?;
+    // Opening a session explains what is wrong with a file that is too short.
     if session::looks_like(&head[..n]) || n < head.len() {
         return Ok(ReplayFormat::Session);
     }

@@ -5,10 +5,9 @@ use crate::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use crate::cli::Settings;
 use crate::kvm::sanitize;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
-use crate::session::{self, Cursor, Session};
+use crate::session::{self, Cursor, Session, open_regular};
 use crate::source::import::DescriptionFiles;
 use jiff::tz::TimeZone;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,10 +46,7 @@ pub fn find(inputs: &[PathBuf]) -> anyhow::Result<Option<(PathBuf, Vec<PathBuf>)
 
 fn is_session(path: &Path) -> bool {
     let mut head = Vec::new();
-    // A pipe or a device could block for ever.
-    path.is_file()
-        && File::open(path).and_then(|f| f.take(64).read_to_end(&mut head)).is_ok()
-        && session::looks_like(&head)
+    open_regular(path).and_then(|f| f.take(64).read_to_end(&mut head)).is_ok() && session::looks_like(&head)
 }
 
 /// A session as one interval, or its interval at a time, with the findings. Other files describe its guests further.

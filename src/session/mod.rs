@@ -7,10 +7,12 @@
 
 mod format;
 mod read;
+mod regular_file;
 mod write;
 
 pub use format::{Header, SCHEMA, looks_like};
 pub use read::{Cursor, Session};
+pub use regular_file::open_regular;
 pub use write::{Limits, Recorder};
 
 /// Samples in a segment at most. To reach its last sample, a reader decompresses all of them.

@@ -42,9 +42,7 @@ impl<F> RecordingFeed<F> {
     }
 
     fn handle(&mut self, request: RecordingRequest) {
-        self.failure = None;
-        // Dropping a recorder closes its file.
-        self.recorder = None;
+        self.close();
         if let RecordingRequest::Start(path) = request {
             match Recorder::create(&path, self.limits) {
                 Ok(recorder) => self.recorder = Some(recorder),
@@ -53,12 +51,21 @@ impl<F> RecordingFeed<F> {
         }
     }
 
+    /// Ends the recording, if there is one.
+    fn close(&mut self) {
+        self.failure = self.recorder.take().and_then(|recorder| recorder.close().err()).map(|e| format!("{e:#}"));
+    }
+
     fn status(&self) -> Option<SourceStatus> {
         let (id, fix) = (SourceId::Recording, "nothing more is recorded until there is room; r ends the recording");
         match (&self.recorder, &self.failure) {
             (Some(_), Some(why)) => Some(SourceStatus::degraded(id, why, fix)),
             (Some(_), None) => Some(SourceStatus::ok(id)),
-            (None, Some(why)) => Some(SourceStatus::missing(id, why, "start kvmtop in a folder that you may write to")),
+            (None, Some(why)) => Some(SourceStatus::missing(
+                id,
+                why,
+                "r records into a new file; the folder must be one that you may write to",
+            )),
             (None, None) => None,
         }
     }
@@ -71,8 +78,11 @@ impl<F: Feed> Feed for RecordingFeed<F> {
             self.handle(request);
         }
         let Some(mut sample) = sample else {
-            self.recorder = None;
-            return Ok(None);
+            self.close();
+            return match self.failure.take() {
+                Some(why) => Err(anyhow::anyhow!(why)),
+                None => Ok(None),
+            };
         };
         if let Some(recorder) = &mut self.recorder {
             let done = match (self.select)(&sample) {
@@ -80,6 +90,9 @@ impl<F: Feed> Feed for RecordingFeed<F> {
                 None => recorder.append(&sample),
             };
             self.failure = done.err().map(|e| format!("{e:#}"));
+            if recorder.is_lost() {
+                self.recorder = None;
+            }
         }
         sample.sources.extend(self.status());
         Ok(Some(sample))

@@ -18,8 +18,8 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
+use std::time::{Duration, Instant};
 
 /// Events that wait for the screen at most; a live interval beyond that is dropped.
 const WAITING: usize = 32;
@@ -92,15 +92,31 @@ pub fn run(
     let mut state = AppState::new(session, (size.width, size.height));
     let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
     drop(guard);
+    // A terminal that is gone is no error: its user left.
+    let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
     handlers.stop.store(true, Ordering::Relaxed);
     if let Some(control) = &handlers.control {
         let _ = control.send(Control::Quit);
     }
     handlers.replay = None;
-    drop(wake);
-    let _ = wait.recv_timeout(PATIENCE);
-    result
+    let ended = last_words(&wake, &wait);
+    result.and(ended.map_or(Ok(()), Err))
+}
+
+/// Waits for the feeder to end. Answers its error: a recording that could not be closed.
+fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyhow::Error> {
+    let begin = Instant::now();
+    let mut ended = None;
+    let mut hear = |event| match event {
+        ScreenEvent::Ended(Some(e)) => ended = Some(e),
+        _ => {}
+    };
+    while gone.try_recv() == Err(TryRecvError::Empty) && begin.elapsed() < PATIENCE {
+        wake.recv_timeout(Duration::from_millis(10)).into_iter().for_each(&mut hear);
+    }
+    wake.try_iter().for_each(hear);
+    ended
 }
 
 /// Reads keys on a thread of its own; it ends with the process.

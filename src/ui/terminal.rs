@@ -7,6 +7,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::layout::Position;
 use std::io::{self, BufWriter, Stdout, Write, stdout};
+use std::mem::ManuallyDrop;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,8 +20,9 @@ static PANIC_HOOK: Once = Once::new();
 
 /// The terminal while kvmtop has it; dropping it gives it back.
 pub struct Guard {
-    /// To draw on.
-    pub terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// To draw on. Never dropped: ratatui then shows the cursor, and panics if neither the terminal nor stderr is there
+    /// any more. [`give_back`] shows it.
+    pub terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Guard {
@@ -39,7 +41,7 @@ impl Guard {
         take()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
         match Terminal::new(backend) {
-            Ok(terminal) => Ok(Self { terminal }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal) }),
             Err(e) => {
                 give_back();
                 Err(e)

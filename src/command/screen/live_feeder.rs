@@ -39,8 +39,10 @@ pub(crate) fn feed(
     stop: &AtomicBool,
 ) {
     let run = || -> anyhow::Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            let Some(sample) = samples.next()? else { break };
+        while let Some(sample) = samples.next()? {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             let mut interval = pipeline.next_or_first(Arc::new(sample));
             interval.keep_only(filter);
             if let Err(TrySendError::Disconnected(_)) = events.try_send(ScreenEvent::Tick(Box::new(interval.into()))) {

@@ -3,7 +3,8 @@
 use super::part::{CHECKED_WHOLE, Hole, PartReader};
 use super::scan::End;
 use crate::session::format::Segment;
-use anyhow::{Context, Result, bail};
+use crate::session::open_regular;
+use anyhow::{Context, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::fs::{FlockOperation, flock};
@@ -29,15 +30,12 @@ impl Session {
     /// there: see [`Session::damage`].
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
-        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-        if !file.metadata().with_context(|| format!("cannot read {name}"))?.is_file() {
-            bail!("cannot open {name}: it is not a file");
-        }
+        let file = open_regular(path).with_context(|| format!("cannot open {name}"))?;
         let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
         for path in (1..MOST_PARTS).map(|n| part_path(path, n)) {
-            let Ok(file) = File::open(&path) else { break };
+            let Ok(file) = open_regular(&path) else { break };
             let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
             if parts.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {
                 // A second name of a part: a recorder was killed between two steps of beginning the next.

@@ -4,7 +4,9 @@ use super::part::PartWriter;
 use super::rotation::{self, LockedFile};
 use crate::sample::Sample;
 use crate::session::format::Header;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -32,6 +34,8 @@ const LEAST_SIZE: u64 = 256 << 10;
 /// deleted as a whole.
 pub struct Recorder {
     path: PathBuf,
+    /// Whether the file has this path; one that the caller made may have no name.
+    named: bool,
     limits: Limits,
     writer: PartWriter,
     header: Header,
@@ -65,14 +69,14 @@ impl Recorder {
             .map(|p| format!("{} exists: recording continues after its {} samples", path.display(), p.samples()));
         let note = aside.map(|a| a.note).or(continued);
         let writer = part.map_or_else(|| PartWriter::new(file), PartWriter::after);
-        Ok(Self { path: path.into(), limits, writer, header, begun: false, note })
+        Ok(Self { path: path.into(), named: true, limits, writer, header, begun: false, note })
     }
 
     /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
     pub fn into_file(file: std::fs::File, path: &Path) -> Self {
         let header = Header { tool: TOOL.into(), ..Header::default() };
         let (path, limits) = (path.into(), Limits::default());
-        Self { path, limits, writer: PartWriter::new(file), header, begun: false, note: None }
+        Self { path, named: false, limits, writer: PartWriter::new(file), header, begun: false, note: None }
     }
 
     /// What the user should know: that an existing recording is continued, or was moved aside.
@@ -85,11 +89,18 @@ impl Recorder {
         self.writer.end
     }
 
+    /// Whether the file was deleted or moved away, so that nothing more can be added.
+    pub fn is_lost(&self) -> bool {
+        self.still_there().is_err()
+    }
+
     /// Adds a sample. It is in the file when this returns: it outlives this process, however that ends.
     ///
     /// # Errors
-    /// When it cannot be written; what was written before stays whole, and a later sample may be tried.
+    /// When it cannot be written; what was written before stays whole, and a later sample may be tried. When the file
+    /// was deleted or moved away.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
+        self.still_there()?;
         if self.part_is_full(sample.time_ms) {
             self.next_part()?;
         }
@@ -101,6 +112,26 @@ impl Recorder {
                 n => format!("cannot write to {path}; the {n} samples recorded before are safe"),
             }
         })
+    }
+
+    /// Fails if the file was deleted, or moved away, since it was opened.
+    fn still_there(&self) -> Result<()> {
+        if !self.named {
+            return Ok(());
+        }
+        let name = self.path.display();
+        let samples = match self.writer.samples {
+            1 => "the sample in it is".into(),
+            n => format!("the {n} samples in it are"),
+        };
+        let ours = self.writer.file.metadata().with_context(|| format!("cannot record into {name}"))?;
+        ensure!(ours.nlink() > 0, "{name} was deleted while it was being recorded into: {samples} lost");
+        let there = fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok();
+        ensure!(
+            there == Some((ours.dev(), ours.ino())),
+            "{name} was moved away while it was being recorded into: {samples} where it was moved to"
+        );
+        Ok(())
     }
 
     fn put(&mut self, sample: &Sample) -> Result<()> {
@@ -135,9 +166,10 @@ impl Recorder {
     /// Ends the recording so that it opens at once.
     ///
     /// # Errors
-    /// When the disk does not take it.
+    /// When the disk does not take it, or the file is no longer there.
     pub fn close(mut self) -> Result<()> {
-        self.finish()
+        self.finish()?;
+        self.still_there()
     }
 
     fn finish(&mut self) -> Result<()> {

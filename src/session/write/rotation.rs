@@ -2,6 +2,7 @@
 
 use crate::session::format::{self, MAGIC, PROLOGUE};
 use crate::session::read::{CHECKED_WHOLE, End, MOST_PARTS, PartReader, part_path, recording_of};
+use crate::session::regular_file::{not_ours, open_regular};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -40,10 +41,9 @@ pub fn survive_file_size_limits() {
 /// Opens, locks and checks a file to record into.
 pub fn lock(path: &Path) -> Result<LockedFile> {
     let name = path.display();
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        bail!("cannot record into {name}: it is not a file");
-    }
+    refuse_foreign(path, fs::symlink_metadata(path))?;
     let file = locked(path)?;
+    refuse_foreign(path, file.metadata())?;
     let cannot = || format!("cannot record into {name}");
     let length = file.metadata().with_context(cannot)?.len();
     let mut first = [0; PROLOGUE];
@@ -83,6 +83,14 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     Ok(LockedFile { file: next, part: None, aside: Some(MovedAside { recording, note }) })
 }
 
+/// Fails for a file that is not this user's own; one that is not there yet will be.
+fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
+    if let Some(why) = meta.ok().as_ref().and_then(not_ours) {
+        bail!("cannot record into {}: it {why}; give another name", path.display());
+    }
+    Ok(())
+}
+
 /// Opens and locks a file; the lock ends with the process.
 fn locked(path: &Path) -> Result<File> {
     let name = path.display();
@@ -91,7 +99,8 @@ fn locked(path: &Path) -> Result<File> {
             .read(true)
             .append(true)
             .create(true)
-            .mode(0o640)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(|e| anyhow::Error::new(e).context(cannot_open(path)))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -102,7 +111,7 @@ fn locked(path: &Path) -> Result<File> {
             Err(e) => return Err(e).with_context(|| format!("cannot lock {name}")),
         }
         // The recorder that held the lock may have put another file in this place.
-        if let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(path))
+        if let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path))
             && (ours.dev(), ours.ino()) == (there.dev(), there.ino())
         {
             return Ok(file);
@@ -126,13 +135,17 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
     let fresh_name = PathBuf::from(fresh_name);
-    // Left behind by a recorder that was killed in between; the lock on `path` makes it ours.
-    let _ = fs::remove_file(&fresh_name);
-    let fresh = OpenOptions::new().read(true).append(true).create_new(true).mode(0o640).open(&fresh_name)?;
+    // A recorder that was killed in between leaves an empty one behind.
+    if fs::symlink_metadata(&fresh_name).is_ok_and(|meta| not_ours(&meta).is_none() && meta.len() == 0) {
+        let _ = fs::remove_file(&fresh_name);
+    }
+    let last = last_part(path)?;
+    let fresh = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh_name);
+    let in_the_way = || format!("{} is in the way: move or delete it", fresh_name.display());
+    let fresh = fresh.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { foreign(in_the_way()) } else { e })?;
     flock(&fresh, FlockOperation::NonBlockingLockExclusive)?;
-    let last = (1..MOST_PARTS).find(|n| !part_path(path, *n).exists()).unwrap_or(MOST_PARTS);
     let identity = |m: fs::Metadata| (m.dev(), m.ino());
-    let moved = fs::metadata(part_path(path, 1)).map(identity).ok() == old.metadata().map(identity).ok();
+    let moved = fs::symlink_metadata(part_path(path, 1)).map(identity).ok() == old.metadata().map(identity).ok();
     if !moved {
         for n in (1..last).rev() {
             fs::rename(part_path(path, n), part_path(path, n + 1))?;
@@ -147,13 +160,30 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
     Ok(fresh)
 }
 
+/// The number behind that of the oldest part. Fails for a part that is not this user's own: it is not moved.
+fn last_part(path: &Path) -> io::Result<u32> {
+    for n in 1..MOST_PARTS {
+        let part = part_path(path, n);
+        let Ok(meta) = fs::symlink_metadata(&part) else { return Ok(n) };
+        if let Some(why) = not_ours(&meta) {
+            return Err(foreign(format!("{} {why}: move it away", part.display())));
+        }
+    }
+    Ok(MOST_PARTS)
+}
+
+fn foreign(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
+}
+
 /// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer than `age` ago.
 /// Files that belong to no such recording are left alone.
 pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
     let mut sum = 0;
     for n in 1..MOST_PARTS {
         let part = part_path(path, n);
-        let Ok(file) = File::open(&part) else { break };
+        let ours = fs::symlink_metadata(&part).is_ok_and(|meta| not_ours(&meta).is_none());
+        let Some(file) = open_regular(&part).ok().filter(|_| ours) else { break };
         let Ok(meta) = file.metadata() else { break };
         sum += meta.len();
         let aged = meta.modified().ok().and_then(|m| m.elapsed().ok());

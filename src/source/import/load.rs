@@ -4,6 +4,7 @@ use super::detect::{self, EXPECTED};
 use super::gathered::{Gathered, InputType};
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
 use super::{assemble, perf_data, text_file};
+use crate::session::open_regular;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,10 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
     let mut gathered = Gathered::default();
     let (files, mut errors) = expand_folders(paths);
     for path in files {
-        if let Err(what) = read(&path, options, &mut gathered) {
+        // What the user names may be a pipe, as of `<(zcat FILE)`; a pipe in a folder could block for ever.
+        let file = if paths.contains(&path) { File::open(&path) } else { open_regular(&path) };
+        let file = file.map_err(|e| format!("cannot open it: {}", io_message(&e)));
+        if let Err(what) = file.and_then(|file| read(&path, file, options, &mut gathered)) {
             errors.push(ImportError { path, what });
         }
     }
@@ -68,8 +72,7 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Adds the content of one file.
-fn read(path: &Path, options: &ImportOptions, gathered: &mut Gathered) -> Result<(), String> {
-    let mut file = File::open(path).map_err(|e| format!("cannot open it: {}", io_message(&e)))?;
+fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gathered) -> Result<(), String> {
     let mut head = Vec::new();
     file.by_ref()
         .take(detect::HEAD as u64)

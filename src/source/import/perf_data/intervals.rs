@@ -3,10 +3,10 @@
 use super::recording::{NO_KVM, PerfData};
 use super::records;
 use crate::sample::{DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceStatus};
+use crate::session::open_regular;
 use crate::source::Feed;
 use crate::source::import::guest::ImportedGuest;
 use crate::source::import::imported::io_message;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl PerfDataFeed {
     /// One sentence that names the file and what is wrong with it.
     pub fn open(path: &Path, interval_s: f64, perf_times: bool) -> anyhow::Result<Self> {
         let error = |what: String| anyhow::anyhow!("{}: {what}", path.display());
-        let file = File::open(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
+        let file = open_regular(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
         let modified = file.metadata().and_then(|m| m.modified()).ok();
         let mut data = PerfData::open(file, perf_times).map_err(error)?;
         // The first kvm event shows that the file can be used.

@@ -1,0 +1,52 @@
+//! Regular files and nothing else: opening a named pipe or a device could block for ever, or start something.
+
+use rustix::process::geteuid;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Opens a file to read.
+///
+/// # Errors
+/// When it cannot be opened, or is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // Before it is opened: a watchdog starts when it is. Behind that: it may have been replaced.
+    regular(&fs::metadata(path)?)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(meta: &Metadata) -> io::Result<()> {
+    if meta.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
+}
+
+/// What keeps this process from writing into a file of these properties, in words that follow the file's name: in a
+/// folder such as /tmp it can be a link, or belong to another user.
+pub fn not_ours(meta: &Metadata) -> Option<String> {
+    if meta.is_symlink() {
+        return Some("is a symbolic link, and a recording follows none".into());
+    }
+    if !meta.is_file() {
+        return Some("is not a regular file".into());
+    }
+    (meta.uid() != geteuid().as_raw()).then(|| format!("belongs to another user (uid {})", meta.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    #[test]
+    fn a_pipe_and_a_device_are_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for path in [fifo.as_path(), Path::new("/dev/null"), dir.path()] {
+            assert_eq!(open_regular(path).unwrap_err().to_string(), "it is not a regular file");
+            assert!(not_ours(&fs::symlink_metadata(path).unwrap()).unwrap().contains("not a regular file"));
+        }
+    }
+}
