@@ -178,7 +178,8 @@ fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random)
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     let theme = Theme::new(Palette::None, false);
     let mut draw = |state: &AppState| {
-        terminal.draw(|frame| render(frame, state, &theme)).unwrap();
+        let drawn = terminal.draw(|frame| render(frame, state, &theme)).unwrap();
+        drawn.buffer.content.iter().for_each(|cell| assert_plain(cell.symbol()));
     };
     let mut last = JudgedInterval::default();
     let mut next = 0;
@@ -208,12 +209,106 @@ fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random)
         (text::report(&view), json::line(&view).unwrap())
     };
     for (text, json) in [view(&all), view(&last)] {
-        assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}', '\u{7}']), "{text}");
-        assert!(serde_json::from_str::<Value>(&json).unwrap()["domains"].is_array());
+        assert_plain(&text);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert!(json["domains"].is_array());
+        assert_plain_strings(&json);
     }
     let [before, after] =
         [&all, &last].map(|i| View { model: &i.model, findings: &i.report, source: "session", domains: &domains });
-    let _ = (diff_text::text(&diff::compare(&before, &after)), text::interval(&after, &[]));
+    let diff = diff::compare(&before, &after);
+    assert_plain(&diff_text::text(&diff));
+    assert_plain(&text::interval(&after, &[]));
+    assert_plain_strings(&serde_json::from_str(&json::text(&diff).unwrap()).unwrap());
+    for source in last.model.sources {
+        assert_plain(&source.sentence());
+    }
+}
+
+/// Nothing in a text acts on a terminal, reorders what stands around it, or is invisible.
+fn assert_plain(text: &str) {
+    let hidden = |c: &char| match c {
+        '\n' => false,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{fe0f}' | '\u{e0000}'..='\u{e007f}' => true,
+        c => c.is_control(),
+    };
+    assert_eq!(text.chars().find(hidden), None, "{text:?}");
+}
+
+fn assert_plain_strings(value: &Value) {
+    match value {
+        // JSON writes a tab as two characters.
+        Value::String(text) => assert_plain(&text.replace('\t', " ")),
+        Value::Array(list) => list.iter().for_each(assert_plain_strings),
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            assert_plain(&name.replace('\t', " "));
+            assert_plain_strings(value);
+        }),
+        _ => {}
+    }
+}
+
+/// Makes hostile what is a text in a sample: each string, and each key of a map, that may be any.
+fn taint<T: DeserializeOwned>(whole: &mut Value) {
+    const HOSTILE: &str =
+        "a\u{7f}\u{9b}31m\u{202e}\u{200f}\u{2067}\u{e0041}\u{fe0f}\u{1b}[2J\u{1b}]0;x\u{7}\r\n\tb\u{85}";
+    const MAPS: [&str; 6] = ["counters", "kvm_events", "params", "features", "cpu_features", "hyperv"];
+    for place in strings(whole, "") {
+        let Some(Value::String(text)) = whole.pointer_mut(&place) else { continue };
+        let before = std::mem::replace(text, format!("{text}{HOSTILE}"));
+        if T::deserialize(&*whole).is_err() {
+            whole.pointer_mut(&place).unwrap().clone_from(&Value::String(before));
+        }
+    }
+    let mut values = vec![whole];
+    while let Some(value) = values.pop() {
+        match value {
+            Value::Array(list) => values.extend(list),
+            Value::Object(fields) => {
+                for (_, map) in fields.iter_mut().filter(|(name, _)| MAPS.contains(&name.as_str())) {
+                    let Value::Object(map) = map else { continue };
+                    *map = std::mem::take(map).into_iter().map(|(key, v)| (format!("{key}{HOSTILE}"), v)).collect();
+                }
+                values.extend(fields.values_mut());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The places of all strings.
+fn strings(value: &Value, at: &str) -> Vec<String> {
+    match value {
+        Value::String(_) => vec![at.to_owned()],
+        Value::Array(list) => list.iter().enumerate().flat_map(|(n, v)| strings(v, &format!("{at}/{n}"))).collect(),
+        Value::Object(fields) => {
+            let below = |(name, v): (&String, &Value)| {
+                strings(v, &format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")))
+            };
+            fields.iter().flat_map(below).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn no_text_acts_on_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let tainted: Vec<Sample> = samples()
+        .into_iter()
+        .map(|sample| {
+            let mut parts = Parts::of(sample);
+            taint::<Sample>(&mut parts.sample);
+            taint::<HostFacts>(&mut parts.host);
+            parts.domains.iter_mut().for_each(taint::<DomainFacts>);
+            parts.sample(0)
+        })
+        .collect();
+    assert!(tainted[0].domains[0].facts.name.value.contains('\u{202e}'), "names are tainted");
+    for (n, size) in SIZES.into_iter().cycle().take(12).enumerate() {
+        read_whole(&dir.path().join("tainted"), &tainted, size, &mut Random::new(n as u64));
+    }
 }
 
 fn forged(seed: u64, times: u64) {

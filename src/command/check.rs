@@ -52,7 +52,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
 
 /// All rules, for `--list-rules`.
 fn list_rules(json: bool, thresholds: &Thresholds) -> anyhow::Result<String> {
-    if json { Ok(serde_json::to_string(&JsonRules::new(thresholds))? + "\n") } else { Ok(rules::text()) }
+    if json { Ok(json::text(&JsonRules::new(thresholds))? + "\n") } else { Ok(rules::text()) }
 }
 
 /// The whole time as one interval, with the findings at its end: the rules remember what came before.

@@ -39,7 +39,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
             guests: sample.domains.len(),
             sources: sample.sources.iter().cloned().map(json::source).collect(),
         };
-        print(&(serde_json::to_string(&document)? + "\n"))?;
+        print(&(json::text(&document)? + "\n"))?;
     } else {
         print(&text(&sample))?;
     }

@@ -120,7 +120,7 @@ fn reader_is_gone(e: &anyhow::Error) -> bool {
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let done = out.write_all(crate::kvm::without_hidden(text).as_bytes()).and_then(|()| out.flush());
     done.map_err(|e| {
         // A terminal that is gone, as a pipe without a reader.
         let gone = e.raw_os_error() == Some(libc::EIO) && is_device(&out);

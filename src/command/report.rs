@@ -52,7 +52,7 @@ pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
     }
     let diff = diff::compare(&before.view(settings), &after.view(settings));
     if args.reading.json {
-        print(&(serde_json::to_string(&diff)? + "\n"))?;
+        print(&(json::text(&diff)? + "\n"))?;
     } else {
         print(&diff_text::text(&diff))?;
     }

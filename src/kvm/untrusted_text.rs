@@ -1,54 +1,84 @@
 //! Makes untrusted text safe to show, and parses its numbers.
 
+use std::borrow::Cow;
+
+/// Stands for what was taken out of a name.
+const MARK: char = char::REPLACEMENT_CHARACTER;
+
 /// Makes untrusted text safe for a terminal: removes escape sequences, control characters, bidirectional and invisible
 /// formatting characters, turns line breaks and tabs into spaces, and keeps at most `max` characters.
 pub fn sanitize(text: &str, max: usize) -> String {
+    safe(text, max, None)
+}
+
+/// As [`sanitize`], for a name by which something can be addressed: what is removed or cut leaves a `U+FFFD`, so that
+/// the result never equals the name of something else.
+pub fn sanitize_name(name: &str, max: usize) -> String {
+    let mut safe = safe(name, max, Some(MARK));
+    if name.chars().count() > max && safe.pop().is_some() {
+        safe.push(MARK);
+    }
+    safe
+}
+
+/// Removes what a terminal acts on and what is invisible, line breaks and tabs apart: the last look at a text before it
+/// leaves the program.
+pub fn without_hidden(text: &str) -> Cow<'_, str> {
+    let stays = |c: &char| matches!(c, '\n' | '\t') || !is_hidden(*c);
+    if text.chars().all(|c| stays(&c)) { Cow::Borrowed(text) } else { Cow::Owned(text.chars().filter(stays).collect()) }
+}
+
+fn safe(text: &str, max: usize, mark: Option<char>) -> String {
     let mut out = String::new();
     let mut kept = 0;
     let mut chars = text.chars().peekable();
     while kept < max {
         let Some(c) = chars.next() else { break };
-        match c {
+        let shown = match c {
             '\u{1b}' => {
-                // CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC is removed.
-                match chars.peek() {
-                    Some('[') => {
-                        chars.next();
-                        for c in chars.by_ref() {
-                            if ('\u{40}'..='\u{7e}').contains(&c) {
-                                break;
-                            }
-                        }
-                    }
-                    Some(']') => {
-                        while let Some(c) = chars.next_if(|c| *c != '\u{1b}') {
-                            if c == '\u{7}' {
-                                break;
-                            }
-                        }
-                    }
-                    _ => {}
-                }
+                skip_escape_sequence(&mut chars);
+                mark
             }
-            '\t' | '\n' => {
-                out.push(' ');
-                kept += 1;
-            }
-            c if is_hidden(c) => {}
-            c => {
-                out.push(c);
-                kept += 1;
-            }
-        }
+            '\t' | '\n' => mark.or(Some(' ')),
+            c if is_hidden(c) => mark,
+            c => Some(c),
+        };
+        out.extend(shown);
+        kept += usize::from(shown.is_some());
     }
     out
 }
 
-/// Whether a terminal acts on a character, or the character reorders or hides its neighbours.
-fn is_hidden(c: char) -> bool {
+/// CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC goes.
+fn skip_escape_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match chars.peek() {
+        Some('[') => {
+            chars.next();
+            for c in chars.by_ref() {
+                if ('\u{40}'..='\u{7e}').contains(&c) {
+                    break;
+                }
+            }
+        }
+        Some(']') => {
+            while let Some(c) = chars.next_if(|c| *c != '\u{1b}') {
+                if c == '\u{7}' {
+                    break;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a terminal acts on a character, or the character reorders or hides its neighbours or is itself invisible:
+/// controls, line separators, and Unicode's `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt`).
+pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Parses a number as C writes it: `0x1f`, `31`, with an optional minus (two's complement).
@@ -77,6 +107,21 @@ mod tests {
     }
 
     #[test]
+    fn a_name_shows_that_something_was_taken_out() {
+        assert_eq!(sanitize_name("web-1", 64), "web-1");
+        for hostile in ["we\u{202e}b-1", "we\u{1b}[31mb-1", "we\u{9b}b-1", "we\tb-1", "we\u{fe0f}b-1"] {
+            assert_eq!(sanitize_name(hostile, 64), "we\u{fffd}b-1", "{hostile:?}");
+        }
+        assert_eq!(sanitize_name("web-10", 5), "web-\u{fffd}");
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        assert!(matches!(without_hidden("a\n\tb"), Cow::Borrowed(_)));
+        assert_eq!(without_hidden("a\r\n\u{85}b\u{200e}\u{7f}"), "a\nb");
+    }
+
+    #[test]
     fn numbers_are_read_as_c_writes_them() {
         assert_eq!(number("0x1F"), Some(31));
         assert_eq!(number(" 12 "), Some(12));
@@ -92,6 +137,9 @@ mod tests {
             let out = sanitize(&text, max);
             prop_assert!(out.chars().count() <= max);
             prop_assert!(!out.chars().any(is_hidden));
+            let name = sanitize_name(&text, max);
+            prop_assert!(name.chars().count() <= max && !name.chars().any(is_hidden));
+            prop_assert!(max == 0 || name == text || name.contains(MARK));
         }
     }
 }

@@ -27,6 +27,7 @@ pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
 pub use engine::report::{CannotTell, EVERY_RULE, Report};
 pub use engine::thresholds::{Steps, Threshold, Thresholds};
+pub use fixes::shell::is_plain_name;
 pub use rule::{Family, Rule};
 pub use run::run;
 pub use table::{FAMILIES, rule, rules};

@@ -7,10 +7,13 @@ use super::document::{
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
+use crate::kvm::without_hidden;
 use crate::lint;
 use crate::model::{self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainFacts, HostFacts, SourceStatus, Timing};
+use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use std::collections::HashMap;
+use std::io::{self, Write};
 
 /// Name and version of the program.
 pub const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
@@ -40,7 +43,35 @@ pub fn document(view: &View<'_>) -> JsonDocument {
 /// # Errors
 /// Never in practice: the document holds nothing that JSON cannot.
 pub fn line(view: &View<'_>) -> serde_json::Result<String> {
-    serde_json::to_string(&document(view))
+    text(&document(view))
+}
+
+/// A value as JSON. Its strings keep line breaks and tabs; other controls and invisible characters, which a terminal
+/// would act on once the JSON is decoded, are left out.
+///
+/// # Errors
+/// If the value holds something that JSON cannot, such as a map whose keys are no strings.
+pub fn text(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    let mut out = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, PlainStrings))?;
+    String::from_utf8(out).map_err(serde::ser::Error::custom)
+}
+
+struct PlainStrings;
+
+impl Formatter for PlainStrings {
+    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+        out.write_all(without_hidden(text).as_bytes())
+    }
+
+    fn write_char_escape<W: Write + ?Sized>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+        match escape {
+            CharEscape::AsciiControl(_) | CharEscape::Backspace | CharEscape::FormFeed | CharEscape::CarriageReturn => {
+                Ok(())
+            }
+            shown => CompactFormatter.write_char_escape(out, shown),
+        }
+    }
 }
 
 /// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.

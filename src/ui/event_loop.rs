@@ -7,6 +7,7 @@ use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
 use super::theme::{Palette, Theme};
 use super::update;
+use crate::kvm::without_hidden;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -267,7 +268,7 @@ fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
         let path = if n == 0 { path.to_path_buf() } else { path.with_file_name(format!("{stem}-{n}.{ext}")) };
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
-                file.write_all(text.as_bytes())?;
+                file.write_all(without_hidden(text).as_bytes())?;
                 return Ok(std::path::absolute(&path).unwrap_or(path));
             }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}

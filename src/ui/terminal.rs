@@ -1,5 +1,6 @@
 //! The terminal: taken over, and given back clean however the program ends.
 
+use crate::kvm::without_hidden;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
@@ -85,7 +86,7 @@ impl Guard {
     /// When the terminal is gone.
     pub fn copy(text: &str) -> io::Result<()> {
         let mut out = stdout().lock();
-        write!(out, "\x1b]52;c;{}\x1b\\", base64(text.as_bytes()))?;
+        write!(out, "\x1b]52;c;{}\x1b\\", base64(without_hidden(text).as_bytes()))?;
         out.flush()
     }
 }

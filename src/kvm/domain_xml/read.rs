@@ -1,6 +1,6 @@
 //! From elements to values.
 
-use super::xml::{attribute, child, children, document, number, size, switch, text};
+use super::xml::{attribute, child, children, document, name, number, size, switch, text};
 use super::{
     BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, InterfaceXml, NumaTune,
     SchedXml, Timer, XmlError,
@@ -50,7 +50,7 @@ fn cpus(node: Node, name: &str) -> Option<CpuSet> {
 fn domain(node: Node) -> DomainXml {
     let named = |name: &str| child(node, name);
     let mut out = DomainXml {
-        name: named("name").and_then(text),
+        name: named("name").and_then(name),
         uuid: named("uuid").and_then(text).map(|uuid| uuid.to_ascii_lowercase()),
         domain_type: attribute(node, "type"),
         memory: named("memory").and_then(|node| size(node.text()?, node.attribute("unit"))),

@@ -1,7 +1,7 @@
 //! XML helpers: bounded parsing, and functions to read attributes.
 
 use super::{MAX_TEXT, XmlError};
-use crate::kvm::sanitize;
+use crate::kvm::{sanitize, sanitize_name};
 use roxmltree::{Document, Node, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
@@ -119,6 +119,11 @@ pub(super) fn number<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> 
 /// An element's text.
 pub(super) fn text(node: Node) -> Option<String> {
     node.text().map(|text| sanitize(text.trim(), 256)).filter(|text| !text.is_empty())
+}
+
+/// An element's text, by which something can be addressed.
+pub(super) fn name(node: Node) -> Option<String> {
+    node.text().map(|text| sanitize_name(text.trim(), 256)).filter(|text| !text.is_empty())
 }
 
 /// `on`/`yes` or `off`/`no`.

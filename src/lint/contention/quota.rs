@@ -44,7 +44,11 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// Removes a group's quota.
 fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
     let numbered = |name: &str| group.strip_prefix(name).is_some_and(|n| n.parse::<u32>().is_ok());
-    let is_unit = |name: &str| [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end));
+    // The characters of unit names (systemd.unit(5)).
+    let of_unit = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    let is_unit = |name: &str| {
+        [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end)) && name.chars().all(of_unit)
+    };
     let which = match group {
         "domain" => "global_quota",
         "emulator" => "emulator_quota",

@@ -60,7 +60,9 @@ pub(super) const KEEP_FIRST_CORES: &str = "Keep the first core of every node fre
     remove a vCPU from a guest, or move it to another node or host";
 
 pub(super) fn lift_unit_quota(unit: &str) -> String {
-    format!("systemctl set-property --runtime {} CPUQuota=", quoted(unit))
+    // The root slice is `-.slice`.
+    let end_of_options = if unit.starts_with('-') { "-- " } else { "" };
+    format!("systemctl set-property --runtime {end_of_options}{} CPUQuota=", quoted(unit))
 }
 
 pub(super) fn raise_group_limit(group: &str) -> String {

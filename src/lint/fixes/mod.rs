@@ -6,7 +6,7 @@ pub(super) mod shell;
 
 use super::context::guest::GuestContext;
 use super::engine::finding::{Fix, FixKind};
-use shell::quoted;
+use shell::domain_argument;
 
 /// What a changed CPU or machine needs.
 const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
@@ -59,7 +59,8 @@ pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Ve
 
 /// A `virsh` command about this guest.
 pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
-    format!("virsh {verb} {} {rest}", quoted(guest.name())).trim_end().to_owned()
+    let uuid = guest.domain.facts.uuid.as_ref().map(|u| u.value.as_str());
+    format!("virsh {verb} {} {rest}", domain_argument(guest.name(), uuid)).trim_end().to_owned()
 }
 
 /// The command that shows the guest's configuration without kvmtop.

@@ -128,7 +128,9 @@ fn a_quota_is_lifted_where_it_is() {
         ("iothread1", "--set iothread_quota=-1"),
         ("emulator", "--set emulator_quota=-1"),
         ("machine.slice", "systemctl set-property --runtime machine.slice CPUQuota="),
+        ("-.slice", "systemctl set-property --runtime -- '-.slice' CPUQuota="),
         ("kubepods", "cgroup kubepods"),
+        ("a\u{fffd}b.slice", "cgroup a\u{fffd}b.slice"),
     ] {
         assert!(fix(group, 450).0.contains(part), "{group}: {}", fix(group, 450).0);
     }

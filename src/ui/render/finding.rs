@@ -3,7 +3,7 @@
 use super::domains::severity_glyph;
 use super::header;
 use super::popup::{self, StyledLine};
-use crate::lint::{Finding, FixKind};
+use crate::lint::{Finding, FixKind, is_plain_name};
 use crate::ui::cells::severity_role;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_lines, wrap};
@@ -41,8 +41,8 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
         let label = if i == 0 { "FIX" } else { "or" };
         let what = match fix.kind {
             FixKind::LibvirtXml => match &f.domain {
-                Some(d) => format!("virsh edit {}:", clean(d)),
-                None => "in the domain's XML:".into(),
+                Some(d) if is_plain_name(d) => format!("virsh edit {d}:"),
+                _ => "in the domain's XML:".into(),
             },
             FixKind::Command => "run:".into(),
             FixKind::KernelOption => "on the host's kernel command line:".into(),

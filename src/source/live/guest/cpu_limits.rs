@@ -5,7 +5,7 @@
 //! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
 use super::stagger::stagger;
-use crate::kvm::sanitize;
+use crate::kvm::sanitize_name;
 use crate::sample::Throttling;
 use crate::source::live::proc::file::{self, read_kept};
 use crate::source::live::proc::paths::SystemPaths;
@@ -15,6 +15,8 @@ use std::io::Cursor;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+/// At most this many entries of a group's folder are looked at: a user may own a part of the hierarchy.
+const MAX_ENTRIES: usize = 4096;
 /// At most this many groups of one guest are watched.
 const MAX_GROUPS: usize = 1024;
 /// Time between two searches for groups.
@@ -156,7 +158,7 @@ impl CpuLimits {
 /// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups in them.
 fn above(folder: &Path) -> Vec<(String, PathBuf)> {
     let named = |path: &Path| {
-        let name = sanitize(&path.file_name()?.to_string_lossy(), 128);
+        let name = sanitize_name(&path.file_name()?.to_string_lossy(), 128);
         path.join("cpu.stat").exists().then(|| (name, path.to_owned()))
     };
     folder.ancestors().skip(1).map_while(named).collect()
@@ -166,11 +168,12 @@ fn above(folder: &Path) -> Vec<(String, PathBuf)> {
 fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut parts: Vec<_> = entries
+        .take(MAX_ENTRIES)
         .flatten()
         .filter_map(|e| {
             let name = e.file_name().into_string().ok()?;
             let ours = name == "emulator" || name.starts_with("vcpu") || name.starts_with("iothread");
-            (ours && e.path().is_dir()).then(|| (sanitize(&name, 32), e.path()))
+            (ours && e.path().is_dir()).then(|| (sanitize_name(&name, 32), e.path()))
         })
         .collect();
     parts.sort();

@@ -2,7 +2,7 @@
 
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::device_map;
-use crate::kvm::{Space, sanitize};
+use crate::kvm::{Space, sanitize_name};
 use crate::sample::{DomainFacts, Known, Origin, Vmm};
 use crate::source::live::metadata::source::GuestMetadata;
 use crate::source::live::metadata::status_xml::DomainStatus;
@@ -113,7 +113,7 @@ fn built_in(machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::Dev
 
 /// A sanitised name; `None` where nothing is left of it.
 fn clean(known: &Known<String>) -> Option<Known<String>> {
-    let value = sanitize(known.value.trim(), MAX_NAME);
+    let value = sanitize_name(known.value.trim(), MAX_NAME);
     (!value.is_empty()).then_some(Known { value, from: known.from })
 }
 
@@ -147,7 +147,7 @@ mod tests {
             b"qemu-system-x86_64\0-name\0guest=a\x1b[31mb,debug-threads=on\0-smp\x003\0-machine\0q35\0",
         );
         let f = o.facts(None, &[]);
-        assert_eq!(f.name, Known::new("ab".into(), Origin::CommandLine));
+        assert_eq!(f.name, Known::new("a\u{fffd}b".into(), Origin::CommandLine));
         assert_eq!(f.vcpus, Some(Known::new(3, Origin::CommandLine)));
         assert_eq!(f.started_ms, Some(1_005_000));
         assert_eq!(f.vmm, Vmm::Qemu);

@@ -3,7 +3,7 @@
 
 use super::loader::{Loaded, load};
 use super::stats::{self, Stats, StatsValue};
-use crate::kvm::sanitize;
+use crate::kvm::{sanitize, sanitize_name};
 use crate::sample::{DiskSample, DomainState, NicSample};
 use crate::source::live::metadata::source::CounterReading;
 use crate::source::live::timestamps;
@@ -77,7 +77,7 @@ impl LibvirtConnection {
                 },
                 xml: domain.xml_desc(0).ok(),
                 uuid,
-                name: sanitize(&name, 128),
+                name: sanitize_name(&name, 128),
                 disks,
                 nics,
                 devices_ns,
