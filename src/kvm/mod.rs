@@ -11,6 +11,7 @@ pub mod exit_reason;
 pub mod format;
 pub mod isa;
 pub mod kernel_log;
+pub mod limits;
 pub mod msr;
 pub mod mtree;
 pub mod thread_name;

@@ -108,10 +108,13 @@ fn capabilities(text: &str) -> Result<HostTopology, XmlError> {
                 });
             }
         }
+        // Each cache is compared with each CPU.
+        host.cpus.sort_by_key(|entry| entry.cpu);
+        host.cpus.dedup_by_key(|entry| entry.cpu);
         let banks = part.descendants().filter(|node| named(node, "bank")).filter_map(|bank| {
             Some((bank.attribute("level")?.parse::<u32>().ok()?, CpuSet::parse(bank.attribute("cpus")?).ok()?))
         });
-        let mut banks: Vec<(u32, CpuSet)> = banks.collect();
+        let mut banks: Vec<(u32, CpuSet)> = banks.take(MAX_CPUS as usize).collect();
         banks.sort_by_key(|bank| bank.0);
         for (id, (_, cpus)) in banks.iter().enumerate() {
             // Higher levels come later and overwrite.

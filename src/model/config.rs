@@ -3,6 +3,7 @@
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::{QemuCommand, Smp};
 use crate::kvm::domain_xml::{DomainXml, GuestTopology};
+use crate::kvm::limits;
 use crate::sample::DomainFacts;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -213,7 +214,7 @@ impl GuestConfig {
             rest: xml.vcpu_cpuset.clone(),
             emulator: xml.emulator_pin.clone(),
             iothreads: xml.iothread_pins.clone(),
-            iothread_count: xml.iothreads,
+            iothread_count: xml.iothreads.min(limits::IOTHREADS),
             realtime: xml
                 .scheds
                 .iter()

@@ -2,6 +2,7 @@
 
 use super::devices::{self, DiskRates, NicRates};
 use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since, total};
+use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
 use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
 use std::collections::{BTreeMap, HashMap};
@@ -73,7 +74,7 @@ impl DomainModel {
     /// a file does not count as a thread, because the guest can have others.
     pub fn vcpu_count(&self) -> u32 {
         let seen = self.vcpus().filter(|t| t.tid > 0).count() as u32;
-        self.facts.vcpus.as_ref().map_or(seen, |k| k.value)
+        self.facts.vcpus.as_ref().map_or(seen, |k| k.value.min(limits::VCPUS))
     }
 
     /// The vCPU threads.

@@ -3,6 +3,7 @@
 mod options;
 mod shell;
 
+use super::limits::{self, Implausible};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -100,15 +101,17 @@ impl QemuCommand {
         on(name) || on("passthrough")
     }
 
-    /// The number of vCPUs: as written, with those that are plugged in as devices, or the product of the topology.
+    /// The number of vCPUs: as written, with those that are plugged in as devices, or the product of the topology;
+    /// `None` beyond what KVM allows.
     pub fn vcpus(&self) -> Option<u32> {
         let smp = self.smp;
         let plugged = self.devices.iter().filter(|(driver, _)| driver.ends_with("-cpu")).count() as u32;
-        smp.cpus.map(|n| n.saturating_add(plugged)).or(smp.maxcpus).or_else(|| {
+        let written = smp.cpus.map(|n| n.saturating_add(plugged)).or(smp.maxcpus).or_else(|| {
             let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
             let known: Vec<u32> = parts.into_iter().flatten().collect();
             if known.is_empty() { None } else { known.into_iter().try_fold(1u32, u32::checked_mul) }
-        })
+        });
+        written.filter(|n| *n <= limits::VCPUS)
     }
 }
 
@@ -118,6 +121,9 @@ pub enum CmdlineError {
     /// No program that looks like QEMU.
     #[error("no QEMU program (qemu-system-*, qemu-kvm) found in the text")]
     NoProgram,
+    /// A number that no KVM guest can have.
+    #[error("not a KVM guest's: {0}")]
+    Implausible(#[from] Implausible),
     /// Too large for a command line.
     #[error("too large for a command line")]
     TooLarge,
@@ -145,7 +151,7 @@ pub fn parse_argv(argv: &[String]) -> QemuCommand {
 /// libvirt's log of a guest (the last of several starts counts), a line of `ps`.
 ///
 /// # Errors
-/// If it contains no QEMU program.
+/// If it contains no QEMU program, or a number that no guest can have.
 pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
     if text.len() > MAX_TEXT {
         return Err(CmdlineError::TooLarge);
@@ -157,6 +163,9 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
             && let Some(argv) = words.get(at..)
             && argv.iter().skip(1).any(|word| is_option(word))
         {
+            for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
+                options::check(option.trim_start_matches('-'), value)?;
+            }
             found = Some(parse_argv(argv));
         }
     }
@@ -169,7 +178,7 @@ pub fn looks_like(text: &str) -> bool {
     !text.trim_start().starts_with('<')
         && text.len() <= MAX_TEXT
         && text.contains("qemu") | text.contains("kvm")
-        && parse_text(text).is_ok()
+        && !matches!(parse_text(text), Err(CmdlineError::NoProgram | CmdlineError::TooLarge))
 }
 
 /// Whether a word is an option of QEMU that other texts are unlikely to contain.

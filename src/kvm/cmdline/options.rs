@@ -1,6 +1,7 @@
 //! Reads each option into [`QemuCommand`].
 
 use super::QemuCommand;
+use crate::kvm::limits::{self, Implausible};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A key and its value, if it has one.
@@ -210,7 +211,9 @@ fn machine(command: &mut QemuCommand, value: &str) {
 
 fn smp(command: &mut QemuCommand, value: &str) {
     let pairs = pairs(value);
-    let number = |key: &str, implied: bool| get(&pairs, key, implied).and_then(|text| text.parse().ok());
+    let number = |key: &str, implied: bool| {
+        get(&pairs, key, implied).and_then(|text| text.parse().ok()).filter(|n| *n <= limits::VCPUS)
+    };
     command.smp = super::Smp {
         cpus: number("cpus", true),
         maxcpus: number("maxcpus", false),
@@ -219,6 +222,29 @@ fn smp(command: &mut QemuCommand, value: &str) {
         cores: number("cores", false),
         threads: number("threads", false),
     };
+}
+
+/// Whether an option's numbers are those of a possible guest.
+pub(super) fn check(option: &str, value: &str) -> Result<(), Implausible> {
+    let pairs = pairs(value);
+    let (what, most) = match option {
+        "smp" => ("a number of -smp", u64::from(limits::VCPUS)),
+        "m" => ("the size of -m", limits::GUEST_MEMORY),
+        _ => return Ok(()),
+    };
+    let numbers = pairs.iter().enumerate().filter_map(|(index, (key, value))| match value {
+        Some(value) => Some(value),
+        None => (index == 0).then_some(key),
+    });
+    for text in numbers {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let too_large = option == "m" && !digits.is_empty() && bytes(text).is_none() && digits.len() < text.len();
+        if limits::beyond(digits, most) || too_large {
+            let value = crate::kvm::sanitize(text, 40);
+            return Err(Implausible { what: what.into(), value, most });
+        }
+    }
+    Ok(())
 }
 
 /// Bytes of `-m`: `4096` is MiB; `4G` and `512M` have a unit.
@@ -232,7 +258,7 @@ fn bytes(text: &str) -> Option<u64> {
         "t" | "tb" | "tib" => 40,
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes <= limits::GUEST_MEMORY)
 }
 
 /// `kvm-pit.lost_tick_policy=delay`, or the same in three parts.

@@ -200,3 +200,24 @@ fn only_a_monitor_on_which_qemu_listens_can_be_asked() {
     assert_eq!(sockets(proxmox), ["/var/run/qemu-server/100.qmp"]);
     assert_eq!(sockets("-chardev socket,id=q,path=a,server=on,abstract=on -mon q,mode=control"), [""; 0]);
 }
+
+#[test]
+fn numbers_that_no_guest_has_are_refused_in_a_file_and_unknown_live() {
+    for (option, value) in [
+        ("-smp", "4294967295"),
+        ("-smp", "2,maxcpus=99999999999999999999"),
+        ("-smp", "sockets=4097"),
+        ("-m", "18446744073709551615"),
+        ("-m", "size=99999999T"),
+    ] {
+        let text = format!("qemu-system-x86_64 -name a {option} {value} -nodefaults");
+        assert!(looks_like(&text));
+        let error = parse_text(&text).unwrap_err().to_string();
+        assert!(error.contains(option) && error.contains("largest possible"), "{error}");
+        let command = parse_argv(&["qemu-system-x86_64".into(), option.into(), value.into()]);
+        assert!(command.vcpus().is_none_or(|n| n <= 4096) && command.memory.is_none());
+    }
+    let product = parse_argv(&["qemu-system-x86_64".into(), "-smp".into(), "sockets=4096,cores=4096".into()]);
+    assert_eq!(product.vcpus(), None);
+    assert_eq!(parse_text("qemu-kvm -smp 4096 -m 4096G").unwrap().vcpus(), Some(4096));
+}

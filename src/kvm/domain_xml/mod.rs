@@ -1,5 +1,6 @@
 //! libvirt's domain XML (`virsh dumpxml`) and live status XML (`/run/libvirt/qemu/NAME.xml`).
 
+mod bounds;
 mod read;
 mod xml;
 
@@ -7,6 +8,7 @@ pub use read::parse;
 pub(crate) use xml::document;
 
 use super::cpu_set::CpuSet;
+use super::limits::Implausible;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,6 +24,9 @@ pub enum XmlError {
     /// Not well-formed, or with a DTD, which is refused.
     #[error("not well-formed XML: {0}")]
     Malformed(String),
+    /// A number that no KVM guest can have.
+    #[error("not a KVM guest's: {0}")]
+    Implausible(#[from] Implausible),
     /// Well-formed, but about something else.
     #[error("no <{0}> element in it")]
     Missing(&'static str),

@@ -1,5 +1,6 @@
 //! From elements to values.
 
+use super::bounds;
 use super::xml::{attribute, child, children, document, name, number, size, switch, text};
 use super::{
     BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, InterfaceXml, NumaTune,
@@ -9,38 +10,34 @@ use crate::kvm::cpu_set::CpuSet;
 use roxmltree::Node;
 use std::collections::BTreeMap;
 
-/// A domain has at most as many vCPUs, pins or devices of a kind.
-const MAX_ITEMS: usize = 8192;
-
 /// Reads a domain XML, or the status XML of a running domain.
 ///
 /// # Errors
-/// If the text is too large, not well-formed, has a DTD, or contains no `<domain>`.
+/// If the text is too large, not well-formed, has a DTD, contains no `<domain>`, or a number that no guest can have.
 pub fn parse(input: &str) -> Result<DomainXml, XmlError> {
     if super::xml::slice(input, "domstatus").is_none() {
-        return document(input, "domain", domain);
+        return document(input, "domain", |node| bounds::check(node).map(|()| domain(node)))?;
     }
     document(input, "domstatus", |status| {
-        let mut out = child(status, "domain").map(domain)?;
+        bounds::check(status)?;
+        let mut out = child(status, "domain").map(domain).ok_or(XmlError::Missing("domain"))?;
         out.pid = number(status, "pid");
         out.state = attribute(status, "state");
         out.monitor_path = child(status, "monitor").and_then(|node| attribute(node, "path"));
-        for vcpu in child(status, "vcpus").into_iter().flat_map(|node| children(node, "vcpu")).take(MAX_ITEMS) {
+        for vcpu in child(status, "vcpus").into_iter().flat_map(|node| children(node, "vcpu")) {
             if let (Some(id), Some(pid)) = (number(vcpu, "id"), number(vcpu, "pid")) {
                 out.vcpu_threads.insert(id, pid);
             }
         }
-        for thread in child(status, "iothreads").into_iter().flat_map(|node| children(node, "iothread")).take(MAX_ITEMS)
-        {
+        for thread in child(status, "iothreads").into_iter().flat_map(|node| children(node, "iothread")) {
             if let (Some(id), Some(pid)) =
                 (number(thread, "id"), number(thread, "pid").or_else(|| number(thread, "thread_id")))
             {
                 out.iothread_threads.insert(id, pid);
             }
         }
-        Some(out)
+        Ok(out)
     })?
-    .ok_or(XmlError::Missing("domain"))
 }
 
 fn cpus(node: Node, name: &str) -> Option<CpuSet> {
@@ -87,12 +84,8 @@ fn domain(node: Node) -> DomainXml {
     }
     if let Some(cpu) = named("cpu") {
         out.topology = child(cpu, "topology").map(topology);
-        out.numa_cells = child(cpu, "numa")
-            .into_iter()
-            .flat_map(|numa| children(numa, "cell"))
-            .take(MAX_ITEMS)
-            .map(numa_cell)
-            .collect();
+        out.numa_cells =
+            child(cpu, "numa").into_iter().flat_map(|numa| children(numa, "cell")).map(numa_cell).collect();
     }
     if let Some(tune) = named("numatune") {
         numatune(tune, &mut out);
@@ -192,7 +185,7 @@ fn numatune(node: Node, out: &mut DomainXml) {
         nodeset: cpus(memory, "nodeset"),
         placement: attribute(memory, "placement"),
     });
-    for memnode in children(node, "memnode").take(MAX_ITEMS) {
+    for memnode in children(node, "memnode") {
         let id = number::<u32>(memnode, "cellid");
         if let Some(cell) = out.numa_cells.iter_mut().find(|cell| Some(cell.id) == id) {
             cell.host_nodes = cpus(memnode, "nodeset");
@@ -207,10 +200,7 @@ fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
 
 fn cputune(node: Node, out: &mut DomainXml) {
     let pins = |element: &'static str, id: &'static str| -> BTreeMap<u32, CpuSet> {
-        children(node, element)
-            .take(MAX_ITEMS)
-            .filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?)))
-            .collect()
+        children(node, element).filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?))).collect()
     };
     out.vcpu_pins = pins("vcpupin", "vcpu");
     out.iothread_pins = pins("iothreadpin", "iothread");
@@ -218,7 +208,7 @@ fn cputune(node: Node, out: &mut DomainXml) {
     for (element, target, ids) in
         [("vcpusched", "vcpu", "vcpus"), ("iothreadsched", "iothread", "iothreads"), ("emulatorsched", "emulator", "")]
     {
-        out.scheds.extend(children(node, element).take(MAX_ITEMS).map(|sched| SchedXml {
+        out.scheds.extend(children(node, element).map(|sched| SchedXml {
             target: target.to_owned(),
             ids: cpus(sched, ids).unwrap_or_default(),
             scheduler: attribute(sched, "scheduler").unwrap_or_default(),
@@ -236,7 +226,7 @@ fn cputune(node: Node, out: &mut DomainXml) {
 }
 
 fn devices(node: Node, out: &mut DomainXml) {
-    for device in node.children().filter(Node::is_element).take(MAX_ITEMS) {
+    for device in node.children().filter(Node::is_element) {
         let inner = |name: &str, value: &str| child(device, name).and_then(|node| attribute(node, value));
         match device.tag_name().name() {
             "disk" => out.disks.push(DiskXml {

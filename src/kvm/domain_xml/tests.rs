@@ -121,3 +121,60 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn numbers_that_no_guest_has_are_refused_and_named() {
+    let domain = |inside: &str| parse(&format!("<domain type='kvm'><name>a</name>{inside}</domain>"));
+    let huge = ["4294967295", "99999999999999999999999999", "4097"];
+    let places = [
+        ("<vcpu>N</vcpu>", "<vcpu>"),
+        ("<vcpu current='N'>4</vcpu>", "<vcpu current=>"),
+        ("<iothreads>N</iothreads>", "<iothreads>"),
+        ("<cputune><vcpupin vcpu='N' cpuset='0'/></cputune>", "<vcpupin vcpu=>"),
+        ("<cpu><topology sockets='1' cores='N' threads='1'/></cpu>", "<topology cores=>"),
+        ("<cpu><numa><cell id='N' cpus='0' memory='1'/></numa></cpu>", "<cell id=>"),
+    ];
+    for (place, what) in places {
+        for number in huge {
+            let error = domain(&place.replace('N', number)).unwrap_err().to_string();
+            assert!(error.contains(what) && error.contains(number), "{error}");
+        }
+        assert!(domain(&place.replace('N', "64")).is_ok(), "{place}");
+    }
+    for place in [
+        "<vcpu cpuset='N'>4</vcpu>",
+        "<cputune><vcpupin vcpu='0' cpuset='N'/></cputune>",
+        "<cputune><emulatorpin cpuset='N'/></cputune>",
+        "<cputune><iothreadsched iothreads='N' scheduler='fifo' priority='1'/></cputune>",
+        "<numatune><memory mode='strict' nodeset='N'/></numatune>",
+    ] {
+        for list in ["0-4294967295", "99999999999999999999999999", "0-3,8192"] {
+            let error = domain(&place.replace('N', list)).unwrap_err().to_string();
+            assert!(error.contains(list) && error.contains("8191"), "{error}");
+        }
+        assert!(domain(&place.replace('N', "0-8191")).is_ok(), "{place}");
+    }
+    let memory = domain("<memory unit='KiB'>18446744073709551615</memory>").unwrap_err();
+    assert!(memory.to_string().contains("<memory>"), "{memory}");
+    let live = "<domstatus pid='1'><vcpus><vcpu id='4294967295' pid='1'/></vcpus><domain/></domstatus>";
+    assert!(parse(live).unwrap_err().to_string().contains("<vcpu id=>"));
+    assert!(domain("<metadata><x:cell xmlns:x='urn:x' id='999999'/></metadata>").is_ok(), "another program's");
+}
+
+#[test]
+fn many_elements_and_attributes_cost_neither_memory_nor_time() {
+    let domain = |inside: &str| parse(&format!("<domain>{inside}</domain>"));
+    for (element, count) in [("<disk/>", 100_000), ("<hostdev/>", 8193)] {
+        let error = domain(&format!("<devices>{}</devices>", element.repeat(count))).unwrap_err().to_string();
+        assert!(error.contains("<devices>") && error.contains(&count.to_string()), "{error}");
+    }
+    let pins = (0..9000).map(|_| "<vcpupin vcpu='1' cpuset='8191'/>").collect::<Vec<_>>().concat();
+    assert!(domain(&format!("<cputune>{pins}</cputune>")).is_err());
+    let cells = (0..129).map(|n| format!("<cell cpus='{n}'/>")).collect::<Vec<_>>().concat();
+    assert!(domain(&format!("<cpu><numa>{cells}</numa></cpu>")).unwrap_err().to_string().contains("<cell>"));
+    let attributes = (0..200_000).map(|n| format!("a{n}='' ")).collect::<Vec<_>>().concat();
+    assert!(domain(&format!("<os {attributes}/>")).unwrap_err().to_string().contains("too many attributes"));
+    let namespaces = (0..65).map(|n| format!("<a xmlns:n{n}='u'>")).collect::<Vec<_>>().concat();
+    assert!(domain(&namespaces).unwrap_err().to_string().contains("namespaces"));
+    assert!(domain(&"<a>".repeat(100)).unwrap_err().to_string().contains("nested"));
+}

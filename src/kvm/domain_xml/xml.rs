@@ -1,11 +1,16 @@
 //! XML helpers: bounded parsing, and functions to read attributes.
 
 use super::{MAX_TEXT, XmlError};
+use crate::kvm::limits::GUEST_MEMORY;
 use crate::kvm::{sanitize, sanitize_name};
 use roxmltree::{Document, Node, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
 const MAX_DEPTH: usize = 64;
+/// The parser compares each attribute with all others of its element: twenty thousand would take seconds.
+const MAX_ATTRIBUTES: usize = 256;
+/// The parser copies the namespaces of an element to each one inside that declares another.
+const MAX_NAMESPACES: usize = 64;
 
 /// The part of a text from `<name` to its closing tag, without a prompt before it or a second XML after it. Elements of
 /// the same name do not nest in libvirt's XML, so the first closing tag ends it. Without one, the whole rest belongs to
@@ -41,8 +46,11 @@ pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node
         return Err(malformed(&"it has a DTD"));
     }
     let mut body = slice(text, name).ok_or(XmlError::Missing(name))?.to_owned();
-    if too_deep(&body) {
-        return Err(malformed(&"too deeply nested"));
+    if body.matches("xmlns").nth(MAX_NAMESPACES).is_some() {
+        return Err(malformed(&"too many namespaces"));
+    }
+    if too_complex(&body) {
+        return Err(malformed(&"too deeply nested, or too many attributes of an element"));
     }
     for _ in 0..8 {
         let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
@@ -57,8 +65,9 @@ pub(crate) fn document<T>(text: &str, name: &'static str, read: impl FnOnce(Node
     Err(malformed(&"too many undeclared prefixes"))
 }
 
-/// Whether elements nest deeper than in any XML of libvirt: the parser could recurse. One pass over the bytes.
-fn too_deep(text: &str) -> bool {
+/// Whether elements nest deeper than in any XML of libvirt (the parser could recurse) or have more attributes. One pass
+/// over the bytes.
+fn too_complex(text: &str) -> bool {
     #[derive(PartialEq)]
     enum In {
         Text,
@@ -68,14 +77,15 @@ fn too_deep(text: &str) -> bool {
         Other(&'static [u8]),
     }
     let bytes = text.as_bytes();
-    let (mut depth, mut state) = (0usize, In::Text);
+    let (mut depth, mut attributes, mut state) = (0usize, 0usize, In::Text);
     for (at, byte) in bytes.iter().enumerate() {
         let rest = bytes.get(at..).unwrap_or_default();
         match (&state, byte) {
             (In::Text, b'<') if rest.starts_with(b"<!--") => state = In::Other(b"--"),
             (In::Text, b'<') if rest.starts_with(b"<![") => state = In::Other(b"]]"),
             (In::Text, b'<') if rest.starts_with(b"<?") => state = In::Other(b"?"),
-            (In::Text, b'<') => state = In::Tag(rest.starts_with(b"</"), None),
+            (In::Text, b'<') => (state, attributes) = (In::Tag(rest.starts_with(b"</"), None), 0),
+            (In::Tag(_, None), b'=') => attributes += 1,
             (In::Tag(closing, None), b'"' | b'\'') => state = In::Tag(*closing, Some(*byte)),
             (In::Tag(closing, Some(quote)), byte) if byte == quote => state = In::Tag(*closing, None),
             (In::Tag(closing, None), b'>') => {
@@ -89,7 +99,7 @@ fn too_deep(text: &str) -> bool {
             (In::Other(end), b'>') if bytes.get(..at).is_some_and(|before| before.ends_with(end)) => state = In::Text,
             _ => {}
         }
-        if depth > MAX_DEPTH {
+        if depth > MAX_DEPTH || attributes > MAX_ATTRIBUTES {
             return true;
         }
     }
@@ -135,7 +145,7 @@ pub(super) fn switch(node: Node, name: &str) -> Option<bool> {
     }
 }
 
-/// A size in bytes. Without a unit it is KiB, as in libvirt.
+/// A size in bytes, if a guest can have it. Without a unit it is KiB, as in libvirt.
 pub(super) fn size(value: &str, unit: Option<&str>) -> Option<u64> {
     let factor: u64 = match unit.unwrap_or("KiB") {
         "b" | "bytes" => 1,
@@ -149,5 +159,5 @@ pub(super) fn size(value: &str, unit: Option<&str>) -> Option<u64> {
         "T" | "TiB" => 1 << 40,
         _ => return None,
     };
-    value.trim().parse::<u64>().ok()?.checked_mul(factor)
+    value.trim().parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= GUEST_MEMORY)
 }

@@ -1,11 +1,9 @@
 //! Where a guest's vCPUs may run.
 
 use crate::kvm::CpuSet;
+use crate::kvm::limits;
 use crate::kvm::topology::HostTopology;
 use crate::model::{DomainModel, GuestConfig};
-
-/// `KVM_MAX_VCPUS` is far below this. Numbers of vCPUs come from files too.
-const MOST_VCPUS: u32 = 8192;
 
 /// The CPUs that a guest's vCPUs may use: as measured, else as configured.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +40,6 @@ fn configured(domain: &DomainModel, config: &GuestConfig) -> Vec<(u32, CpuSet)> 
         0 => config.vcpus.unwrap_or(0),
         n => n,
     };
-    let last = config.pins.vcpus.keys().last().map_or(0, |v| v + 1);
-    (0..count.max(last).min(MOST_VCPUS)).filter_map(|v| Some((v, config.pins.vcpu(v)?.clone()))).collect()
+    let last = config.pins.vcpus.keys().last().map_or(0, |v| v.saturating_add(1));
+    (0..count.max(last).min(limits::VCPUS)).filter_map(|v| Some((v, config.pins.vcpu(v)?.clone()))).collect()
 }

@@ -25,6 +25,8 @@ pub(super) enum FileRefusal {
     HardLink,
     #[error("it is larger than {} KiB", .0 / 1024)]
     TooLarge(usize),
+    #[error("it is not the status of a running domain, or has a number that no guest has")]
+    NoStatus,
     #[error("the kernel has no openat2 (Linux 5.6)")]
     OldKernel,
 }

@@ -167,6 +167,7 @@ impl Round {
                 return left;
             }
         };
+        let path = |name: &str| base.join(below).join(format!("{name}.xml"));
         let known = self.files.entry(place).or_default();
         // Those that waited longest first.
         let mut order: Vec<(u64, &str)> =
@@ -186,12 +187,15 @@ impl Round {
                 }
                 Err(why) => {
                     known.remove(name);
-                    self.refused.push((base.join(below).join(format!("{name}.xml")), name.to_owned(), why));
+                    self.refused.push((path(name), name.to_owned(), why));
                     continue;
                 }
             };
             if let Some(same) = known.get_mut(name).filter(|known| known.stamp == file.stamp) {
                 same.round = self.number;
+                if same.status.is_none() {
+                    self.refused.push((path(name), name.to_owned(), FileRefusal::NoStatus));
+                }
                 continue;
             }
             let kept: usize = known.iter().filter(|(other, _)| *other != name).map(|(_, file)| file.kept).sum();
@@ -201,7 +205,11 @@ impl Round {
                 continue;
             }
             left.bytes -= file.len;
-            known.insert(name.to_owned(), ReadFile::read(file, self.number));
+            let file = ReadFile::read(file, self.number);
+            if file.status.is_none() {
+                self.refused.push((path(name), name.to_owned(), FileRefusal::NoStatus));
+            }
+            known.insert(name.to_owned(), file);
         }
         left
     }

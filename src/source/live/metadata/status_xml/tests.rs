@@ -179,6 +179,7 @@ fn a_file_that_is_not_a_status_is_parsed_once() {
     write_user(&fake, uid, "b", &status(78, "b", 90_000));
     files.refresh(0, true, &guests);
     assert!(files.of(77).is_none() && files.of(78).is_some(), "{}", cause(&files));
+    assert!(cause(&files).contains("a.xml is not read: it is not the status"), "{}", cause(&files));
 }
 
 #[test]

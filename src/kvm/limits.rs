@@ -1,0 +1,41 @@
+//! The largest numbers that KVM, QEMU, libvirt and Linux allow. A number in a file or a command line that decides how
+//! much is allocated, looped over or printed is compared with these, and what is beyond is refused with its reason.
+
+/// vCPUs of a guest. `CONFIG_KVM_MAX_NR_VCPUS` (`arch/x86/kvm/Kconfig`) ends at 4096, as QEMU's q35 does
+/// (`max_cpus`, `hw/i386/pc_q35.c`); other architectures have fewer (`KVM_MAX_VCPUS` of their `asm/kvm_host.h`).
+pub const VCPUS: u32 = 4096;
+
+/// Numbers of vCPUs. x86 numbers them by APIC id, with gaps: `KVM_MAX_VCPU_IDS` is four times `KVM_MAX_VCPUS`
+/// (`arch/x86/include/asm/kvm_host.h`).
+pub const VCPU_IDS: u32 = 4 * VCPUS;
+
+/// `IOThread`s of a guest. Neither libvirt nor QEMU has a limit; more than one for each possible vCPU serves nothing.
+pub const IOTHREADS: u32 = VCPUS;
+
+/// NUMA cells of a guest: `MAX_NODES` of QEMU (`include/system/numa.h`).
+pub const NUMA_CELLS: u32 = 128;
+
+/// CPUs and NUMA nodes of a host: `NR_CPUS_RANGE_END` with `MAXSMP` (`arch/x86/Kconfig`), the largest of all
+/// architectures.
+pub const HOST_CPUS: u32 = 8192;
+
+/// Bytes of a guest's memory: 52 bits of physical address (Intel SDM volume 3A, 4.1.4; AMD APM volume 2, 5.1).
+pub const GUEST_MEMORY: u64 = 1 << 52;
+
+/// A number that is larger than any real one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is {value}, but the largest possible number is {most}")]
+pub struct Implausible {
+    /// What the number is, in the words of the file: `<vcpu>`, `-smp cpus`.
+    pub what: String,
+    /// The number as written, cleaned.
+    pub value: String,
+    /// The largest number accepted.
+    pub most: u64,
+}
+
+/// Whether a text is a number beyond `most`. Other texts are no numbers, which is for their reader to say.
+pub(crate) fn beyond(text: &str, most: u64) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && !text.parse::<u64>().is_ok_and(|n| n <= most)
+}
