@@ -9,7 +9,7 @@ use crate::lint::{Severity, Thresholds};
 use crate::model::ModelSum;
 use crate::report::rules::{self, JsonRules};
 use crate::report::{View, findings_text, json, text};
-use crate::sample::{EngineKind, SourceId, SourceState};
+use crate::sample::EngineKind;
 use crate::source::Feed;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,14 +90,15 @@ fn status(view: &View<'_>) -> u8 {
     if !view.domains.patterns.is_empty() && view.guests().next().is_none() {
         return COULD_NOT_LOOK;
     }
-    // "No guest" is no answer when the processes could not be read.
-    let blind = view.model.sources.iter().any(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok);
-    if blind && view.model.domains.is_empty() {
-        return COULD_NOT_LOOK;
-    }
-    match view.selected_findings().map(|f| f.severity).max() {
+    let status = match view.selected_findings().map(|f| f.severity).max() {
         Some(Severity::Critical) => 2,
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 0,
+    };
+    // "Nothing is wrong" is no answer for guests that could not be seen; selected ones that are seen are enough.
+    if status == 0 && view.model.unseen_processes().is_some() && view.domains.patterns.is_empty() {
+        COULD_NOT_LOOK
+    } else {
+        status
     }
 }

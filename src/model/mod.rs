@@ -25,7 +25,7 @@ pub use sum::ModelSum;
 
 use std::collections::HashMap;
 
-use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceStatus};
+use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus};
 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +64,12 @@ pub struct Model {
 }
 
 impl Model {
+    /// Why not every process of the host could be seen: there may be guests that are not among the domains. `None` when
+    /// all were, or where the input is no live host.
+    pub fn unseen_processes(&self) -> Option<&SourceStatus> {
+        self.sources.iter().find(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok)
+    }
+
     /// Compares a sample with its base.
     pub fn new(sample: &Sample, base: Base<'_>) -> Self {
         let previous = match base {

@@ -253,6 +253,10 @@ fn text_of_an_interval() {
     let none = Report::default();
     let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[]);
     assert!(said.ends_with("no guest is running\n"), "{said}");
+    let blind = SourceStatus::degraded(SourceId::Procfs, "hidden", "look");
+    let empty = Model { sources: vec![blind], ..empty };
+    let said = text::interval(&View { model: &empty, findings: &none, source: "live", domains: &all }, &[]);
+    assert!(said.contains("procfs degraded: hidden; look\n") && !said.contains("is running"), "{said}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ const BRIEF: usize = 6;
 /// Rows of each table in a report.
 const FULL: usize = 40;
 
+/// In place of "no guest is running" where that is not known.
+const UNSEEN: &str = "no guest is visible, and not every process is: kvmtop doctor says why\n";
+
 /// One interval of `--batch`: a headline, a row for each guest, exits and accesses of few guests, findings by title.
 /// Sources that the previous interval reported the same way (`reported`) are left out.
 pub fn interval(view: &View<'_>, reported: &[SourceStatus]) -> String {
@@ -25,7 +28,7 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus]) -> String {
     let guests: Vec<_> = view.guests().collect();
     if guests.is_empty() {
         out.push_str(if view.model.domains.is_empty() {
-            "no guest is running\n"
+            if view.model.unseen_processes().is_none() { "no guest is running\n" } else { UNSEEN }
         } else {
             "no guest matches --domain\n"
         });

@@ -22,15 +22,19 @@ use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::read_context::ReadContext;
 use crate::source::live::proc::thread::main_thread;
 use crate::source::live::proc::threads::{Liveness, take_where};
-use crate::source::live::source_status;
+use crate::source::live::proc::visibility;
+use crate::source::live::source_status::{self, ProcView};
 use crate::source::live::timestamps::Timestamps;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
+/// Time between two looks at how /proc is mounted.
+const MOUNTS_NS: u64 = 60_000_000_000;
 /// The engine is called once between two ticks, this long after its reading: the BPF engine ends a measurement then.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -48,6 +52,10 @@ pub struct Collector {
     generation: u32,
     refused: Option<EngineError>,
     own_pid_namespace: bool,
+    /// When to look again for the mount option that hides processes, and the option.
+    hidden_by: (u64, Option<String>),
+    /// Why guests of this tick could not be opened.
+    unopened: Vec<FileError>,
     next_ns: Option<u64>,
 }
 
@@ -67,6 +75,8 @@ impl Collector {
             generation: 0,
             refused: None,
             own_pid_namespace: paths.in_own_pid_namespace(),
+            hidden_by: (0, None),
+            unopened: Vec::new(),
             next_ns: None,
             options,
         }
@@ -104,6 +114,10 @@ impl Collector {
         let memory = self.host.memory();
         let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
         self.budget.begin(&self.options.paths, now.mono_ns, self.reader.keep_below, many_nodes, swapped);
+        self.unopened.clear();
+        if now.mono_ns >= self.hidden_by.0 {
+            self.hidden_by = (now.mono_ns + MOUNTS_NS, visibility::hiding_option(&self.options.paths));
+        }
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
             Err(e) => (Discovered::default(), Some(e)),
@@ -119,7 +133,13 @@ impl Collector {
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
         let read = (self.options.clock)();
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
+        let facts = self.host.facts();
         let cpus = self.host.cpus();
+        if !Arc::ptr_eq(&facts, &self.host.facts())
+            && let Some(engine) = &mut self.options.engine
+        {
+            engine.set_topology(&self.host.facts().topology);
+        }
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
@@ -188,8 +208,13 @@ impl Collector {
     /// Opens a guest; false for one that is already gone, of which only events are left.
     fn open(&mut self, pid: i32, now: Timestamps) -> bool {
         let boot_time_ms = now.time_ms - i64::try_from(now.boot_ns / 1_000_000).unwrap_or(0);
-        let Ok(mut guest) = LiveGuest::open(&self.options.paths, pid, boot_time_ms, &mut self.reader) else {
-            return false;
+        let mut guest = match LiveGuest::open(&self.options.paths, pid, boot_time_ms, &mut self.reader) {
+            Ok(guest) => guest,
+            Err(FileError::Gone) => return false,
+            Err(why) => {
+                self.unopened.push(why);
+                return false;
+            }
         };
         let counters_wanted = self.wants_counters();
         guest.inform(&self.status_files, &mut self.options.metadata_sources, counters_wanted);
@@ -296,7 +321,15 @@ impl Collector {
     }
 
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
-        let mut all = vec![source_status::procfs(found, failure, self.own_pid_namespace)];
+        let failures = self.guests.values().filter_map(LiveGuest::failure).chain(self.unopened.iter().copied());
+        let view = ProcView {
+            found,
+            failure,
+            hidden_by: self.hidden_by.1.as_deref(),
+            unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
+            own_namespace: self.own_pid_namespace,
+        };
+        let mut all = vec![source_status::procfs(&view)];
         all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
         all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts()));

@@ -3,35 +3,92 @@
 use crate::sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
 use crate::source::events::{Engine, EngineError, Reading};
 use crate::source::live::guest::counters::MissingCounters;
-use crate::source::live::proc::discovery::Discovered;
+use crate::source::live::proc::discovery::{Discovered, UnreadCount};
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::privileges;
 
-/// /proc. `own_namespace`: kvmtop runs in a PID namespace other than the host's.
-pub(crate) fn procfs(found: &Discovered, failure: Option<FileError>, own_namespace: bool) -> SourceStatus {
+/// What /proc showed in a tick.
+pub(crate) struct ProcView<'a> {
+    /// What discovery found.
+    pub found: &'a Discovered,
+    /// Why /proc itself cannot be listed.
+    pub failure: Option<FileError>,
+    /// The mount option that hides processes from kvmtop.
+    pub hidden_by: Option<&'a str>,
+    /// Guests of which not all threads could be read, and why one could not.
+    pub unread_guests: (usize, Option<FileError>),
+    /// kvmtop runs in a PID namespace other than the host's.
+    pub own_namespace: bool,
+}
+
+/// /proc.
+pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
     const ID: SourceId = SourceId::Procfs;
-    if failure.is_some() {
-        return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc");
+    match view.failure {
+        Some(FileError::Other(why)) => {
+            return SourceStatus::missing(ID, format!("/proc cannot be read: {why}"), cure(why));
+        }
+        Some(_) => return SourceStatus::missing(ID, "/proc cannot be read", "mount -t proc proc /proc"),
+        None => {}
     }
-    if own_namespace {
-        return SourceStatus::degraded(
-            ID,
-            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count \
-             in the engine's total but for no guest",
-            "run kvmtop in the host's PID namespace (for a container: --pid=host)",
+    let (mut causes, mut fixes) = (Vec::new(), Vec::new());
+    let unread = view.found.unread;
+    if unread.processes > 0 {
+        let UnreadCount { processes, guessed, lookalikes, .. } = unread;
+        causes.push(format!(
+            "the open files of {processes} processes are not readable: {guessed} of them are guests by their threads' \
+             names, {lookalikes} more have the name of a VMM, and any other may hold a guest too"
+        ));
+    }
+    if let (guests @ 1.., _) = view.unread_guests {
+        causes.push(format!("the threads of {guests} guests could not all be read: they are not shown, or in part"));
+    }
+    for why in unread.failure.into_iter().chain(view.unread_guests.1) {
+        match why {
+            FileError::Other(why) if !fixes.contains(&cure(why)) => {
+                causes.push(why.to_string());
+                fixes.push(cure(why));
+            }
+            FileError::Other(_) | FileError::Gone | FileError::Denied => {}
+        }
+    }
+    if let Some(option) = view.hidden_by {
+        causes
+            .push(format!("/proc is mounted with {option}, which hides the processes of other users and their guests"));
+    }
+    let denied = view.unread_guests.1 == Some(FileError::Denied);
+    if view.hidden_by.is_some() || denied || (unread.processes > 0 && unread.failure.is_none() && !unread.protected) {
+        fixes.push(privileges::hint());
+    } else if unread.protected && unread.failure.is_none() {
+        fixes.push(
+            "a security module (SELinux, AppArmor) refuses it: allow kvmtop's domain ptrace, or run it unconfined"
+                .into(),
         );
     }
-    let unreadable = found.guessed + found.denied;
-    if unreadable > 0 {
-        let cause = format!(
-            "the open files of {unreadable} processes are not readable: {} of them are guests by their threads' \
-             names, others may be missing",
-            found.guessed
+    if view.own_namespace {
+        causes.push(
+            "kvmtop runs in its own PID namespace: guests outside of it have no name here, and their events count in \
+             the engine's total but for no guest"
+                .into(),
         );
-        return SourceStatus::degraded(ID, cause, privileges::hint());
+        fixes.push("run kvmtop in the host's PID namespace (for a container: --pid=host)".into());
     }
-    SourceStatus::ok(ID)
+    if causes.is_empty() {
+        SourceStatus::ok(ID)
+    } else {
+        SourceStatus::degraded(ID, causes.join("; "), fixes.join("; "))
+    }
+}
+
+/// What to do about an error that is neither the end of a process nor a missing right.
+fn cure(why: rustix::io::Errno) -> String {
+    use rustix::io::Errno;
+    match why {
+        Errno::MFILE => "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)".into(),
+        Errno::NFILE => "sysctl -w fs.file-max=1000000: this host has no room for more open files".into(),
+        _ => "see dmesg; kvmtop goes on and tries again".into(),
+    }
 }
 
 /// `/dev/kvm`, where it is missing: then no guest can start here.
@@ -113,4 +170,38 @@ pub(crate) fn tracepoints(
         return SourceStatus::degraded(ID, cause, "nothing to do: kvmtop counts accesses and exits to the VMM instead");
     }
     SourceStatus::ok(ID)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn what_proc_hides_is_said_with_its_cure() {
+        let all = Discovered::default();
+        let seen =
+            ProcView { found: &all, failure: None, hidden_by: None, unread_guests: (0, None), own_namespace: false };
+        assert_eq!(procfs(&seen), SourceStatus::ok(SourceId::Procfs));
+        let full = FileError::Other(Errno::MFILE);
+        let unread = |failure| Discovered {
+            unread: UnreadCount { processes: 9, guessed: 2, lookalikes: 3, failure, protected: false },
+            ..Discovered::default()
+        };
+        let (denied, exhausted) = (unread(None), unread(Some(full)));
+        for (view, cause, fix) in [
+            (ProcView { found: &denied, ..seen }, "3 more have the name of a VMM", "cap_sys_ptrace"),
+            (ProcView { found: &exhausted, ..seen }, "Too many open files", "ulimit -n"),
+            (ProcView { unread_guests: (4, Some(full)), ..seen }, "4 guests could not all be read", "ulimit -n"),
+            (ProcView { hidden_by: Some("hidepid=2"), ..seen }, "mounted with hidepid=2", "cap_sys_ptrace"),
+            (ProcView { own_namespace: true, ..seen }, "PID namespace", "--pid=host"),
+            (ProcView { failure: Some(full), ..seen }, "Too many open files", "ulimit -n"),
+        ] {
+            let status = procfs(&view);
+            assert!(status.cause.as_deref().is_some_and(|said| said.contains(cause)), "{status:?}");
+            assert!(status.fix.as_deref().is_some_and(|said| said.contains(fix)), "{status:?}");
+        }
+        let both = procfs(&ProcView { found: &exhausted, unread_guests: (4, Some(full)), ..seen });
+        assert_eq!(both.fix.as_deref().map(|fix| fix.matches("ulimit").count()), Some(1), "{both:?}");
+    }
 }

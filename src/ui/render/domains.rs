@@ -2,6 +2,7 @@
 
 use super::say;
 use crate::lint::{Finding, Mark, Severity};
+use crate::sample::SourceStatus;
 use crate::ui::cells::{RowView, severity_role, worst_severity};
 use crate::ui::draw::put;
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
@@ -23,12 +24,16 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     };
     if model.domains.is_empty() {
-        let text = if state.session.source.is_recorded() {
-            "No guest was running at this time."
-        } else {
-            "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts."
+        let (recorded, unseen) = (state.session.source.is_recorded(), model.unseen_processes());
+        let text = match (recorded, unseen.map(SourceStatus::sentence)) {
+            (false, None) => {
+                "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts.".into()
+            }
+            (true, None) => "No guest was running at this time.".into(),
+            (false, Some(why)) => format!("No KVM guest is visible, but not every process is: {}.", clean(&why)),
+            (true, Some(why)) => format!("No guest was visible, but not every process was: {}.", clean(&why)),
         };
-        say(buf, inner(area), text, Look::Text, theme);
+        say(buf, inner(area), &text, Look::Text, theme);
         return;
     }
     if state.table.rows.is_empty() {

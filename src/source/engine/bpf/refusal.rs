@@ -112,6 +112,11 @@ impl Rights {
                 "this kernel is built without BPF".to_string(),
                 "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
             )
+        } else if matches!(refusal.error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+            (
+                "too many open files".to_string(),
+                "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)",
+            )
         } else if self.too_old() {
             (format!("kernel {} is too old, the bpf engine needs 5.5", self.kernel), "use --engine perf")
         } else if matches!(refusal.error.raw_os_error(), Some(libc::ENOMEM | libc::E2BIG)) {

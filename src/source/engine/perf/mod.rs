@@ -5,6 +5,7 @@
 //! exits a second.
 
 mod counts;
+mod online_cpus;
 mod rings;
 mod time_order;
 mod watcher;
@@ -113,7 +114,7 @@ impl Engine for PerfEngine {
             let (wanted, decoder, gaps) = self.learn(level)?;
             let pairing = Pairing::new(decoder.reason_names().clone(), self.topology.clone()).separating_lives();
             let pairing = if level == EngineLevel::Full { pairing.with_migrations() } else { pairing.untimed() };
-            self.watcher = Some(Watcher::start(&wanted, decoder, pairing)?);
+            self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);
             self.gaps = gaps;
         }
         self.level = level;

@@ -2,7 +2,6 @@
 #![allow(unsafe_code, reason = "two perf ioctls that perf-event2 does not wrap")]
 
 use super::time_order::TimeOrder;
-use crate::kvm::CpuSet;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::EngineError;
 use crate::source::pairing::{EventDecoder, RawSample};
@@ -45,6 +44,7 @@ pub(super) fn passes(name: &str) -> bool {
 
 /// One CPU's ring and the events that write to it.
 pub(super) struct Ring {
+    pub cpu: u32,
     sampler: Sampler,
     others: Vec<Counter>,
     /// The frequent scheduler events, which can be disabled.
@@ -77,16 +77,25 @@ impl Wanted {
     }
 }
 
-/// Opens every event on every CPU, disabled until [`Ring::enable`].
-pub(super) fn open(wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let online = CpuSet::parse(text.trim()).unwrap_or_default();
-    allow_files(online.len() * wanted.len() + 256);
-    let size = 1 << (ALL_RINGS / online.len().max(1)).clamp(RING, LARGE_RING).ilog2();
-    let open = |size| -> Result<Vec<Ring>, EngineError> {
-        online.iter().map(|cpu| Ring::open(cpu, wanted, size).map_err(|e| refused(cpu, &e))).collect()
-    };
+/// Opens every event on these CPUs, disabled until [`Ring::enable`].
+pub(super) fn open(cpus: &[u32], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
+    allow_files(cpus.len() * wanted.len() + 256);
+    let size = 1 << (ALL_RINGS / cpus.len().max(1)).clamp(RING, LARGE_RING).ilog2();
+    let open =
+        |size| -> Result<Vec<Ring>, EngineError> { cpus.iter().map(|cpu| open_one(*cpu, wanted, size)).collect() };
     open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
+}
+
+fn open_one(cpu: u32, wanted: &[Wanted], size: usize) -> Result<Ring, EngineError> {
+    Ring::open(cpu, wanted, size).map_err(|e| refused(cpu, &e))
+}
+
+/// Opens the events of a CPU that came online and enables them. `like`: another ring.
+pub(super) fn join(cpu: u32, wanted: &[Wanted], like: Option<&Ring>) -> Result<Ring, EngineError> {
+    allow_files(256 + 2 * wanted.len());
+    let mut ring = open_one(cpu, wanted, like.map_or(RING, |ring| ring.size))?;
+    ring.enable().map_err(|e| refused(cpu, &e))?;
+    Ok(ring)
 }
 
 /// Raises the soft limit of open files up to the hard limit; needs no privilege.
@@ -132,6 +141,7 @@ impl Ring {
         let (first, _) = counters.next().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
         let sampler = first.sampled(size)?;
         let mut ring = Self {
+            cpu,
             sampler,
             others: Vec::new(),
             scheduler: Vec::new(),

@@ -1,14 +1,16 @@
 //! The thread that empties the rings.
 #![allow(unsafe_code, reason = "borrows the rings' descriptors for poll(2)")]
 
+use super::online_cpus::OnlineCpus;
 use super::rings::{self, Ring, Wanted};
 use super::time_order::TimeOrder;
+use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::{EngineError, Reading, ThreadKey};
 use crate::source::pairing::{EventDecoder, Pairing};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,11 +28,46 @@ const MAX_NAMES: usize = 4096;
 
 struct State {
     rings: Vec<Ring>,
+    wanted: Vec<Wanted>,
+    cpus: OnlineCpus,
+    /// When the CPUs were looked at last.
+    looked: u64,
+    /// What the rings of CPUs that went offline had lost.
+    lost_before: u64,
+    hotplug: Hotplug,
     decoder: EventDecoder,
     merge: TimeOrder,
     pairing: Pairing,
     scheduler: Budget,
     names: HashMap<i32, String>,
+}
+
+/// CPUs that were not watched for a moment since the last reading, and the gap to report for that reading.
+#[derive(Default)]
+struct Hotplug {
+    cpus: Vec<u32>,
+    unseen_ns: u64,
+    refused: BTreeMap<u32, EngineError>,
+    reported: Option<EngineError>,
+}
+
+impl Hotplug {
+    /// Ends an interval.
+    fn report(&mut self) {
+        self.reported = self.refused.values().next().cloned();
+        if !self.cpus.is_empty() {
+            self.cpus.sort_unstable();
+            self.cpus.dedup();
+            let cpus: CpuSet = self.cpus.drain(..).collect();
+            let cause = format!(
+                "CPU {cpus} came online: what guests did there until kvmtop watched it, {} ms at most, is not counted",
+                self.unseen_ns.div_ceil(1_000_000)
+            );
+            let fix = "nothing to do: it is watched now".into();
+            self.reported.get_or_insert(EngineError { cause, fix });
+        }
+        self.unseen_ns = 0;
+    }
 }
 
 /// Limits how often something happens.
@@ -66,9 +103,9 @@ pub(super) struct Watcher {
 
 impl Watcher {
     /// Opens the events and starts the thread.
-    pub fn start(wanted: &[Wanted], decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
-        let mut rings = rings::open(wanted)?;
-        let fds: Vec<_> = rings.iter().map(Ring::fd).collect();
+    pub fn start(wanted: Vec<Wanted>, decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
+        let cpus = OnlineCpus::here();
+        let mut rings = rings::open(&cpus.numbers(), &wanted)?;
         let failed = |e: std::io::Error| EngineError {
             cause: format!("cannot start the reader of the perf rings: {e}"),
             fix: "use --engine none to go on without exits".into(),
@@ -76,6 +113,11 @@ impl Watcher {
         rings.iter_mut().try_for_each(Ring::enable).map_err(failed)?;
         let state = Mutex::new(State {
             rings,
+            wanted,
+            cpus,
+            looked: monotonic_ns(),
+            lost_before: 0,
+            hotplug: Hotplug::default(),
             decoder,
             merge: TimeOrder::default(),
             pairing,
@@ -90,12 +132,16 @@ impl Watcher {
                 // Fails without privileges; the rings' size then has to suffice.
                 let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
                 while !theirs.stop.load(Ordering::Relaxed) {
-                    // SAFETY: the descriptors belong to the rings, which `theirs` keeps open.
+                    let fds: Vec<_> = theirs.lock().rings.iter().map(Ring::fd).collect();
+                    // SAFETY: the descriptors belong to the rings, which `theirs` keeps open; rings are closed by this
+                    // thread alone, below.
                     let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
                     let mut polled: Vec<_> = borrowed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
                     // If interrupted or failed, one pass more does no harm.
                     let _ = poll(&mut polled, Some(&PATIENCE));
-                    theirs.lock().pass();
+                    let mut state = theirs.lock();
+                    state.pass();
+                    state.follow_cpus();
                 }
             })
             .map_err(failed)?;
@@ -106,15 +152,16 @@ impl Watcher {
     pub fn read(&self) -> Reading {
         let mut state = self.shared.lock();
         let horizon = state.pass();
+        state.hotplug.report();
         let mut threads = state.pairing.snapshot();
         for waker in threads.iter_mut().flat_map(|thread| &mut thread.events.woken_by) {
             waker.comm = state.name_of(waker.tid);
         }
-        let State { rings, pairing, .. } = &*state;
+        let State { rings, pairing, lost_before, .. } = &*state;
         Reading {
             mono_ns: Some(horizon),
             threads,
-            lost: rings.iter().map(Ring::lost).sum(),
+            lost: rings.iter().map(Ring::lost).sum::<u64>() + lost_before,
             overflow: pairing.overflow(),
             fires_kvm_exit: pairing.fires_kvm_exit(),
             events: pairing.events(),
@@ -122,9 +169,12 @@ impl Watcher {
         }
     }
 
-    /// The scheduler events that are not watched, if any.
+    /// What is not watched: CPUs that came online, or the scheduler's events.
     pub fn gap(&self) -> Option<EngineError> {
         let state = self.shared.lock();
+        if let Some(gap) = &state.hotplug.reported {
+            return Some(gap.clone());
+        }
         if !state.rings.iter().any(Ring::has_scheduler) {
             return None;
         }
@@ -182,6 +232,40 @@ impl State {
             self.pairing.name(tid, &comm(tid));
         }
         horizon
+    }
+
+    /// Opens rings for CPUs that came online and closes those of CPUs that went offline, after their last events were
+    /// taken out. Only the thread that polls the rings may call this.
+    fn follow_cpus(&mut self) {
+        let before = std::mem::replace(&mut self.looked, monotonic_ns());
+        let mut changes = self.cpus.changes();
+        for ring in self.rings.iter().filter(|ring| changes.stopped.contains(&ring.cpu)) {
+            self.lost_before += ring.lost();
+        }
+        self.rings.retain(|ring| !changes.stopped.contains(&ring.cpu));
+        self.hotplug.refused.retain(|cpu, _| !changes.stopped.contains(cpu));
+        // Refused before, perhaps because it was not up yet.
+        changes.started.extend(
+            self.hotplug.refused.keys().filter(|cpu| !changes.started.contains(cpu)).copied().collect::<Vec<_>>(),
+        );
+        for cpu in changes.started {
+            match rings::join(cpu, &self.wanted, self.rings.first()) {
+                Ok(mut ring) => {
+                    if self.scheduler.spent {
+                        ring.silence_scheduler();
+                    }
+                    self.rings.push(ring);
+                    self.hotplug.refused.remove(&cpu);
+                }
+                Err(why) => {
+                    self.hotplug.refused.insert(cpu, why);
+                }
+            }
+            let now = monotonic_ns();
+            self.merge.gap(before, now);
+            self.hotplug.cpus.push(cpu);
+            self.hotplug.unseen_ns = self.hotplug.unseen_ns.max(now.saturating_sub(before));
+        }
     }
 
     /// The name of a task that woke a vCPU. The event does not have it, so it is read from /proc once.

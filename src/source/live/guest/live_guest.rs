@@ -201,6 +201,11 @@ impl LiveGuest {
         }
     }
 
+    /// Why not all of its threads are known; `None` when they are.
+    pub(crate) fn failure(&self) -> Option<FileError> {
+        self.threads.failure()
+    }
+
     /// The number of vCPUs by its open files; 0 where they are not readable.
     pub(crate) fn vcpus(&self) -> usize {
         self.files.vcpu_count()

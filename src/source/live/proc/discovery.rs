@@ -8,6 +8,7 @@ use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
 use super::thread::main_thread;
+use super::visibility;
 use crate::kvm::thread_name::{pit_owner, vcpu_index, vhost_owner};
 use crate::sample::ThreadTimes;
 use crate::source::live::timestamps::Timestamps;
@@ -23,6 +24,9 @@ const PAUSE_PER_FILE_NS: u64 = 400_000;
 const RECHECK_NS: u64 = 30_000_000_000;
 /// At most this many processes are tracked; the kernel's own limit of PIDs is 2^22.
 const MAX_PROCESSES: usize = 1 << 22;
+
+/// How the names of VMMs begin, as `comm` holds them.
+const VMM_NAMES: [&str; 6] = ["qemu", "kvm", "cloud-hyp", "firecracker", "crosvm", "lkvm"];
 
 /// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +63,30 @@ pub(crate) struct Discovery {
     own: Option<i32>,
     scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
-    /// Processes whose open files are not readable, and whether their threads' names show a guest.
-    denied: HashMap<i32, bool>,
+    /// Processes that could not be looked at.
+    unread: HashMap<i32, UnreadProcess>,
+    may_trace_all: bool,
     /// The main threads of processes that may open a VM soon, as the last two scans found them.
     candidates: HashMap<i32, Candidate>,
+}
+
+/// A process whose open files are not readable.
+#[derive(Debug, Clone, Copy)]
+struct UnreadProcess {
+    why: FileError,
+    /// What else there is to tell by.
+    looks: Looks,
+}
+
+/// What a process looks like from its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// It has a thread with the name of a vCPU, or it was known as a guest.
+    Guest,
+    /// It has the name of a VMM.
+    Vmm,
+    /// Neither.
+    Unlike,
 }
 
 /// The CPU times of a process that is no guest yet, each with the scan that read them.
@@ -80,22 +104,37 @@ pub(crate) struct Discovered {
     pub guests: Vec<i32>,
     /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
-    /// Number of processes whose files are not readable, without those counted in `guessed`.
-    pub denied: usize,
-    /// Number of guests recognised by their threads' names only.
+    /// What could not be looked at.
+    pub unread: UnreadCount,
+}
+
+/// Processes whose open files could not be read: whether they hold a VM is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct UnreadCount {
+    /// All of them.
+    pub processes: usize,
+    /// Those that are shown as guests, by their threads' names.
     pub guessed: usize,
+    /// Those of the others that have the name of a VMM.
+    pub lookalikes: usize,
+    /// Why, where it is not for lack of a right.
+    pub failure: Option<FileError>,
+    /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as the first one of a
+    /// container, only those count that look like a guest.
+    pub protected: bool,
 }
 
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
         let own = paths.real.then(|| std::process::id().cast_signed());
         Self {
-            paths,
             proc_dir: None,
             own,
             scanned: HashMap::new(),
             scan: 0,
-            denied: HashMap::new(),
+            unread: HashMap::new(),
+            may_trace_all: visibility::may_trace_all(&paths),
+            paths,
             candidates: HashMap::new(),
         }
     }
@@ -126,9 +165,9 @@ impl Discovery {
             _ => due.push((pid, inode, false)),
         })?;
         self.scanned.retain(|_, s| s.scan == scan);
-        for (pid, inode, _) in due {
-            self.denied.remove(&pid);
-            match self.look(pid, now_ns, boot_ns) {
+        for (pid, inode, was_guest) in due {
+            self.unread.remove(&pid);
+            match self.look(pid, was_guest, now_ns, boot_ns) {
                 Some((kind, next_ns)) if self.scanned.len() < MAX_PROCESSES => {
                     self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan });
                 }
@@ -137,7 +176,7 @@ impl Discovery {
                 }
             }
         }
-        self.denied.retain(|pid, _| self.scanned.contains_key(pid));
+        self.unread.retain(|pid, _| self.scanned.contains_key(pid));
         self.candidates.retain(|_, c| c.newest.0.wrapping_add(1) >= scan);
         Ok(self.found())
     }
@@ -186,14 +225,28 @@ impl Discovery {
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
-        found.denied = self.denied.values().filter(|guest| !**guest).count();
-        found.guessed = self.denied.values().filter(|guest| **guest).count();
+        let counts = |process: &&UnreadProcess| {
+            !(self.may_trace_all && process.why == FileError::Denied && process.looks == Looks::Unlike)
+        };
+        let unread: Vec<&UnreadProcess> = self.unread.values().filter(counts).collect();
+        let like = |looks| unread.iter().filter(|process| process.looks == looks).count();
+        found.unread = UnreadCount {
+            processes: unread.len(),
+            guessed: like(Looks::Guest),
+            lookalikes: like(Looks::Vmm),
+            failure: unread.iter().map(|process| process.why).find(|why| *why != FileError::Denied),
+            protected: self.may_trace_all && !unread.is_empty(),
+        };
         found
     }
 
     /// The kind of a process and when to look again; `None` when it is gone.
-    fn look(&mut self, pid: i32, now_ns: u64, boot_ns: u64) -> Option<(ProcessKind, u64)> {
-        let line = file::read_bytes(&self.paths.process(pid, "stat"), 4096).ok()?;
+    fn look(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<(ProcessKind, u64)> {
+        let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
+            Ok(line) => line,
+            Err(FileError::Gone) => return None,
+            Err(why) => return Some((self.could_not_look(pid, b"", was_guest, why), now_ns)),
+        };
         let stat = Stat::parse(&line)?;
         if stat.kernel {
             // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
@@ -217,13 +270,26 @@ impl Discovery {
             }
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns))),
             Err(FileError::Gone) => None,
-            Err(_) => {
-                let guest = self.has_vcpu_thread(pid);
-                self.denied.insert(pid, guest);
-                let kind = if guest { ProcessKind::Guest } else { ProcessKind::Other };
-                Some((kind, if young && !guest { now_ns } else { recheck(pid, now_ns) }))
+            Err(why) => {
+                let kind = self.could_not_look(pid, stat.comm, was_guest, why);
+                let soon = why != FileError::Denied || (young && kind != ProcessKind::Guest);
+                Some((kind, if soon { now_ns } else { recheck(pid, now_ns) }))
             }
         }
+    }
+
+    /// Notes a process that is there but cannot be looked at. One that was a guest still is: that its files cannot be
+    /// read now does not end it.
+    fn could_not_look(&mut self, pid: i32, comm: &[u8], was_guest: bool, why: FileError) -> ProcessKind {
+        let looks = if was_guest || self.has_vcpu_thread(pid) {
+            Looks::Guest
+        } else if VMM_NAMES.iter().any(|name| comm.starts_with(name.as_bytes())) {
+            Looks::Vmm
+        } else {
+            Looks::Unlike
+        };
+        self.unread.insert(pid, UnreadProcess { why, looks });
+        if looks == Looks::Guest { ProcessKind::Guest } else { ProcessKind::Other }
     }
 
     /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
@@ -347,6 +413,38 @@ mod tests {
         fake.process(23, "vhost-10");
         let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
         assert_eq!(found.helpers, [(20, 10), (21, 10)]);
+    }
+
+    /// A loop of links stands for any reason that is neither the end of the process nor a right: too many open files.
+    #[test]
+    fn a_guest_whose_files_cannot_be_read_for_a_while_has_not_ended() {
+        let fake = FakeProc::new();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
+        let fds = fake.paths().process(10, "fd");
+        std::fs::remove_dir_all(&fds).unwrap();
+        std::os::unix::fs::symlink("fd", &fds).unwrap();
+        let found = d.scan(60 * S, OLD).unwrap();
+        assert_eq!((found.guests, found.unread.processes, found.unread.guessed), (vec![10], 1, 1));
+        assert!(found.unread.failure.is_some());
+        std::fs::remove_file(&fds).unwrap();
+        fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
+        assert_eq!(d.scan(61 * S, OLD).unwrap(), Discovered { guests: vec![10], ..Discovered::default() });
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_read_counts_by_its_name() {
+        let fake = FakeProc::new();
+        for (pid, comm, thread) in [(10, "qemu-system-x86", "x"), (11, "bash", "x"), (12, "other", "CPU 0/KVM")] {
+            fake.process(pid, comm).thread(pid + 10, thread);
+            let fds = fake.paths().process(pid, "fd");
+            std::fs::remove_dir_all(&fds).unwrap();
+            std::os::unix::fs::symlink("fd", &fds).unwrap();
+        }
+        let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
+        let unread = found.unread;
+        assert_eq!((found.guests, unread.processes, unread.guessed, unread.lookalikes), (vec![12], 3, 1, 1));
     }
 
     #[test]

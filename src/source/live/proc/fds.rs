@@ -26,7 +26,8 @@ pub(crate) struct KvmFiles {
 }
 
 impl KvmFiles {
-    /// Looks at every open file of the process.
+    /// Looks at every open file of the process. `Denied` also where the list can be read but no file's name (root
+    /// without `CAP_SYS_PTRACE`: fs/proc/base.c, `proc_fd_access_allowed`), unless one of the others is a VM.
     pub(crate) fn read(paths: &SystemPaths, pid: i32) -> Result<Self, FileError> {
         let dir = file::open_dir(&paths.process(pid, "fd"))?;
         let mut found = Self::default();
@@ -38,12 +39,14 @@ impl KvmFiles {
         })?;
         found.open = numbers.len();
         let mut buf = [0_u8; 64];
+        let mut denied = false;
         for fd in numbers {
-            if let Some(target) = link(&dir, fd, &mut buf) {
-                found.note(fd, target);
+            match link(&dir, fd, &mut buf) {
+                Ok(target) => found.note(fd, target),
+                Err(e) => denied |= e == FileError::Denied,
             }
         }
-        Ok(found)
+        if denied && !found.vm { Err(FileError::Denied) } else { Ok(found) }
     }
 
     /// Number of vCPUs: a VMM may hold several descriptors of one.
@@ -72,14 +75,14 @@ impl KvmFiles {
 }
 
 /// The target of a link `/proc/PID/fd/N`, cut at the buffer's length, which no KVM file reaches.
-fn link(dir: impl AsFd, fd: i32, buf: &mut [u8; 64]) -> Option<&[u8]> {
+fn link(dir: impl AsFd, fd: i32, buf: &mut [u8; 64]) -> Result<&[u8], FileError> {
     use std::io::Write;
     let mut name = [0_u8; 12];
     let mut rest = &mut name[..];
-    write!(rest, "{fd}").ok()?;
-    let name = name.split(|b| *b == 0).next()?;
-    let length = rustix::fs::readlinkat_raw(dir, name, &mut buf[..]).ok()?;
-    buf.get(..length)
+    write!(rest, "{fd}").map_err(|_| FileError::Gone)?;
+    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    let length = rustix::fs::readlinkat_raw(dir, name, &mut buf[..])?;
+    Ok(buf.get(..length).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(crate) mod read_context;
 pub(crate) mod stat;
 pub(crate) mod thread;
 pub(crate) mod threads;
+pub(crate) mod visibility;
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -82,7 +82,8 @@ impl LiveThread {
         };
         let ran = now.is_none() || now != self.seen || self.runs();
         if ran {
-            self.read_stat(task.as_fd(), now, reader)?;
+            // What cannot be read is not known: the figures of the last reading would look like a thread at rest.
+            self.read_stat(task.as_fd(), now, reader).inspect_err(|_| self.times = None)?;
             self.read_switches(task.as_fd(), reader);
         }
         self.seen = now;
@@ -116,7 +117,7 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         // A file that is not kept open may be another thread's by now, one that got the same id.
-        if self.times.is_some() && self.start_ticks != stat.start_ticks {
+        if self.state != b'?' && self.start_ticks != stat.start_ticks {
             return Err(FileError::Gone);
         }
         self.start_ticks = stat.start_ticks;

@@ -43,6 +43,8 @@ pub(crate) struct Threads {
     clock: Option<u64>,
     links: i64,
     listed: u32,
+    /// Why its threads could not be read just now; that does not end them.
+    failure: Option<FileError>,
 }
 
 /// Removes the entries that `fits` accepts from a map and returns them.
@@ -67,11 +69,20 @@ impl Threads {
     /// Opens a process and reads its threads.
     pub(crate) fn open(paths: &SystemPaths, pid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
         let task = file::open_dir(&paths.process(pid, "task"))?;
-        let mut threads =
-            Self { pid, living: BTreeMap::new(), gone: Vec::new(), task, clock: None, links: 0, listed: 0 };
-        match threads.read(reader) {
-            Liveness::Alive => Ok(threads),
-            Liveness::Ended => Err(FileError::Gone),
+        let mut threads = Self {
+            pid,
+            living: BTreeMap::new(),
+            gone: Vec::new(),
+            task,
+            clock: None,
+            links: 0,
+            listed: 0,
+            failure: None,
+        };
+        match (threads.read(reader), threads.failure) {
+            (Liveness::Alive, Some(why)) if threads.living.is_empty() => Err(why),
+            (Liveness::Alive, _) => Ok(threads),
+            (Liveness::Ended, _) => Err(FileError::Gone),
         }
     }
 
@@ -107,11 +118,15 @@ impl Threads {
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
             self.listed = reader.tick;
-            if self.list(reader).is_err() {
-                self.gone.extend(std::mem::take(&mut self.living).into_values());
+            self.failure = None;
+            match self.list(reader) {
+                Ok(()) => {}
+                Err(FileError::Gone) => self.gone.extend(std::mem::take(&mut self.living).into_values()),
+                Err(why) => self.failure = Some(why),
             }
         }
         match self.living.get(&self.pid) {
+            None if self.failure.is_some() => Liveness::Alive,
             None => Liveness::Ended,
             // The leader may end before the others; when it is the last thread, the process waits to be reaped.
             Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Liveness::Ended,
@@ -139,8 +154,17 @@ impl Threads {
                 self.living.insert(tid, t);
                 true
             }
-            Err(_) => false,
+            Err(FileError::Gone) => false,
+            Err(why) => {
+                self.failure = Some(why);
+                false
+            }
         }
+    }
+
+    /// Why not all of its threads are known; `None` when they are.
+    pub(crate) fn failure(&self) -> Option<FileError> {
+        self.failure
     }
 
     fn list(&mut self, reader: &mut ReadContext) -> Result<(), FileError> {

@@ -1,0 +1,84 @@
+//! Whether /proc shows the processes of other users.
+//!
+//! The mount option `hidepid` hides them from everyone but a group and those who may trace them
+//! (Documentation/filesystems/proc.rst; fs/proc/base.c, `has_pid_permissions`).
+
+use super::file;
+use super::paths::SystemPaths;
+
+/// `CAP_SYS_PTRACE` (include/uapi/linux/capability.h).
+const CAP_SYS_PTRACE: u64 = 1 << 19;
+
+/// The option of /proc that hides processes from kvmtop, such as `hidepid=invisible`; `None` where all are listed.
+/// Processes that are listed and not readable (`hidepid=noaccess`) count by themselves.
+pub(crate) fn hiding_option(paths: &SystemPaths) -> Option<String> {
+    let own = paths.proc.join("self");
+    let mounts = file::read_text(&own.join("mountinfo"), 1 << 20).ok()?;
+    let status = file::read_text(&own.join("status"), 64 * 1024).ok()?;
+    hiding(&mounts, &status)
+}
+
+/// Whether kvmtop has the right to look into every process: what is refused then, a security module refuses.
+pub(crate) fn may_trace_all(paths: &SystemPaths) -> bool {
+    file::read_text(&paths.proc.join("self/status"), 64 * 1024).is_ok_and(|status| traces_all(&status))
+}
+
+fn traces_all(status: &str) -> bool {
+    let capabilities = field(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    capabilities.is_some_and(|capabilities| capabilities & CAP_SYS_PTRACE != 0)
+}
+
+fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()))
+}
+
+fn hiding(mounts: &str, status: &str) -> Option<String> {
+    if traces_all(status) {
+        return None;
+    }
+    // The mount that came last covers those before it. The options of the file system itself come last in its line.
+    let of_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc") && line.contains(" - proc ");
+    let options = mounts.lines().rfind(of_proc)?.rsplit(' ').next()?;
+    let value = |name: &str| options.split(',').find_map(|option| option.strip_prefix(name));
+    let hidden = value("hidepid=").filter(|by| matches!(*by, "2" | "invisible" | "4" | "ptraceable"))?;
+    // A group may be let see them; it does not change what only tracing shows.
+    let mine = || field(status, "Gid:").into_iter().chain(field(status, "Groups:")).flat_map(str::split_whitespace);
+    let shown = matches!(hidden, "2" | "invisible") && value("gid=").is_some_and(|gid| mine().any(|own| own == gid));
+    (!shown).then(|| format!("hidepid={hidden}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: &str = "Name:\tkvmtop\nGid:\t1000\t1000\t1000\t1000\nGroups:\t20 64055 \nCapEff:\t0000000000000000\n";
+
+    fn mounted(options: &str) -> String {
+        format!(
+            "21 27 0:20 / /proc rw,relatime - proc proc rw\n\
+             22 27 0:21 / /proc rw,nosuid shared:5 - proc proc {options}\n\
+             23 27 0:22 / /sys rw - sysfs sysfs rw\n"
+        )
+    }
+
+    #[test]
+    fn what_hides_processes_from_whom() {
+        for (options, expected) in [
+            ("rw", None),
+            ("rw,hidepid=off", None),
+            ("rw,hidepid=1", None),
+            ("rw,hidepid=2", Some("hidepid=2")),
+            ("rw,hidepid=invisible", Some("hidepid=invisible")),
+            ("rw,gid=7,hidepid=invisible", Some("hidepid=invisible")),
+            ("rw,gid=64055,hidepid=invisible", None),
+            ("rw,gid=64055,hidepid=ptraceable", Some("hidepid=ptraceable")),
+        ] {
+            assert_eq!(hiding(&mounted(options), USER).as_deref(), expected, "{options}");
+            let root = USER.replace("0000000000000000", "000001ffffffffff");
+            assert_eq!(hiding(&mounted(options), &root), None, "{options}");
+            let bounded = USER.replace("0000000000000000", "000001fffff7ffff");
+            assert_eq!(hiding(&mounted(options), &bounded).as_deref(), expected, "root without CAP_SYS_PTRACE");
+        }
+        assert_eq!(hiding("", ""), None);
+    }
+}
