@@ -26,7 +26,8 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let duration = args.duration.unwrap_or(DURATION);
-    let settings = Settings { interval: settings.interval.min(duration), ..settings.clone() };
+    let mut settings = Settings { interval: settings.interval.min(duration), ..settings.clone() };
+    settings.findings.keep_events = true;
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands)?;
     let seen = watch(&mut live.feed, duration, &settings)?;

@@ -51,6 +51,50 @@ const NAMES: [&str; 44] = [
     "KVM_EXIT_SNP_REQ_CERTS",
 ];
 
+/// Numbers that stand for a guest that ended or broke.
+pub const UNKNOWN: i32 = 0;
+/// See [`UNKNOWN`].
+pub const EXCEPTION: i32 = 1;
+/// A triple fault on x86.
+pub const SHUTDOWN: i32 = 8;
+/// The CPU refused to enter the guest.
+pub const FAIL_ENTRY: i32 = 9;
+/// KVM could not continue.
+pub const INTERNAL_ERROR: i32 = 17;
+/// A bus lock that the VMM wants to know of.
+pub const BUS_LOCK: i32 = 33;
+/// The guest blocked events.
+pub const NOTIFY: i32 = 37;
+/// Guest memory that the host cannot provide.
+pub const MEMORY_FAULT: i32 = 39;
+/// A memory error that an arm64 guest met.
+pub const ARM_SEA: i32 = 41;
+
+/// Whether a run that returned this negative errno is an ordinary one: EINTR for a signal, and EAGAIN for a vCPU that
+/// waits to be started (`kvm_arch_vcpu_ioctl_run` in `arch/x86/kvm/x86.c`). QEMU goes on after both
+/// (`accel/kvm/kvm-all.c`).
+pub fn is_ordinary_errno(errno: i32) -> bool {
+    matches!(errno, -4 | -11)
+}
+
+/// The name of a negative errno of `KVM_RUN`, and what it stands for.
+pub fn errno_meaning(errno: i32) -> Option<&'static str> {
+    Some(match errno {
+        -1 => "EPERM, Operation not permitted",
+        -5 => "EIO: KVM gave the VM up after an internal bug",
+        -7 => "E2BIG",
+        -8 => "ENOEXEC: the vCPU is not initialised",
+        -12 => "ENOMEM: no memory in the kernel",
+        -14 => "EFAULT, Bad address: guest memory that the host cannot provide",
+        -16 => "EBUSY",
+        -22 => "EINVAL, Invalid argument",
+        -38 => "ENOSYS, Function not implemented",
+        -95 => "EOPNOTSUPP",
+        -133 => "EHWPOISON: the memory's page has a hardware error",
+        _ => return None,
+    })
+}
+
 /// The kernel's name for a run that a signal interrupted.
 pub const RESTART: &str = "restart";
 

@@ -4,6 +4,7 @@ use super::context::Context;
 use super::context::guest::GuestContext;
 use super::engine::finding::{Finding, order};
 use super::engine::grouping;
+use super::engine::hold::Hold;
 use super::engine::memory::{RuleMemory, guest_identity};
 use super::engine::options::{InputKind, Options};
 use super::engine::report::{CannotTell, EVERY_RULE, Report};
@@ -39,9 +40,13 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         InputKind::File => found.into_iter().map(|(_, finding)| finding).collect(),
         InputKind::Live => {
             let key = |guest: Option<usize>| guest.map(|i| guest_identity(context.guests[i].domain));
-            let found = found.into_iter().map(|(guest, f)| (key(guest), table::hold(f.rule), f)).collect();
+            let hold = |rule: &str| match table::hold(rule) {
+                Hold::Once(_) if options.keep_events => Hold::Once(f64::INFINITY),
+                hold => hold,
+            };
+            let found = found.into_iter().map(|(guest, f)| (key(guest), hold(f.rule), f)).collect();
             let not_read = not_read.into_iter().map(|(rule, guest)| (rule, key(guest))).collect();
-            memory.settle(found, &not_read, table::hold, model.time_ms, model.interval_s.unwrap_or(0.0))
+            memory.settle(found, &not_read, hold, model.time_ms, model.interval_s.unwrap_or(0.0))
         }
     };
     let grouped = grouping::group(findings, table::rank);

@@ -43,6 +43,8 @@ pub enum Base<'a> {
 pub struct Model {
     /// End of the interval, milliseconds since the Unix epoch.
     pub time_ms: i64,
+    /// End of the interval, seconds of `CLOCK_MONOTONIC`, by which the kernel's log is stamped; 0 for files.
+    pub mono_s: f64,
     /// Length of the interval in seconds; `None` if there is no interval or its length is unknown.
     pub interval_s: Option<f64>,
     /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and [`Model::overflow`].
@@ -100,6 +102,7 @@ impl Model {
             .collect::<Vec<_>>();
         Self {
             time_ms: sample.time_ms,
+            mono_s: sample.mono_ns as f64 / 1e9,
             interval_s,
             engine: sample.engine.clone(),
             lost: since(sample.engine.lost, same_engine.map(|p| p.engine.lost)),

@@ -48,6 +48,19 @@ pub struct JsonDocument {
     /// Rules that could not be judged, with the reason. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cannot_tell: Vec<CannotTell>,
+    /// Lines of the host's log, of a QEMU's log or of a trace that are about KVM or a VMM and that no rule judges. Left
+    /// out when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unjudged_lines: Option<JsonUnjudgedLines>,
+}
+
+/// Lines that no rule judges.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonUnjudgedLines {
+    /// Their number.
+    pub count: u64,
+    /// The first of them.
+    pub first: String,
 }
 
 /// What kvmtop itself costs.

@@ -28,6 +28,13 @@ pub fn all(view: &View<'_>) -> String {
         let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
         out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
     }
+    if let Some((count, first)) = view.unjudged_lines() {
+        let text = match count {
+            1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
+            n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),
+        };
+        out.push_str(&wrapped(&text, 12));
+    }
     out
 }
 

@@ -3,7 +3,7 @@
 use super::View;
 use super::document::{
     JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding, JsonHost,
-    JsonKvmEvent, JsonNic, JsonSource, JsonThread, JsonUserspaceExit, SCHEMA,
+    JsonKvmEvent, JsonNic, JsonSource, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
@@ -35,6 +35,9 @@ pub fn document(view: &View<'_>) -> JsonDocument {
         domains: view.guests().map(|d| domain(d, m)).collect(),
         findings: view.selected_findings().map(finding).collect(),
         cannot_tell: view.selected_cannot_tell().cloned().collect(),
+        unjudged_lines: view
+            .unjudged_lines()
+            .map(|(count, first)| JsonUnjudgedLines { count: count as u64, first: first.to_string() }),
     }
 }
 

@@ -219,6 +219,7 @@ impl RandomHost {
                 kind: LogKind::UnhandledMsr,
                 time_s: Some(s.mono_ns as f64 / 1e9),
                 text: "kvm: vcpu1, guest rIP: 0xffff unhandled rdmsr: 0x1a2".into(),
+                guest: None,
             });
             if s.host.kernel_log.len() > 20 {
                 s.host.kernel_log.remove(0);

@@ -49,7 +49,8 @@ impl ExitKind {
             Self::BusLock => &[(Vmx, 74), (Svm, 0xa5)],
             Self::Notify => &[(Vmx, 75)],
             Self::TripleFault => &[(Vmx, 2), (Svm, 0x7f)],
-            Self::InvalidState => &[(Vmx, 33), (Svm, u32::MAX)],
+            // Invalid state, MSRs that cannot be loaded, a machine check: the entries that fail.
+            Self::InvalidState => &[(Vmx, 33), (Vmx, 34), (Vmx, 41), (Svm, u32::MAX)],
             Self::Nested => &[
                 (Vmx, 19),
                 (Vmx, 20),

@@ -31,6 +31,8 @@ struct PatternTrack {
     /// For how many seconds the figures have not been read.
     not_read_s: f64,
     since_ms: i64,
+    /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
+    is_event: bool,
     reported: bool,
     last: Finding,
 }
@@ -65,7 +67,7 @@ impl RuleMemory {
         }
         let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
-        self.tracks.retain(|(_, w, _), _| w.as_ref().is_none_or(|w| alive.contains(w)));
+        self.tracks.retain(|(_, w, _), track| track.is_event || w.as_ref().is_none_or(|w| alive.contains(w)));
     }
 
     /// Seconds since a guest was last seen paused.
@@ -100,6 +102,7 @@ impl RuleMemory {
             }
             track.intervals.push_back((interval_s, Some(finding.severity)));
             track.not_read_s = 0.0;
+            track.is_event = matches!(hold, Hold::Once(_));
             track.last = finding;
         }
         for (key, track) in &mut self.tracks {

@@ -28,6 +28,8 @@ pub struct Options {
     pub resume_guard_s: f64,
     /// Where the model comes from.
     pub input: InputKind,
+    /// Whether single events are reported until the end, not for some seconds: for a command that prints once.
+    pub keep_events: bool,
 }
 
 impl Default for Options {
@@ -39,6 +41,7 @@ impl Default for Options {
             startup_guard_s: 120.0,
             resume_guard_s: 30.0,
             input: InputKind::Live,
+            keep_events: false,
         }
     }
 }

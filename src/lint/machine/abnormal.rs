@@ -1,116 +1,107 @@
 //! Exits and log lines of crashes, defects and bus locks.
 
-use super::texts::{self, Abnormality};
-use crate::kvm::kernel_log::LogKind;
+use super::incident::{self, ByGuest, Incident, Incidents};
+use super::{incident_texts as words_of, texts};
+use crate::kvm::kernel_log::{LogKind, LogLine};
+use crate::kvm::userspace_exit;
 use crate::lint::context::Context;
 use crate::lint::context::exit_kind::ExitKind;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
-use crate::lint::fixes;
+use crate::lint::engine::finding::Severity;
 use crate::lint::verdicts::Verdicts;
 use crate::sample::{Direction, DomainState};
-use std::collections::BTreeMap;
 
-/// `KVM_EXIT_INTERNAL_ERROR` (`uapi/linux/kvm.h`).
-const EXIT_INTERNAL_ERROR: i32 = 17;
 /// `HV_X64_MSR_CRASH_CTL` (Hyper-V TLFS).
 const CRASH_CTL: u64 = 0x4000_0105;
 /// A guest may reboot by a triple fault, with as many as this.
 const REBOOT_FAULTS: u64 = 2;
 
-const EXITS: &[(ExitKind, Abnormality)] = &[
-    (ExitKind::BusLock, texts::BUS_LOCKS),
-    (ExitKind::Notify, texts::NOTIFY),
-    (ExitKind::InvalidState, texts::INVALID_STATE),
-    (ExitKind::TripleFault, texts::TRIPLE_FAULT),
+const EXITS: &[(ExitKind, Severity, &Incident)] = &[
+    (ExitKind::InvalidState, Severity::Critical, &words_of::ENTRY_FAILED),
+    (ExitKind::TripleFault, Severity::Warning, &words_of::TRIPLE_FAULT),
+    (ExitKind::Notify, Severity::Warning, &words_of::NOTIFY),
+    (ExitKind::BusLock, Severity::Warning, &words_of::BUS_LOCKS),
 ];
 
-/// The abnormal events of one guest.
-#[derive(Default)]
-struct AbnormalEvents {
-    severity: Severity,
-    evidence: Vec<String>,
-    fix: Vec<Fix>,
-    marks: Vec<Mark>,
-}
-
-impl AbnormalEvents {
-    fn add(&mut self, severity: Severity, what: String, advice: &str) {
-        self.severity = self.severity.max(severity);
-        self.evidence.push(what);
-        if !self.fix.iter().any(|f| f.text == advice) {
-            self.fix.push(fixes::advice(advice));
-        }
-    }
-}
-
 pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let mut all: BTreeMap<Option<usize>, AbnormalEvents> = BTreeMap::new();
+    let mut all = ByGuest::new();
     for (i, guest) in ctx.guests.iter().enumerate() {
-        if guest.not_judged.is_none() && guest.domain.state != DomainState::Ended {
-            add_exits(guest, all.entry(Some(i)).or_default());
-        }
+        add_exits(ctx, guest, all.entry(Some(i)).or_default());
     }
-    add_log_lines(ctx, &mut all);
-    for (owner, mut events) in all.into_iter().filter(|(_, e)| !e.evidence.is_empty()) {
-        events.evidence.push(texts::CHECK_ABNORMAL.into());
-        let finding = Finding {
-            severity: events.severity,
-            confidence: Confidence::High,
-            evidence: events.evidence,
-            fix: events.fix,
-            marks: events.marks,
-            ..texts::ABNORMAL.finding()
-        };
-        match owner.and_then(|i| Some((i, ctx.guests.get(i)?))) {
-            Some((i, guest)) => verdicts.find_for(i, guest, finding),
-            None => verdicts.find(Finding { target: Target::Host, ..finding }),
-        }
-    }
+    incident::add_log_lines(ctx, |line| is_new(ctx, line), words, &mut all);
+    incident::report(ctx, all, verdicts);
 }
 
-fn add_exits(guest: &GuestContext<'_>, events: &mut AbnormalEvents) {
-    for (kind, abnormality) in EXITS {
+/// The words for a kind of log line, if it is one of this rule.
+pub(super) fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
+    Some(match kind {
+        LogKind::EntryFailed => (Severity::Critical, &words_of::ENTRY_FAILED),
+        LogKind::InternalError => (Severity::Critical, &words_of::INTERNAL_ERROR),
+        LogKind::RunFailed => (Severity::Critical, &words_of::RUN_FAILED),
+        LogKind::MachineCheck => (Severity::Critical, &words_of::MACHINE_CHECK),
+        LogKind::KernelBug => (Severity::Warning, &words_of::KERNEL_BUG),
+        LogKind::EmulationFailure => (Severity::Warning, &words_of::EMULATION),
+        LogKind::SplitLock | LogKind::BusLock => (Severity::Warning, &words_of::BUS_LOCKS),
+        _ => return None,
+    })
+}
+
+/// Whether a guest had abnormal exits.
+pub(super) fn has_exits(guest: &GuestContext<'_>) -> bool {
+    EXITS.iter().any(|(kind, ..)| guest.exits(&[*kind]).count > 0)
+        || served(guest).next().is_some()
+        || guest.msrs(Direction::Write, |m| m == CRASH_CTL).count > 0
+}
+
+/// On a running host a line is an event: it counts when it appears, not for as long as the log holds it. Of what
+/// happened before kvmtop started, only what is recent or about a guest that runs counts.
+fn is_new(ctx: &Context<'_>, line: &LogLine) -> bool {
+    let old = line.time_s.zip(ctx.log_judged_s).is_some_and(|(at, judged)| at <= judged);
+    ctx.is_file() || !old && (ctx.by_pid(line.pid).is_some() || incident::is_recent(ctx, line))
+}
+
+fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents) {
+    // A guest that goes on running has rebooted.
+    let goes_on = !ctx.is_file() && guest.domain.state == DomainState::Running;
+    let reboot = |incident: &Incident, n: u64| *incident == words_of::TRIPLE_FAULT && goes_on && n <= REBOOT_FAULTS;
+    for (kind, severity, incident) in EXITS {
         let exits = guest.exits(&[*kind]);
         if exits.count == 0 {
             continue;
         }
-        let reboot = *kind == ExitKind::TripleFault && exits.count <= REBOOT_FAULTS;
-        let severity = if reboot { Severity::Info } else { Severity::Warning };
-        events.add(severity, texts::abnormal(exits.count, abnormality.what, &guest.window()), abnormality.fix);
-        events.marks.extend(exits.marks);
+        let severity = if reboot(incident, exits.count) { Severity::Info } else { *severity };
+        events.add(severity, incident, texts::abnormal(exits.count, incident.what, &guest.window()));
+        events.mark(exits.marks);
     }
-    let is_error = |u: &&(Option<u32>, i32, u64)| u.0.is_none() && u.1 == EXIT_INTERNAL_ERROR;
-    let errors: u64 = guest.domain.userspace.iter().filter(is_error).map(|u| u.2).sum();
-    if errors > 0 {
-        let what = texts::internal_errors(errors, &guest.window());
-        events.add(Severity::Warning, what, texts::EMULATION.fix);
+    for (reason, count, severity, incident) in served(guest) {
+        let severity = if reboot(incident, count) { Severity::Info } else { severity };
+        events.add(severity, incident, texts::returned(count, reason, incident.what, &guest.window()));
     }
     let crash = guest.msrs(Direction::Write, |m| m == CRASH_CTL);
     if crash.count > 0 {
-        events.add(Severity::Warning, texts::WINDOWS_CRASH.what.into(), texts::WINDOWS_CRASH.fix);
-        events.marks.extend(crash.marks);
+        events.add(Severity::Warning, &words_of::WINDOWS_CRASH, words_of::WINDOWS_CRASH.what.into());
+        events.mark(crash.marks);
     }
 }
 
-/// Lines of the host's log, by guest.
-fn add_log_lines(ctx: &Context<'_>, all: &mut BTreeMap<Option<usize>, AbnormalEvents>) {
-    let mut lines: BTreeMap<(Option<usize>, LogKind), (u64, &str)> = BTreeMap::new();
-    for line in &ctx.model.host.kernel_log {
-        if !matches!(line.kind, LogKind::SplitLock | LogKind::BusLock | LogKind::EmulationFailure) {
-            continue;
-        }
-        let owner = ctx.by_pid(line.pid);
-        // On a running host a line is an event: it counts when it appears, not for as long as the log holds it.
-        let old = line.time_s.zip(ctx.log_judged_s).is_some_and(|(at, judged)| at <= judged);
-        if !ctx.is_file() && (owner.is_none() || old) {
-            continue;
-        }
-        lines.entry((owner, line.kind)).or_insert((0, &line.text)).0 += 1;
-    }
-    for ((owner, kind), (count, text)) in lines {
-        let abnormality = if kind == LogKind::EmulationFailure { texts::EMULATION } else { texts::BUS_LOCKS };
-        let what = texts::logged(count, abnormality.what, text);
-        all.entry(owner).or_default().add(Severity::Warning, what, abnormality.fix);
-    }
+/// The returns of `KVM_RUN` that end or break a guest.
+fn served<'a>(guest: &'a GuestContext<'_>) -> impl Iterator<Item = (i32, u64, Severity, &'static Incident)> + use<'a> {
+    let sums = guest.domain.userspace.iter().filter(|(vcpu, _, count)| vcpu.is_none() && *count > 0);
+    sums.filter_map(|(_, reason, count)| {
+        let (severity, incident) = match *reason {
+            errno if userspace_exit::is_ordinary_errno(errno) => return None,
+            i32::MIN..0 => (Severity::Critical, &words_of::RUN_FAILED),
+            userspace_exit::SHUTDOWN => (Severity::Warning, &words_of::TRIPLE_FAULT),
+            userspace_exit::FAIL_ENTRY => (Severity::Critical, &words_of::ENTRY_FAILED),
+            userspace_exit::UNKNOWN | userspace_exit::EXCEPTION | userspace_exit::INTERNAL_ERROR => {
+                (Severity::Critical, &words_of::INTERNAL_ERROR)
+            }
+            userspace_exit::BUS_LOCK => (Severity::Warning, &words_of::BUS_LOCKS),
+            userspace_exit::NOTIFY => (Severity::Warning, &words_of::NOTIFY),
+            userspace_exit::MEMORY_FAULT => (Severity::Critical, &words_of::RUN_FAILED),
+            userspace_exit::ARM_SEA => (Severity::Critical, &words_of::MACHINE_CHECK),
+            _ => return None,
+        };
+        Some((*reason, *count, severity, incident))
+    })
 }

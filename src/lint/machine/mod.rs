@@ -2,6 +2,10 @@
 
 mod abnormal;
 mod host_memory;
+mod incident;
+mod incident_texts;
+mod killed;
+mod lockups;
 mod main_loop;
 mod memory_faults;
 mod nested;

@@ -1,6 +1,6 @@
 //! The rows of the machine rules in the table of rules.
 
-use super::{abnormal, host_memory, main_loop, memory_faults, nested, steal, unhandled_msrs};
+use super::{abnormal, host_memory, killed, lockups, main_loop, memory_faults, nested, steal, unhandled_msrs};
 use crate::lint::engine::hold::Hold;
 use crate::lint::links;
 use crate::lint::rule::Check::{Behaviour, Host};
@@ -14,8 +14,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         hold: Hold::While,
         thresholds: &[],
         limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest \
-            suffers from the fault is not visible",
-        fix: "Nothing, or a KVM module parameter that silences the log",
+            suffers from the fault, or from the 0 that it reads with ignore_msrs=1, is not visible",
+        fix: "Nothing, a CPU model that KVM knows, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
     },
     Rule {
@@ -52,14 +52,38 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "abnormal-exit",
-        sees: "exits that occur only in a crash, a defect or an attack on the memory bus",
+        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a defect or an attack on the memory \
+            bus",
         check: Host(abnormal::abnormal),
         hold: Hold::EVENT,
         thresholds: &[],
-        limits: "One or two triple faults are an info: a guest may reboot that way. Log lines count once, when they \
-            appear",
-        fix: "Inside the guest, or newer versions of QEMU, firmware and kernel",
+        limits: "One or two triple faults of a guest that goes on running are an info: it may reboot that way. Log \
+            lines count once, when they appear; KVM's dump of a failed entry does not name its guest. Guests with \
+            encrypted memory (SEV-SNP, TDX) return error 14 for each page that they share",
+        fix: "Inside the guest, or newer versions of QEMU, firmware, microcode and kernel",
         links: &[links::BUS_LOCK, links::KVM_API],
+    },
+    Rule {
+        name: "guest-killed",
+        sees: "a guest's VMM was killed, for memory or by a signal, or crashed",
+        check: Host(killed::killed),
+        hold: Hold::While,
+        thresholds: &[],
+        limits: "It is seen only where a log tells: the kernel's (on a running host, of the last hour), the journal, \
+            or QEMU's under libvirt. Who sent a signal is often not known",
+        fix: "Less memory for the guests, or a newer QEMU",
+        links: &[links::OOM, links::MEMORY_FAILURE],
+    },
+    Rule {
+        name: "host-lockup",
+        sees: "a CPU or a thread of the host hung in the kernel while it ran a guest",
+        check: Host(lockups::lockups),
+        hold: Hold::While,
+        thresholds: &[],
+        limits: "Only lockups, stalls and hung tasks that name a VMM's thread or a function of KVM count (on a running \
+            host, of the last hour). The log of a guest looks the same as that of a host",
+        fix: "Less load, working storage, newer kernel and firmware",
+        links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     },
     Rule {
         name: "main-loop-busy",

@@ -1,18 +1,20 @@
 //! The prose of the machine rules.
 
 use crate::figures::{bytes, figure};
+use crate::kvm::kernel_log::LogKind;
+use crate::kvm::userspace_exit;
 use crate::lint::engine::prose::Prose;
 use crate::sample::HostMemory;
 
 pub(super) const SENSOR_MSRS: Prose = Prose {
     title: "A sensor tool in the guest reads power meters or thermometers that KVM does not have",
     why: "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A monitoring tool in the guest polls \
-        them and handles the fault that it gets: harmless, and not the cause of any load",
+        them: not the cause of any load",
 };
 pub(super) const UNHANDLED_MSRS: Prose = Prose {
     title: "The guest accesses MSRs that KVM does not have",
-    why: "KVM answers such an access with a fault, which most systems expect and handle. It matters only if the guest \
-        misbehaves at that moment",
+    why: "A guest asks for registers of the CPU that KVM does not emulate. It matters only if the guest misbehaves at \
+        that moment",
 };
 pub(super) const FAULTS: Prose = Prose {
     title: "The host serves many memory faults of the guest",
@@ -34,11 +36,6 @@ pub(super) const STEAL: Prose = Prose {
     why: "The outer hypervisor is running other guests on these CPUs. Everything here, guests included, stops \
         meanwhile, and no setting on this host changes that",
 };
-pub(super) const ABNORMAL: Prose = Prose {
-    title: "Abnormal exits",
-    why: "These exits are rare in a healthy guest. Each indicates a crash, a defect, or a load that hurts its \
-        neighbours",
-};
 pub(super) const MAIN_LOOP: Prose = Prose {
     title: "QEMU's main thread uses close to a whole CPU",
     why: "One thread serves timers, the monitor, screens and all devices without their own thread. When it is full, \
@@ -51,11 +48,18 @@ pub(super) const NESTED: Prose = Prose {
 };
 
 // Fixes.
+pub(super) const FAULTED: &str = "KVM answered with a fault (#GP), which most systems expect and handle";
+pub(super) const IGNORED: &str = "KVM let the accesses pass without a fault: a read returned 0, a write was dropped";
 pub(super) const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the messages";
-pub(super) const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves";
+pub(super) const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
+    (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such reads return 0 with \
+    kvm.ignore_msrs=1";
+pub(super) const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes the 0 that it read \
+    for the register's value";
+pub(super) const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
+    may be the cause, because a fault that a system does not expect ends it";
 pub(super) const SILENCE_MSRS: &str = "echo 0 > /sys/module/kvm/parameters/report_ignored_msrs";
-pub(super) const SILENCE_MSRS_NEED: &str =
-    "only silences the log; do not set ignore_msrs without need, it hides real faults";
+pub(super) const SILENCE_MSRS_NEED: &str = "only silences the log";
 pub(super) const SHOW_MAPPING: &str =
     "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing /sys/kernel/mm/transparent_hugepage/enabled";
 pub(super) const SHOW_MAPPING_NEED: &str = "shows what may remove mappings";
@@ -80,39 +84,6 @@ pub(super) const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory
 pub(super) const INNER_GUESTS_HERE: &str = "Run the inner guests on this host if possible; \
     otherwise give them virtio devices and keep their exits few";
 
-/// What an abnormal event is, and what to do about it.
-#[derive(Clone, Copy)]
-pub(super) struct Abnormality {
-    pub what: &'static str,
-    pub fix: &'static str,
-}
-pub(super) const BUS_LOCKS: Abnormality = Abnormality {
-    what: "bus locks: an unaligned atomic instruction stopped the memory of the whole host",
-    fix: "Find the program in the guest (split lock warnings in its log). \
-        QEMU can slow it down: -machine …,bus-lock-ratelimit=N",
-};
-pub(super) const EMULATION: Abnormality = Abnormality {
-    what: "instructions that KVM could not emulate",
-    fix: "The guest is stopped or about to be: its QEMU log has the registers. \
-        Update QEMU, the firmware and the host's kernel",
-};
-pub(super) const NOTIFY: Abnormality = Abnormality {
-    what: "exits because the guest blocked events for too long",
-    fix: "The guest is stuck or hostile: look at its console",
-};
-pub(super) const INVALID_STATE: Abnormality = Abnormality {
-    what: "entries with an invalid guest state",
-    fix: "Usually a firmware or nested-virtualisation bug: update QEMU, the firmware and the host's kernel",
-};
-pub(super) const TRIPLE_FAULT: Abnormality = Abnormality {
-    what: "triple faults: the guest crashed or reset itself",
-    fix: "Look at the guest's console and crash dumps",
-};
-pub(super) const WINDOWS_CRASH: Abnormality = Abnormality {
-    what: "Windows reported a crash (write to MSR 0x40000105)",
-    fix: "Read the guest's memory dump (bugcheck)",
-};
-
 // Evidence.
 pub(super) const FROM_KERNEL_LOG: &str = "from the host's kernel log";
 pub(super) const CHECK_MSRS: &str =
@@ -121,7 +92,7 @@ pub(super) const CHECK_FAULTS: &str =
     "check: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|numa|ksm' /proc/vmstat, twice";
 pub(super) const CHECK_KSM: &str = "check: grep . /sys/kernel/mm/ksm/*";
 pub(super) const CHECK_STEAL: &str = "check: mpstat -P ALL 1, column %steal";
-pub(super) const CHECK_ABNORMAL: &str = "check: journalctl -k; the guest's log under /var/log/libvirt/qemu";
+pub(super) const CHECK_INCIDENT: &str = "check: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log";
 pub(super) const CHECK_NESTED: &str = "check: kvm_stat -1 | grep nested; ls /sys/module/kvm_*/parameters/nested";
 
 pub(super) fn msr_accesses(number: u32, name: Option<&str>, write: bool, times: u64) -> String {
@@ -154,12 +125,34 @@ pub(super) fn abnormal(count: u64, what: &str, window: &str) -> String {
     format!("{} {what} {window}", figure(count as f64))
 }
 
-pub(super) fn internal_errors(count: u64, window: &str) -> String {
-    format!("{count} KVM_EXIT_INTERNAL_ERROR {window}: {}", EMULATION.what)
+/// `reason`: a `KVM_EXIT_*` number or a negative errno.
+pub(super) fn returned(count: u64, reason: i32, what: &str, window: &str) -> String {
+    let name = userspace_exit::display(reason.max(0).unsigned_abs(), reason.min(0));
+    let meaning = userspace_exit::errno_meaning(reason).map_or_else(String::new, |m| format!(" ({m})"));
+    format!("{count} returns of KVM_RUN with {name}{meaning} {window}: {what}")
 }
 
 pub(super) fn logged(lines: u64, what: &str, line: &str) -> String {
-    format!("{lines} lines of the host's log report {what}: {line}")
+    match lines {
+        1 => format!("the log reports {what}: {line}"),
+        lines => format!("{lines} times the log reports {what}; the first: {line}"),
+    }
+}
+
+/// What KVM or the CPU gives as the cause: the suberrors of `uapi/linux/kvm.h`, the basic exit reasons of a failed
+/// entry (Intel SDM volume 3, "VM-entry failures during or after loading guest state"), AMD's `VMEXIT_INVALID`.
+pub(super) fn cause(kind: LogKind, code: u64) -> Option<&'static str> {
+    Some(match (kind, code) {
+        (LogKind::InternalError, 1) => "suberror 1: an instruction that could not be emulated",
+        (LogKind::InternalError, 2) => "suberror 2: two exceptions at once",
+        (LogKind::InternalError, 3) => "suberror 3: an exit while an interrupt or exception was delivered",
+        (LogKind::InternalError, 4) => "suberror 4: an exit reason that KVM does not expect",
+        (LogKind::EntryFailed, 0x8000_0021) => "reason 0x80000021: invalid guest state",
+        (LogKind::EntryFailed, 0x8000_0022) => "reason 0x80000022: the guest's MSRs could not be loaded",
+        (LogKind::EntryFailed, 0x8000_0029) => "reason 0x80000029: a machine check of the hardware",
+        (LogKind::EntryFailed, 0xffff_ffff | u64::MAX) => "AMD's VMEXIT_INVALID: invalid guest state",
+        _ => return None,
+    })
 }
 
 pub(super) fn main_thread(busy: f64, usr: f64, sys: f64, window: &str) -> String {

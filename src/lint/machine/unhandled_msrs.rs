@@ -1,14 +1,14 @@
 //! MSRs that KVM does not have.
 
-use super::texts;
+use super::{abnormal, incident, killed, texts};
 use crate::kvm::kernel_log::LogKind;
 use crate::kvm::{Space, msr};
 use crate::lint::context::Context;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
 use crate::sample::Direction;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most MSRs that evidence lists.
 const MOST_MSRS: usize = 24;
@@ -19,8 +19,24 @@ struct UnhandledMsrs {
     /// How often each MSR was accessed; the flag is true for writes.
     accesses: BTreeMap<(u32, bool), u64>,
     marks: Vec<Mark>,
-    /// Whether the host's log reports some of them.
-    logged: bool,
+    /// Whether a trace has some of them.
+    traced: bool,
+    /// What the host's log says of some of them.
+    logged: BTreeSet<LogKind>,
+    /// Whether `report_ignored_msrs` silences some of the lines.
+    silenceable: bool,
+}
+
+impl UnhandledMsrs {
+    /// Whether some of them raised a fault in the guest. A trace is asked for nothing else.
+    fn faulted(&self) -> bool {
+        self.traced || self.logged.contains(&LogKind::UnhandledMsr) || self.logged.contains(&LogKind::HypervMsr)
+    }
+
+    /// Whether some of them passed without a fault.
+    fn ignored(&self) -> bool {
+        self.logged.contains(&LogKind::IgnoredMsr) || self.logged.contains(&LogKind::PerfCounter)
+    }
 }
 
 /// Unhandled MSRs by the index of their guest; `None` where the guest is unknown.
@@ -31,6 +47,7 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
             let Some(number) = row.address.and_then(|a| u32::try_from(a).ok()) else { continue };
             let found = all.entry(Some(i)).or_default();
             *found.accesses.entry((number, row.direction == Direction::Write)).or_default() += row.faults;
+            found.traced = true;
             found.marks.push(Mark::Access(row.space, row.address, row.direction));
         }
     }
@@ -45,7 +62,10 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         }
         let found = all.entry(owner).or_default();
         *found.accesses.entry((number, line.write)).or_default() += 1;
-        found.logged = true;
+        found.logged.insert(line.kind);
+        // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
+        // in between print as "unhandled rdmsr: 0x…" (arch/x86/kvm/x86.{c,h}).
+        found.silenceable |= line.kind == LogKind::IgnoredMsr || line.text.contains("Unhandled ");
     }
     all
 }
@@ -56,25 +76,48 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let line =
             |((m, write), n): (&(u32, bool), &u64)| texts::msr_accesses(*m, msr::name(*m).as_deref(), *write, *n);
         let mut evidence: Vec<String> = found.accesses.iter().take(MOST_MSRS).map(line).collect();
-        if found.logged {
+        if !found.logged.is_empty() {
             evidence.push(texts::FROM_KERNEL_LOG.into());
         }
         evidence.push(texts::CHECK_MSRS.into());
         let prose = if sensors { texts::SENSOR_MSRS } else { texts::UNHANDLED_MSRS };
+        let mut why = vec![prose.why];
+        why.extend(found.faulted().then_some(texts::FAULTED));
+        why.extend(found.ignored().then_some(texts::IGNORED));
         let finding = Finding {
             severity: Severity::Info,
             confidence: Confidence::High,
+            title: prose.title.into(),
+            why: why.join(". "),
             evidence,
-            fix: vec![
-                fixes::advice(if sensors { texts::NO_ACTION_SENSORS } else { texts::NO_ACTION_MSRS }),
-                fixes::command(texts::SILENCE_MSRS).needing(texts::SILENCE_MSRS_NEED),
-            ],
+            fix: fixes(sensors, &found, something_broke(ctx)),
             marks: found.marks,
-            ..prose.finding()
+            ..Finding::default()
         };
         match owner.and_then(|i| Some((i, ctx.guests.get(i)?))) {
             Some((i, guest)) => verdicts.find_for(i, guest, finding),
             None => verdicts.find(Finding { target: Target::Host, ..finding }),
         }
     }
+}
+
+/// Whether anything that ended or broke a guest is known: then no finding says that all is well.
+fn something_broke(ctx: &Context<'_>) -> bool {
+    let words = |kind| abnormal::words(kind).or_else(|| killed::words(kind));
+    let of_log = ctx.model.host.kernel_log.iter().any(|l| words(l.kind).is_some() && incident::is_recent(ctx, l));
+    of_log || ctx.guests.iter().any(abnormal::has_exits)
+}
+
+/// `broken`: something ended or broke a guest, so that doing nothing is no advice.
+fn fixes(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
+    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted()) {
+        (true, ..) => texts::SEE_THE_CRASH,
+        (false, true, _) => texts::NO_ACTION_SENSORS,
+        (false, false, true) => texts::NO_ACTION_MSRS,
+        (false, false, false) => texts::NO_ACTION_IGNORED,
+    })];
+    if found.silenceable {
+        all.push(fixes::command(texts::SILENCE_MSRS).needing(texts::SILENCE_MSRS_NEED));
+    }
+    all
 }

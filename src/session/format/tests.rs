@@ -32,6 +32,7 @@ fn a_list_takes_no_more_memory_than_stated() {
         kind: LogKind::UnhandledMsr,
         time_s: None,
         text: String::new(),
+        guest: None,
     };
     let growths = [
         ("domain", growth(&DomainSample::default())),

@@ -66,7 +66,16 @@ fn read_type(
         InputType::Mtree => {
             gathered.trees.push((path.to_owned(), mtree::parse(text).map_err(|e| e.to_string())?));
         }
-        InputType::KernelLog => gathered.log.extend(kernel_log::parse(text)),
+        InputType::KernelLog => {
+            let lines = kernel_log::parse(text);
+            if lines.len() >= kernel_log::MOST_OF_A_KIND {
+                let most = kernel_log::MOST_OF_A_KIND;
+                gathered
+                    .notes
+                    .push(format!("{}: of each kind of line no more than {most} are counted", path.display()));
+            }
+            gathered.log.extend(lines);
+        }
         InputType::Topology => gathered.topology = Some(topology_text::parse(text).map_err(|e| e.to_string())?),
         InputType::PerfData => {}
     }

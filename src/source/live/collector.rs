@@ -300,7 +300,7 @@ impl Collector {
             facts: self.host.facts(),
             tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), skip),
             memory,
-            kernel_log: self.kernel_log.read(now.mono_ns),
+            kernel_log: self.kernel_log.read(),
         }
     }
 

@@ -26,8 +26,9 @@ impl TraceDecoder {
         (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
     }
 
-    /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch`.
-    pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(TracedEvent)) {
+    /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch`. False if the event is
+    /// known and its text is not.
+    pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(TracedEvent)) -> bool {
         let mut emit =
             |tid: i32, pid: i32, kind: EventKind| put(TracedEvent { tid, pid, time: line.time, cpu: line.cpu, kind });
         if line.event == "sched_switch" {
@@ -35,7 +36,7 @@ impl TraceDecoder {
                 emit(prev, 0, EventKind::SwitchOut { runnable, next });
                 emit(next.tid, 0, EventKind::SwitchIn);
             }
-            return;
+            return true;
         }
         let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
         let (tid, kind) = match line.event {
@@ -52,12 +53,14 @@ impl TraceDecoder {
                 (task_id(line.text).unwrap_or(0), kind)
             }
             "sched_waking" => (task_id(line.text).unwrap_or(0), Some(EventKind::Waking { by: by() })),
-            _ => return,
+            _ => return true,
         };
+        let read = kind.is_some();
         if let Some(kind) = kind.filter(|_| tid > 0) {
             let own = line.pid.filter(|_| tid == line.tid).unwrap_or(0);
             emit(tid, own, kind);
         }
+        read
     }
 
     fn exit(&mut self, text: &str) -> Option<EventKind> {

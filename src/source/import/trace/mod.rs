@@ -9,6 +9,8 @@ use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
 use super::pasted_text::unquote;
 use crate::kvm::exit_reason::ReasonNames;
+use crate::kvm::kernel_log::{LogLine, LogReader, MOST_OF_A_KIND};
+use crate::kvm::sanitize;
 use crate::kvm::topology::HostTopology;
 use crate::source::pairing::Pairing;
 use std::collections::HashMap;
@@ -76,6 +78,10 @@ struct TraceReader {
     gap: bool,
     /// A line that continues in the next one.
     cut: String,
+    /// Lines that are no events: a trace is often pasted together with the host's log.
+    log: LogReader,
+    /// What the log says, and events of KVM that could not be read.
+    found: Vec<LogLine>,
 }
 
 impl TraceReader {
@@ -98,6 +104,8 @@ impl TraceReader {
             lost: 0,
             gap: false,
             cut: String::new(),
+            log: LogReader::default(),
+            found: Vec::new(),
         }
     }
 
@@ -128,7 +136,12 @@ impl TraceReader {
             self.gap = true;
             return;
         }
-        let Some(line) = line::parse(text) else { return };
+        let Some(line) = line::parse(text) else {
+            if self.found.len() < MOST_OF_A_KIND {
+                self.log.line(text, &mut self.found);
+            }
+            return;
+        };
         if self.gap {
             self.gap = false;
             self.pairing.gap(self.last.min(line.time), line.time);
@@ -140,7 +153,10 @@ impl TraceReader {
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
         let pairing = &mut self.pairing;
-        self.decoder.decode(&line, |event| pairing.event(&event));
+        let read = self.decoder.decode(&line, |event| pairing.event(&event));
+        if kvm && !read && self.found.len() < MOST_OF_A_KIND {
+            self.found.push(LogLine::unjudged(sanitize(text, 400)));
+        }
         if kvm && self.names.len() < MAX_NAMES && !self.names.contains_key(&line.tid) {
             self.names.insert(line.tid, line.comm.to_owned());
         }
@@ -149,6 +165,8 @@ impl TraceReader {
     fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
         let cut = std::mem::take(&mut self.cut);
         self.event(&cut);
+        self.log.finish(&mut self.found);
+        gathered.log.append(&mut self.found);
         let Some(first) = self.first else { return Err("none of its lines holds a kvm event".into()) };
         for (tid, comm) in &self.names {
             self.pairing.name(*tid, comm);

@@ -1,0 +1,147 @@
+//! Finds what the logs of a host say about its guests: the kernel's log in the spelling of every kernel since 2.6,
+//! the system's journal, and the log that libvirt keeps of a QEMU.
+
+mod block;
+mod event;
+mod message;
+mod msr_line;
+mod names;
+mod reader;
+
+pub use reader::LogReader;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wrapped::unwrap_lines;
+
+mod wrapped;
+
+/// A line is read up to this length, characters.
+const MAX_LINE: usize = 2048;
+
+/// The most lines of one kind that are kept of a text.
+pub const MOST_OF_A_KIND: usize = 20_000;
+
+/// What a line reports. A recording stores the variant's position, so new ones go to the end.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum LogKind {
+    /// A register that KVM does not emulate; the guest got a fault.
+    UnhandledMsr,
+    /// A register that KVM does not emulate, without a fault: the guest read 0, or its write was dropped.
+    IgnoredMsr,
+    /// A Hyper-V register that KVM does not emulate; the guest got a fault.
+    HypervMsr,
+    /// A write to a performance counter while the guest has no virtual PMU: dropped without a fault.
+    PerfCounter,
+    /// A split lock: one instruction locked two cache lines.
+    SplitLock,
+    /// A bus lock.
+    BusLock,
+    /// KVM could not emulate an instruction.
+    EmulationFailure,
+    /// Another line about KVM, a VMM or its threads: no rule judges it.
+    Other,
+    /// The CPU refused to enter the guest: QEMU's message, or KVM's dump of the VMCS (Intel) or VMCB (AMD).
+    EntryFailed,
+    /// KVM could not continue, and stopped the vCPU.
+    InternalError,
+    /// `KVM_RUN` returned an error to the VMM.
+    RunFailed,
+    /// The host's kernel reports a bug or a warning in KVM or on a VMM's thread.
+    KernelBug,
+    /// The VMM was killed because memory ran out.
+    KilledForMemory,
+    /// The VMM crashed, or something other than libvirt killed it.
+    Killed,
+    /// libvirt or systemd ended QEMU by a signal: `virsh destroy`, or a shutdown of the host.
+    Terminated,
+    /// The VMM was killed because its memory is broken.
+    MemoryFailure,
+    /// A memory error of the host was reported to the guest.
+    MachineCheck,
+    /// A soft or hard lockup or an RCU stall of the host, on a thread of a VMM or in KVM.
+    Lockup,
+    /// A thread of a VMM did not run for minutes because it waited in the kernel.
+    HungTask,
+}
+
+/// One recognised line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Process (VMM) or, where the line names a thread, thread id.
+    pub pid: Option<i32>,
+    /// vCPU number.
+    pub vcpu: Option<u32>,
+    /// The register.
+    pub msr: Option<u32>,
+    /// Whether it was written.
+    pub write: bool,
+    /// Of a register, the value that was written or that a read returned; of [`LogKind::InternalError`] the suberror,
+    /// of [`LogKind::EntryFailed`] the hardware's reason, of a lockup the seconds.
+    pub data: Option<u64>,
+    /// What happened.
+    pub kind: LogKind,
+    /// Seconds since boot, if the line has a `[  12.345678]` stamp.
+    pub time_s: Option<f64>,
+    /// The line, cleaned.
+    pub text: String,
+    /// The guest's name, where the log has it. Only files of libvirt and systemd do, so it is not recorded.
+    #[serde(skip)]
+    pub guest: Option<String>,
+}
+
+impl LogLine {
+    /// A line that no rule judges.
+    pub fn unjudged(text: String) -> Self {
+        Self {
+            pid: None,
+            vcpu: None,
+            msr: None,
+            write: false,
+            data: None,
+            kind: LogKind::Other,
+            time_s: None,
+            text,
+            guest: None,
+        }
+    }
+}
+
+/// All recognised lines, in file order. Of one kind no more than [`MOST_OF_A_KIND`] are kept.
+pub fn parse(text: &str) -> Vec<LogLine> {
+    let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
+    let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
+    let mut keep = |found: &mut Vec<LogLine>| {
+        for line in found.drain(..) {
+            let n = kept.entry(line.kind).or_default();
+            *n += 1;
+            if *n <= MOST_OF_A_KIND {
+                all.push(line);
+            }
+        }
+    };
+    unwrap_lines(text, |line| {
+        reader.line(line, &mut found);
+        keep(&mut found);
+    });
+    reader.finish(&mut found);
+    keep(&mut found);
+    all
+}
+
+/// Whether a text is a log: it has a recognised line, or most of its first lines have a kernel's time stamp.
+pub fn looks_like(text: &str) -> bool {
+    let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
+    let stamped = head.iter().filter(|line| message::is_of_kernel(line)).count();
+    if (stamped > 0 && stamped * 2 >= head.len()) || text.contains(": starting up libvirt version:") {
+        return true;
+    }
+    let (mut reader, mut found) = (LogReader::default(), Vec::new());
+    text.lines().take(5000).any(|line| {
+        reader.line(line, &mut found);
+        !found.is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,507 @@
+use super::*;
+use proptest::prelude::*;
+
+fn one(text: &str) -> LogLine {
+    let lines = parse(text);
+    assert_eq!(lines.len(), 1, "{text}");
+    lines.into_iter().next().unwrap()
+}
+
+#[test]
+fn registers_are_read_in_the_spelling_of_every_age() {
+    for (text, pid, vcpu, msr, write, data, kind) in [
+        ("kvm: 1234: cpu0 unhandled rdmsr: 0x1a0", 1234, 0, 0x1a0, false, None, LogKind::UnhandledMsr),
+        (
+            "[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611",
+            21715,
+            1,
+            0x611,
+            false,
+            None,
+            LogKind::UnhandledMsr,
+        ),
+        ("kvm [77]: vcpu2 unhandled wrmsr: 0x1d9 data 0x1", 77, 2, 0x1d9, true, Some(1), LogKind::UnhandledMsr),
+        ("kvm [77]: vcpu2 ignored rdmsr: 0x606", 77, 2, 0x606, false, None, LogKind::IgnoredMsr),
+        (
+            "kvm [77]: vcpu0, guest rIP: 0xfffff8016a5c1234 ignored rdmsr: 0x122 data 0x0",
+            77,
+            0,
+            0x122,
+            false,
+            Some(0),
+            LogKind::IgnoredMsr,
+        ),
+        (
+            "kvm [77]: vcpu12, guest rIP: 0xffff8 Hyper-V unhandled wrmsr: 0x40000118 data 0x1",
+            77,
+            12,
+            0x4000_0118,
+            true,
+            Some(1),
+            LogKind::HypervMsr,
+        ),
+        (
+            "kvm: kvm [77]: vcpu0, guest rIP: 0x1 Unhandled WRMSR(0x1a4) = 0xf",
+            77,
+            0,
+            0x1a4,
+            true,
+            Some(15),
+            LogKind::UnhandledMsr,
+        ),
+        (
+            "Nov 20 10:00:00 h1 kernel: kvm_intel: kvm [77]: vcpu0, guest rIP: 0x1 Unhandled RDMSR(0x64d)",
+            77,
+            0,
+            0x64d,
+            false,
+            None,
+            LogKind::UnhandledMsr,
+        ),
+        (
+            "6,1,2,-;kvm [77]: vcpu3 disabled perfctr wrmsr: 0xc2 data 0xffff",
+            77,
+            3,
+            0xc2,
+            true,
+            Some(0xffff),
+            LogKind::PerfCounter,
+        ),
+    ] {
+        let line = one(text);
+        assert_eq!((line.pid, line.vcpu, line.msr), (Some(pid), Some(vcpu), Some(msr)), "{text}");
+        assert_eq!((line.write, line.data, line.kind), (write, data, kind), "{text}");
+    }
+    assert_eq!(one("[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611").time_s, Some(592_420.654_337));
+}
+
+#[test]
+fn locks_and_emulation_failures_are_recognised() {
+    let line = one("[1.5] x86/split lock detection: #AC: CPU 3/KVM/4711 took a split_lock trap at address: 0x7ff6");
+    assert_eq!((line.kind, line.pid, line.vcpu), (LogKind::SplitLock, Some(4711), Some(3)));
+    let line = one("x86/split lock detection: #DB: game.exe/99 took a bus_lock trap at address: 0x1");
+    assert_eq!((line.kind, line.pid, line.vcpu), (LogKind::BusLock, Some(99), None));
+    assert_eq!(one("kvm: emulation failed (unhandled) rip 7c90").kind, LogKind::EmulationFailure);
+    assert_eq!(one("kvm [5]: vcpu0 something new").kind, LogKind::Other);
+}
+
+#[test]
+fn a_log_is_known_by_its_stamps_too() {
+    assert!(looks_like("[    0.000000] Linux version 6.1\n[    0.000001] Command line: x\n"));
+    assert!(looks_like("Nov 20 10:00:00 h1 kernel: hello\n"));
+    assert!(looks_like("kvm [21715]: vcpu1 unhandled rdmsr: 0x611"));
+    assert!(!looks_like("CPU 0/KVM-99 [000] d..1. 55.901799: kvm_exit: vcpu 0 reason HLT rip 0x1\n"));
+    assert!(!looks_like("qemu-system-x86_64 -enable-kvm -name x"));
+    assert!(!looks_like(""));
+    assert!(parse("[ 1.0] usb 1-1: new device\nkvm: Nested Virtualization enabled").is_empty());
+}
+
+/// Kind, process, vCPU and figure of a line.
+type Essence = (LogKind, Option<i32>, Option<u32>, Option<u64>);
+
+fn kinds(text: &str) -> Vec<Essence> {
+    parse(text).iter().map(|l| (l.kind, l.pid, l.vcpu, l.data)).collect()
+}
+
+#[test]
+fn a_value_is_not_taken_for_a_register() {
+    for (text, msr, write, data, kind) in [
+        (
+            "[ 9.1] kvm [24105]: vcpu0 unimplemented HWCR wrmsr: 0x40000",
+            0xc001_0015,
+            true,
+            Some(0x4_0000),
+            LogKind::UnhandledMsr,
+        ),
+        (
+            "kvm: 812: cpu1 unimplemented MMIO_CONF_BASE wrmsr: 0xfe0000000020",
+            0xc001_0058,
+            true,
+            Some(0xfe00_0000_0020),
+            LogKind::UnhandledMsr,
+        ),
+        (
+            "kvm: 8: cpu0 unimplemented perfctr wrmsr: 0xc1 data 0x130076",
+            0xc1,
+            true,
+            Some(0x13_0076),
+            LogKind::PerfCounter,
+        ),
+        ("kvm: 23090: cpu0 unhandled wrmsr 0x391 data 2000000f", 0x391, true, Some(0x2000_000f), LogKind::UnhandledMsr),
+        ("kvm [8]: vcpu0 ignored wrmsr: 0x11e data 0xbe702111", 0x11e, true, Some(0xbe70_2111), LogKind::IgnoredMsr),
+        ("kvm [8]: vcpu0 unimplemented wrmsr: 0xc0010115 data 0x1", 0xc001_0115, true, Some(1), LogKind::IgnoredMsr),
+        (
+            "kvm [8]: vcpu0, guest rIP: 0xf8 kvm_set_msr_common: MSR_IA32_DEBUGCTLMSR 0x1, nop",
+            0x1d9,
+            true,
+            Some(1),
+            LogKind::IgnoredMsr,
+        ),
+        (
+            "SVM: kvm [8]: vcpu2, guest rIP: 0xf8 svm_set_msr: MSR_IA32_DEBUGCTL 0x3, nop",
+            0x1d9,
+            true,
+            Some(3),
+            LogKind::IgnoredMsr,
+        ),
+        (
+            "kvm_intel: kvm [8]: vcpu0, guest rIP: 0xf vmx_set_msr: BTF|LBR in IA32_DEBUGCTLMSR 0x1, nop",
+            0x1d9,
+            true,
+            Some(1),
+            LogKind::IgnoredMsr,
+        ),
+        (
+            "kvm: 9: cpu0 HYPER-V unimplemented wrmsr: 0x40000070 data 0x0",
+            0x4000_0070,
+            true,
+            Some(0),
+            LogKind::HypervMsr,
+        ),
+        ("kvm: kvm [8]: ignored rdmsr: 0xc001029b data 0x0", 0xc001_029b, false, Some(0), LogKind::IgnoredMsr),
+    ] {
+        let line = one(text);
+        assert_eq!((line.msr, line.write, line.data, line.kind), (Some(msr), write, data, kind), "{text}");
+    }
+    assert_eq!(one("kvm [8]: vcpu0 unhandled something rdmsr:").kind, LogKind::Other, "no register");
+}
+
+#[test]
+fn what_tools_put_in_front_is_taken_away() {
+    for prefix in [
+        "",
+        "[592420.654337] ",
+        "[Mon Nov 20 10:00:00 2023] ",
+        "[  +0.000012] ",
+        "[   12.345678][ T4711] ",
+        "<3>[   12.345678] ",
+        "kern  :err   : [   12.345678] ",
+        "Nov 20 10:00:00 kvm1 kernel: ",
+        "Nov 20 10:00:00 kvm1.example.org kernel: [12.345678] ",
+        "Nov 20 10:00:00.123456 h kernel: ",
+        "2023-11-20T10:00:00+0100 h kernel: ",
+        "2023-11-20T10:00:00.123456+01:00 h kernel: [12.345678] ",
+        "2023-11-20T10:00:00,123456+01:00 ",
+        "Mon 2023-11-20 10:00:00 CET h kernel: ",
+        "[   12.345678] h kernel: ",
+        "6,1234,12345678,-;",
+        "<3>1 2023-11-20T10:00:00.123Z h kernel: ",
+        "> > [592420.654337] ",
+        "\u{1b}[31m[592420.654337]\u{1b}[0m ",
+        "MESSAGE=",
+    ] {
+        let text = format!("{prefix}kvm [21715]: vcpu1, guest rIP: 0xfff unhandled rdmsr: 0x611\r\n");
+        let line = one(&text);
+        assert_eq!((line.pid, line.vcpu, line.msr), (Some(21_715), Some(1), Some(0x611)), "{text}");
+        let text = format!("{prefix}usb 1-1: new high-speed USB device number 2\r\n");
+        assert_eq!(parse(&text), [], "a host's name says nothing: {text}");
+        let text = format!("{prefix}watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [CPU 2/KVM:1234]\r\n");
+        assert_eq!(kinds(&text), [(LogKind::Lockup, Some(1234), Some(2), Some(22))], "{text}");
+    }
+    let json = r#"{"_PID":"812","PRIORITY":"3","__MONOTONIC_TIMESTAMP":"12500000",
+        "MESSAGE":"kvm [7]: vcpu0 unhandled rdmsr: 0x34"}"#
+        .replace('\n', "");
+    let line = one(&json);
+    assert_eq!((line.pid, line.msr, line.time_s), (Some(7), Some(0x34), Some(12.5)));
+}
+
+#[test]
+fn wrapped_lines_are_joined() {
+    let whole = "[592420.654337] kvm [21715]: vcpu1, guest rIP: 0xfffff8016a5c1234 ignored rdmsr: 0x122 data 0x0";
+    for at in [" vcpu1", " guest", " 0xfff", " ignored", " rdmsr", " 0x122", " data", " 0x0"] {
+        let cut = whole.replacen(at, &format!("\n{}", at.trim()), 1);
+        if !cut.lines().next().is_some_and(|first| first.len() >= 50 || msr_line::is_cut(first)) {
+            continue;
+        }
+        let line = one(&format!("{cut}\n[592421.1] usb 1-1: gone\n"));
+        assert_eq!((line.msr, line.data, line.kind), (Some(0x122), Some(0), LogKind::IgnoredMsr), "{cut}");
+    }
+    let quoted = "> kvm [21715]: vcpu1, guest rIP: 0xfffff8016a5c1234\n> unhandled rdmsr: 0x1ad\n> kvm [21715]: \
+    vcpu0, guest rIP: 0xfff unhandled\n> rdmsr: 0x1a2\n";
+    assert_eq!(parse(quoted).iter().map(|l| l.msr).collect::<Vec<_>>(), [Some(0x1ad), Some(0x1a2)]);
+    let lockup = "[30908.222926] watchdog: BUG: soft lockup - CPU#80 stuck for 22s! [CPU\n4/KVM:2698]\n[30909.1] x\n";
+    assert_eq!(kinds(lockup), [(LogKind::Lockup, Some(2698), Some(4), Some(22))]);
+}
+
+#[test]
+fn a_failed_entry_is_one_event_on_every_kernel() {
+    let intel = "\
+[  673.850218] kvm_intel: VMCS 00000000f971be22, last attempted VM-entry on CPU 3
+[  673.853454] kvm_intel: *** Guest State ***
+[  673.855332] kvm_intel: CR0: actual=0x0000000080010033, shadow=0x0000000080010033, gh_mask=fffffffffffefff7
+[  673.870921] kvm_intel: RFLAGS=0x00000002         DR7 = 0x0000000000000400
+[  673.875876] kvm_intel: CS:   sel=0x0008, attr=0x0a09b, limit=0xffffffff, base=0x0000000000000000
+[  673.880000] kvm_intel: *** Host State ***
+[  673.880001] kvm_intel: *** Control State ***
+[  673.880002] kvm_intel: VMExit: intr_info=00000000 errcode=00000000 ilen=00000000
+[  673.880003] kvm_intel:         reason=80000021 qualification=0000000000000000
+[  674.0] usb 1-1: new device
+";
+    assert_eq!(kinds(intel), [(LogKind::EntryFailed, None, None, Some(0x8000_0021))]);
+    assert_eq!(kinds(&intel.replace("kvm_intel: ", "")), [(LogKind::EntryFailed, None, None, Some(0x8000_0021))]);
+    let amd = "\
+[47175.214140] SVM: VMCB 00000000a4006788, last attempted VMRUN on CPU 81
+[47175.215862] SVM: VMCB Control Area:
+[47175.216155] SVM: cr_read:            0010
+[47175.216426] SVM: exit_code:          ffffffff
+[47175.216699] SVM: VMCB State Save Area:
+";
+    assert_eq!(kinds(amd), [(LogKind::EntryFailed, None, None, None)]);
+    for line in [
+        "[1.0] set kvm_intel.dump_invalid_vmcs=1 to dump internal KVM state.",
+        "[1.0] set kvm_amd.dump_invalid_vmcb=1 to dump internal KVM state.",
+        "kvm: vcpu 0 FAILED VMRUN WITH VMCB:",
+        "kvm_amd: SEV-SNP vCPU1 VMCB 00000000759a48a5, last attempted VMRUN on CPU 7",
+    ] {
+        assert_eq!(kinds(line).iter().map(|k| k.0).collect::<Vec<_>>(), [LogKind::EntryFailed], "{line}");
+    }
+    assert_eq!(kinds("(XEN) *** Guest State ***"), []);
+    let unexpected = "[ 5.0] kvm [77]: vcpu0, guest rIP: 0xf vmx: unexpected exit reason 0x3\n\
+        [ 5.1] *** Guest State ***\n[ 5.2] kvm_intel: *** Host State ***\n";
+    assert_eq!(kinds(unexpected), [(LogKind::InternalError, Some(77), Some(0), None)]);
+}
+
+#[test]
+fn the_log_of_a_qemu_tells_how_it_ended() {
+    let log = |end: &str| {
+        format!(
+            "2024-01-05 10:11:12.123+0000: starting up libvirt version: 8.0.0, qemu version: 6.2.0, hostname: kvm7\n\
+             LC_ALL=C \\\nQEMU_AUDIO_DRV=none \\\n/usr/bin/qemu-system-x86_64 \\\n-name guest=web1,debug-threads=on \
+             \\\n-accel kvm \\\n-msg timestamp=on\nchar device redirected to /dev/pts/1 (label charserial0)\n{end}"
+        )
+    };
+    let ended = |end: &str| -> Vec<_> {
+        parse(&log(end)).into_iter().map(|l| (l.kind, l.data, l.guest.unwrap_or_default())).collect()
+    };
+    let web = |kind, data| vec![(kind, data, "web1".to_string())];
+    assert_eq!(
+        ended("KVM internal error. Suberror: 1\nextra data[0]: 0x2\nemulation failure\nEAX=00000000 EBX=00000000\n"),
+        web(LogKind::InternalError, Some(1))
+    );
+    assert_eq!(
+        ended("2024-01-05T10:12:00.1Z qemu-system-x86_64: warning: x\nKVM: entry failed, hardware error 0x80000021\n")
+            [1],
+        (LogKind::EntryFailed, Some(0x8000_0021), "web1".to_string())
+    );
+    assert_eq!(ended("error: kvm run failed Bad address\nRAX=0 RBX=0\n"), web(LogKind::RunFailed, None));
+    assert_eq!(ended("2024-01-05 12:00:00.1+0000: shutting down, reason=crashed\n"), web(LogKind::Killed, None));
+    assert_eq!(
+        ended(
+            "qemu-system-x86_64: ../x.c:27: f: Assertion `r == a' failed.\n2024-01-05 12:00:00.1+0000: shutting \
+            down, reason=crashed\n"
+        ),
+        web(LogKind::Killed, None)
+    );
+    let signal = |who: &str, reason: &str| {
+        ended(&format!(
+            "2024-01-05T12:00:00.000Z qemu-system-x86_64: terminating on signal 15 from pid 1234 ({who})\n\
+             2024-01-05 12:00:00.123+0000: shutting down, reason={reason}\n"
+        ))
+    };
+    assert_eq!(signal("/usr/sbin/libvirtd", "shutdown"), [], "libvirt ends the QEMU of a guest that shut down");
+    assert_eq!(signal("/usr/sbin/libvirtd", "destroyed"), web(LogKind::Terminated, Some(15)));
+    assert_eq!(signal("/usr/sbin/libvirtd", "crashed"), web(LogKind::Killed, Some(15)));
+    assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Killed, Some(15)));
+    assert_eq!(ended("2024-01-05 12:00:00.123+0000: shutting down, reason=shutdown\n"), []);
+    assert_eq!(ended("2024-01-05T12:00:00Z qemu-system-x86_64: -drive: could not open\n"), web(LogKind::Other, None));
+    assert!(looks_like(&log("")));
+}
+
+#[test]
+fn killed_guests_are_recognised() {
+    for (text, kind, pid) in [
+        (
+            "[1.0] Out of memory: Killed process 4711 (qemu-system-x86) total-vm:17825792kB, anon-rss:16777216kB",
+            LogKind::KilledForMemory,
+            Some(4711),
+        ),
+        ("[1.0] Killed process 2345, UID 107, (qemu-kvm) total-vm:1kB", LogKind::KilledForMemory, Some(2345)),
+        (
+            "[1.0] Out of memory: Kill process 2345 (qemu-kvm) score 700 or sacrifice child\n[1.0] Killed process 2345 \
+             (qemu-kvm) total-vm:1kB\n[1.1] oom_reaper: reaped process 2345 (qemu-kvm), now anon-rss:0kB",
+            LogKind::KilledForMemory,
+            Some(2345),
+        ),
+        (
+            "[1.0] Memory cgroup out of memory: Killed process 9 (CPU 0/KVM) total-vm:1kB",
+            LogKind::KilledForMemory,
+            Some(9),
+        ),
+        (
+            "Nov 20 10:00:00 h systemd-oomd[812]: Killed /machine.slice/machine-qemu\\x2d3\\x2dwin10.scope/libvirt due \
+             to memory pressure for /machine.slice being 62.14% > 50.00% for > 20s with reclaim activity",
+            LogKind::KilledForMemory,
+            Some(812),
+        ),
+        (
+            "Nov 20 10:00:00 pve systemd[1]: 105.scope: A process of this unit has been killed by the OOM killer.",
+            LogKind::KilledForMemory,
+            Some(1),
+        ),
+        ("[1.0] qemu-system-x86[1234]: segfault at 0 ip 00007f sp 00007f error 4", LogKind::Killed, Some(1234)),
+        (
+            "[1.0] traps: CPU 0/KVM[1234] general protection fault ip:7f sp:7f error:0 in qemu-kvm[55+3]",
+            LogKind::Killed,
+            Some(1234),
+        ),
+        (
+            "[1.0] IO iothread1[88]: segfault at 8 ip 55 sp 7f error 4 in qemu-system-x86_64[55+3]",
+            LogKind::Killed,
+            Some(88),
+        ),
+        (
+            "Nov 20 10:00:00 h systemd-coredump[99]: Process 1234 (qemu-system-x86) of user 107 dumped core.",
+            LogKind::Killed,
+            Some(1234),
+        ),
+        (
+            "[1.0] audit: type=1701 audit(1600000000.1:4): auid=42 ses=4 pid=1234 comm=\"CPU 0/KVM\" \
+             exe=\"/usr/libexec/qemu-kvm\" sig=6 res=1",
+            LogKind::Killed,
+            Some(1234),
+        ),
+        (
+            "[1.0] Memory failure: 0x1234: Killing qemu-system-x86:1234 due to hardware memory corruption",
+            LogKind::MemoryFailure,
+            Some(1234),
+        ),
+        (
+            "[1.0] MCE 0x1234: Killing qemu-kvm:1234 early due to hardware memory corruption",
+            LogKind::MemoryFailure,
+            Some(1234),
+        ),
+        (
+            "[1.0] Memory failure: 0x1234: Sending SIGBUS to CPU 0/KVM:1234 due to hardware memory corruption",
+            LogKind::MachineCheck,
+            Some(1234),
+        ),
+        (
+            "[1.0] MCE: Killing CPU 3/KVM:1234 due to hardware memory corruption fault at 7f0000000000",
+            LogKind::MemoryFailure,
+            Some(1234),
+        ),
+    ] {
+        let found: Vec<_> = kinds(text).iter().map(|k| (k.0, k.1)).collect();
+        assert_eq!(found, [(kind, pid)], "{text}");
+    }
+    for text in [
+        "[1.0] Out of memory: Killed process 4711 (java) total-vm:17825792kB",
+        "[1.0] firefox[1234]: segfault at 0 ip 00007f sp 00007f error 4 in libxul.so[7f+1]",
+        "[1.0] Memory failure: 0x1234: Killing postgres:1234 due to hardware memory corruption",
+    ] {
+        assert_eq!(kinds(text), [], "{text}");
+    }
+}
+
+#[test]
+fn the_table_of_the_oom_killer_is_one_event() {
+    let table = "\
+[100.1] java invoked oom-killer: gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=0
+[100.1] CPU: 3 PID: 4242 Comm: java Not tainted 5.15.0-91-generic #101-Ubuntu
+[100.1] Tasks state (memory values in pages):
+[100.1] [  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name
+[100.1] [   4711] 64055  4711  4456448  4194304 34000000        0             0 qemu-system-x86
+[100.1] oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task_memcg=/machine.slice/\
+machine-qemu\\x2d2\\x2ddb\\x2d01.scope/libvirt/emulator,task=qemu-system-x86,pid=4711,uid=64055
+[100.1] Out of memory: Killed process 4711 (qemu-system-x86) total-vm:17825792kB, anon-rss:16777216kB
+";
+    let line = one(table);
+    assert_eq!((line.kind, line.pid, line.guest.as_deref()), (LogKind::KilledForMemory, Some(4711), Some("db-01")));
+    assert!(line.text.contains("Killed process"), "{}", line.text);
+    let other = "\
+[100.1] CPU 2/KVM invoked oom-killer: gfp_mask=0x140dca, order=0, oom_score_adj=0
+[100.1] [   4711] 64055  4711  4456448  4194304 34000000        0             0 qemu-system-x86
+[100.1] Out of memory: Killed process 99 (java) total-vm:1kB
+";
+    let line = one(other);
+    assert_eq!(line.kind, LogKind::Other, "a guest found no memory, and another program was killed");
+    assert!(line.text.contains("CPU 2/KVM invoked"));
+}
+
+#[test]
+fn lockups_count_where_they_name_a_vmm() {
+    let stall = |comm: &str| {
+        format!(
+            "[10.0] rcu: INFO: rcu_sched self-detected stall on CPU\n[10.1] rcu: \t3-....: (5249 ticks this GP)\n\
+             [10.2] NMI backtrace for cpu 3\n[10.3] CPU: 3 PID: 4711 Comm: {comm} Tainted: P           O      \
+             5.4.106-1-pve\n\
+             [10.4] Call Trace:\n[10.5]  vmx_vcpu_run+0x1/0x2 [kvm_intel]\n[10.6] ---[ end trace 0 ]---\n"
+        )
+    };
+    let line = one(&stall("CPU 2/KVM"));
+    assert_eq!((line.kind, line.pid, line.vcpu), (LogKind::Lockup, Some(4711), Some(2)));
+    assert!(line.text.contains("CPU 2/KVM"), "{}", line.text);
+    assert_eq!(parse(&stall("postgres").replace("[kvm_intel]", "[xfs]")), []);
+    assert_eq!(one(&stall("kworker/3:1")).kind, LogKind::Lockup, "a frame in KVM");
+    for (text, kind, pid, seconds) in [
+        ("[9.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.", LogKind::HungTask, Some(77), Some(120)),
+        (
+            "[9.0] INFO: task qemu-system-x86:78 blocked for more than 241 seconds.",
+            LogKind::HungTask,
+            Some(78),
+            Some(241),
+        ),
+        ("[9.0] BUG: soft lockup - CPU#5 stuck for 67s! [qemu-kvm:79]", LogKind::Lockup, Some(79), Some(67)),
+        (
+            "[9.0] NMI watchdog: Watchdog detected hard LOCKUP on cpu 3\n[9.1] CPU: 3 PID: 80 Comm: CPU 1/KVM Not \
+            tainted",
+            LogKind::Lockup,
+            Some(80),
+            None,
+        ),
+        (
+            "[9.0] INFO: rcu_sched detected stalls on CPUs/tasks: { 3} (detected by 1, t=60002 jiffies)\n[9.1] Task \
+            dump for CPU 3:\n[9.2] qemu-kvm        R  running task        0  4711      1 0x00000008\n",
+            LogKind::Lockup,
+            None,
+            None,
+        ),
+        (
+            "[9.0] WARNING: CPU: 3 PID: 81 at arch/x86/kvm/x86.c:10400 kvm_arch_vcpu_ioctl_run+0x1 [kvm]\n[9.1] \
+            Modules linked in: kvm_intel kvm\n[9.2] CPU: 3 PID: 81 Comm: CPU 0/KVM Not tainted 5.10\n",
+            LogKind::KernelBug,
+            Some(81),
+            None,
+        ),
+        (
+            "[9.0] BUG: kernel NULL pointer dereference, address: 0000000000000008\n[9.1] Oops: 0000 [#1] SMP\n[9.2] \
+            CPU: 1 PID: 82 Comm: CPU 3/KVM Tainted: G\n[9.3] RIP: 0010:kvm_lapic_reg_read+0x1/0x2 [kvm]\n",
+            LogKind::KernelBug,
+            Some(82),
+            None,
+        ),
+    ] {
+        let line = one(text);
+        assert_eq!((line.kind, line.pid, line.data), (kind, pid, seconds), "{text}");
+    }
+    assert_eq!(parse("[9.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [swapper/0:1]\n"), []);
+    assert_eq!(parse("[9.0] INFO: task jbd2/sda1-8:300 blocked for more than 120 seconds.\n"), []);
+}
+
+#[test]
+fn harmless_lines_are_not_counted() {
+    let boot = "\
+[    0.000000] Command line: BOOT_IMAGE=/vmlinuz kvm_intel.nested=1
+[    0.000000] Hypervisor detected: KVM
+[    0.000000] kvm-clock: Using msrs 4b564d01 and 4b564d00
+[    0.000000] DMI: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2
+[    5.1] kvm_amd: TSC scaling supported
+[    5.2] kvm: Nested Virtualization enabled
+[    5.3] SVM: kvm: Nested Paging enabled
+[    5.4] scsi 0:0:0:0: Direct-Access     QEMU     QEMU HARDDISK    2.5+ PQ: 0 ANSI: 5
+Nov 20 10:00:00 h systemd-machined[812]: New machine qemu-1-web.
+Nov 20 10:00:00 h systemd[1]: Started Virtual Machine qemu-1-web.
+";
+    assert_eq!(parse(boot), []);
+    assert_eq!(one("[ 7.0] kvm: disabled by bios").kind, LogKind::Other);
+    assert_eq!(one("[ 7.0] kvm [5]: vcpu0 something new").kind, LogKind::Other);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_survived(text in any::<String>()) {
+        let _ = looks_like(&text);
+        let _ = parse(&format!("kvm [1]: vcpu0 unhandled rdmsr: {text}"));
+        let _ = parse(&format!("kvm {text} took a split_lock"));
+    }
+}

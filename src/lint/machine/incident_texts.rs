@@ -1,0 +1,156 @@
+//! What the events that end or break a guest are, in words.
+
+use super::incident::Incident;
+
+pub(super) const ENTRY_FAILED: Incident = Incident {
+    title: "The CPU refused to run the guest",
+    what: "failed VM entries",
+    means: "The CPU found the state of the vCPU invalid and did not enter the guest, which stopped there",
+    causes: "a bug of the host's kernel on this CPU (the TDP MMU of Linux 5.15 on old Intel CPUs is a known one); \
+        firmware or microcode that is out of date; a guest that is a hypervisor itself; real-mode code on an Intel \
+        CPU without unrestricted guest mode",
+    next: "Read the guest's QEMU log and KVM's dump in the kernel's log (kvm_intel.dump_invalid_vmcs=1 or \
+        kvm_amd.dump_invalid_vmcb=1 enables it), and update microcode, the host's kernel and QEMU; on Linux 5.15 to \
+        5.19 try kvm.tdp_mmu=N",
+};
+pub(super) const INTERNAL_ERROR: Incident = Incident {
+    title: "KVM could not run the guest any further",
+    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR and exits that KVM does not know)",
+    means: "KVM met something in the guest that it cannot handle, and QEMU stops a guest to which this happens",
+    causes: "an instruction that KVM's emulator does not have, used on device memory or in real mode; a guest that \
+        runs into garbage after a crash or because of its firmware; damaged guest memory; nested virtualisation",
+    next: "Read Suberror, registers and Code= in the guest's QEMU log; virsh domstate --reason shows whether it is \
+        paused by it; update QEMU, the firmware and the host's kernel, then reset the guest",
+};
+pub(super) const RUN_FAILED: Incident = Incident {
+    title: "KVM_RUN failed: the guest's vCPU cannot go on",
+    what: "errors returned by KVM_RUN",
+    means: "The host's kernel returned an error instead of running the vCPU, and QEMU stops a guest to which this \
+        happens",
+    causes: "for error 14 (EFAULT, Bad address), guest memory that the host cannot provide: huge pages that ran out, a \
+        file or device behind it that shrank or failed, memory of a passed-through device; for others, no memory in \
+        the kernel or a bug of the VMM or of KVM",
+    next: "Read the guest's QEMU log and the kernel's log of that moment; compare HugePages_Free in /proc/meminfo and \
+        the free space behind file-backed memory with what the guest has",
+};
+pub(super) const EMULATION: Incident = Incident {
+    title: "KVM could not emulate an instruction of the guest",
+    what: "instructions that KVM could not emulate",
+    means: "KVM has to emulate instructions that touch device memory, and did not know this one; the guest gets a \
+        fault or is stopped",
+    causes: "an instruction that KVM's emulator does not have; a guest that runs into garbage after a crash; an old \
+        kernel or firmware",
+    next: "Read the registers in the guest's QEMU log; update QEMU, the firmware and the host's kernel",
+};
+pub(super) const TRIPLE_FAULT: Incident = Incident {
+    title: "The guest crashed or reset itself by a triple fault",
+    what: "triple faults (shutdown)",
+    means: "The guest could not handle a fault, nor the double fault that followed, so the CPU gave up: VMMs reset or \
+        end such a guest",
+    causes: "a crash of its kernel or firmware, such as broken page or interrupt tables or an MSR access that it did \
+        not expect to fail; a reboot, which old systems do by one or two triple faults; a failed start of another \
+        kernel (kexec)",
+    next: "Look at the guest's console and crash dumps; kvm_inj_exception events in a trace show the faults before it; \
+        QEMU's -no-reboot or <on_reboot>preserve</on_reboot> keeps the guest as it is",
+};
+pub(super) const NOTIFY: Incident = Incident {
+    title: "The guest blocked events for too long",
+    what: "exits because the guest blocked events for too long",
+    means: "The guest kept the CPU from delivering any event, as a stuck or a hostile guest does",
+    causes: "an endless fault inside of the guest's fault handling; an attack on the host; a limit of notify-window \
+        that is too short",
+    next: "Look at the guest's console; QEMU's -accel kvm,notify-vmexit=… sets what happens then",
+};
+pub(super) const BUS_LOCKS: Incident = Incident {
+    title: "A guest locks the memory of the whole host",
+    what: "bus locks: an unaligned atomic instruction stopped the memory of the whole host",
+    means: "A split lock stops every CPU's memory for about a microsecond, and the host's kernel may slow the vCPU \
+        down by 10 ms each time",
+    causes: "a program in the guest (a game, old business software) with misaligned atomic variables; an attack on the \
+        neighbours",
+    next: "Find the program in the guest (split lock warnings in its log). QEMU can slow it down: -machine \
+        …,bus-lock-ratelimit=N; where the penalty hurts more than the locks, split_lock_mitigate=0 (sysctl \
+        kernel.split_lock_mitigate) takes it away",
+};
+pub(super) const WINDOWS_CRASH: Incident = Incident {
+    title: "Windows reported a crash",
+    what: "Windows reported a crash (write to MSR 0x40000105)",
+    means: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers",
+    causes: "a driver or an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
+    next: "Read the guest's memory dump (bugcheck); libvirt's log has the parameters if the guest has a hyperv panic \
+        device",
+};
+pub(super) const MACHINE_CHECK: Incident = Incident {
+    title: "A memory error of the host hit the guest",
+    what: "memory errors that were handed to the guest",
+    means: "A page of the host's memory that belongs to the guest is broken, and a machine check reports it to the \
+        guest: it kills the program that used the page, or stops",
+    causes: "a failing memory module; overheating or overclocked memory",
+    next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the guests away and \
+        replace it; look at the guest's own log for what it lost",
+};
+pub(super) const KERNEL_BUG: Incident = Incident {
+    title: "The host's kernel reports a bug while it ran a guest",
+    what: "bugs or warnings in KVM or on a guest's thread",
+    means: "The host's kernel found itself in a state that should not occur; the vCPU may hang or end, and the host \
+        may be unstable until it is rebooted",
+    causes: "a bug of KVM or of a driver in this kernel; a module from outside of the kernel; broken memory",
+    next: "Search for the function named in the line with the kernel's version, update the host's kernel, and reboot \
+        the host after an Oops",
+};
+pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
+    title: "A guest was killed because memory ran out",
+    what: "guests killed for memory",
+    means: "The OOM killer or systemd-oomd ended the guest's VMM to free memory: for the guest this is a power cut",
+    causes: "guests and programs of the host together need more than the host has (QEMU itself takes some hundred MiB \
+        for each guest); a limit of the guest's cgroup (<memtune><hard_limit>, a container's or a pod's limit) below \
+        that; little or no swap; memory set aside for huge pages that is not used",
+    next: "Add up the guests' memory and compare with free -h; take memory from guests (virsh setmaxmem, virsh setmem \
+        with --config), remove or raise hard_limit, or add swap; journalctl -k -g oom shows who used how much",
+};
+pub(super) const KILLED: Incident = Incident {
+    title: "A guest's VMM crashed or was killed",
+    what: "VMMs that crashed or were killed",
+    means: "The process that ran the guest ended although the guest had not shut down: for the guest this is a power \
+        cut",
+    causes: "a bug of QEMU or a library (segfault, failed assertion, damaged heap); a signal of another program or an \
+        admin, such as fencing or a container runtime; the OOM killer, which logs in the kernel's log; broken memory",
+    next: "Read the last lines of the guest's log under /var/log/libvirt/qemu, coredumpctl list, and the kernel's log \
+        of that moment; update QEMU",
+};
+pub(super) const TERMINATED: Incident = Incident {
+    title: "A guest was switched off from outside",
+    what: "guests that were switched off",
+    means: "libvirt or systemd ended QEMU by a signal, without the guest having shut down",
+    causes: "virsh destroy or a management tool; a shutdown of the host; fencing",
+    next: "journalctl -u libvirtd -u virtqemud of that moment shows who asked for it",
+};
+pub(super) const MEMORY_FAILURE: Incident = Incident {
+    title: "A memory error of the host killed the guest",
+    what: "guests killed by a memory error",
+    means: "A page of the host's memory that belongs to the VMM is broken, and the kernel ended the process that used \
+        it or sent it SIGBUS",
+    causes: "a failing memory module; overheating or overclocked memory",
+    next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the other guests away \
+        and replace it before they are started again",
+};
+pub(super) const LOCKUP: Incident = Incident {
+    title: "A CPU of the host hung while it ran a guest",
+    what: "lockups or stalls",
+    means: "A CPU of the host was in the kernel for many seconds without a pause: the guest on it, and all else there, \
+        stood still",
+    causes: "a hypervisor below this host that takes its CPUs away, or a host with far too much load; a bug of the \
+        host's kernel in KVM or a driver; firmware (SMIs) or broken hardware",
+    next: "Read the stack below the line in the kernel's log: it names the function; look at steal time where the host \
+        is itself a guest; update the host's kernel, firmware and microcode",
+};
+pub(super) const HUNG_TASK: Incident = Incident {
+    title: "A guest's thread waited in the kernel for minutes",
+    what: "threads that hung",
+    means: "A thread of the VMM waited for minutes in the host's kernel without being able to run or to be killed; the \
+        guest stands still meanwhile",
+    causes: "storage that does not answer (NFS, Ceph, iSCSI, a failing disk); memory reclaim on a host that swaps; a \
+        lock in the kernel that nobody releases",
+    next: "Read the stack below the line in the kernel's log; iostat -x 1 and dmesg show a disk that does not answer; \
+        cat /proc/TID/stack shows where the thread waits now",
+};

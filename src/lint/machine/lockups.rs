@@ -1,0 +1,22 @@
+//! CPUs of the host that hung while they ran a guest, by the host's log.
+
+use super::incident::{self, ByGuest, Incident};
+use super::incident_texts as words_of;
+use crate::kvm::kernel_log::LogKind;
+use crate::lint::context::Context;
+use crate::lint::engine::finding::Severity;
+use crate::lint::verdicts::Verdicts;
+
+pub(super) fn lockups(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let mut all = ByGuest::new();
+    incident::add_log_lines(ctx, |line| incident::is_recent(ctx, line), words, &mut all);
+    incident::report(ctx, all, verdicts);
+}
+
+fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
+    match kind {
+        LogKind::Lockup => Some((Severity::Critical, &words_of::LOCKUP)),
+        LogKind::HungTask => Some((Severity::Warning, &words_of::HUNG_TASK)),
+        _ => None,
+    }
+}
