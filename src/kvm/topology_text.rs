@@ -5,6 +5,8 @@ use super::domain_xml::{XmlError, document};
 use super::topology::{CpuTopo, HostTopology};
 
 const MAX_TEXT: usize = 8 * 1024 * 1024;
+/// lscpu knows some twenty columns.
+const MAX_COLUMNS: usize = 64;
 
 /// Why a topology could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,8 +43,14 @@ pub fn parse(text: &str) -> Result<HostTopology, TopologyError> {
 
 /// The column names of `# CPU,Core,Socket,Node,,L1d,L1i,L2,L3`.
 fn columns(line: &str) -> Option<Vec<String>> {
-    let names: Vec<String> =
-        line.trim().strip_prefix('#')?.trim().split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+    let names: Vec<String> = line
+        .trim()
+        .strip_prefix('#')?
+        .trim()
+        .split(',')
+        .take(MAX_COLUMNS)
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
     (names.first().is_some_and(|name| name == "cpu") && names.len() > 1).then_some(names)
 }
 
@@ -97,6 +105,9 @@ fn capabilities(text: &str) -> Result<HostTopology, XmlError> {
             for cpu in cell.descendants().filter(|node| named(node, "cpu")).take(MAX_CPUS as usize) {
                 let number = |name: &str| cpu.attribute(name).and_then(|value| value.trim().parse::<u32>().ok());
                 let Some(id) = number("id").filter(|id| *id < MAX_CPUS) else { continue };
+                if host.cpus.len() >= MAX_CPUS as usize {
+                    return host;
+                }
                 host.cpus.push(CpuTopo {
                     cpu: id,
                     core: number("core_id"),

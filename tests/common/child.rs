@@ -3,8 +3,12 @@
 #![allow(dead_code, reason = "each test uses a part of this")]
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+/// A program that uses more CPU time than this, seconds, is killed.
+const MOST_CPU_S: u64 = 120;
 
 /// What a finished program cost.
 pub struct ChildCost {
@@ -23,6 +27,17 @@ pub struct ChildCost {
 /// Runs a program without input to its end.
 #[allow(unsafe_code)]
 pub fn measure(command: &mut Command) -> std::io::Result<ChildCost> {
+    // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: MOST_CPU_S, rlim_max: MOST_CPU_S };
+            if libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) == 0 {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        });
+    }
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let stderr = child.stderr.take();
     let said = std::thread::spawn(move || {

@@ -46,6 +46,13 @@ pub const ALL: &[MadeInput] = &[
     MadeInput { name: "trace", of: "lines", files: trace, small: 5000, sizes: &[10_000, 100_000, 1_000_000] },
     MadeInput { name: "trace, threads", of: "threads", files: threads, small: 500, sizes: &[1000, 10_000, 100_000] },
     MadeInput { name: "trace, ports", of: "ports", files: traced_ports, small: 2000, sizes: &[1000, 10_000, 60_000] },
+    MadeInput { name: "brackets", of: "brackets", files: brackets, small: 500_000, sizes: &[1_000_000, 10_000_000] },
+    MadeInput { name: "attributes", of: "attributes", files: attributes, small: 20_000, sizes: &[100_000, 400_000] },
+    MadeInput { name: "namespaces", of: "elements", files: namespaces, small: 5000, sizes: &[10_000, 80_000] },
+    MadeInput { name: "wrapped", of: "lines", files: wrapped, small: 20_000, sizes: &[20_000, 200_000] },
+    MadeInput { name: "listings", of: "listings and aliases", files: listings, small: 4000, sizes: &[10_000, 30_000] },
+    MadeInput { name: "titles", of: "columns and rows", files: titles, small: 5000, sizes: &[10_000, 200_000] },
+    MadeInput { name: "lscpu columns", of: "columns", files: columns, small: 5000, sizes: &[10_000, 200_000] },
     MadeInput { name: "topology", of: "CPUs", files: topology_alone, small: 1024, sizes: &[1024, 4096, 16_384] },
 ];
 
@@ -106,7 +113,7 @@ fn one_cpu(n: usize) -> Vec<(String, String)> {
         )
     };
     let mut files = domains(n, pins);
-    files.push(topology(64));
+    files.push(topology(n.min(64)));
     files
 }
 
@@ -119,7 +126,7 @@ fn pinned_apart(n: usize) -> Vec<(String, String)> {
         )
     };
     let mut files = domains(n, pins);
-    files.push(topology(4096));
+    files.push(topology((4 * n).min(4096)));
     files
 }
 
@@ -279,7 +286,7 @@ fn log_of_guests(n: usize) -> Vec<(String, String)> {
 }
 
 fn trace(n: usize) -> Vec<(String, String)> {
-    let text = lines(n / 3, |t, i| {
+    let text = lines(n.div_ceil(3), |t, i| {
         let (vcpu, s, us) = (i % 8, 10 + i / 50_000, 20 * (i % 50_000));
         let (task, cpu) = (format!("CPU {vcpu}/KVM-{}", 7000 + vcpu), vcpu);
         writeln!(
@@ -315,4 +322,53 @@ fn topology_alone(n: usize) -> Vec<(String, String)> {
     let mut files = domains(1, |_| format!("{LINUX}<vcpu>4</vcpu>"));
     files.push(topology(n));
     files
+}
+
+/// One line of brackets before a time.
+fn brackets(n: usize) -> Vec<(String, String)> {
+    let line = format!("CPU 0/KVM-7000 {} 10.123456: kvm_entry: vcpu 0\n", "[".repeat(n));
+    vec![("trace.txt".into(), line + &trace(30)[0].1)]
+}
+
+fn attributes(n: usize) -> Vec<(String, String)> {
+    let attributes = lines(n, |t, i| write!(t, " a{i}=''"));
+    vec![("domain.xml".into(), format!("<domain type='kvm'><name>a</name><x{attributes}/></domain>"))]
+}
+
+/// Elements with a namespace of their own below one that declares many.
+fn namespaces(n: usize) -> Vec<(String, String)> {
+    let declared = lines(200, |t, i| write!(t, " xmlns:n{i}='urn:{i}'"));
+    let elements = lines(n, |t, i| write!(t, "<y xmlns:m='urn:m{i}'/>"));
+    vec![("domain.xml".into(), format!("<domain type='kvm'><name>a</name><x{declared}>{elements}</x></domain>"))]
+}
+
+/// A command line that mail wrapped again and again, its program behind a long prompt.
+fn wrapped(n: usize) -> Vec<(String, String)> {
+    let values = lines(n, |t, _| writeln!(t, "a,"));
+    let command = format!("{} /usr/bin/qemu-system-x86_64 -name a -smp 2 -device\n{values}", "x ".repeat(n));
+    vec![("script.txt".into(), command)]
+}
+
+/// Listings of regions, and aliases of the last one.
+fn listings(n: usize) -> Vec<(String, String)> {
+    let aliases = lines(n, |t, i| {
+        let (start, end) = (0x1000 * i, 0x1000 * i + 0xfff);
+        writeln!(t, "    {start:016x}-{end:016x} (prio {i}, i/o): alias a @r{} {start:016x}-{end:016x}", n - 1)
+    });
+    let listings =
+        lines(n, |t, i| writeln!(t, "memory-region: r{i}\n  0000000000000000-ffffffffffffffff (prio 0, i/o): r{i}\n"));
+    let root = "address-space: memory\n  0000000000000000-ffffffffffffffff (prio 0, i/o): system\n";
+    vec![("mtree.txt".into(), format!("{root}{aliases}\n{listings}"))]
+}
+
+/// Titles that go on and on, then rows.
+fn titles(n: usize) -> Vec<(String, String)> {
+    let more = "Min Time\n".repeat(n);
+    vec![("table.txt".into(), format!("{EXITS}{more}{}", lines(n, |t, i| row(t, &format!("REASON_{i}"), 700))))]
+}
+
+fn columns(n: usize) -> Vec<(String, String)> {
+    let titles = lines(n, |t, i| write!(t, ",C{i}"));
+    let cpus = lines(2000, |t, cpu| writeln!(t, "{cpu},{cpu},0,0"));
+    vec![("lscpu.txt".into(), format!("# CPU{titles},Core,Socket,Node\n{cpus}"))]
 }

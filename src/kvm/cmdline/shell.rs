@@ -24,7 +24,8 @@ const ALONE: &[&str] = &[
 /// option or its value.
 pub(super) fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
-    let mut joined = false;
+    // Whether the last command names a QEMU: looking for it in a command that grows would cost the square of its length.
+    let (mut joined, mut program) = (false, false);
     for line in text.lines() {
         let line = line.trim_end();
         let (body, goes_on) = match line.strip_suffix('\\') {
@@ -42,13 +43,21 @@ pub(super) fn commands(text: &str) -> Vec<String> {
             continue;
         }
         match commands.last_mut() {
-            Some(last) if joined || wrapped || !option.is_empty() && is_incomplete(last) && !starts_another(option) => {
+            Some(last)
+                if joined
+                    || wrapped
+                    || !option.is_empty() && program && is_incomplete(last) && !starts_another(option) =>
+            {
                 if !last.ends_with(',') {
                     last.push(' ');
                 }
                 last.push_str(if last.ends_with(',') { option } else { body });
+                program |= option.split_whitespace().any(is_program);
             }
-            _ => commands.push(body.to_owned()),
+            _ => {
+                commands.push(body.to_owned());
+                program = option.split_whitespace().any(is_program);
+            }
         }
         joined = goes_on;
     }
@@ -57,9 +66,12 @@ pub(super) fn commands(text: &str) -> Vec<String> {
 
 /// Whether mail wrapped a QEMU command after an option whose value is missing, or within a value.
 fn is_incomplete(command: &str) -> bool {
-    let Some(last) = command.split_whitespace().next_back() else { return false };
+    let command = command.trim_end();
+    // Options are short; what mail joined at commas can be a word of any length.
+    let begin = command.char_indices().rev().take(64).find(|(_, c)| c.is_whitespace());
+    let last = begin.and_then(|(at, space)| command.get(at + space.len_utf8()..)).unwrap_or_default();
     let option = last.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
-    (option && !ALONE.contains(&last) || last.ends_with(',')) && command.split_whitespace().any(is_program)
+    option && !ALONE.contains(&last) || command.ends_with(',')
 }
 
 /// Whether a line starts something else: a prompt, a comment, or another QEMU.

@@ -4,6 +4,7 @@ use super::line::RegionLine;
 use super::{Block, BlockKind, is_container, to_region};
 use crate::kvm::Space;
 use crate::kvm::device_map::{DeviceMap, MAX_REGIONS};
+use std::collections::HashMap;
 
 /// Depth of aliases of aliases. QEMU's own machines need three.
 const MAX_ALIAS_DEPTH: u32 = 6;
@@ -19,7 +20,8 @@ struct Node<'a> {
 struct Painter<'a, 'b> {
     map: &'a mut DeviceMap,
     space: Space,
-    blocks: &'b [Block],
+    /// The listings of memory regions, by name.
+    blocks: &'b HashMap<&'b str, Vec<&'b Block>>,
     /// Lines visited; those of alias targets count each time.
     steps: usize,
     /// Regions painted.
@@ -36,7 +38,13 @@ struct VisibleRange {
 }
 
 pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[Block]) {
-    let mut painter = Painter { map, space, blocks, steps: 0, painted: 0 };
+    let mut named: HashMap<&str, Vec<&Block>> = HashMap::new();
+    for block in blocks.iter().filter(|block| block.kind == BlockKind::MemoryRegion) {
+        if let Some(name) = block.names.first() {
+            named.entry(name).or_default().push(block);
+        }
+    }
+    let mut painter = Painter { map, space, blocks: &named, steps: 0, painted: 0 };
     painter.paint_all(&forest(&block.regions), VisibleRange { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
 }
 
@@ -125,12 +133,10 @@ impl Painter<'_, '_> {
             return;
         }
         let blocks = self.blocks;
-        for block in blocks.iter().filter(|block| {
-            block.kind == BlockKind::MemoryRegion && block.names.first().is_some_and(|name| name == target)
-        }) {
+        for block in blocks.get(target).into_iter().flatten() {
             let Some(origin) = block.regions.first().map(|root| root.start) else { continue };
             let (first, last) = (origin.saturating_add(from), origin.saturating_add(to));
-            self.steps += block.regions.len();
+            self.steps += 1 + block.regions.len();
             if self.steps > MAX_STEPS {
                 return;
             }

@@ -9,6 +9,7 @@ use crate::lint::context::totals::EventTotals;
 use crate::lint::engine::finding::{Confidence, Finding, Severity};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
+use crate::model::total;
 use crate::sample::Direction;
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
@@ -121,7 +122,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         return;
     }
     let Some(seconds) = guest.seconds else { return verdicts.cannot_tell(guest.why_no_rate()) };
-    let work: u64 = guest.domain.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum();
+    let work = total(guest.domain.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count));
     if (work as f64 / seconds) < TRAFFIC {
         return verdicts.cannot_tell(texts::TOO_QUIET);
     }

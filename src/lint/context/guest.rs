@@ -3,7 +3,7 @@
 use super::vcpu_cpus::VcpuCpus;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
-use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel};
+use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
 use crate::sample::DomainState;
 
 /// A rate over a shorter interval says nothing, seconds.
@@ -71,7 +71,7 @@ impl<'a> GuestContext<'a> {
 
     /// The number of vCPUs with an exit table, where these tables add up to all exits.
     fn vcpus_by_exits(&self) -> Option<u32> {
-        let counted: u64 = self.domain.vcpu_exits.iter().map(|(_, table)| table.count).sum();
+        let counted = total(self.domain.vcpu_exits.iter().map(|(_, table)| table.count));
         (counted == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
     }
 

@@ -7,7 +7,7 @@ use super::region::region;
 use crate::figures::{figure, or_unknown};
 use crate::kvm::Space;
 use crate::lint::engine::finding::{Mark, Severity, worst};
-use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel};
+use crate::model::{AccessRow, ExitRow, ExitTable, ThreadModel, total};
 use crate::sample::Direction;
 use std::collections::BTreeMap;
 
@@ -72,9 +72,9 @@ impl GuestContext<'_> {
     /// The guest's exits of some kinds.
     pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
         let fits = |r: &&ExitRow| kinds.iter().any(|k| k.matches(r));
-        let count_in = |t: &ExitTable| t.rows.iter().filter(fits).map(|r| r.span.count).sum::<u64>();
+        let count_in = |t: &ExitTable| total(t.rows.iter().filter(fits).map(|r| r.span.count));
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
-        let count = rows.iter().map(|r| r.span.count).sum();
+        let count = total(rows.iter().map(|r| r.span.count));
         let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
         let by_vcpu = self.domain.vcpu_exits.iter().map(|(v, t)| (*v, count_in(t))).collect();
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
@@ -84,7 +84,7 @@ impl GuestContext<'_> {
     /// The guest's accesses that a test picks.
     pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
         let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
-        let count = rows.iter().map(|r| r.span.count).sum();
+        let count = total(rows.iter().map(|r| r.span.count));
         let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns));
         let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
         for r in self.domain.vcpu_accesses.iter().filter(|r| pick(r)) {
@@ -138,7 +138,7 @@ impl GuestContext<'_> {
     /// Halts: rate per vCPU and mean sleep in milliseconds.
     pub fn halts(&self) -> Option<(f64, f64)> {
         let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(|r| r.idle).collect();
-        let count: u64 = rows.iter().map(|r| r.span.count).sum();
+        let count = total(rows.iter().map(|r| r.span.count));
         let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns))?;
         let rate = count as f64 / self.seconds? / self.vcpus()?;
         (count > 0).then(|| (rate, ns as f64 / count as f64 / 1e6))
@@ -168,7 +168,7 @@ impl GuestContext<'_> {
 
 /// The vCPU with most events, where the rows per vCPU hold at least half of all: a file may hold one vCPU only.
 fn busiest(by_vcpu: Vec<(u32, u64)>, all: u64) -> Option<(u32, u64)> {
-    let counted: u64 = by_vcpu.iter().map(|(_, n)| *n).sum();
+    let counted = total(by_vcpu.iter().map(|(_, n)| *n));
     by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
 }
 

@@ -7,7 +7,7 @@ use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
-use crate::model::ThreadModel;
+use crate::model::{ThreadModel, total};
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
 const FEWEST_ISOLATED: f64 = 10.0;
@@ -30,7 +30,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let wakes = |t: &ThreadModel| -> (u64, bool) {
         let kworkers = || t.woken_by.iter().filter(|w| w.comm.starts_with("kworker/"));
         let isolated = kworkers().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));
-        (kworkers().map(|w| w.count).sum(), isolated)
+        (total(kworkers().map(|w| w.count)), isolated)
     };
     let busiest = guest.vcpu_threads().map(|t| (wakes(t), t)).max_by_key(|((n, _), _)| *n);
     let Some(((count, isolated), thread)) = busiest else { return };

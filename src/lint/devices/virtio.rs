@@ -7,7 +7,7 @@ use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Severity};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
-use crate::model::AccessRow;
+use crate::model::{AccessRow, total};
 use crate::sample::Direction;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
@@ -69,12 +69,11 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         return verdicts.cannot_tell(texts::VMM_EXITS_NOT_COUNTED);
     }
     // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be notifications.
-    let to_vmm: u64 =
-        userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2).sum();
+    let to_vmm = total(userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2));
     let served_by_vmm =
         |r: &AccessRow| r.space != Space::Msr && !is_notification(r) && r.device.as_ref().is_none_or(|d| !d.in_kernel);
     let others = guest.accesses(served_by_vmm).count;
-    if to_vmm.saturating_sub(others) * 2 < kicks.count {
+    if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
         return;
     }
     verdicts.find(Finding {

@@ -6,6 +6,7 @@ use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::context::placement::{PlacementPlan, PlacementRequest, fewest_moves, plan};
 use crate::lint::engine::finding::Fix;
+use crate::model::total;
 
 /// Plans a place for all threads of a guest. `None` where this host has no room or its topology is unknown.
 pub(crate) fn plan_for(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<PlacementPlan> {
@@ -26,7 +27,7 @@ fn memory_nodes(guest: &GuestContext<'_>) -> CpuSet {
     if let Some(bound) = &guest.config.numa.nodes {
         return bound.clone();
     }
-    let all: u64 = guest.domain.node_memory.values().sum();
+    let all = total(guest.domain.node_memory.values().copied());
     guest.domain.node_memory.iter().filter(|(_, b)| **b * 2 > all).map(|(n, _)| *n).collect()
 }
 

@@ -8,7 +8,7 @@ use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Fix, Severity};
 use crate::lint::fixes::{self, hyperv};
 use crate::lint::verdicts::Verdicts;
-use crate::model::{AccessRow, Sureness};
+use crate::model::{AccessRow, Sureness, total};
 
 /// Tracepoints of nested exits and entries.
 const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
@@ -19,7 +19,7 @@ const VMPORT: u64 = 0x5658;
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Nested]);
-    let events: u64 = EVENTS.iter().filter_map(|e| guest.domain.kvm_events.get(*e)).sum();
+    let events = total(EVENTS.iter().filter_map(|e| guest.domain.kvm_events.get(*e)).copied());
     let runs = guest.domain.counters.get("nested_run").copied().unwrap_or(0.0);
     let all = guest.domain.exits.count;
     let limit = ctx.thresholds().machine.nested_share;

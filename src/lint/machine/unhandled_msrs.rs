@@ -46,7 +46,8 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         for row in g.domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults > 0) {
             let Some(number) = row.address.and_then(|a| u32::try_from(a).ok()) else { continue };
             let found = all.entry(Some(i)).or_default();
-            *found.accesses.entry((number, row.direction == Direction::Write)).or_default() += row.faults;
+            let times = found.accesses.entry((number, row.direction == Direction::Write)).or_default();
+            *times = times.saturating_add(row.faults);
             found.traced = true;
             found.marks.push(Mark::Access(row.space, row.address, row.direction));
         }

@@ -8,6 +8,7 @@ use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity};
 use crate::lint::fixes::{self, placement};
 use crate::lint::links;
 use crate::lint::verdicts::Verdicts;
+use crate::model::total;
 
 /// Where a guest's vCPUs are pinned.
 struct PinnedNodes {
@@ -62,9 +63,9 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedNodes,
 fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedNodes, verdicts: &mut Verdicts) {
     let PinnedNodes { cpus, nodes, marks } = pinned;
     let by_node: Vec<(u32, u64)> = guest.domain.node_memory.iter().map(|(n, b)| (*n, *b)).collect();
-    let all: u64 = by_node.iter().map(|(_, b)| b).sum();
+    let all = total(by_node.iter().map(|(_, b)| *b));
     if all > 0 {
-        let near: u64 = by_node.iter().filter(|(n, _)| nodes.contains(*n)).map(|(_, b)| b).sum();
+        let near = total(by_node.iter().filter(|(n, _)| nodes.contains(*n)).map(|(_, b)| *b));
         let local = 100.0 * near as f64 / all as f64;
         let (warning, critical) = ctx.thresholds().pinning.local_memory;
         if local >= warning {

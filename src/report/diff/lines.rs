@@ -2,7 +2,7 @@
 
 use super::stats::{self, Compared, Verdict};
 use crate::kvm::Space;
-use crate::model::{AccessRow, DomainModel, ExitRow};
+use crate::model::{AccessRow, DomainModel, ExitRow, total};
 use crate::report::View;
 use crate::sample::{Direction, EngineKind, Timing};
 use serde::Serialize;
@@ -128,7 +128,7 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
     // A guest that is missing in one input was not measured there, which is not the same as zero exits.
     let seconds = (before.model.interval_s.filter(|_| b.is_some()), after.model.interval_s.filter(|_| a.is_some()));
     let work =
-        |d: Option<&DomainModel>| d.map_or(0, |d| d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count).sum());
+        |d: Option<&DomainModel>| d.map_or(0, |d| total(d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count)));
     let traced = |d: Option<&DomainModel>, view: &View<'_>| {
         d.is_some() && matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf)
     };

@@ -87,7 +87,7 @@ pub(super) fn shares(before: (u64, u64), after: (u64, u64)) -> Compared {
     let (Some(b), Some(a)) = (share(before), share(after)) else {
         return Compared::new(share(before).map(|s| 100.0 * s), share(after).map(|s| 100.0 * s), Verdict::Unknown);
     };
-    let pooled = (before.0 + after.0) as f64 / (before.1 + after.1) as f64;
+    let pooled = (before.0 as f64 + after.0 as f64) / (before.1 as f64 + after.1 as f64);
     let error = (pooled * (1.0 - pooled) * (1.0 / before.1 as f64 + 1.0 / after.1 as f64)).sqrt();
     let verdict = match Verdict::of(b, a, error) {
         // Half a percent of all exits does not matter.

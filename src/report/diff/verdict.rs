@@ -4,6 +4,7 @@ use super::lines::{Change, DomainDiff, ExitLine};
 use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
 use crate::figures::{change, duration, figure, or_unknown, percent, seconds};
+use crate::model::total;
 use crate::report::table::cut;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -33,9 +34,9 @@ type Count = fn(&Change) -> Option<u64>;
 
 pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
     let both: Vec<_> = domains.iter().filter(|d| d.in_both()).collect();
-    let total = |f: Count| both.iter().flat_map(|d| &d.exits).filter_map(|e| f(&e.change)).sum::<u64>();
-    let accesses = |f: Count| both.iter().flat_map(|d| &d.accesses).filter_map(|a| f(&a.change)).sum::<u64>();
-    let (before, after) = match (total(|c| c.before), total(|c| c.after)) {
+    let exits = |f: Count| total(both.iter().flat_map(|d| &d.exits).filter_map(|e| f(&e.change)));
+    let accesses = |f: Count| total(both.iter().flat_map(|d| &d.accesses).filter_map(|a| f(&a.change)));
+    let (before, after) = match (exits(|c| c.before), exits(|c| c.after)) {
         (0, 0) => (accesses(|c| c.before), accesses(|c| c.after)),
         both => both,
     };
@@ -96,9 +97,8 @@ fn only_duration(times: Option<(f64, f64)>, domains: &[DomainDiff]) -> String {
         let (b, a) = (seconds(b), seconds(a));
         return format!("Only the duration differs, {b} before and {a} after: all rates are the same within noise");
     }
-    let count = |f: Count| {
-        domains.iter().filter(|d| d.in_both()).flat_map(DomainDiff::changes).filter_map(f).sum::<u64>() as f64
-    };
+    let count =
+        |f: Count| total(domains.iter().filter(|d| d.in_both()).flat_map(DomainDiff::changes).filter_map(f)) as f64;
     let ratio = count(|c| c.after) / count(|c| c.before);
     let ratio = figure(ratio);
     format!(

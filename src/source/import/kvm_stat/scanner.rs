@@ -124,7 +124,7 @@ impl Scanner {
         if self.titles_open
             && let (Some(more), Some((_, columns))) = (headings::columns(line), self.table.as_mut())
         {
-            columns.extend(more);
+            columns.extend(more.into_iter().take(MAX_WORDS.saturating_sub(columns.len())));
             return;
         }
         self.titles_open = false;

@@ -107,10 +107,15 @@ fn seconds(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction.parse::<u64>().ok()? * scale)
 }
 
+/// Brackets that are tried before the time of a line.
+const MAX_BRACKETS: usize = 16;
+
 /// Splits the part before the time into task, CPU and flags.
 fn task_cpu_flags(before: &str) -> Option<(&str, u32, &str)> {
     let mut end = before.len();
-    while let Some(open) = before.get(..end)?.rfind('[') {
+    // A task's name has a bracket or two, a hostile line millions.
+    for _ in 0..MAX_BRACKETS {
+        let Some(open) = before.get(..end)?.rfind('[') else { break };
         let inner = before.get(open + 1..)?;
         if let Some((digits, flags)) = inner.split_once(']')
             && !digits.is_empty()
