@@ -35,6 +35,8 @@ use std::time::Duration;
 const SCHED_BUDGET: usize = 512;
 /// Time between two looks at how /proc is mounted.
 const MOUNTS_NS: u64 = 60_000_000_000;
+/// Reading /proc takes no longer, unless kvmtop did not run.
+const STOPPED_NS: u64 = 2_000_000_000;
 /// The engine is called once between two ticks, this long after its reading: the BPF engine ends a measurement then.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -125,8 +127,16 @@ impl Collector {
         self.open_new_guests(&found.guests, now);
         self.help(&found);
         self.drain();
-        let ended = self.read_guests(&found, now);
+        let mut ended = self.read_guests(&found, now);
         self.drain();
+        // Stopped (SIGSTOP, a debugger) after /proc was read: the engine's reading would end a longer interval than
+        // the threads' times, and the next interval show their work of this one too.
+        let again = (self.options.clock)();
+        let stopped = again.mono_ns.saturating_sub(now.mono_ns) > STOPPED_NS;
+        let now = if stopped { again } else { now };
+        if stopped {
+            ended.extend(self.read_guests(&found, now));
+        }
         // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
         // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
         // busy host.

@@ -5,6 +5,7 @@ use crate::sample::{AccessCell, DomainState, EngineKind, SourceId, SourceState, 
 use crate::source::events::{Engine, ThreadKey, TracedThread};
 use crate::source::live::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
 use crate::source::live::proc::fake::FakeProc;
+use crate::source::live::proc::paths::SystemPaths;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -542,4 +543,74 @@ fn a_thread_id_used_again_in_its_own_process_counts_each_thread() {
     b.reads_of(10, ThreadKey { tid: 11, born_ns: at_ticks(100_261) }, None, 100);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 108, 0)]);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 100, 0)]);
+}
+
+/// Counts nothing; the second call of a tick finds that kvmtop was stopped for 5 s while the guest worked.
+struct Stopped {
+    calls: u32,
+    proc: SystemPaths,
+    now_ns: Arc<Mutex<u64>>,
+}
+
+impl Engine for Stopped {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Bpf
+    }
+
+    fn level(&self) -> EngineLevel {
+        EngineLevel::Full
+    }
+
+    fn set_level(&mut self, _: EngineLevel) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn set_kvm_events(&mut self, _: bool) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn drain(&mut self) {
+        self.calls += 1;
+        if self.calls == 4 {
+            *self.now_ns.lock().unwrap() += 5_000_000_000;
+            std::fs::write(self.proc.process(10, "task/11/schedstat"), "5500000000 0 9\n").unwrap();
+        }
+    }
+
+    fn read(&mut self) -> Reading {
+        Reading::default()
+    }
+
+    fn forget(&mut self, _: &[ThreadKey], _: &[i32]) {}
+}
+
+#[test]
+fn a_stop_within_a_tick_shifts_no_cpu_time_to_the_next() {
+    let (fake, now_ns) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
+    let clock = now_ns.clone();
+    let mut wall = [9_000_000, -4_000, 77].into_iter().cycle();
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(Box::new(Stopped { calls: 0, proc: fake.paths(), now_ns: now_ns.clone() })),
+        paths: fake.paths(),
+        // The wall clock is stepped to and fro: intervals do not depend on it.
+        clock: Box::new(move || {
+            let mono_ns = *clock.lock().unwrap();
+            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: wall.next().unwrap_or_default() }
+        }),
+        ..CollectorOptions::default()
+    });
+    let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm");
+    let vcpu = process.thread(11, "CPU 0/KVM");
+    let mut samples = Vec::new();
+    for ran in [0_u64, 500_000_000, 6_000_000_000] {
+        *now_ns.lock().unwrap() += 1_000_000_000;
+        vcpu.schedstat(ran, 0, ran / 100);
+        samples.push(collector.tick());
+    }
+    let shares = samples.windows(2).map(|pair| {
+        let model = crate::model::Model::new(&pair[1], crate::model::Base::Previous(&pair[0]));
+        let run = |s: &Sample| s.domains[0].threads[1].cpu.unwrap().run_ns.unwrap();
+        (model.interval_s, run(&pair[1]) - run(&pair[0]))
+    });
+    assert_eq!(shares.collect::<Vec<_>>(), [(Some(6.0), 5_500_000_000), (Some(1.0), 500_000_000)]);
 }
