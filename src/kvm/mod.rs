@@ -14,10 +14,14 @@ pub mod kernel_log;
 pub mod limits;
 pub mod msr;
 pub mod mtree;
+pub mod thread_cpus;
 pub mod thread_name;
 pub mod topology;
 pub mod topology_text;
+pub mod unread;
 pub mod userspace_exit;
+pub mod virsh_text;
+pub mod vmm_config;
 
 mod untrusted_text;
 

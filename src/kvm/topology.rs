@@ -93,6 +93,29 @@ impl HostTopology {
         self.cpus.iter().any(|entry| entry.siblings.len() > 1)
     }
 
+    /// Fills what this topology leaves open from another description of the same host.
+    pub fn complete(&mut self, other: &Self) {
+        let mut known: std::collections::BTreeMap<u32, CpuTopo> = std::collections::BTreeMap::new();
+        for entry in self.cpus.iter().chain(&other.cpus) {
+            let Some(cpu) = known.get_mut(&entry.cpu) else {
+                known.insert(entry.cpu, entry.clone());
+                continue;
+            };
+            if cpu.core.is_none() {
+                (cpu.core, cpu.socket, cpu.die) = (entry.core, entry.socket.or(cpu.socket), entry.die.or(cpu.die));
+            }
+            cpu.socket = cpu.socket.or(entry.socket);
+            cpu.node = cpu.node.or(entry.node);
+            cpu.llc = cpu.llc.or(entry.llc);
+            if cpu.siblings.len() <= 1 && entry.siblings.len() > 1 {
+                cpu.siblings.clone_from(&entry.siblings);
+            }
+        }
+        self.cpus = known.into_values().collect();
+        self.isolated = self.isolated.take().or_else(|| other.isolated.clone());
+        self.nohz_full = self.nohz_full.take().or_else(|| other.nohz_full.clone());
+    }
+
     /// Makes it consistent, whatever said it. Behind this, CPUs are sorted and each of them is there once; CPUs and
     /// nodes have numbers below [`MAX_CPUS`]; and siblings are a partition: every CPU is among its own, all siblings of
     /// a core have the same ones, and all of them are CPUs of the host. Missing siblings come from equal (socket, die,

@@ -180,8 +180,10 @@ impl GuestConfig {
         if let Some(xml) = &facts.xml {
             config.add_xml(&xml.value);
         }
-        if let Some(command) = &facts.command {
-            config.add_command(command);
+        match &facts.command {
+            Some(command) if command.is_other_vmm() => config.add_other_vmm(command),
+            Some(command) => config.add_command(command),
+            None => {}
         }
         config
     }
@@ -266,6 +268,14 @@ impl GuestConfig {
             self.pins.iothread_count = command.iothreads.len() as u32;
             self.topology = topology(command.smp);
         }
+    }
+
+    /// A VMM other than QEMU has none of its devices and defaults: [`GuestConfig::known`] stays false.
+    fn add_other_vmm(&mut self, command: &QemuCommand) {
+        self.libvirt.get_or_insert(false);
+        self.vcpus = self.vcpus.or(command.vcpus());
+        self.memory = self.memory.or(command.memory);
+        self.topology = self.topology.or_else(|| topology(command.smp));
     }
 
     /// Whether an enlightenment is on; `None` if the configuration is unknown.

@@ -67,7 +67,11 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
     let other = os.value.starts_with("http") && !os.value.contains("libosinfo.org");
     let kind = kind_of_name(&os.value).or(other.then_some(GuestKind::Other))?;
     let source =
-        if os.from == Origin::File || os.from == Origin::Libvirt { "libosinfo metadata" } else { os.from.as_str() };
+        match os.from {
+            Origin::File | Origin::Libvirt if os.value.contains("://") => "libosinfo metadata",
+            Origin::File => "its configuration",
+            from => from.as_str(),
+        };
     Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })
 }
 

@@ -137,6 +137,10 @@ pub enum SourceId {
     Mtree,
     /// A host's CPU topology in a file.
     Topology,
+    /// What virsh prints about a domain, in a file.
+    Virsh,
+    /// The configuration of a VMM in a file, other than a libvirt XML.
+    Config,
 }
 
 impl SourceId {
@@ -161,6 +165,8 @@ impl SourceId {
             Self::Cmdline => "cmdline",
             Self::Mtree => "mtree",
             Self::Topology => "topology",
+            Self::Virsh => "virsh",
+            Self::Config => "config",
         }
     }
 }
@@ -235,6 +241,8 @@ mod tests {
             Cmdline,
             Mtree,
             Topology,
+            Virsh,
+            Config,
         ];
         for id in all {
             assert_eq!(serde_json::to_value(id).unwrap(), id.as_str());

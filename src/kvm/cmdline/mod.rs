@@ -3,6 +3,8 @@
 mod options;
 mod shell;
 
+pub(crate) use shell::{commands as shell_lines, split as shell_words};
+
 use super::limits::{self, Implausible};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -94,6 +96,11 @@ pub struct QemuCommand {
 }
 
 impl QemuCommand {
+    /// Whether it is the configuration of a VMM other than QEMU, in QEMU's terms.
+    pub fn is_other_vmm(&self) -> bool {
+        matches!(self.program.as_str(), "cloud-hypervisor" | "firecracker" | "crosvm")
+    }
+
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
         let on =

@@ -22,7 +22,7 @@ const ALONE: &[&str] = &[
 
 /// The commands of a text, each as one line. Joins lines that end with a backslash, and lines that continue with an
 /// option or its value.
-pub(super) fn commands(text: &str) -> Vec<String> {
+pub(crate) fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     // Whether the last command names a QEMU: looking for it in a command that grows would cost the square of its length.
     let (mut joined, mut program) = (false, false);
@@ -80,7 +80,7 @@ fn starts_another(line: &str) -> bool {
 }
 
 /// Splits a command into words as a POSIX shell does, without expanding anything.
-pub(super) fn split(text: &str) -> Vec<String> {
+pub(crate) fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut started = false;

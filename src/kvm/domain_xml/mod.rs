@@ -2,9 +2,11 @@
 
 mod bounds;
 mod read;
+mod repair;
 mod xml;
 
 pub use read::parse;
+pub use repair::{Repaired, repair, unescaped};
 pub(crate) use xml::document;
 
 use super::cpu_set::CpuSet;
@@ -296,9 +298,9 @@ impl DomainXml {
     }
 }
 
-/// Whether a text is, or contains, a domain XML.
+/// Whether a text is, or contains, a domain XML or a part of one.
 pub fn looks_like(text: &str) -> bool {
-    xml::slice(text, "domstatus").or_else(|| xml::slice(text, "domain")).is_some()
+    xml::slice(text, "domstatus").or_else(|| xml::slice(text, "domain")).is_some() || repair::is_fragment(text)
 }
 
 #[cfg(test)]

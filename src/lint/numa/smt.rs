@@ -11,7 +11,10 @@ use crate::lint::verdicts::Verdicts;
 pub(super) fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let host = ctx.topology();
     let pins = &guest.vcpu_cpus.masks;
-    if host.cpus.is_empty() || !host.has_smt() || pins.is_empty() || !guest.config.known {
+    if host.cpus.is_empty() || !host.has_smt() || pins.is_empty() {
+        return;
+    }
+    if !guest.config.known && guest.config.topology.is_none() {
         return;
     }
     if guest.config.threads_per_core() > 1 {

@@ -3,13 +3,16 @@
 //! A measured guest and a description belong together if their process or name agrees; two descriptions, if their UUID
 //! or else their name agrees. If there is only one domain, every file belongs to it.
 
+use super::describe;
 use super::gathered::{Description, Gathered, InputType};
-use super::guest::{ImportedGuest, UNNAMED, merge_same_guests};
+use super::guest::{ImportedGuest, UNNAMED, merge_same_guests, place_threads};
 use super::imported::{ImportError, ImportOptions, Imported};
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
-use crate::sample::{DomainFacts, DomainSample, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus};
+use crate::sample::{
+    DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
+};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +33,9 @@ const MAX_NOTES: usize = 32;
 
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
-    let mut domains = merge_descriptions(std::mem::take(&mut gathered.descriptions));
+    let described = describe::domains(std::mem::take(&mut gathered.descriptions), &mut gathered.errors);
+    let with = |description| DomainFiles { description, ..DomainFiles::default() };
+    let mut domains: Vec<DomainFiles> = described.into_iter().map(with).collect();
     let engine = gathered.engine();
     let guests = merge_same_guests(std::mem::take(&mut gathered.guests));
     assign_guests(&mut domains, guests, &mut gathered.notes);
@@ -79,56 +84,9 @@ fn source_id(file_type: InputType) -> SourceId {
         InputType::Mtree => SourceId::Mtree,
         InputType::KernelLog => SourceId::KernelLog,
         InputType::Topology => SourceId::Topology,
+        InputType::Virsh => SourceId::Virsh,
+        InputType::Config => SourceId::Config,
     }
-}
-
-/// Where a description of the same domain is, if there is one.
-#[derive(Debug, Default)]
-struct DescribedDomains {
-    domains: Vec<DomainFiles>,
-    by_uuid: HashMap<String, usize>,
-    by_name: HashMap<String, usize>,
-}
-
-impl DescribedDomains {
-    /// Adds a description to its domain, which may be a new one.
-    fn add(&mut self, description: Description) {
-        let by_uuid = description.uuid().and_then(|uuid| self.by_uuid.get(&uuid));
-        let by_name = description.name().and_then(|name| self.by_name.get(name));
-        let same = |i: &&usize| self.domains.get(**i).is_some_and(|d| d.description.is_same(&description));
-        let place = by_uuid.into_iter().chain(by_name).filter(same).min().copied();
-        let place = place.unwrap_or(self.domains.len());
-        match self.domains.get_mut(place) {
-            Some(domain) => domain.description.merge(description),
-            None => self.domains.push(DomainFiles { description, ..DomainFiles::default() }),
-        }
-        let Some(description) = self.domains.get(place).map(|d| &d.description) else { return };
-        if let Some(uuid) = description.uuid() {
-            self.by_uuid.entry(uuid).or_insert(place);
-        }
-        if let Some(name) = description.name() {
-            self.by_name.entry(name.to_owned()).or_insert(place);
-        }
-    }
-}
-
-/// One entry for each described domain. A command line without name and UUID belongs to the only domain, if there is
-/// but one.
-fn merge_descriptions(descriptions: Vec<Description>) -> Vec<DomainFiles> {
-    let (with_xml, others): (Vec<_>, Vec<_>) = descriptions.into_iter().partition(|d| d.xml.is_some());
-    let (named, unnamed): (Vec<_>, Vec<_>) = others.into_iter().partition(|d| d.name().is_some() || d.uuid().is_some());
-    let mut described = DescribedDomains::default();
-    for description in with_xml.into_iter().chain(named) {
-        described.add(description);
-    }
-    let mut domains = described.domains;
-    for description in unnamed {
-        match domains.as_mut_slice() {
-            [only] if only.description.command.is_none() => only.description.merge(description),
-            _ => domains.push(DomainFiles { description, ..DomainFiles::default() }),
-        }
-    }
-    domains
 }
 
 /// The described domains that a process or a name belongs to, the last one first.
@@ -213,14 +171,19 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
     let known = |text: Option<String>| text.map(|t| Known::new(t, Origin::File));
     let of_xml = |f: fn(&DomainXml) -> Option<String>| xml.as_deref().and_then(f);
     let of_command = |f: fn(&QemuCommand) -> Option<String>| command.as_deref().and_then(f);
-    let vcpus = options.vcpus.or_else(|| xml.as_ref()?.vcpus).or_else(|| command.as_ref()?.vcpus());
-    let name = of_xml(|x| x.name.clone()).or_else(|| of_command(|c| c.name.clone()));
+    let description = &files.description;
+    let printed = description.vcpus.or_else(|| description.threads.vcpus.keys().last().map(|last| last + 1));
+    let vcpus = options.vcpus.or_else(|| xml.as_ref()?.vcpus).or_else(|| command.as_ref()?.vcpus()).or(printed);
+    let name = description.name().map(str::to_owned);
+    let uuid = description.uuid();
+    let (threads, paused) = (description.threads.clone(), description.paused);
     let mut facts = DomainFacts {
         name: Known::new(name.unwrap_or_default(), Origin::File),
-        uuid: known(of_xml(|x| x.uuid.clone()).or_else(|| of_command(|c| c.uuid.clone()))),
+        uuid: known(uuid),
+        vmm: description.vmm.clone().unwrap_or_default(),
         machine: known(of_xml(|x| x.machine.clone()).or_else(|| of_command(|c| c.machine.clone()))),
         vcpus: vcpus.map(|n| Known::new(n, Origin::File)),
-        guest_os: known(of_xml(|x| x.os_id.clone())),
+        guest_os: known(of_xml(|x| x.os_id.clone()).or_else(|| description.guest_os.clone())),
         xml: xml.map(|x| Known::new(x, Origin::File)),
         xml_text: files.description.xml.map(|(_, text)| text),
         command,
@@ -229,5 +192,10 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
         ..DomainFacts::default()
     };
     facts.normalise();
-    guest.into_domain(facts)
+    let mut domain = guest.into_domain(facts);
+    place_threads(&mut domain, threads);
+    if paused {
+        domain.state = DomainState::Paused;
+    }
+    domain
 }

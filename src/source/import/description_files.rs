@@ -27,7 +27,9 @@ impl DescriptionFiles {
     /// session's own measurements are used.
     pub fn new(imported: Imported) -> (Self, Vec<String>) {
         let Sample { host, domains, .. } = imported.sample;
-        let measured = |d: &DomainSample| !d.threads.is_empty() || d.unattributed != ThreadEvents::default();
+        let measured = |d: &DomainSample| {
+            d.threads.iter().map(|t| &t.events).chain([&d.unattributed]).any(|e| *e != ThreadEvents::default())
+        };
         let (measured, described): (Vec<_>, Vec<_>) = domains.into_iter().partition(measured);
         let topology = host.facts.topology.clone();
         let files = Self {

@@ -2,7 +2,7 @@
 
 use super::gathered::InputType;
 use super::{kvm_stat, trace};
-use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, topology_text};
+use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, topology_text, virsh_text, vmm_config};
 
 /// Bytes at the beginning of a file that are examined before the whole file is read.
 pub(super) const HEAD: usize = 256 * 1024;
@@ -10,7 +10,9 @@ pub(super) const HEAD: usize = 256 * 1024;
 /// The types of file that can be read, as errors list them.
 pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
     lines of 'trace-cmd report', ftrace or 'perf script' with kvm events, a libvirt domain XML, a QEMU command line, \
-    the output of 'info mtree', a kernel log, or 'lscpu -p' / 'virsh capabilities'";
+    the output of 'info mtree', a kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities' or 'virsh \
+    vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats', a Proxmox .conf, or a command line or JSON configuration of \
+    cloud-hypervisor, Firecracker or crosvm";
 
 /// The type of a file that begins with a magic number.
 pub(super) fn binary(head: &[u8]) -> Option<InputType> {
@@ -49,11 +51,13 @@ pub(super) fn text(text: &str) -> Vec<InputType> {
     let topology = add(InputType::Topology, topology_text::looks_like(text));
     // The capabilities of a host contain the domain types that it supports.
     add(InputType::DomainXml, !topology && domain_xml::looks_like(text));
+    add(InputType::Virsh, virsh_text::looks_like(text));
     let tables = add(InputType::Tables, kvm_stat::looks_like(text));
     let trace = add(InputType::Trace, !tables && trace::looks_like(text));
     let mtree = add(InputType::Mtree, mtree::looks_like(text));
     // A mail with a trace can contain the guest's command line. A task's name (`qemu-system-x86-6660`) has no options.
     add(InputType::CommandLine, !mtree && cmdline::looks_like(text));
+    add(InputType::Config, !topology && !mtree && vmm_config::looks_like(text));
     add(InputType::KernelLog, !trace && kernel_log::looks_like(text));
     types
 }

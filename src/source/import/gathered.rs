@@ -6,8 +6,9 @@ use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
 use crate::kvm::kernel_log::LogLine;
+use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::topology::HostTopology;
-use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts};
+use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Vmm};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,8 +29,12 @@ pub(super) enum InputType {
     Mtree,
     /// A kernel log.
     KernelLog,
-    /// `lscpu -p` or `virsh capabilities`.
+    /// `lscpu`, `numactl -H` or `virsh capabilities`.
     Topology,
+    /// `virsh vcpupin`, `vcpuinfo` and the like.
+    Virsh,
+    /// The configuration of a VMM other than a libvirt XML.
+    Config,
 }
 
 /// The content of all files so far.
@@ -81,26 +86,57 @@ impl Gathered {
     }
 }
 
-/// A domain as its XML or its command line describes it.
+/// A domain as its XML, its command line or a tool describes it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Description {
+    /// The file; its name can say which domain it is about.
+    pub file: PathBuf,
     /// The XML and its text.
     pub xml: Option<(Arc<DomainXml>, Arc<str>)>,
     /// The command line.
     pub command: Option<Arc<QemuCommand>>,
+    /// The XML is a part of one, without a `<domain>`.
+    pub fragment: bool,
+    /// What a tool calls the domain: its name, UUID or number.
+    pub called: Option<String>,
+    /// The UUID that a tool printed, lower case.
+    pub printed_uuid: Option<String>,
+    /// The number of vCPUs that a tool printed.
+    pub vcpus: Option<u32>,
+    /// A tool found it paused.
+    pub paused: bool,
+    /// Where its threads may run, as a tool printed or a configuration says.
+    pub threads: ThreadCpus,
+    /// The VMM, where the file is one's own configuration.
+    pub vmm: Option<Vmm>,
+    /// The guest's system, where its configuration says it.
+    pub guest_os: Option<String>,
 }
 
 impl Description {
     /// The UUID in lower case.
     pub fn uuid(&self) -> Option<String> {
         let xml = self.xml.as_ref().and_then(|(xml, _)| xml.uuid.as_deref());
-        xml.or_else(|| self.command.as_ref()?.uuid.as_deref()).map(str::to_ascii_lowercase)
+        let command = || self.command.as_ref()?.uuid.as_deref();
+        let called = || self.called.as_deref().filter(|name| is_uuid(name));
+        xml.or_else(command).or(self.printed_uuid.as_deref()).or_else(called).map(str::to_ascii_lowercase)
     }
 
     /// The name.
     pub fn name(&self) -> Option<&str> {
         let xml = self.xml.as_ref().and_then(|(xml, _)| xml.name.as_deref());
-        xml.or_else(|| self.command.as_ref()?.name.as_deref())
+        let called = || self.called.as_deref().filter(|name| !is_uuid(name));
+        xml.or_else(|| self.command.as_ref()?.name.as_deref()).or_else(called)
+    }
+
+    /// Whether it only completes what another file describes: it neither is a configuration nor names a domain.
+    pub fn is_nameless(&self) -> bool {
+        self.name().is_none() && self.uuid().is_none()
+    }
+
+    /// Whether it holds nothing but what a tool printed.
+    pub fn is_printed(&self) -> bool {
+        self.xml.is_none() && self.command.is_none()
     }
 
     /// Whether both describe one domain.
@@ -114,10 +150,22 @@ impl Description {
     /// Adds another description of the same domain.
     pub fn merge(&mut self, other: Self) {
         let is_status = |d: &Self| d.xml.as_ref().is_some_and(|(xml, _)| xml.pid.is_some());
-        // The status XML of a running domain knows more than its definition.
-        if self.xml.is_none() || (is_status(&other) && !is_status(self)) {
-            self.xml = other.xml.or(self.xml.take());
+        // The status XML of a running domain knows more than its definition, and the XML more than a part of it.
+        let better = self.fragment && !other.fragment || is_status(&other) && !is_status(self);
+        if other.xml.is_some() && (self.xml.is_none() || better) {
+            (self.xml, self.fragment) = (other.xml, other.fragment);
         }
         self.command = self.command.take().or(other.command);
+        self.called = self.called.take().or(other.called);
+        self.printed_uuid = self.printed_uuid.take().or(other.printed_uuid);
+        self.vcpus = self.vcpus.or(other.vcpus);
+        self.paused |= other.paused;
+        self.threads.complete(other.threads);
+        self.vmm = self.vmm.take().or(other.vmm);
+        self.guest_os = self.guest_os.take().or(other.guest_os);
     }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }

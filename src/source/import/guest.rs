@@ -1,8 +1,11 @@
 //! A guest that a file measured, and the merge of one that several files measured.
 
 use super::kvm_stat::TableCounters;
+use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::thread_name::Role;
-use crate::sample::{DomainFacts, DomainSample, Known, MissingExtreme, Origin, ThreadEvents, ThreadSample, Vmm};
+use crate::sample::{
+    DomainFacts, DomainSample, Known, MissingExtreme, Origin, Placement, ThreadEvents, ThreadSample, Vmm,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -85,6 +88,50 @@ impl ImportedGuest {
                 *sum = sum.saturating_add(count);
             }
         }
+    }
+}
+
+/// Sets where a domain's threads may run. A thread that no file measured is added.
+pub(super) fn place_threads(domain: &mut DomainSample, cpus: ThreadCpus) {
+    let known = domain.threads.iter().enumerate().rev();
+    let known = known.map(|(at, t)| ((t.role, t.index.filter(|_| t.role != Role::Emulator)), at)).collect();
+    let mut threads = PlacedThreads { threads: &mut domain.threads, known };
+    for (vcpu, set) in cpus.vcpus {
+        threads.place(Role::Vcpu, Some(vcpu)).affinity = Some(Arc::new(set));
+    }
+    for (vcpu, cpu) in cpus.last {
+        threads.place(Role::Vcpu, Some(vcpu)).cpu = Some(cpu);
+    }
+    for (id, set) in cpus.iothreads {
+        threads.place(Role::Iothread, Some(id)).affinity = Some(Arc::new(set));
+    }
+    if let Some(set) = cpus.emulator {
+        threads.place(Role::Emulator, None).affinity = Some(Arc::new(set));
+    }
+}
+
+/// A guest's threads, found by role and number.
+struct PlacedThreads<'a> {
+    threads: &'a mut Vec<ThreadSample>,
+    known: HashMap<(Role, Option<u32>), usize>,
+}
+
+impl PlacedThreads<'_> {
+    /// The place of a thread, which is added if it is not there.
+    fn place(&mut self, role: Role, index: Option<u32>) -> &mut Placement {
+        let threads = &mut *self.threads;
+        let at = *self.known.entry((role, index)).or_insert_with(|| {
+            // It has no thread id; role and number keep the threads apart.
+            let (comm, order) = match role {
+                Role::Vcpu => (format!("CPU {}", index.unwrap_or(0)), 0),
+                Role::Iothread => (format!("IO iothread{}", index.unwrap_or(0)), 1),
+                _ => ("emulator".to_owned(), 2),
+            };
+            let start_ticks = order << 32 | u64::from(index.unwrap_or(0));
+            threads.push(ThreadSample { start_ticks, comm, role, index, ..ThreadSample::default() });
+            threads.len() - 1
+        });
+        &mut threads[at].place
     }
 }
 

@@ -6,6 +6,7 @@
 //! used.
 
 mod assemble;
+mod describe;
 mod description_files;
 mod detect;
 mod gathered;
@@ -24,5 +25,7 @@ pub use imported::{ImportError, ImportOptions, Imported};
 pub use load::load;
 pub use perf_data::PerfDataFeed;
 
+#[cfg(test)]
+mod joining_tests;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@ use super::guest::ImportedGuest;
 use super::imported::io_message;
 use super::{kvm_stat, pasted_text, trace};
 use crate::kvm::cmdline::QemuCommand;
-use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, sanitize, topology_text};
+use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config};
+use crate::sample::Vmm;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
@@ -26,6 +27,7 @@ pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &m
     let text = pasted_text::decode(&bytes);
     drop(bytes);
     let text = unquoted(&text);
+    let text = domain_xml::unescaped(&text);
     let types = detect::text(&text);
     if types.is_empty() {
         return Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}"));
@@ -50,17 +52,11 @@ fn read_type(
     match file_type {
         InputType::Tables => tables(path, text, gathered),
         InputType::Trace => trace::read(text, more, gathered)?,
-        InputType::DomainXml => {
-            for part in domains(text) {
-                let xml = Arc::new(domain_xml::parse(part).map_err(|e| e.to_string())?);
-                let xml = Some((xml, xml_text(part)));
-                gathered.descriptions.push(Description { xml, ..Description::default() });
-            }
-        }
+        InputType::DomainXml => domain_xmls(path, text, gathered)?,
         InputType::CommandLine => {
             for command in commands(text)? {
                 let command = Some(Arc::new(command));
-                gathered.descriptions.push(Description { command, ..Description::default() });
+                gathered.descriptions.push(Description { command, file: path.to_owned(), ..Description::default() });
             }
         }
         InputType::Mtree => {
@@ -76,15 +72,81 @@ fn read_type(
             }
             gathered.log.extend(lines);
         }
-        InputType::Topology => gathered.topology = Some(topology_text::parse(text).map_err(|e| e.to_string())?),
+        InputType::Topology => {
+            let found = topology_text::parse(text).map_err(|e| e.to_string())?;
+            let file = file_name(path);
+            gathered.notes.extend(found.unread.notes(&file));
+            gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
+            gathered.topology.get_or_insert_default().complete(&found.topology);
+        }
+        InputType::Virsh => virsh(path, text, gathered),
+        InputType::Config => configs(path, text, gathered),
         InputType::PerfData => {}
+    }
+    Ok(())
+}
+
+/// The file as remarks name it.
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default()
+}
+
+fn configs(path: &Path, text: &str, gathered: &mut Gathered) {
+    for config in vmm_config::parse(text) {
+        gathered.notes.extend(config.unread.notes(&file_name(path)));
+        gathered.descriptions.push(Description {
+            file: path.to_owned(),
+            command: Some(Arc::new(config.command)),
+            threads: config.threads,
+            vmm: config.vmm.map(|name| Vmm::Other(name.to_owned())),
+            guest_os: config.guest_os,
+            ..Description::default()
+        });
+    }
+}
+
+fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
+    let found = virsh_text::parse(text);
+    gathered.notes.extend(found.unread.notes(&file_name(path)));
+    for domain in found.domains {
+        gathered.descriptions.push(Description {
+            file: path.to_owned(),
+            called: domain.name,
+            printed_uuid: domain.uuid,
+            vcpus: domain.vcpus,
+            paused: domain.paused,
+            threads: domain.threads,
+            ..Description::default()
+        });
+    }
+}
+
+/// The domains of a text: whole XML, else what can be read of a damaged one or of fragments.
+fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
+    for part in domains(text) {
+        let (xml, text, fragment) = match domain_xml::parse(part) {
+            Ok(xml) => (xml, xml_text(part), false),
+            Err(error) => {
+                let Some(repaired) = domain_xml::repair(part) else { return Err(error.to_string()) };
+                let xml = domain_xml::parse(&repaired.text).map_err(|_| error.to_string())?;
+                let file = file_name(path);
+                if let Some(line) = repaired.cut_at {
+                    gathered.notes.push(format!("{file}:{line}: the XML breaks off here; what follows is missing"));
+                } else if !repaired.fragment {
+                    gathered.notes.push(format!("{file}: {error}; read as far as its tags fit"));
+                }
+                (xml, xml_text(&repaired.text), repaired.fragment)
+            }
+        };
+        let xml = Some((Arc::new(xml), text));
+        gathered.descriptions.push(Description { xml, fragment, file: path.to_owned(), ..Description::default() });
     }
     Ok(())
 }
 
 fn tables(path: &Path, text: &str, gathered: &mut Gathered) {
     let found = kvm_stat::find_tables(text);
-    let name = path.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+    let name = file_name(path);
     if found.cut {
         gathered.notes.push(format!("{name}: more tables than any perf prints; the last ones are left out"));
     }

@@ -1,0 +1,106 @@
+//! Reads the host's CPU topology from text: `lscpu` in all its forms, `numactl -H`, `virsh capabilities` and
+//! `/proc/cpuinfo`. A text can hold several; they complete each other.
+
+mod capabilities;
+mod cpuinfo;
+mod lscpu_list;
+mod lscpu_summary;
+mod lscpu_table;
+mod numactl;
+
+use super::cpu_set::{CpuSet, MAX_CPUS};
+use super::domain_xml::XmlError;
+use super::topology::{CpuTopo, HostTopology};
+use super::unread::UnreadLines;
+
+const MAX_TEXT: usize = 8 * 1024 * 1024;
+
+/// The remark on a topology that does not say which CPUs share a core.
+const SIBLINGS_UNKNOWN: &str = "this text says that cores have several threads, not which CPUs share a core: add the \
+    output of 'lscpu -e'";
+
+/// Why a topology could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// None of the formats.
+    #[error("no CPU found: not the output of 'lscpu', 'numactl -H' or 'virsh capabilities'")]
+    NothingFound,
+    /// Capabilities that are not well-formed.
+    #[error("virsh capabilities: {0}")]
+    Xml(#[from] XmlError),
+}
+
+/// What a text says about the host's CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopologyText {
+    /// The online CPUs.
+    pub topology: HostTopology,
+    /// CPUs that it names as offline.
+    pub offline: CpuSet,
+    /// Lines within a table that could not be read.
+    pub unread: UnreadLines,
+    /// Further remarks, a sentence each.
+    pub notes: Vec<String>,
+    /// Hardware threads of a core, as a summary states them.
+    threads_per_core: Option<u32>,
+}
+
+impl TopologyText {
+    /// Adds a CPU. Of two entries for one CPU the second fills what the first leaves open.
+    fn add(&mut self, cpu: CpuTopo) {
+        if cpu.cpu < MAX_CPUS && self.topology.cpus.len() < 4 * MAX_CPUS as usize {
+            self.topology.cpus.push(cpu);
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.topology.complete(&other.topology);
+        self.offline = self.offline.union(&other.offline);
+        self.threads_per_core = self.threads_per_core.or(other.threads_per_core);
+        other.unread.first.iter().for_each(|(number, line)| self.unread.add(*number, line));
+        self.unread.count += other.unread.count - other.unread.first.len();
+        self.notes.extend(other.notes);
+    }
+}
+
+/// Whether a text is in one of the formats, or contains it.
+pub fn looks_like(text: &str) -> bool {
+    text.len() <= MAX_TEXT
+        && (capabilities::looks_like(text)
+            || lscpu_list::looks_like(text)
+            || numactl::looks_like(text)
+            || cpuinfo::looks_like(text)
+            || lscpu_table::looks_like(text)
+            || lscpu_summary::looks_like(text))
+}
+
+/// Parses all that a text says.
+///
+/// # Errors
+/// When no CPU is found.
+pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
+    let mut found = TopologyText::default();
+    if text.len() > MAX_TEXT {
+        return Err(TopologyError::NothingFound);
+    }
+    if capabilities::looks_like(text) {
+        found.topology = capabilities::parse(text)?;
+    }
+    // The most exact comes first: the others only fill what it leaves open.
+    for read in [lscpu_list::parse, lscpu_table::parse, cpuinfo::parse, numactl::parse, lscpu_summary::parse] {
+        found.merge(read(text));
+    }
+    let offline = found.offline.clone();
+    found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
+    found.topology.normalise();
+    if found.topology.cpus.is_empty() {
+        return Err(TopologyError::NothingFound);
+    }
+    if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {
+        found.notes.push(SIBLINGS_UNKNOWN.to_owned());
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

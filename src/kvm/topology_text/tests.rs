@@ -1,0 +1,203 @@
+use super::*;
+use proptest::prelude::*;
+
+const LSCPU: &str = "# The following is the parsable format, which can be fed to other\n# programs.\n# \
+CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n\
+    0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n2,2,1,1,,2,2,2,1\n3,3,1,1,,3,3,3,1\n4,0,0,0,,0,0,0,0\n5,1,0,0,,1,1,1,0\n\
+    6,2,1,1,,2,2,2,1\n7,3,1,1,,3,3,3,1\n";
+const CAPABILITIES: &str = "<capabilities>\n <host>\n  <topology>\n   <cells num='2'>\n    <cell id='0'><memory \
+unit='KiB'>1</memory><cpus num='2'>\
+    <cpu id='0' socket_id='0' die_id='0' core_id='0' siblings='0,2'/><cpu id='2' socket_id='0' die_id='0' \
+    core_id='0' siblings='0,2'/></cpus></cell>\n\
+    <cell id='1'><cpus num='1'><cpu id='1' socket_id='1' core_id='0' \
+    siblings='1'/></cpus></cell></cells></topology>\n\
+    <cache><bank id='0' level='3' type='both' size='8' unit='MiB' cpus='0,2'/><bank id='1' level='3' type='both' \
+    cpus='1'/></cache></host>\n\
+    <guest><cpu id='9'/></guest></capabilities>";
+
+#[test]
+fn lscpu_columns_are_found_by_name() {
+    let host = parse(LSCPU).unwrap().topology;
+    assert_eq!(host.cpus.len(), 8);
+    assert_eq!(host.siblings(3).to_string(), "3,7");
+    assert_eq!((host.node_of(2), host.same_llc(0, 1), host.same_llc(0, 2)), (Some(1), Some(true), Some(false)));
+    let short = parse("# CPU,Core,Socket\n0,0,0\n1,0,0\n").unwrap().topology;
+    assert!(short.same_core(0, 1) && short.node_of(0).is_none() && short.same_llc(0, 1).is_none());
+    let cache = parse("# CPU,Node,Cache,Online\n0,0,0:0:0:7,Y\n1,0,1:1:1:7,Y\n2,,,N\n").unwrap().topology;
+    assert_eq!((cache.cpus.len(), cache.same_llc(0, 1)), (2, Some(true)));
+}
+
+#[test]
+fn capabilities_are_read_without_the_guests() {
+    let host = parse(CAPABILITIES).unwrap().topology;
+    assert_eq!(host.all().to_string(), "0-2");
+    assert_eq!(
+        (host.siblings(0).to_string().as_str(), host.node_of(1), host.same_llc(0, 2), host.same_llc(0, 1)),
+        ("0,2", Some(1), Some(true), Some(false))
+    );
+}
+
+#[test]
+fn other_text_is_refused() {
+    assert!(
+        looks_like(LSCPU) && looks_like(CAPABILITIES) && !looks_like("# hello, world") && !looks_like("<domain/>")
+    );
+    assert_eq!(parse("x"), Err(TopologyError::NothingFound));
+    assert!(matches!(parse("<capabilities><host><topology>"), Err(TopologyError::Xml(_))));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_survived(text in any::<String>()) {
+        let _ = parse(&text);
+        let _ = parse(&format!("# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n{text}"));
+        let _ = parse(&format!("<capabilities><host><topology>{text}</topology></host></capabilities>"));
+        let _ = looks_like(&text);
+    }
+}
+
+/// `lscpu -e` of a host with two nodes, SMT and an offline CPU; all CPUs were asked for (`-a`).
+const TABLE: &str = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ\n\
+      0    0      0    0 0:0:0:0          yes 3700.0000 800.0000\n\
+      1    1      1    1 1:1:1:1          yes 3700.0000 800.0000\n\
+      2    0      0    0 0:0:0:0          yes 3700.0000 800.0000\n\
+      3    -      -    - -                 no 3700.0000 800.0000\n";
+
+#[test]
+fn a_table_is_read_by_its_titles() {
+    let found = parse(TABLE).unwrap();
+    let host = &found.topology;
+    assert_eq!((host.all().to_string().as_str(), found.offline.to_string().as_str()), ("0-2", "3"));
+    assert_eq!((host.siblings(2).to_string().as_str(), host.node_of(1)), ("0,2", Some(1)));
+    assert_eq!((host.same_llc(0, 2), host.same_llc(0, 1)), (Some(true), Some(false)));
+    let old = parse("CPU SOCKET CORE L1d:L1i:L2\n0   0      0    0:0:0\n1   0      1    1:1:1\n").unwrap().topology;
+    assert_eq!((old.cpus.len(), old.node_of(0), old.same_core(0, 1)), (2, None, false));
+    let few = parse("CPU ONLINE\n  0    yes\n  1     no\n").unwrap();
+    assert_eq!((few.topology.all().to_string(), few.offline.to_string()), ("0".into(), "1".into()));
+}
+
+#[test]
+fn a_table_in_another_language_is_read_by_its_columns() {
+    for titles in [
+        "ЦП  УЗЕЛ  СОКЕТ  ЯДРО  L1d:L1i:L2:L3  В_СЕТИ",
+        "处理器 节点 座 核 缓存 在线",
+        "  CPU    NODE     SOCKET    CORE L1d:L1i:L2:L3 ONLINE",
+    ] {
+        let text = format!("{titles}\n 0 0 0 0 0:0:0:0 да\n 1 0 0 0 0:0:0:0 да\n 2 1 1 4 4:4:4:1 да\n 3 - - - - нет\n");
+        assert!(looks_like(&text), "{titles}");
+        let found = parse(&text).unwrap();
+        assert_eq!(found.topology.all().to_string(), "0-2", "{titles}");
+        assert_eq!(found.topology.siblings(1).to_string(), "0-1", "{titles}");
+        assert_eq!((found.topology.node_of(2), found.offline.to_string()), (Some(1), "3".into()), "{titles}");
+    }
+}
+
+#[test]
+fn a_table_as_json_is_read() {
+    let new = r#"{"cpus": [{"cpu":0,"node":0,"socket":0,"core":0,"l1d:l1i:l2:l3":"0:0:0:0","online":true},
+        {"cpu":1,"node":0,"socket":0,"core":0,"l1d:l1i:l2:l3":"0:0:0:0","online":true},
+        {"cpu":2,"node":null,"socket":null,"core":null,"l1d:l1i:l2:l3":null,"online":false}]}"#;
+    let found = parse(new).unwrap();
+    assert_eq!((found.topology.siblings(0).to_string(), found.offline.to_string()), ("0-1".into(), "2".into()));
+}
+
+/// util-linux 2.38 on a host with two nodes; the values are those of an English and two translated outputs.
+#[test]
+fn a_summary_gives_nodes_in_any_language() {
+    let english = "Architecture:          x86_64\nCPU(s):                8\nOn-line CPU(s) list:   0-6\n\
+        Off-line CPU(s) list:  7\nThread(s) per core:    2\nNUMA node(s):          2\n\
+        NUMA node0 CPU(s):     0,2,4,6\nNUMA node1 CPU(s):     1,3,5\n";
+    let german = "Architektur:                  x86_64\nCPU(s):                       8\n\
+        Liste der Online-CPU(s):      0-6\nThread(s) pro Kern:           2\nNUMA-Knoten:                  2\n\
+        NUMA-Knoten0 CPU(s):          0,2,4,6\nNUMA-Knoten1 CPU(s):          1,3,5\n";
+    let chinese = "架构：                   x86_64\nCPU:                    8\n在线 CPU 列表：          0-6\n\
+        每个核的线程数：          2\nNUMA 节点：              2\nNUMA 节点0 CPU：         0,2,4,6\n\
+        NUMA 节点1 CPU：         1,3,5\n";
+    let json = r#"{"lscpu": [{"field":"CPU(s):","data":"8","children":[
+        {"field":"On-line CPU(s) list:","data":"0-6"}]},{"field":"Thread(s) per core:","data":"2"},
+        {"field":"NUMA:","data":null,"children":[{"field":"NUMA node0 CPU(s):","data":"0,2,4,6"},
+        {"field":"NUMA node1 CPU(s):","data":"1,3,5"}]}]}"#;
+    for text in [english, german, chinese, json] {
+        assert!(looks_like(text), "{text}");
+        let found = parse(text).unwrap();
+        assert_eq!(found.topology.all().to_string(), "0-6", "{text}");
+        assert_eq!(found.topology.cpus_of_node(1).to_string(), "1,3,5", "{text}");
+        assert!(!found.topology.has_smt() && found.notes.len() == 1, "which CPUs share a core is not said");
+    }
+    assert_eq!(parse(english).unwrap().offline.to_string(), "7");
+    let flat = "CPU(s):              2\nOn-line CPU(s) list: 0,1\nThread(s) per core:  1\n";
+    let flat = parse(flat).unwrap();
+    assert_eq!((flat.topology.all().to_string(), flat.notes.len()), ("0-1".into(), 0));
+}
+
+#[test]
+fn numactl_gives_nodes_also_such_without_cpus() {
+    let text = "available: 3 nodes (0-2)\nnode 0 cpus: 0 1 4 5\nnode 0 size: 64 MB\nnode 0 free: 1 MB\n\
+        node 1 cpus: 2 3 6 7\nnode 1 size: 64 MB\nnode 2 cpus:\nnode 2 size: 512 MB\nnode distances:\n\
+        node   0   1   2\n  0:  10  21  17\n  1:  21  10  28\n  2:  17  28  10\n";
+    assert!(looks_like(text));
+    let host = parse(text).unwrap().topology;
+    assert_eq!((host.all().to_string().as_str(), host.cpus_of_node(1).to_string().as_str()), ("0-7", "2-3,6-7"));
+}
+
+#[test]
+fn proc_cpuinfo_gives_cores() {
+    let cpu = |n: u32, socket: u32, core: u32| {
+        format!("processor\t: {n}\nvendor_id\t: GenuineIntel\nphysical id\t: {socket}\ncore id\t\t: {core}\n\n")
+    };
+    let text: String = [cpu(0, 0, 0), cpu(1, 1, 0), cpu(2, 0, 0), cpu(3, 1, 0)].concat();
+    assert!(looks_like(&text));
+    let host = parse(&text).unwrap().topology;
+    assert_eq!((host.cpus.len(), host.siblings(3).to_string()), (4, "1,3".into()));
+}
+
+#[test]
+fn what_one_text_leaves_open_another_fills() {
+    let nodes = "node 0 cpus: 0 2\nnode 1 cpus: 1\n";
+    let cores = "# CPU,Core,Socket\n0,0,0\n1,1,1\n2,0,0\n";
+    for text in [format!("{nodes}\n{cores}"), format!("{cores}\n{nodes}")] {
+        let host = parse(&text).unwrap().topology;
+        assert_eq!((host.siblings(0).to_string(), host.node_of(1), host.node_of(2)), ("0,2".into(), Some(1), Some(0)));
+    }
+    let mut first = parse(nodes).unwrap().topology;
+    first.complete(&parse(cores).unwrap().topology);
+    assert_eq!((first.siblings(0).to_string(), first.node_of(1)), ("0,2".into(), Some(1)));
+}
+
+#[test]
+fn a_row_that_is_none_is_named() {
+    let found = parse("CPU NODE SOCKET CORE\n  0    0      0    0\n  1\n  2    0      0    1\n").unwrap();
+    assert_eq!(found.unread.first, [(3, "1".to_owned())]);
+}
+
+#[test]
+fn prose_and_logs_are_no_topology() {
+    for text in [
+        "[    0.000000] NUMA: Node 0 [mem 0x00000000-0x0009ffff] + [mem 0x00100000-0xbfffffff]\n",
+        "CPU 0/KVM-131     [001] d..1.    58.246573: kvm_exit: vcpu 1 reason npf rip 0x1\n",
+        "      VM-EXIT    Samples  Samples%\n          HLT       1234    0.00%\n",
+        "threads: 4\nonline: 0-3\nnothing else\n0 1 2\n",
+        "VCPU   CPU Affinity\n----------------------\n 0      0-3\n 1      0-3\n",
+        "VCPU:           0\nCPU:            3\nState:          running\nCPU time:       7,0s\nCPU Affinity:   yyyy\n",
+    ] {
+        assert!(!looks_like(text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_output_of_every_kind_is_survived(cut in any::<proptest::sample::Index>(), byte in any::<u8>(),
+        at in any::<proptest::sample::Index>()) {
+        for text in [TABLE, LSCPU, CAPABILITIES, "node 0 cpus: 0 1 2 3\nnode 1 cpus: 4\n",
+            "Thread(s) per core: 2\nOn-line CPU(s) list: 0-7\nNUMA node0 CPU(s): 0xff\n",
+            "processor : 0\nphysical id : 0\ncore id : 4294967295\nprocessor : 9999999\n"] {
+            let mut bytes = text.as_bytes().to_vec();
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            let text = String::from_utf8_lossy(&bytes);
+            let _ = looks_like(&text);
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Lines of a text that its reader could not use.
+
+use super::sanitize;
+
+/// Lines that are kept with their text.
+const KEPT: usize = 3;
+
+/// The first unread lines of a text, and how many there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnreadLines {
+    /// Line numbers, from 1, each with the line, cleaned and cut.
+    pub first: Vec<(usize, String)>,
+    /// All of them.
+    pub count: usize,
+}
+
+impl UnreadLines {
+    /// Adds a line; `number` counts from 1.
+    pub fn add(&mut self, number: usize, line: &str) {
+        self.count += 1;
+        if self.first.len() < KEPT {
+            self.first.push((number, sanitize(line.trim(), 60)));
+        }
+    }
+
+    /// A sentence for each kept line of `file`, and one for the rest.
+    pub fn notes(&self, file: &str) -> Vec<String> {
+        let mut notes: Vec<String> =
+            self.first.iter().map(|(line, text)| format!("{file}:{line}: this line is not read: {text}")).collect();
+        let rest = self.count.saturating_sub(self.first.len());
+        if rest > 0 {
+            notes.push(format!("{file}: {rest} more lines are not read"));
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_lines_are_named_and_the_rest_is_counted() {
+        let mut unread = UnreadLines::default();
+        (1..=5).for_each(|n| unread.add(n, &format!("  odd \u{1b}[31m{n}")));
+        assert_eq!(
+            unread.notes("x.txt"),
+            [
+                "x.txt:1: this line is not read: odd 1",
+                "x.txt:2: this line is not read: odd 2",
+                "x.txt:3: this line is not read: odd 3",
+                "x.txt: 2 more lines are not read"
+            ]
+        );
+        assert!(UnreadLines::default().notes("x").is_empty());
+    }
+}

@@ -1,0 +1,266 @@
+//! What `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `iothreadinfo`, `domstats` and `dominfo` print, alone or as pasted
+//! from a shell with the prompts and command lines before each output (libvirt's tools/virsh-domain.c and
+//! virsh-domain-monitor.c).
+
+mod prompt;
+
+use super::cpu_set::{CpuSet, MAX_CPUS};
+use super::sanitize;
+use super::thread_cpus::ThreadCpus;
+use super::unread::UnreadLines;
+use prompt::Command;
+
+/// Domains of one text, and lines of it.
+const MAX_DOMAINS: usize = 1024;
+const MAX_LINES: usize = 500_000;
+
+/// What a text says about one domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VirshDomain {
+    /// The domain's name, UUID or number, as the command line or the output names it.
+    pub name: Option<String>,
+    /// Its UUID, lower case.
+    pub uuid: Option<String>,
+    /// Its number of vCPUs.
+    pub vcpus: Option<u32>,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Where its threads may run.
+    pub threads: ThreadCpus,
+}
+
+/// What a text says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VirshText {
+    /// In order of appearance.
+    pub domains: Vec<VirshDomain>,
+    /// Lines within an output that could not be read.
+    pub unread: UnreadLines,
+}
+
+/// Whether a text holds one of these outputs.
+pub fn looks_like(text: &str) -> bool {
+    let mut reader = Reader::default();
+    for (number, line) in text.lines().take(20_000).enumerate() {
+        reader.line(number + 1, line);
+        if reader.read > 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads all outputs of a text.
+pub fn parse(text: &str) -> VirshText {
+    let mut reader = Reader::default();
+    text.lines().take(MAX_LINES).enumerate().for_each(|(number, line)| reader.line(number + 1, line));
+    reader.found.domains.retain(|domain| *domain != VirshDomain { name: domain.name.clone(), ..VirshDomain::default() });
+    reader.found
+}
+
+/// The table that the next lines belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Table {
+    #[default]
+    None,
+    /// `VCPU: CPU Affinity`.
+    Vcpus,
+    /// `emulator: CPU Affinity`.
+    Emulator,
+    /// `IOThread ID  CPU Affinity`.
+    Iothreads,
+    /// `VCPU: 0`, `CPU: 3`, `State: running`, `CPU time: 7.0s`, `CPU Affinity: yy--`; with the vCPU.
+    VcpuInfo(Option<u32>),
+    /// `Domain: 'web'` and ` vcpu.0.state=1`.
+    Stats,
+    /// `Name: web`, `UUID: …`.
+    Info,
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    found: VirshText,
+    table: Table,
+    /// The position of the domain that the lines belong to.
+    domain: Option<usize>,
+    /// Lines that said something.
+    read: usize,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, raw: &str) {
+        let line = raw.trim();
+        if let Some(Command { output, domain }) = prompt::command(line) {
+            self.open(domain);
+            self.table = output;
+            return;
+        }
+        if line.is_empty() {
+            if !matches!(self.table, Table::VcpuInfo(_) | Table::Stats | Table::Info) {
+                self.table = Table::None;
+            }
+            return;
+        }
+        if line.bytes().all(|b| b == b'-') || self.heading(line) {
+            return;
+        }
+        match self.row(line) {
+            Some(()) => self.read += 1,
+            None if matches!(self.table, Table::Vcpus | Table::Emulator | Table::Iothreads) => {
+                // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
+                if line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
+                    self.found.unread.add(number, line);
+                } else {
+                    self.table = Table::None;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A title or the first line of an output.
+    fn heading(&mut self, line: &str) -> bool {
+        let mut words = line.split_whitespace().map(|word| word.trim_end_matches(':'));
+        let (first, rest) = (words.next().unwrap_or_default().to_ascii_lowercase(), words.collect::<Vec<_>>());
+        let titled = rest.ends_with(&["CPU", "Affinity"]);
+        let table = match first.as_str() {
+            "vcpu" if titled => Table::Vcpus,
+            "emulator" if titled => Table::Emulator,
+            "iothread" if titled => Table::Iothreads,
+            "domain" if line.split_once(':').is_some_and(|(_, name)| name.trim().starts_with('\'')) => {
+                let name = line.split_once(':').map(|(_, name)| name.trim().trim_matches('\''));
+                self.open(name.map(str::to_owned));
+                Table::Stats
+            }
+            _ => return false,
+        };
+        if table != Table::Stats && self.repeats(table) {
+            self.open(None);
+        }
+        self.table = table;
+        true
+    }
+
+    /// Whether an unnamed domain has such a table already: this one is then about another domain.
+    fn repeats(&self, table: Table) -> bool {
+        let Some(domain) = self.domain.and_then(|at| self.found.domains.get(at)) else { return false };
+        let threads = &domain.threads;
+        domain.name.is_none()
+            && match table {
+                Table::Vcpus => !threads.vcpus.is_empty() && threads.last.is_empty(),
+                Table::Emulator => threads.emulator.is_some(),
+                Table::Iothreads => !threads.iothreads.is_empty(),
+                _ => false,
+            }
+    }
+
+    /// Turns to a domain: the one of this name, or a new one.
+    fn open(&mut self, name: Option<String>) {
+        let name = name.map(|name| sanitize(&name, 256));
+        let known = self.found.domains.iter().position(|domain| name.is_some() && domain.name == name);
+        if known.is_none() && self.found.domains.len() < MAX_DOMAINS {
+            self.found.domains.push(VirshDomain { name, ..VirshDomain::default() });
+        }
+        self.domain = known.or_else(|| self.found.domains.len().checked_sub(1));
+    }
+
+    fn domain(&mut self) -> Option<&mut VirshDomain> {
+        if self.domain.is_none() {
+            self.open(None);
+        }
+        self.found.domains.get_mut(self.domain?)
+    }
+
+    fn row(&mut self, line: &str) -> Option<()> {
+        match self.table {
+            Table::Vcpus | Table::Emulator | Table::Iothreads => self.pin(line),
+            Table::Stats if line.contains('=') => self.statistic(line),
+            _ => self.property(line),
+        }
+    }
+
+    /// ` 0      0-3`, `   0: 0-3`, `  *: 0-3`.
+    fn pin(&mut self, line: &str) -> Option<()> {
+        let (id, cpus) = line.split_once([' ', '\t', ':'])?;
+        let cpus = CpuSet::parse(cpus.trim_start_matches([':', ' ', '\t'])).ok().filter(|set| !set.is_empty())?;
+        let table = self.table;
+        let threads = &mut self.domain()?.threads;
+        if id == "*" {
+            threads.emulator = Some(cpus);
+            return Some(());
+        }
+        let id = id.parse::<u32>().ok().filter(|id| *id < MAX_CPUS)?;
+        let map = if table == Table::Iothreads { &mut threads.iothreads } else { &mut threads.vcpus };
+        map.insert(id, cpus);
+        Some(())
+    }
+
+    /// `vcpu.0.state=1` and its like (virConnectGetAllDomainStats).
+    fn statistic(&mut self, line: &str) -> Option<()> {
+        let (key, value) = line.split_once('=')?;
+        let domain = self.domain()?;
+        match key.trim() {
+            "state.state" => domain.paused = value == "3",
+            "vcpu.current" => domain.vcpus = value.parse().ok(),
+            key if key.contains('.') => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A line of `vcpuinfo` or `dominfo`. Both are known by their first line.
+    fn property(&mut self, line: &str) -> Option<()> {
+        let (label, value) = line.split_once(':')?;
+        let (label, value) = (label.trim(), value.trim());
+        if label.eq_ignore_ascii_case("vcpu") {
+            let vcpu = value.parse::<u32>().ok().filter(|vcpu| *vcpu < MAX_CPUS)?;
+            let again = self.domain().is_some_and(|d| d.name.is_none() && d.threads.last.contains_key(&vcpu));
+            if again {
+                self.open(None);
+            }
+            self.table = Table::VcpuInfo(Some(vcpu));
+            return Some(());
+        }
+        match (self.table, label) {
+            (Table::VcpuInfo(Some(vcpu)), "CPU") => {
+                if let Ok(cpu) = value.parse::<u32>() {
+                    self.domain()?.threads.last.insert(vcpu, cpu);
+                }
+            }
+            (Table::VcpuInfo(Some(vcpu)), _) if affinity(value).is_some() => {
+                // A mask without a gap is no restriction.
+                if let Some(cpus) = affinity(value).filter(|cpus| !cpus.is_empty()) {
+                    self.domain()?.threads.vcpus.insert(vcpu, cpus);
+                }
+                self.table = Table::VcpuInfo(None);
+            }
+            (Table::VcpuInfo(Some(_)), "State") => self.domain()?.paused = value == "paused",
+            (Table::Info, "Name") => self.domain()?.name = Some(sanitize(value, 256)),
+            (_, "Id") if value == "-" || value.parse::<u32>().is_ok() => self.table = Table::Info,
+            (Table::Info, "UUID") => self.domain()?.uuid = Some(sanitize(value, 64).to_ascii_lowercase()),
+            (Table::Info, "CPU(s)") => self.domain()?.vcpus = value.parse().ok(),
+            (Table::Info, "State") => self.domain()?.paused = value == "paused",
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask has no gap.
+fn affinity(value: &str) -> Option<CpuSet> {
+    if let Some((list, all)) = value.split_once(" (out of ") {
+        let all: usize = all.trim_end_matches(')').parse().ok()?;
+        let cpus = CpuSet::parse(list).ok()?;
+        return Some(if cpus.len() == all { CpuSet::new() } else { cpus });
+    }
+    if value.is_empty() || value.len() > MAX_CPUS as usize || !value.bytes().all(|b| matches!(b, b'y' | b'-')) {
+        return None;
+    }
+    if !value.contains('-') {
+        return Some(CpuSet::new());
+    }
+    Some(value.bytes().zip(0u32..).filter(|(bit, _)| *bit == b'y').map(|(_, cpu)| cpu).collect())
+}
+
+#[cfg(test)]
+mod tests;

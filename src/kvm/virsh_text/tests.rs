@@ -1,0 +1,105 @@
+use super::*;
+use proptest::prelude::*;
+
+fn only(text: &str) -> VirshDomain {
+    assert!(looks_like(text), "{text}");
+    let found = parse(text);
+    assert_eq!((found.domains.len(), found.unread.count), (1, 0), "{found:?}");
+    found.domains.into_iter().next().unwrap()
+}
+
+fn pins(domain: &VirshDomain) -> Vec<(u32, String)> {
+    domain.threads.vcpus.iter().map(|(vcpu, cpus)| (*vcpu, cpus.to_string())).collect()
+}
+
+#[test]
+fn pins_of_all_ages_are_read() {
+    for text in [
+        "VCPU: CPU Affinity\n----------------------------------\n   0: 2\n   1: 3,7-8\n",
+        " VCPU   CPU Affinity\n----------------------\n 0      2\n 1      3,7-8\n\n",
+    ] {
+        let domain = only(text);
+        assert_eq!((pins(&domain), domain.name), (vec![(0, "2".into()), (1, "3,7-8".into())], None));
+    }
+    let domain = only("emulator: CPU Affinity\n----------------------------------\n       *: 0-1\n");
+    assert_eq!(domain.threads.emulator.unwrap().to_string(), "0-1");
+    let domain = only(" IOThread ID   CPU Affinity\n-----------------------------\n 1             0\n 2             4-5\n");
+    assert_eq!(domain.threads.iothreads[&2].to_string(), "4-5");
+}
+
+#[test]
+fn vcpuinfo_gives_the_last_cpu_and_the_mask() {
+    let text = "VCPU:           0\nCPU:            3\nState:          running\nCPU time:       7,0s\n\
+        CPU Affinity:   --yy\n\nVCPU:           1\nCPU:            N/A\nState:          N/A\nCPU time        N/A\n\
+        CPU Affinity:   yyyy\n\n";
+    let domain = only(text);
+    assert_eq!((pins(&domain), domain.threads.last[&0], domain.paused), (vec![(0, "2-3".into())], 3, false));
+    let pretty = only("VCPU:           0\nCPU:            1\nState:          paused\nCPU Affinity:   1-2 (out of 4)\n");
+    assert_eq!((pins(&pretty), pretty.paused), (vec![(0, "1-2".into())], true));
+}
+
+#[test]
+fn statistics_and_domain_information_are_read() {
+    let text = "Domain: 'web'\n  state.state=3\n  state.reason=1\n  vcpu.current=4\n  vcpu.maximum=8\n  vcpu.0.state=1\n\n\
+        Domain: 'db 2'\n  state.state=1\n  vcpu.current=2\n";
+    let found = parse(text);
+    let said: Vec<_> = found.domains.iter().map(|d| (d.name.as_deref(), d.vcpus, d.paused)).collect();
+    assert_eq!(said, [(Some("web"), Some(4), true), (Some("db 2"), Some(2), false)]);
+    let text = "Id:             3\nName:           web\nUUID:           8280445B-28ae-48ff-8f1c-ceb79b3f8858\n\
+        OS Type:        hvm\nState:          running\nCPU(s):         4\nCPU time:       16.4s\n";
+    let domain = only(text);
+    assert_eq!((domain.name.as_deref(), domain.vcpus), (Some("web"), Some(4)));
+    assert_eq!(domain.uuid.as_deref(), Some("8280445b-28ae-48ff-8f1c-ceb79b3f8858"));
+}
+
+#[test]
+fn a_pasted_shell_names_the_domain_of_each_output() {
+    let text = "[root@kvm01 ~]# virsh vcpupin web\n VCPU   CPU Affinity\n----------------------\n 0      2\n\n\
+        [root@kvm01 ~]# virsh -c qemu:///system emulatorpin --domain 'db 2'\n emulator   CPU Affinity\n\
+        -------------------\n *          0-1\n\n$ sudo virsh vcpuinfo web | head\nVCPU:           0\nCPU:            2\n\
+        virsh # iothreadinfo web\n IOThread ID   CPU Affinity\n---\n 1             5\n";
+    let found = parse(text);
+    let names: Vec<_> = found.domains.iter().map(|d| d.name.as_deref().unwrap()).collect();
+    assert_eq!((names, found.unread.count), (vec!["web", "db 2"], 0));
+    let web = &found.domains[0].threads;
+    assert_eq!((web.last[&0], web.iothreads[&1].to_string(), web.vcpus[&0].to_string()), (2, "5".into(), "2".into()));
+}
+
+#[test]
+fn two_tables_of_one_kind_without_names_are_two_domains() {
+    let table = "VCPU: CPU Affinity\n-----\n   0: 2\n\n";
+    assert_eq!(parse(&format!("{table}{table}")).domains.len(), 2);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_named() {
+    let found = parse(" VCPU   CPU Affinity\n----------------------\n 0      2\n 1      x-y\nand so on\n");
+    assert_eq!(found.unread.first, [(4, "1      x-y".to_owned())]);
+}
+
+#[test]
+fn other_text_is_no_output_of_virsh() {
+    for text in [
+        "CPU NODE SOCKET CORE\n 0 0 0 0\n",
+        "<domain><name>x</name></domain>",
+        "State: running\nCPU: 3\nhello: world\n",
+        "please run virsh vcpupin web\n",
+        "Architecture: x86_64\nCPU(s): 8\n",
+    ] {
+        assert!(!looks_like(text), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_survived(text in any::<String>(), at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+        let _ = parse(&text);
+        let real = "# virsh vcpuinfo w\nVCPU: 0\nCPU: 4294967295\nState: running\nCPU Affinity: yy--\nVCPU CPU Affinity\n 0 0-8191\n \
+            9999999 1\nDomain: 'x'\n vcpu.current=99999999999\n";
+        let mut bytes = real.as_bytes().to_vec();
+        let place = at.index(bytes.len());
+        bytes[place] = byte;
+        let _ = parse(&String::from_utf8_lossy(&bytes));
+        let _ = parse(&format!("virsh vcpupin {text}"));
+    }
+}

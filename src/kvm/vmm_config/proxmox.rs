@@ -1,0 +1,172 @@
+//! The configuration of a QEMU guest under Proxmox VE: `/etc/pve/qemu-server/100.conf`, as `qm config 100` prints it too
+//! (qm.conf(5)). It becomes the options that Proxmox starts QEMU with (its PVE/QemuServer.pm and CPUConfig.pm).
+
+use super::VmmConfig;
+use crate::kvm::cmdline::{parse_argv, shell_words};
+use crate::kvm::cpu_set::{CpuSet, MAX_CPUS};
+use crate::kvm::sanitize;
+use crate::kvm::thread_cpus::ThreadCpus;
+use std::collections::BTreeMap;
+
+/// Keys of a guest's configuration that hardly occur elsewhere in the form `key: value`.
+const TELLING: &[&str] = &["ostype", "scsihw", "vmgenid", "smbios1", "bootdisk", "cores", "sockets", "numa", "onboot", "balloon"];
+
+/// Kinds of devices: the key is followed by a number.
+const DEVICES: &[(&str, &str)] = &[
+    ("virtio", "virtio-blk-pci"),
+    ("scsi", "scsi-hd"),
+    ("sata", "ide-hd"),
+    ("ide", "ide-hd"),
+    ("hostpci", "vfio-pci"),
+    ("usb", "usb-host"),
+];
+
+/// Reads the present configuration; sections of snapshots (`[name]`) are not it.
+pub(super) fn parse(text: &str) -> Option<VmmConfig> {
+    let mut unread = super::UnreadLines::default();
+    let mut keys: BTreeMap<&str, &str> = BTreeMap::new();
+    for (number, line) in text.lines().take(20_000).enumerate() {
+        let line = line.trim_end();
+        if line.starts_with('[') {
+            break;
+        }
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match line.split_once(':') {
+            Some((key, value)) if is_key(key) => {
+                keys.insert(key, value.trim());
+            }
+            _ => unread.add(number + 1, line),
+        }
+    }
+    let telling = TELLING.iter().filter(|key| keys.contains_key(*key)).count();
+    if telling < 3 || unread.count > keys.len() {
+        return None;
+    }
+    let mut config = VmmConfig { unread, ..VmmConfig::default() };
+    config.command = parse_argv(&argv(&keys));
+    for (key, _) in &keys {
+        let kind = key.trim_end_matches(|c: char| c.is_ascii_digit());
+        let device = DEVICES.iter().find(|(name, _)| *name == kind && key.len() > kind.len());
+        if let Some((_, driver)) = device {
+            config.device(driver, key);
+        }
+    }
+    for (key, value) in keys.iter().filter(|(key, _)| key.strip_prefix("net").is_some_and(is_number)) {
+        // `virtio=BC:24:11:00:00:01,bridge=vmbr0`: the model is the first key.
+        let model = value.split(['=', ',']).next().unwrap_or_default();
+        let driver = if model == "virtio" { "virtio-net-pci" } else { model };
+        config.device(&sanitize(driver, 40), key);
+        config.command.vhost |= model == "virtio";
+    }
+    config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
+    let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok()).filter(|cpus| !cpus.is_empty());
+    if let Some(cpus) = affinity {
+        // Proxmox starts QEMU under taskset: the mask is that of every thread.
+        config.threads = ThreadCpus::all(config.command.vcpus().unwrap_or(1), &cpus);
+    }
+    Some(config)
+}
+
+fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.len() <= 40 && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The options of QEMU that the keys stand for; those of `args` come last, as Proxmox appends them.
+fn argv(keys: &BTreeMap<&str, &str>) -> Vec<String> {
+    let get = |key: &str| keys.get(key).copied();
+    let number = |key: &str| get(key).and_then(|n| n.parse::<u32>().ok()).filter(|n| (1..=MAX_CPUS).contains(n));
+    let mut argv = vec!["/usr/bin/kvm".to_owned()];
+    let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
+    if let Some(name) = get("name") {
+        add("-name", format!("{},debug-threads=on", name.replace(',', ",,")));
+    }
+    if let Some(uuid) = get("smbios1").and_then(|text| text.split(',').find_map(|part| part.strip_prefix("uuid="))) {
+        add("-uuid", uuid.to_owned());
+    }
+    let (sockets, cores) = (number("sockets").unwrap_or(1), number("cores").unwrap_or(1));
+    let vcpus = number("vcpus").unwrap_or(sockets.saturating_mul(cores));
+    add("-smp", format!("{vcpus},sockets={sockets},cores={cores},maxcpus={}", sockets.saturating_mul(cores)));
+    if let Some(memory) = get("memory").map(|text| text.trim_start_matches("current=")) {
+        add("-m", memory.split(',').next().unwrap_or_default().to_owned());
+    }
+    // Since version 8 the default machine of Windows is pinned, of others it is the newest.
+    let machine = get("machine").map_or("pc", |text| text.split(',').next().unwrap_or(text).trim_start_matches("type="));
+    let windows = windows_version(get("ostype").unwrap_or_default());
+    // Proxmox switches the HPET off for Windows since Vista.
+    let hpet = if windows.is_some_and(|version| version >= 6) { ",hpet=off" } else { "" };
+    add("-machine", format!("{machine},accel=kvm{hpet}"));
+    add("-cpu", cpu(keys, windows));
+    let local = get("localtime").map_or(windows.is_some(), |on| on == "1");
+    let drift = if windows.is_some() { ",driftfix=slew" } else { "" };
+    add("-rtc", format!("base={}{drift}", if local { "localtime" } else { "utc" }));
+    if windows.is_some() {
+        add("-global", "kvm-pit.lost_tick_policy=discard".to_owned());
+    }
+    if get("bios") == Some("ovmf") {
+        add("-bios", "OVMF".to_owned());
+    }
+    if get("hugepages").is_some() {
+        add("-mem-path", "/run/hugepages/kvm".to_owned());
+    }
+    if keys.keys().any(|key| key.strip_prefix("serial").is_some_and(is_number)) {
+        add("-serial", "pty".to_owned());
+    }
+    let io = keys.values().filter(|value| value.split(',').any(|part| part == "iothread=1"));
+    for (id, _) in io.enumerate().take(64) {
+        add("-object", format!("iothread,id=iothread-{id}"));
+    }
+    argv.extend(shell_words(get("args").unwrap_or_default()));
+    argv
+}
+
+/// Proxmox's version number of a Windows (`windows_version` in PVE/QemuServer/Helpers.pm).
+fn windows_version(ostype: &str) -> Option<u32> {
+    match ostype {
+        "wxp" | "w2k" | "w2k3" => Some(5),
+        "wvista" | "w2k8" => Some(6),
+        "win7" => Some(7),
+        "win8" => Some(8),
+        "win10" => Some(10),
+        "win11" => Some(11),
+        _ => None,
+    }
+}
+
+/// The CPU with its flags and the enlightenments that Proxmox adds for Windows (`get_hyperv_enlightenments`).
+fn cpu(keys: &BTreeMap<&str, &str>, windows: Option<u32>) -> String {
+    let text = keys.get("cpu").copied().unwrap_or("x86-64-v2-AES");
+    let model = text.split(',').next().unwrap_or_default();
+    let mut cpu = model.trim_start_matches("cputype=").to_owned();
+    let early_uefi = keys.get("bios") == Some(&"ovmf") && windows.is_some_and(|version| version < 8);
+    if windows.is_some_and(|version| version >= 6) && !early_uefi {
+        cpu.push_str(",hv_spinlocks=0x1fff,hv_vapic,hv_time,hv_reset,hv_vpindex,hv_runtime");
+        if windows >= Some(7) {
+            cpu.push_str(",hv_relaxed,hv_synic,hv_stimer,hv_ipi");
+        }
+    }
+    for part in text.split(',').skip(1) {
+        match part.split_once('=') {
+            // `flags=+pcid;-spec-ctrl`
+            Some(("flags", flags)) => flags.split(';').for_each(|flag| {
+                let enlightenment = flag.trim_start_matches(['+', '-']).strip_prefix("hv-");
+                match enlightenment {
+                    Some(name) => {
+                        let on = if flag.starts_with('-') { "off" } else { "on" };
+                        cpu.push_str(&format!(",hv-{name}={on}"));
+                    }
+                    None => cpu.push_str(&format!(",{flag}")),
+                }
+            }),
+            Some(("hidden", "1")) => cpu.push_str(",kvm=off"),
+            Some(("hv-vendor-id", id)) => cpu.push_str(&format!(",hv_vendor_id={id}")),
+            _ => {}
+        }
+    }
+    cpu
+}

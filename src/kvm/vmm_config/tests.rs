@@ -1,0 +1,131 @@
+use super::*;
+use proptest::prelude::*;
+
+fn only(text: &str) -> VmmConfig {
+    assert!(looks_like(text), "{text}");
+    let mut all = parse(text);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+fn pins(config: &VmmConfig) -> Vec<(u32, String)> {
+    config.threads.vcpus.iter().map(|(vcpu, cpus)| (*vcpu, cpus.to_string())).collect()
+}
+
+const MIB: u64 = 1 << 20;
+
+const CLOUD_HYPERVISOR: &str = "cloud-hypervisor --api-socket /run/ch.sock \
+    --cpus boot=4,max=8,topology=2:2:1:1,affinity=[0@[2,3],1@[4-5]] --memory size=4G,hugepages=on,shared=on \
+    --disk path=root.raw,id=root path=data.raw --net tap=tap0,mac=12:34:56:78:90:ab --kernel vmlinux --serial tty";
+const CLOUD_HYPERVISOR_JSON: &str = r#"{"config": {"cpus": {"boot_vcpus": 2, "max_vcpus": 4,
+    "topology": {"threads_per_core": 2, "cores_per_die": 1, "dies_per_package": 1, "packages": 1},
+    "affinity": [{"vcpu": 0, "host_cpus": [2, 3]}]}, "memory": {"size": 1073741824, "hugepages": true},
+    "disks": [{"path": "a", "id": "_disk0"}], "net": [{"tap": "t"}], "serial": {"mode": "Null"}}, "state": "Running"}"#;
+const FIRECRACKER_JSON: &str = r#"{"boot-source": {"kernel_image_path": "vmlinux"},
+    "drives": [{"drive_id": "rootfs", "path_on_host": "a", "is_root_device": true}],
+    "machine-config": {"vcpu_count": 4, "mem_size_mib": 1024, "smt": true, "huge_pages": "2M"},
+    "network-interfaces": [{"iface_id": "eth0", "host_dev_name": "tap0"}]}"#;
+const CROSVM_JSON: &str = r#"{"kernel": "/vmlinux", "cpus": {"num-cores": 8}, "mem": {"size": 2048},
+    "cpu-affinity": "0=2:1=3,4", "block": [{"path": "root.img", "root": true}], "net": [{"tap-name": "tap0"}]}"#;
+const PROXMOX: &str = "#a note\nagent: 1\naffinity: 4-7\nargs: -cpu host,hv_time=off\nbios: ovmf\nboot: order=scsi0\n\
+    cores: 2\ncpu: host,flags=+pcid;-hv-evmcs,hidden=1\nefidisk0: local:vm-100-disk-0,size=4M\n\
+    hostpci0: 0000:01:00,pcie=1\nmachine: pc-q35-8.1\nmemory: 8192\nname: desk,top\n\
+    net0: virtio=BC:24:11:00:00:01,bridge=vmbr0\nnuma: 0\nostype: win11\nscsi0: local:vm-100-disk-1,iothread=1\n\
+    scsihw: virtio-scsi-single\nsmbios1: uuid=8280445B-28ae-48ff-8f1c-ceb79b3f8858\nsockets: 2\n\
+    what is this\n\n[before]\ncores: 16\nostype: l26\n";
+
+#[test]
+fn cloud_hypervisor_is_read_from_command_line_and_json() {
+    let c = only(CLOUD_HYPERVISOR);
+    assert_eq!((c.vmm, c.command.vcpus(), c.command.memory), (Some("cloud-hypervisor"), Some(4), Some(4096 * MIB)));
+    assert_eq!(pins(&c), [(0, "2-3".into()), (1, "4-5".into())]);
+    assert_eq!((c.command.smp.threads, c.command.smp.cores, c.command.hugepages), (Some(2), Some(2), true));
+    let drivers: Vec<_> = c.command.devices.iter().map(|(driver, id)| format!("{driver}={id}")).collect();
+    assert_eq!(drivers, ["virtio-blk=root", "virtio-blk=", "virtio-net="]);
+    let c = only(CLOUD_HYPERVISOR_JSON);
+    assert_eq!((c.command.vcpus(), c.command.memory, c.command.smp.threads), (Some(2), Some(1024 * MIB), Some(2)));
+    assert_eq!((pins(&c), c.command.serial, c.command.devices.len()), (vec![(0, "2-3".into())], false, 2));
+}
+
+#[test]
+fn firecracker_is_read_from_command_line_and_json() {
+    let c = only(FIRECRACKER_JSON);
+    assert_eq!((c.vmm, c.command.vcpus(), c.command.memory), (Some("firecracker"), Some(4), Some(1024 * MIB)));
+    assert_eq!((c.command.smp.threads, c.command.hugepages, c.command.devices.len()), (Some(2), true, 2));
+    assert_eq!(only(r#"{"vcpu_count": 2, "mem_size_mib": 512}"#).command.vcpus(), Some(2));
+    let c = only("root 77 1.0 0.1 /usr/bin/firecracker --id web-1 --api-sock /run/fc.sock --config-file vm.json\n");
+    assert_eq!(c.command.name.as_deref(), Some("web-1"));
+    let c = only("jailer --id j1 --exec-file /usr/bin/firecracker --uid 1 --cgroup cpuset.cpus=2-3 -- --no-api\n");
+    assert_eq!((c.command.name.as_deref(), c.threads.emulator.unwrap().to_string()), (Some("j1"), "2-3".into()));
+}
+
+#[test]
+fn crosvm_is_read_from_command_line_and_json() {
+    let c = only("sudo crosvm run --cpus num-cores=2 --cpu-affinity 0=2:1=3,4 -m 1024 --name v1 -b root.img,ro vmlinux");
+    assert_eq!((c.vmm, c.command.vcpus(), c.command.memory), (Some("crosvm"), Some(2), Some(1024 * MIB)));
+    assert_eq!((pins(&c), c.command.name.as_deref()), (vec![(0, "2".into()), (1, "3-4".into())], Some("v1")));
+    assert_eq!(pins(&only("crosvm run -c 2 --cpu-affinity=0-1 --mem size=512 vmlinux")).len(), 2);
+    let c = only(CROSVM_JSON);
+    assert_eq!((c.command.vcpus(), c.command.memory, c.command.devices.len()), (Some(8), Some(2048 * MIB), 2));
+    assert_eq!(pins(&c)[1].1, "3-4");
+}
+
+#[test]
+fn a_proxmox_configuration_becomes_what_it_starts_qemu_with() {
+    let c = only(PROXMOX);
+    let command = &c.command;
+    assert_eq!((c.vmm, command.name.as_deref(), command.vcpus()), (None, Some("desk,top"), Some(4)));
+    assert_eq!(command.uuid.as_deref(), Some("8280445b-28ae-48ff-8f1c-ceb79b3f8858"));
+    assert_eq!((command.machine.as_deref(), command.memory), (Some("pc-q35-8.1"), Some(8192 * MIB)));
+    assert_eq!((command.hpet, command.rtc_base.as_deref(), command.uefi), (Some(false), Some("localtime"), true));
+    assert_eq!((c.guest_os.as_deref(), command.iothreads.len()), (Some("win11"), 1));
+    let drivers: Vec<_> = command.devices.iter().map(|(driver, id)| format!("{driver}={id}")).collect();
+    assert_eq!(drivers, ["vfio-pci=hostpci0", "scsi-hd=scsi0", "virtio-net-pci=net0"]);
+    assert_eq!((pins(&c).len(), c.threads.emulator.unwrap().to_string()), (4, "4-7".into()));
+    assert_eq!(c.unread.first, [(21, "what is this".to_owned())]);
+}
+
+#[test]
+fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
+    let windows = only(&PROXMOX.replace("args: -cpu host,hv_time=off\n", ""));
+    assert!(windows.command.hyperv_on("stimer") && windows.command.hv_time == Some(true));
+    assert!(!windows.command.hyperv_on("evmcs"));
+    let linux = only("cores: 2\nostype: l26\nmemory: 512\nscsihw: virtio-scsi-pci\nname: x\n");
+    assert!(linux.command.hyperv.is_empty() && linux.command.hpet.is_none() && linux.threads.is_empty());
+}
+
+#[test]
+fn other_text_is_no_configuration() {
+    for text in [
+        "",
+        "{}",
+        r#"{"cpus": [{"cpu": 0, "core": 0}]}"#,
+        r#"{"lscpu": []}"#,
+        r#"{"name": "x", "memory": 4}"#,
+        "Model name: x\nCPU(s): 4\nNUMA node0 CPU(s): 0-3\n",
+        "start firecracker and look\n",
+        "the crosvm run failed\nname: x\n",
+        "qemu-system-x86_64 -name x -smp 2\n",
+    ] {
+        assert!(!looks_like(text) || text.contains("crosvm run"), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn damaged_configurations_are_survived(cut in any::<proptest::sample::Index>(), at in any::<proptest::sample::Index>(),
+        byte in any::<u8>(), noise in any::<String>()) {
+        for text in [CLOUD_HYPERVISOR, CLOUD_HYPERVISOR_JSON, FIRECRACKER_JSON, CROSVM_JSON, PROXMOX] {
+            let mut bytes = text.as_bytes().to_vec();
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            let _ = parse(&String::from_utf8_lossy(&bytes));
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            let _ = parse(&String::from_utf8_lossy(&bytes));
+        }
+        let _ = parse(&format!("cloud-hypervisor --cpus {noise}"));
+        let _ = parse(&format!("crosvm run --cpu-affinity {noise}"));
+    }
+}
