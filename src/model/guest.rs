@@ -66,12 +66,11 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
     // unknown one.
     let other = os.value.starts_with("http") && !os.value.contains("libosinfo.org");
     let kind = kind_of_name(&os.value).or(other.then_some(GuestKind::Other))?;
-    let source =
-        match os.from {
-            Origin::File | Origin::Libvirt if os.value.contains("://") => "libosinfo metadata",
-            Origin::File => "its configuration",
-            from => from.as_str(),
-        };
+    let source = match os.from {
+        Origin::File | Origin::Libvirt if os.value.contains("://") => "libosinfo metadata",
+        Origin::File => "its configuration",
+        from => from.as_str(),
+    };
     Some(GuestGuess { kind, sure: Sureness::High, reasons: vec![format!("{source} says {}", os.value)] })
 }
 

@@ -86,9 +86,15 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut plain = text.to_owned();
-    for (escaped, character) in
-        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&apos;", "'"), ("&#39;", "'"), ("&#x27;", "'")]
-    {
+    for (escaped, character) in [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&apos;", "'"),
+        ("&#39;", "'"),
+        ("&#x27;", "'"),
+    ] {
         plain = plain.replace(escaped, character);
     }
     Cow::Owned(plain.replace("&amp;", "&"))
@@ -306,11 +312,13 @@ mod tests {
 
     #[test]
     fn fragments_without_a_root_are_read() {
-        let (xml, repaired) = read("my pins:\n  <vcpupin vcpu='0' cpuset='2'/>\n <vcpupin vcpu='1' cpuset='3'/>\nthanks");
+        let (xml, repaired) =
+            read("my pins:\n  <vcpupin vcpu='0' cpuset='2'/>\n <vcpupin vcpu='1' cpuset='3'/>\nthanks");
         assert_eq!((xml.vcpu_pins.len(), repaired.fragment, repaired.cut_at), (2, true, None));
         let (xml, _) = read(
             "<vcpu placement='static' current='4'>8</vcpu>\n<cputune>\n<vcpupin vcpu='0' cpuset='0'/>\n\
-            <emulatorpin cpuset='0-3'/>\n</cputune>\n<clock offset='localtime'><timer name='hpet' present='no'/></clock>",
+            <emulatorpin cpuset='0-3'/>\n</cputune>\n\
+            <clock offset='localtime'><timer name='hpet' present='no'/></clock>",
         );
         assert_eq!((xml.vcpus, xml.vcpu_pins.len(), xml.clock.present("hpet")), (Some(4), 1, Some(false)));
         assert_eq!(xml.emulator_pin.unwrap().to_string(), "0-3");
@@ -338,7 +346,8 @@ mod tests {
     #[test]
     fn escaped_xml_is_read() {
         let (xml, _) = read(
-            "&lt;domain type=&#39;kvm&#39;&gt;&lt;name&gt;a &amp;amp; b&lt;/name&gt;\n&lt;vcpu&gt;2&lt;/vcpu&gt;&lt;/domain&gt;",
+            "&lt;domain type=&#39;kvm&#39;&gt;&lt;name&gt;a &amp;amp; b&lt;/name&gt;\n\
+            &lt;vcpu&gt;2&lt;/vcpu&gt;&lt;/domain&gt;",
         );
         assert_eq!((xml.vcpus, xml.name.is_some()), (Some(2), true));
         let whole = "<domain><name>a &lt;vcpupin b</name></domain>";
@@ -347,7 +356,8 @@ mod tests {
 
     #[test]
     fn other_markup_is_none() {
-        for text in ["<html><body>hello</body></html>", "<foo@example.org> wrote:\n", "a < b", "<network><name>x</name>"]
+        for text in
+            ["<html><body>hello</body></html>", "<foo@example.org> wrote:\n", "a < b", "<network><name>x</name>"]
         {
             assert!(!is_fragment(text) && repair(text).is_none(), "{text}");
         }
@@ -359,7 +369,8 @@ mod tests {
         #[test]
         fn any_damage_is_survived(cut in any::<proptest::sample::Index>(), at in any::<proptest::sample::Index>(),
             byte in any::<u8>(), noise in any::<String>()) {
-            let text = "<domain type='kvm'><name>x</name><vcpu cpuset='1'>2</vcpu><cputune><vcpupin vcpu='0' cpuset='1'/>\
+            let text = "<domain type='kvm'><name>x</name><vcpu cpuset='1'>2</vcpu><cputune>\
+                <vcpupin vcpu='0' cpuset='1'/>\
                 </cputune><!-- c --><devices><disk/></devices></domain>";
             let mut bytes = text.as_bytes().to_vec();
             let place = at.index(bytes.len());

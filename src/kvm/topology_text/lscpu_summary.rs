@@ -5,7 +5,8 @@ use crate::kvm::cpu_set::CpuSet;
 use crate::kvm::topology::CpuTopo;
 
 /// Parts of the label of "Thread(s) per core" in util-linux's translations.
-const THREADS: &[&str] = &["thread", "поток", "потік", "线程", "執行緒", "スレッド", "hilo", "wątk", "vlák", "tråd", "luồng"];
+const THREADS: &[&str] =
+    &["thread", "поток", "потік", "线程", "執行緒", "スレッド", "hilo", "wątk", "vlák", "tråd", "luồng"];
 /// Parts of the label of "On-line CPU(s) list".
 const ONLINE: &[&str] = &["on-line", "online", "en ligne", "on line", "в сети", "在线", "オンライン", "línea", "aktiv"];
 /// Parts of the label of "Off-line CPU(s) list".

@@ -7,8 +7,25 @@ use crate::kvm::topology::CpuTopo;
 /// Words for "no" in the column ONLINE, as util-linux translates them. The other sign of an offline CPU needs no
 /// language: it has no core.
 const NO: &[&str] = &[
-    "no", "n", "nein", "non", "нет", "ні", "否", "いいえ", "nie", "não", "ne", "nej", "ei", "nem", "nee", "hayır",
-    "không", "아니오", "false",
+    "no",
+    "n",
+    "nein",
+    "non",
+    "нет",
+    "ні",
+    "否",
+    "いいえ",
+    "nie",
+    "não",
+    "ne",
+    "nej",
+    "ei",
+    "nem",
+    "nee",
+    "hayır",
+    "không",
+    "아니오",
+    "false",
 ];
 
 /// Where the values of a CPU stand in a row.

@@ -39,9 +39,7 @@ fn capabilities_are_read_without_the_guests() {
 
 #[test]
 fn other_text_is_refused() {
-    assert!(
-        looks_like(LSCPU) && looks_like(CAPABILITIES) && !looks_like("# hello, world") && !looks_like("<domain/>")
-    );
+    assert!(looks_like(LSCPU) && looks_like(CAPABILITIES) && !looks_like("# hello, world") && !looks_like("<domain/>"));
     assert_eq!(parse("x"), Err(TopologyError::NothingFound));
     assert!(matches!(parse("<capabilities><host><topology>"), Err(TopologyError::Xml(_))));
 }

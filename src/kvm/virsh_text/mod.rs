@@ -8,7 +8,7 @@ use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
-use prompt::Command;
+use prompt::PastedCommand;
 
 /// Domains of one text, and lines of it.
 const MAX_DOMAINS: usize = 1024;
@@ -54,13 +54,16 @@ pub fn looks_like(text: &str) -> bool {
 pub fn parse(text: &str) -> VirshText {
     let mut reader = Reader::default();
     text.lines().take(MAX_LINES).enumerate().for_each(|(number, line)| reader.line(number + 1, line));
-    reader.found.domains.retain(|domain| *domain != VirshDomain { name: domain.name.clone(), ..VirshDomain::default() });
+    reader
+        .found
+        .domains
+        .retain(|domain| *domain != VirshDomain { name: domain.name.clone(), ..VirshDomain::default() });
     reader.found
 }
 
 /// The table that the next lines belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Table {
+enum VirshOutput {
     #[default]
     None,
     /// `VCPU: CPU Affinity`.
@@ -80,7 +83,7 @@ enum Table {
 #[derive(Debug, Default)]
 struct Reader {
     found: VirshText,
-    table: Table,
+    table: VirshOutput,
     /// The position of the domain that the lines belong to.
     domain: Option<usize>,
     /// Lines that said something.
@@ -90,14 +93,14 @@ struct Reader {
 impl Reader {
     fn line(&mut self, number: usize, raw: &str) {
         let line = raw.trim();
-        if let Some(Command { output, domain }) = prompt::command(line) {
+        if let Some(PastedCommand { output, domain }) = prompt::command(line) {
             self.open(domain);
             self.table = output;
             return;
         }
         if line.is_empty() {
-            if !matches!(self.table, Table::VcpuInfo(_) | Table::Stats | Table::Info) {
-                self.table = Table::None;
+            if !matches!(self.table, VirshOutput::VcpuInfo(_) | VirshOutput::Stats | VirshOutput::Info) {
+                self.table = VirshOutput::None;
             }
             return;
         }
@@ -106,12 +109,12 @@ impl Reader {
         }
         match self.row(line) {
             Some(()) => self.read += 1,
-            None if matches!(self.table, Table::Vcpus | Table::Emulator | Table::Iothreads) => {
+            None if matches!(self.table, VirshOutput::Vcpus | VirshOutput::Emulator | VirshOutput::Iothreads) => {
                 // Prose ends a table; a row with a number and no list of CPUs is one that cannot be read.
                 if line.starts_with(|c: char| c.is_ascii_digit() || c == '*') {
                     self.found.unread.add(number, line);
                 } else {
-                    self.table = Table::None;
+                    self.table = VirshOutput::None;
                 }
             }
             None => {}
@@ -124,17 +127,17 @@ impl Reader {
         let (first, rest) = (words.next().unwrap_or_default().to_ascii_lowercase(), words.collect::<Vec<_>>());
         let titled = rest.ends_with(&["CPU", "Affinity"]);
         let table = match first.as_str() {
-            "vcpu" if titled => Table::Vcpus,
-            "emulator" if titled => Table::Emulator,
-            "iothread" if titled => Table::Iothreads,
+            "vcpu" if titled => VirshOutput::Vcpus,
+            "emulator" if titled => VirshOutput::Emulator,
+            "iothread" if titled => VirshOutput::Iothreads,
             "domain" if line.split_once(':').is_some_and(|(_, name)| name.trim().starts_with('\'')) => {
                 let name = line.split_once(':').map(|(_, name)| name.trim().trim_matches('\''));
                 self.open(name.map(str::to_owned));
-                Table::Stats
+                VirshOutput::Stats
             }
             _ => return false,
         };
-        if table != Table::Stats && self.repeats(table) {
+        if table != VirshOutput::Stats && self.repeats(table) {
             self.open(None);
         }
         self.table = table;
@@ -142,14 +145,14 @@ impl Reader {
     }
 
     /// Whether an unnamed domain has such a table already: this one is then about another domain.
-    fn repeats(&self, table: Table) -> bool {
+    fn repeats(&self, table: VirshOutput) -> bool {
         let Some(domain) = self.domain.and_then(|at| self.found.domains.get(at)) else { return false };
         let threads = &domain.threads;
         domain.name.is_none()
             && match table {
-                Table::Vcpus => !threads.vcpus.is_empty() && threads.last.is_empty(),
-                Table::Emulator => threads.emulator.is_some(),
-                Table::Iothreads => !threads.iothreads.is_empty(),
+                VirshOutput::Vcpus => !threads.vcpus.is_empty() && threads.last.is_empty(),
+                VirshOutput::Emulator => threads.emulator.is_some(),
+                VirshOutput::Iothreads => !threads.iothreads.is_empty(),
                 _ => false,
             }
     }
@@ -173,8 +176,8 @@ impl Reader {
 
     fn row(&mut self, line: &str) -> Option<()> {
         match self.table {
-            Table::Vcpus | Table::Emulator | Table::Iothreads => self.pin(line),
-            Table::Stats if line.contains('=') => self.statistic(line),
+            VirshOutput::Vcpus | VirshOutput::Emulator | VirshOutput::Iothreads => self.pin(line),
+            VirshOutput::Stats if line.contains('=') => self.statistic(line),
             _ => self.property(line),
         }
     }
@@ -190,7 +193,7 @@ impl Reader {
             return Some(());
         }
         let id = id.parse::<u32>().ok().filter(|id| *id < MAX_CPUS)?;
-        let map = if table == Table::Iothreads { &mut threads.iothreads } else { &mut threads.vcpus };
+        let map = if table == VirshOutput::Iothreads { &mut threads.iothreads } else { &mut threads.vcpus };
         map.insert(id, cpus);
         Some(())
     }
@@ -218,28 +221,28 @@ impl Reader {
             if again {
                 self.open(None);
             }
-            self.table = Table::VcpuInfo(Some(vcpu));
+            self.table = VirshOutput::VcpuInfo(Some(vcpu));
             return Some(());
         }
         match (self.table, label) {
-            (Table::VcpuInfo(Some(vcpu)), "CPU") => {
+            (VirshOutput::VcpuInfo(Some(vcpu)), "CPU") => {
                 if let Ok(cpu) = value.parse::<u32>() {
                     self.domain()?.threads.last.insert(vcpu, cpu);
                 }
             }
-            (Table::VcpuInfo(Some(vcpu)), _) if affinity(value).is_some() => {
+            (VirshOutput::VcpuInfo(Some(vcpu)), _) if affinity(value).is_some() => {
                 // A mask without a gap is no restriction.
                 if let Some(cpus) = affinity(value).filter(|cpus| !cpus.is_empty()) {
                     self.domain()?.threads.vcpus.insert(vcpu, cpus);
                 }
-                self.table = Table::VcpuInfo(None);
+                self.table = VirshOutput::VcpuInfo(None);
             }
-            (Table::VcpuInfo(Some(_)), "State") => self.domain()?.paused = value == "paused",
-            (Table::Info, "Name") => self.domain()?.name = Some(sanitize(value, 256)),
-            (_, "Id") if value == "-" || value.parse::<u32>().is_ok() => self.table = Table::Info,
-            (Table::Info, "UUID") => self.domain()?.uuid = Some(sanitize(value, 64).to_ascii_lowercase()),
-            (Table::Info, "CPU(s)") => self.domain()?.vcpus = value.parse().ok(),
-            (Table::Info, "State") => self.domain()?.paused = value == "paused",
+            (VirshOutput::VcpuInfo(Some(_)), "State") => self.domain()?.paused = value == "paused",
+            (VirshOutput::Info, "Name") => self.domain()?.name = Some(sanitize(value, 256)),
+            (_, "Id") if value == "-" || value.parse::<u32>().is_ok() => self.table = VirshOutput::Info,
+            (VirshOutput::Info, "UUID") => self.domain()?.uuid = Some(sanitize(value, 64).to_ascii_lowercase()),
+            (VirshOutput::Info, "CPU(s)") => self.domain()?.vcpus = value.parse().ok(),
+            (VirshOutput::Info, "State") => self.domain()?.paused = value == "paused",
             _ => return None,
         }
         Some(())

@@ -1,12 +1,12 @@
 //! A pasted command line of virsh: `root@host:~# virsh -c qemu:///system vcpupin web`, or `virsh # vcpupin web`.
 
-use super::Table;
+use super::VirshOutput;
 use crate::kvm::cmdline::shell_words;
 
 /// A command whose output is read.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Command {
-    pub output: Table,
+pub(super) struct PastedCommand {
+    pub output: VirshOutput,
     /// The domain that it names.
     pub domain: Option<String>,
 }
@@ -15,7 +15,7 @@ pub(super) struct Command {
 const WITH_VALUE: &[&str] =
     &["-c", "--connect", "-d", "--debug", "-e", "--escape", "-k", "-K", "-l", "--log", "--vcpu", "--cpulist"];
 
-pub(super) fn command(line: &str) -> Option<Command> {
+pub(super) fn command(line: &str) -> Option<PastedCommand> {
     let at = line.find("virsh")?;
     let before = line.get(..at)?;
     if before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_') || line.len() > 4096 {
@@ -39,12 +39,12 @@ pub(super) fn command(line: &str) -> Option<Command> {
             break;
         } else if output.is_none() {
             output = Some(match word.trim_end_matches(';') {
-                "vcpupin" => Table::Vcpus,
-                "emulatorpin" => Table::Emulator,
-                "iothreadinfo" => Table::Iothreads,
-                "vcpuinfo" => Table::VcpuInfo(None),
-                "domstats" => Table::Stats,
-                "dominfo" => Table::Info,
+                "vcpupin" => VirshOutput::Vcpus,
+                "emulatorpin" => VirshOutput::Emulator,
+                "iothreadinfo" => VirshOutput::Iothreads,
+                "vcpuinfo" => VirshOutput::VcpuInfo(None),
+                "domstats" => VirshOutput::Stats,
+                "dominfo" => VirshOutput::Info,
                 _ => return None,
             });
         } else if domain.is_none() {
@@ -52,5 +52,5 @@ pub(super) fn command(line: &str) -> Option<Command> {
         }
     }
     // The statistics name each domain themselves.
-    Some(Command { output: output?, domain: domain.filter(|name| !name.is_empty()) })
+    Some(PastedCommand { output: output?, domain: domain.filter(|name| !name.is_empty()) })
 }

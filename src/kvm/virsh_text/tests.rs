@@ -23,7 +23,8 @@ fn pins_of_all_ages_are_read() {
     }
     let domain = only("emulator: CPU Affinity\n----------------------------------\n       *: 0-1\n");
     assert_eq!(domain.threads.emulator.unwrap().to_string(), "0-1");
-    let domain = only(" IOThread ID   CPU Affinity\n-----------------------------\n 1             0\n 2             4-5\n");
+    let domain =
+        only(" IOThread ID   CPU Affinity\n-----------------------------\n 1             0\n 2             4-5\n");
     assert_eq!(domain.threads.iothreads[&2].to_string(), "4-5");
 }
 
@@ -40,7 +41,8 @@ fn vcpuinfo_gives_the_last_cpu_and_the_mask() {
 
 #[test]
 fn statistics_and_domain_information_are_read() {
-    let text = "Domain: 'web'\n  state.state=3\n  state.reason=1\n  vcpu.current=4\n  vcpu.maximum=8\n  vcpu.0.state=1\n\n\
+    let text = "Domain: 'web'\n  state.state=3\n  state.reason=1\n  vcpu.current=4\n  vcpu.maximum=8\n\
+        \x20 vcpu.0.state=1\n\n\
         Domain: 'db 2'\n  state.state=1\n  vcpu.current=2\n";
     let found = parse(text);
     let said: Vec<_> = found.domains.iter().map(|d| (d.name.as_deref(), d.vcpus, d.paused)).collect();
@@ -56,7 +58,8 @@ fn statistics_and_domain_information_are_read() {
 fn a_pasted_shell_names_the_domain_of_each_output() {
     let text = "[root@kvm01 ~]# virsh vcpupin web\n VCPU   CPU Affinity\n----------------------\n 0      2\n\n\
         [root@kvm01 ~]# virsh -c qemu:///system emulatorpin --domain 'db 2'\n emulator   CPU Affinity\n\
-        -------------------\n *          0-1\n\n$ sudo virsh vcpuinfo web | head\nVCPU:           0\nCPU:            2\n\
+        -------------------\n *          0-1\n\n$ sudo virsh vcpuinfo web | head\n\
+        VCPU:           0\nCPU:            2\n\
         virsh # iothreadinfo web\n IOThread ID   CPU Affinity\n---\n 1             5\n";
     let found = parse(text);
     let names: Vec<_> = found.domains.iter().map(|d| d.name.as_deref().unwrap()).collect();
@@ -94,7 +97,8 @@ proptest! {
     #[test]
     fn any_text_is_survived(text in any::<String>(), at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
         let _ = parse(&text);
-        let real = "# virsh vcpuinfo w\nVCPU: 0\nCPU: 4294967295\nState: running\nCPU Affinity: yy--\nVCPU CPU Affinity\n 0 0-8191\n \
+        let real = "# virsh vcpuinfo w\nVCPU: 0\nCPU: 4294967295\nState: running\nCPU Affinity: yy--\n\
+            VCPU CPU Affinity\n 0 0-8191\n \
             9999999 1\nDomain: 'x'\n vcpu.current=99999999999\n";
         let mut bytes = real.as_bytes().to_vec();
         let place = at.index(bytes.len());

@@ -35,7 +35,8 @@ pub(super) fn json(config: &Value) -> Option<VmmConfig> {
     }
     found.command.memory = number(machine, "mem_size_mib").and_then(|mib| mib.checked_mul(1 << 20));
     found.command.hugepages = machine["huge_pages"].as_str().is_some_and(|pages| pages != "None");
-    for (list, key, driver) in [("drives", "drive_id", "virtio-blk"), ("network-interfaces", "iface_id", "virtio-net")] {
+    for (list, key, driver) in [("drives", "drive_id", "virtio-blk"), ("network-interfaces", "iface_id", "virtio-net")]
+    {
         let all = config[list].as_array().into_iter().flatten().take(super::MAX_DEVICES);
         all.for_each(|one| found.device(driver, one[key].as_str().unwrap_or("")));
     }

@@ -1,5 +1,5 @@
-//! How VMMs without libvirt are configured: cloud-hypervisor, Firecracker and crosvm by command line and JSON, QEMU under
-//! Proxmox by its `.conf`.
+//! How VMMs without libvirt are configured: cloud-hypervisor, Firecracker and crosvm by command line and JSON, QEMU
+//! under Proxmox by its `.conf`.
 //!
 //! Each is read into the fields of a [`QemuCommand`] that it has: number and topology of vCPUs, memory, devices. Its
 //! program's name tells whose they are.

@@ -1,5 +1,5 @@
-//! The configuration of a QEMU guest under Proxmox VE: `/etc/pve/qemu-server/100.conf`, as `qm config 100` prints it too
-//! (qm.conf(5)). It becomes the options that Proxmox starts QEMU with (its PVE/QemuServer.pm and CPUConfig.pm).
+//! The configuration of a QEMU guest under Proxmox VE: `/etc/pve/qemu-server/100.conf`, as `qm config 100` prints it
+//! too (qm.conf(5)). It becomes the options that Proxmox starts QEMU with (its PVE/QemuServer.pm and CPUConfig.pm).
 
 use super::VmmConfig;
 use crate::kvm::cmdline::{parse_argv, shell_words};
@@ -9,7 +9,8 @@ use crate::kvm::thread_cpus::ThreadCpus;
 use std::collections::BTreeMap;
 
 /// Keys of a guest's configuration that hardly occur elsewhere in the form `key: value`.
-const TELLING: &[&str] = &["ostype", "scsihw", "vmgenid", "smbios1", "bootdisk", "cores", "sockets", "numa", "onboot", "balloon"];
+const TELLING: &[&str] =
+    &["ostype", "scsihw", "vmgenid", "smbios1", "bootdisk", "cores", "sockets", "numa", "onboot", "balloon"];
 
 /// Kinds of devices: the key is followed by a number.
 const DEVICES: &[(&str, &str)] = &[
@@ -96,7 +97,8 @@ fn argv(keys: &BTreeMap<&str, &str>) -> Vec<String> {
         add("-m", memory.split(',').next().unwrap_or_default().to_owned());
     }
     // Since version 8 the default machine of Windows is pinned, of others it is the newest.
-    let machine = get("machine").map_or("pc", |text| text.split(',').next().unwrap_or(text).trim_start_matches("type="));
+    let machine =
+        get("machine").map_or("pc", |text| text.split(',').next().unwrap_or(text).trim_start_matches("type="));
     let windows = windows_version(get("ostype").unwrap_or_default());
     // Proxmox switches the HPET off for Windows since Vista.
     let hpet = if windows.is_some_and(|version| version >= 6) { ",hpet=off" } else { "" };

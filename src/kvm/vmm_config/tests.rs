@@ -61,7 +61,8 @@ fn firecracker_is_read_from_command_line_and_json() {
 
 #[test]
 fn crosvm_is_read_from_command_line_and_json() {
-    let c = only("sudo crosvm run --cpus num-cores=2 --cpu-affinity 0=2:1=3,4 -m 1024 --name v1 -b root.img,ro vmlinux");
+    let c =
+        only("sudo crosvm run --cpus num-cores=2 --cpu-affinity 0=2:1=3,4 -m 1024 --name v1 -b root.img,ro vmlinux");
     assert_eq!((c.vmm, c.command.vcpus(), c.command.memory), (Some("crosvm"), Some(2), Some(1024 * MIB)));
     assert_eq!((pins(&c), c.command.name.as_deref()), (vec![(0, "2".into()), (1, "3-4".into())], Some("v1")));
     assert_eq!(pins(&only("crosvm run -c 2 --cpu-affinity=0-1 --mem size=512 vmlinux")).len(), 2);
@@ -115,8 +116,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn damaged_configurations_are_survived(cut in any::<proptest::sample::Index>(), at in any::<proptest::sample::Index>(),
-        byte in any::<u8>(), noise in any::<String>()) {
+    fn damaged_configurations_are_survived(cut in any::<proptest::sample::Index>(),
+        at in any::<proptest::sample::Index>(), byte in any::<u8>(), noise in any::<String>()) {
         for text in [CLOUD_HYPERVISOR, CLOUD_HYPERVISOR_JSON, FIRECRACKER_JSON, CROSVM_JSON, PROXMOX] {
             let mut bytes = text.as_bytes().to_vec();
             let place = at.index(bytes.len());

@@ -48,7 +48,10 @@ fn the_output_belongs_to_the_only_domain() {
 fn a_pasted_command_or_the_files_name_says_which_domain_it_is() {
     let both = format!("{}{}", xml("web"), xml("web-2"));
     let pasted = format!("# virsh vcpupin web-2\n{PINS}");
-    assert_eq!(places(&import(&[("a", &both), ("b", &pasted)])), expected(&[("web", ""), ("web-2", "vcpu0=2 vcpu1=2")]));
+    assert_eq!(
+        places(&import(&[("a", &both), ("b", &pasted)])),
+        expected(&[("web", ""), ("web-2", "vcpu0=2 vcpu1=2")])
+    );
     for name in ["vcpupin-web-2.txt", "virsh_vcpupin_web-2"] {
         assert_eq!(places(&import(&[("a", &both), (name, PINS)]))[1].1, "vcpu0=2 vcpu1=2", "{name}");
     }
@@ -59,7 +62,8 @@ fn a_pasted_command_or_the_files_name_says_which_domain_it_is() {
 
 #[test]
 fn a_paused_domain_and_its_last_cpus_are_seen() {
-    let text = "VCPU:           0\nCPU:            3\nState:          paused\nCPU time:       7.0s\nCPU Affinity:   --yy\n";
+    let text =
+        "VCPU:           0\nCPU:            3\nState:          paused\nCPU time:       7.0s\nCPU Affinity:   --yy\n";
     let imported = import(&[("a", &xml("web")), ("b", text)]);
     let domain = &imported.sample.domains[0];
     assert_eq!(domain.state, DomainState::Paused);
@@ -78,7 +82,8 @@ fn damaged_xml_is_read_and_said() {
 
 #[test]
 fn fragments_in_several_files_are_one_domain() {
-    let (pins, clock) = ("<vcpupin vcpu='0' cpuset='2'/>", "<clock offset='utc'><timer name='hpet' present='no'/></clock>");
+    let (pins, clock) =
+        ("<vcpupin vcpu='0' cpuset='2'/>", "<clock offset='utc'><timer name='hpet' present='no'/></clock>");
     let imported = import(&[("a", pins), ("b", clock)]);
     let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", places(&imported)) };
     let xml = &domain.facts.xml.as_ref().unwrap().value;

@@ -153,8 +153,12 @@ fn options_supply_what_is_lacking_and_nothing_is_made_up() {
 
 #[test]
 fn a_file_that_is_none_is_said_and_the_others_are_used() {
-    let (folder, mut paths) =
-        files(&[("good", TABLE), ("empty", ""), ("notes", "Buy milk.\n"), ("broken", "<!DOCTYPE x><domain><name>x</domain>")]);
+    let (folder, mut paths) = files(&[
+        ("good", TABLE),
+        ("empty", ""),
+        ("notes", "Buy milk.\n"),
+        ("broken", "<!DOCTYPE x><domain><name>x</domain>"),
+    ]);
     std::fs::write(folder.path().join("zip"), b"PK\x03\x04whatever").unwrap();
     std::fs::write(folder.path().join("trace.dat"), b"\x17\x08\x44tracing6\0").unwrap();
     paths.extend(["zip", "trace.dat", "absent"].map(|n| folder.path().join(n)));
