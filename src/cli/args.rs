@@ -241,8 +241,12 @@ File types are detected by content; a folder means all its files:
   text of `perf kvm stat report|live`      text of trace-cmd, ftrace or perf script
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log
-  `lscpu -p`, `virsh capabilities`
-Files about the same guest are joined.";
+  `lscpu`, `lscpu -e`, `numactl -H`        `virsh capabilities`, /proc/cpuinfo
+  `virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dominfo`
+  a Proxmox .conf                          parts of an XML, also cut or escaped
+  command lines and JSON configurations of cloud-hypervisor, Firecracker, crosvm
+Files about the same guest are joined: by name, UUID or the file's name, or
+because there is only one guest.";
 
 /// `kvmtop report`.
 #[derive(Debug, Clone, Args)]
