@@ -1,4 +1,4 @@
-//! cloud-hypervisor (its docs/cpu.md, docs/memory.md and vmm/src/vm_config.rs).
+//! cloud-hypervisor (its docs/cpu.md, docs/memory.md and `vmm/src/vm_config.rs`).
 
 use super::text::{inside, option, parts, size, value, values};
 use super::{VmmConfig, number, small};

@@ -1,4 +1,4 @@
-//! Firecracker (its src/vmm/src/vmm_config and docs/getting-started.md; docs/jailer.md).
+//! Firecracker (its `src/vmm/src/vmm_config` and docs/getting-started.md; docs/jailer.md).
 
 use super::text::{option, values};
 use super::{VmmConfig, number, small};

@@ -47,7 +47,7 @@ pub(super) fn parse(text: &str) -> Option<VmmConfig> {
     }
     let mut config = VmmConfig { unread, ..VmmConfig::default() };
     config.command = parse_argv(&argv(&keys));
-    for (key, _) in &keys {
+    for key in keys.keys() {
         let kind = key.trim_end_matches(|c: char| c.is_ascii_digit());
         let device = DEVICES.iter().find(|(name, _)| *name == kind && key.len() > kind.len());
         if let Some((_, driver)) = device {
