@@ -82,7 +82,7 @@ pub struct Repaired {
 pub fn unescaped(text: &str) -> Cow<'_, str> {
     let marked = |name: &&str| text.contains(&format!("&lt;{name}"));
     let raw = |name: &&str| text.contains(&format!("<{name}"));
-    if text.len() > MAX_TEXT || !TELLING.iter().any(|n| marked(n)) || TELLING.iter().any(|n| raw(n)) {
+    if text.len() > MAX_TEXT || !TELLING.iter().any(marked) || TELLING.iter().any(raw) {
         return Cow::Borrowed(text);
     }
     let mut plain = text.to_owned();
