@@ -3,13 +3,16 @@
 use super::TopologyText;
 use super::lscpu_table::CpuColumns;
 
+/// lscpu knows some twenty columns.
+const MAX_COLUMNS: usize = 64;
+
 pub(super) fn looks_like(text: &str) -> bool {
     text.lines().take(5000).any(|line| titles(line).is_some())
 }
 
 /// The columns of a title line. lscpu writes it as a comment.
 fn titles(line: &str) -> Option<CpuColumns> {
-    let names: Vec<&str> = line.trim().strip_prefix('#')?.trim().split(',').map(str::trim).collect();
+    let names: Vec<&str> = line.trim().strip_prefix('#')?.trim().split(',').take(MAX_COLUMNS).map(str::trim).collect();
     (names.len() > 1).then(|| CpuColumns::by_name(&names)).flatten()
 }
 
@@ -26,7 +29,7 @@ pub(super) fn parse(text: &str) -> TopologyText {
         if line.starts_with('#') {
             continue;
         }
-        let values: Vec<&str> = line.split(',').map(str::trim).collect();
+        let values: Vec<&str> = line.split(',').take(MAX_COLUMNS).map(str::trim).collect();
         if values.len() > 1 && titles.read(&values, &mut found) {
             continue;
         }
