@@ -62,7 +62,8 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
             continue;
         }
         let found = all.entry(owner).or_default();
-        *found.accesses.entry((number, line.write)).or_default() += 1;
+        let times = found.accesses.entry((number, line.write)).or_default();
+        *times = times.saturating_add(1);
         found.logged.insert(line.kind);
         // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
         // in between print as "unhandled rdmsr: 0x…" (arch/x86/kvm/x86.{c,h}).
