@@ -54,7 +54,7 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
         ..Default::default()
     };
     let facts = DomainFacts { pid: Some(pid), start_ticks, command: Some(Arc::new(command)), ..DomainFacts::default() };
-    WatchedGuest { pid, start_ticks, facts: Arc::new(facts), claim: UuidClaim::Unknown, unnamed: false }
+    WatchedGuest { pid, start_ticks, facts: Arc::new(facts), claim: UuidClaim::Unknown, stopped: false, unnamed: false }
 }
 
 fn source() -> LibvirtAndQmp {

@@ -6,7 +6,7 @@ mod common;
 
 use common::libvirt::{self, Domain, Setup};
 use kvmtop::model::{Base, ExitRateSource, Model};
-use kvmtop::sample::EngineLevel;
+use kvmtop::sample::{EngineLevel, SourceId, SourceStatus};
 use kvmtop::source::engine::bpf::BpfEngine;
 use kvmtop::source::live::metadata::device_maps::DeviceMaps;
 use kvmtop::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
@@ -95,7 +95,7 @@ fn two_guests_under_libvirt() {
     };
     let pins =
         "<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>";
-    let setup = Setup { vcpus: 2, tune: pins, clock: "<clock offset='utc'/>" };
+    let setup = Setup { vcpus: 2, max_vcpus: 2, tune: pins, clock: "<clock offset='utc'/>" };
     let idle = Setup { tune: "", ..setup };
     let (busy, idle) = match (Domain::start("kvmtop-busy", &BUSY, &setup), Domain::start("kvmtop-idle", &IDLE, &idle)) {
         (Ok(a), Ok(b)) => (a, b),
@@ -169,7 +169,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
     };
-    let setup = Setup { vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
     let guest = match Domain::start("kvmtop-levels", &BUSY, &setup) {
         Ok(guest) => guest,
         Err(why) => return common::skipped(TEST, &why),
@@ -222,5 +222,92 @@ fn exit_rates_while_tracing_goes_off_and_on() {
     assert!(highest(&again) < 3.0 * highest(&untraced), "what happened meanwhile is no spike: {again:?}, {untraced:?}");
     common::ran(TEST);
     drop(guest);
+    drop(daemons);
+}
+
+/// Stops a process until dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Self {
+        assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().expect("kill").success());
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-CONT", &self.0.to_string()]).status();
+    }
+}
+
+/// Waits for something that comes within a minute even on a busy machine.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A QEMU under SIGSTOP loses its own figures only, is named, and is read again when it goes on. vCPUs that are plugged
+/// in count.
+#[test]
+fn a_guest_that_hangs_takes_nothing_from_the_others() {
+    const TEST: &str = "a_guest_that_hangs_takes_nothing_from_the_others";
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 4, tune: "", clock: "<clock offset='utc'/>" };
+    let (hung, well) = match (Domain::start("kvmtop-hung", &IDLE, &setup), Domain::start("kvmtop-well", &IDLE, &setup))
+    {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
+    };
+    // Asked by itself, libvirt's source does not know that the process is stopped: the call waits.
+    let alone = Libvirt::start(LibvirtOptions { uri: Some("qemu:///system".into()), counters_every: None });
+    let read = |name: &str| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
+    let said = || alone.status(Instant::now()).sentence();
+    wait("both are read", || read("kvmtop-hung") && read("kvmtop-well"));
+    let stopped = Stopped::new(hung.pid());
+    wait("only one is left out", || !read("kvmtop-hung") && said().contains("kvmtop-hung among them"));
+    let calls = std::fs::read_dir("/proc/self/task").expect("threads").count();
+    std::thread::sleep(Duration::from_secs(12));
+    assert!(read("kvmtop-well") && !read("kvmtop-hung"), "two polls later: {}", said());
+    assert!(std::fs::read_dir("/proc/self/task").expect("threads").count() <= calls + 1, "threads stay few");
+    drop(stopped);
+    wait("it is read again", || read("kvmtop-hung") && read("kvmtop-well") && said().is_empty());
+    drop(alone);
+
+    let libvirt = Libvirt::start(LibvirtOptions::default());
+    let source = LibvirtAndQmp::new(libvirt, DeviceMaps::new(false), Duration::from_secs(1));
+    let options = CollectorOptions { metadata_sources: vec![Box::new(source)], ..CollectorOptions::default() };
+    let mut collector = Collector::new(options);
+    let pids = [hung.pid(), well.pid()].map(|pid| i32::try_from(pid).expect("a PID"));
+    // Whether each has figures of its disks, and what is said of libvirt.
+    let look = |collector: &mut Collector| {
+        let sample = collector.tick();
+        let domain = |pid: i32| sample.domains.iter().find(|d| d.facts.pid == Some(pid)).expect("the guest");
+        let figures = pids.map(|pid| !domain(pid).disks.is_empty());
+        let vcpus = domain(pids[1]).facts.vcpus.as_ref().map(|known| known.value);
+        let said = sample.sources.iter().find(|s| s.id == SourceId::Libvirt).map(SourceStatus::sentence);
+        (figures, vcpus, said.unwrap_or_default())
+    };
+    wait("both have figures", || matches!(look(&mut collector), ([true, true], Some(1), _)));
+    let stopped = Stopped::new(hung.pid());
+    wait("the stopped one is named", || {
+        let (figures, _, said) = look(&mut collector);
+        figures == [false, true] && said.contains("kvmtop-hung among them")
+    });
+    assert!(libvirt::virsh(&["setvcpus", "kvmtop-well", "4", "--live"]).status.success(), "hot-plug");
+    wait("plugged in", || matches!(look(&mut collector), ([false, true], Some(4), _)));
+    drop(stopped);
+    wait("it is read again", || {
+        let (figures, _, said) = look(&mut collector);
+        figures == [true, true] && said.is_empty()
+    });
+    common::ran(TEST);
+    drop((hung, well));
     drop(daemons);
 }

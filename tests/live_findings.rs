@@ -160,8 +160,8 @@ fn silence() {
     let rest = rest.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let tune = format!("<cputune><vcpupin vcpu='0' cpuset='{last}'/><emulatorpin cpuset='{rest}'/></cputune>");
     let clock = "<clock offset='utc'><timer name='hpet' present='no'/></clock>";
-    let busy = Domain::start("kvmtop-healthy", &BUSY, &Setup { vcpus: 1, tune: &tune, clock });
-    let idle = Domain::start("kvmtop-quiet", &IDLE, &Setup { vcpus: 1, tune: "", clock });
+    let busy = Domain::start("kvmtop-healthy", &BUSY, &Setup { vcpus: 1, max_vcpus: 1, tune: &tune, clock });
+    let idle = Domain::start("kvmtop-quiet", &IDLE, &Setup { vcpus: 1, max_vcpus: 1, tune: "", clock });
     let (busy, idle) = match (busy, idle) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),

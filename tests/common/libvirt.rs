@@ -70,6 +70,8 @@ impl Drop for Daemons {
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     pub vcpus: u32,
+    /// vCPUs with those that can be plugged in.
+    pub max_vcpus: u32,
     /// `<cputune>` and similar elements.
     pub tune: &'a str,
     /// The whole of `<clock>`.
@@ -85,7 +87,7 @@ pub struct Domain {
 impl Domain {
     /// Starts a guest that boots this sector.
     pub fn start(name: &str, sector: &[u8], setup: &Setup<'_>) -> Result<Self, String> {
-        let Setup { vcpus, tune, clock } = setup;
+        let Setup { vcpus, max_vcpus, tune, clock } = setup;
         let image = PathBuf::from(format!("/var/lib/libvirt/images/{name}.img"));
         let mut disk = sector.to_vec();
         disk.resize(510, 0);
@@ -94,7 +96,7 @@ impl Domain {
         std::fs::write(&image, disk).map_err(|e| format!("{}: {e}", image.display()))?;
         let xml = format!(
             "<domain type='kvm'><name>{name}</name><memory unit='MiB'>64</memory>
-             <vcpu placement='static'>{vcpus}</vcpu>{tune}
+             <vcpu placement='static' current='{vcpus}'>{max_vcpus}</vcpu>{tune}
              <os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os><features><acpi/><apic/></features>
              <cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>{clock}
              <devices><emulator>/usr/bin/qemu-system-x86_64</emulator>

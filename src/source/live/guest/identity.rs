@@ -33,7 +33,9 @@ pub(crate) struct ProcessIdentity {
     pub libvirt_name: Option<String>,
     /// The user that it runs as (the real one).
     pub uid: Option<u32>,
-    /// Number of vCPU files it has open.
+    /// Number of its threads that have the name of a vCPU.
+    pub vcpu_threads: u32,
+    /// Number of vCPU files it has open. QEMU keeps those of vCPUs that are unplugged.
     pub vcpu_files: u32,
 }
 
@@ -58,6 +60,7 @@ impl ProcessIdentity {
             libvirt_name: command.name.clone(),
             command: is_qemu.then(|| Arc::new(command)),
             uid: real_uid(&status),
+            vcpu_threads: 0,
             vcpu_files: 0,
         }
     }
@@ -88,9 +91,9 @@ impl ProcessIdentity {
             pid: Some(self.pid),
             start_ticks: self.start_ticks,
             started_ms: self.started_ms,
-            vcpus: full_xml
-                .as_ref()
-                .and_then(|x| Some(Known::new(x.value.vcpus?, x.from)))
+            vcpus: (self.vcpu_threads > 0)
+                .then(|| Known::new(self.vcpu_threads, Origin::Process))
+                .or_else(|| full_xml.as_ref().and_then(|x| Some(Known::new(x.value.vcpus?, x.from))))
                 .or_else(|| Some(Known::new(command?.vcpus()?, Origin::CommandLine)))
                 .or_else(|| (self.vcpu_files > 0).then(|| Known::new(self.vcpu_files, Origin::Process))),
             guest_os: from_metadata(|t| t.guest_os.clone())

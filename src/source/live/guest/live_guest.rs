@@ -9,8 +9,9 @@ use super::roles::ThreadRoles;
 use super::stagger::GrowingPause;
 use super::traced_process::TracedProcess;
 use crate::kvm::Space;
+use crate::kvm::thread_name::vcpu_index;
 use crate::sample::{
-    AccessCell, DomainFacts, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
+    AccessCell, DomainFacts, DomainSample, DomainState, Known, Origin, ThreadEvents, ThreadSample, ThreadTimes,
 };
 use crate::source::events::{ThreadKey, TracedThread};
 use crate::source::live::metadata::source::{GuestMetadata, MetadataSource, UuidClaim, WatchedGuest};
@@ -98,6 +99,7 @@ impl LiveGuest {
             start_ticks: self.identity.start_ticks,
             facts: self.facts.clone(),
             claim: self.claim,
+            stopped: self.threads.is_stopped(),
             unnamed: self.unnamed,
         }
     }
@@ -186,7 +188,18 @@ impl LiveGuest {
         self.resources.read(paths, self.identity.pid, budget);
         self.interpolation.show(now_ns);
         self.roles.look(paths, &self.threads, &self.files.vcpus);
+        self.count_vcpus();
         Liveness::Alive
+    }
+
+    /// Counts the vCPUs that it has now: they come and go while it runs (`virsh setvcpus --live`).
+    fn count_vcpus(&mut self) {
+        let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count() as u32;
+        self.identity.vcpu_threads = named;
+        let known = self.facts.vcpus.as_ref().map(|known| known.value);
+        if named > 0 && known != Some(named) {
+            Arc::make_mut(&mut self.facts).vcpus = Some(Known::new(named, Origin::Process));
+        }
     }
 
     /// Sets the kernel threads that work for it now.

@@ -74,6 +74,8 @@ impl MetadataSource for LibvirtAndQmp {
         self.askable = askable;
         let mut seen = HashSet::new();
         self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
+        let stopped = guests.iter().filter(|guest| guest.stopped && self.is_its_own(guest)).filter_map(uuid);
+        self.libvirt.set_stopped(stopped.collect());
         self.devices.retain(|pid, start| alive.contains(&(pid, start)));
         self.given.retain(|key, _| alive.contains(key));
     }

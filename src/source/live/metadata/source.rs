@@ -32,6 +32,8 @@ pub struct WatchedGuest {
     pub facts: Arc<DomainFacts>,
     /// Whether its UUID is its own.
     pub claim: UuidClaim,
+    /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
+    pub stopped: bool,
     /// Whether it accessed a port or address that the monitor's last answer does not name.
     pub unnamed: bool,
 }

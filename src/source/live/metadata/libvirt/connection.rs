@@ -1,5 +1,5 @@
-//! The blocking calls to libvirt, made on the libvirt thread.
-#![allow(unsafe_code, reason = "virConnectGetAllDomainStats returns C structures that the virt crate does not wrap")]
+//! The blocking calls to libvirt, made on its threads.
+#![allow(unsafe_code, reason = "virDomainListGetStats returns C structures that the virt crate does not wrap")]
 
 use super::loader::{Loaded, load};
 use super::stats::{self, Stats, StatsValue};
@@ -7,7 +7,6 @@ use crate::kvm::{sanitize, sanitize_name};
 use crate::sample::{DiskSample, DomainState, NicSample};
 use crate::source::live::metadata::source::CounterReading;
 use crate::source::live::timestamps;
-use std::collections::HashMap;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 use virt::connect::Connect;
@@ -27,16 +26,21 @@ pub struct PolledDomain {
     pub name: String,
     pub state: DomainState,
     pub xml: Option<String>,
-    pub disks: Vec<DiskSample>,
-    pub nics: Vec<NicSample>,
-    pub devices_ns: u64,
 }
 
-/// Cumulative counters of a domain's devices at the last poll.
-struct DeviceCounters {
+/// Cumulative counters of a domain's devices at one instant.
+pub struct DeviceCounters {
     at: Instant,
     disks: Vec<DiskSample>,
     nics: Vec<NicSample>,
+}
+
+impl DeviceCounters {
+    /// Activity of disks and interfaces since an earlier reading, and the time between the two.
+    pub fn since(&self, before: &Self) -> (Vec<DiskSample>, Vec<NicSample>, u64) {
+        let ns = self.at.saturating_duration_since(before.at).as_nanos() as u64;
+        (disks_since(&self.disks, &before.disks), nics_since(&self.nics, &before.nics), ns)
+    }
 }
 
 /// A connection that opens itself, and reopens after the daemon was away.
@@ -45,17 +49,12 @@ pub struct LibvirtConnection {
     read_only: Option<Connect>,
     /// Opened only for monitor commands.
     writable: Option<Connect>,
-    before: HashMap<String, DeviceCounters>,
 }
 
 impl LibvirtConnection {
     pub fn new(uri: Option<String>) -> Self {
         let uri = uri.unwrap_or_else(|| "qemu:///system".into());
-        Self { uri, read_only: None, writable: None, before: HashMap::new() }
-    }
-
-    pub fn is_open(&self) -> bool {
-        self.read_only.is_some()
+        Self { uri, read_only: None, writable: None }
     }
 
     /// Every running or paused domain.
@@ -63,12 +62,10 @@ impl LibvirtConnection {
         let connect = self.open()?;
         let flags = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
         let list = connect.list_all_domains(flags).map_err(|e| self.failed(&e))?;
-        let mut devices = self.devices();
         let mut found = Vec::new();
         for domain in list.into_iter().take(MOST_DOMAINS) {
             // A domain may end between the list and the call.
             let (Ok(uuid), Ok(name)) = (domain.uuid_string(), domain.name()) else { continue };
-            let (disks, nics, devices_ns) = devices.remove(&uuid).unwrap_or_default();
             found.push(PolledDomain {
                 state: match domain.state() {
                     Ok((state, _)) if state.is(virt::domain::DomainState::Paused) => DomainState::Paused,
@@ -78,26 +75,25 @@ impl LibvirtConnection {
                 xml: domain.xml_desc(0).ok(),
                 uuid,
                 name: sanitize_name(&name, 128),
-                disks,
-                nics,
-                devices_ns,
             });
         }
         Ok(found)
     }
 
-    /// KVM's counters by UUID. `every` is the time between two readings.
-    pub fn counters(&mut self, every: Duration) -> HashMap<String, CounterReading> {
-        let groups = sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM;
+    /// KVM's counters of a domain. `every` is the time between two readings.
+    pub fn counters(&mut self, uuid: &str, every: Duration) -> Option<CounterReading> {
         let began_ns = timestamps::Timestamps::now().mono_ns;
-        let read = self.bulk(groups);
-        // The daemon asks the guests one after the other and does not report when.
+        let read = self.stats(uuid, sys::VIR_DOMAIN_STATS_VCPU | sys::VIR_DOMAIN_STATS_VM)?;
+        // QEMU does not report when it read them.
         let at_ns = u64::midpoint(began_ns, timestamps::Timestamps::now().mono_ns);
-        let reading = |s: &Stats| {
-            let (vcpus, vm) = stats::kvm_counters(s);
-            CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus }
-        };
-        read.into_iter().map(|(uuid, s)| (uuid, reading(&s))).collect()
+        let (vcpus, vm) = stats::kvm_counters(&read);
+        Some(CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus })
+    }
+
+    /// The counters of a domain's disks and interfaces.
+    pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
+        let read = self.stats(uuid, sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE)?;
+        Some(DeviceCounters { at: Instant::now(), disks: stats::disks(&read), nics: stats::nics(&read) })
     }
 
     /// A human monitor command.
@@ -142,58 +138,39 @@ impl LibvirtConnection {
         )
     }
 
-    /// Activity of disks and interfaces since the last poll, by UUID.
-    fn devices(&mut self) -> HashMap<String, (Vec<DiskSample>, Vec<NicSample>, u64)> {
-        let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE;
-        let read = self.bulk(groups);
-        let mut old = std::mem::take(&mut self.before);
-        let mut grown = HashMap::new();
-        for (uuid, stats) in read {
-            let now = DeviceCounters { at: Instant::now(), disks: stats::disks(&stats), nics: stats::nics(&stats) };
-            if let Some(b) = old.remove(&uuid) {
-                let ns = now.at.saturating_duration_since(b.at).as_nanos() as u64;
-                grown.insert(uuid.clone(), (disks_since(&now.disks, &b.disks), nics_since(&now.nics, &b.nics), ns));
-            }
-            self.before.insert(uuid, now);
-        }
-        grown
-    }
-
-    /// libvirt's bulk statistics, through the C functions: `virt::Connect::all_domain_stats` (0.5) leaks the records
-    /// that it returns.
-    fn bulk(&mut self, groups: u32) -> Vec<(String, Stats)> {
-        let Some(connect) = &self.read_only else { return Vec::new() };
-        let flags = sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT;
+    /// The statistics of one domain, through the C function: the `virt` crate (0.5) leaks the records. One domain is
+    /// asked at a time, because a QEMU that does not answer would take the answers of all.
+    fn stats(&mut self, uuid: &str, groups: u32) -> Option<Stats> {
+        let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
+        // SAFETY: the domain outlives the list.
+        let mut list = [unsafe { domain.as_ptr() }, std::ptr::null_mut()];
         let mut records: *mut sys::virDomainStatsRecordPtr = std::ptr::null_mut();
-        // SAFETY: the connection is open; `records` receives an array that is freed below.
-        let count = unsafe { sys::virConnectGetAllDomainStats(connect.as_ptr(), groups, &raw mut records, flags) };
-        let Ok(count) = usize::try_from(count) else { return Vec::new() };
+        let flags = sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT;
+        // SAFETY: the list ends with a null pointer and its domain lives; `records` receives an array freed below.
+        let count = unsafe { sys::virDomainListGetStats(list.as_mut_ptr(), groups, &raw mut records, flags) };
+        let count = usize::try_from(count).ok()?;
         if records.is_null() {
-            return Vec::new();
+            return None;
         }
         // SAFETY: libvirt says that `records` holds `count` pointers to records, valid until the list is freed.
-        let list = unsafe { std::slice::from_raw_parts(records, count) };
-        let read = list.iter().take(MOST_DOMAINS).filter_map(|&r| read_record(r)).collect();
+        let found = unsafe { std::slice::from_raw_parts(records, count) };
+        let read = found.first().and_then(|&record| read_record(record));
         // SAFETY: the list is libvirt's own, freed once; nothing read above points into it.
         unsafe { sys::virDomainStatsRecordListFree(records) };
         read
     }
 }
 
-fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<(String, Stats)> {
+fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<Stats> {
     // SAFETY: a non-null pointer out of libvirt's list is a valid record while the list lives.
     let record = unsafe { record.as_ref() }?;
-    let mut uuid = [0; sys::VIR_UUID_STRING_BUFLEN as usize];
-    // SAFETY: the record's domain is valid while the list lives; the buffer has the length that libvirt asks for.
-    if unsafe { sys::virDomainGetUUIDString(record.dom, uuid.as_mut_ptr()) } != 0 || record.params.is_null() {
+    if record.params.is_null() {
         return None;
     }
-    // SAFETY: libvirt ended the string within the buffer.
-    let uuid = unsafe { CStr::from_ptr(uuid.as_ptr()) }.to_string_lossy().into_owned();
     let count = usize::try_from(record.nparams).ok()?;
     // SAFETY: a record holds `nparams` parameters.
     let params = unsafe { std::slice::from_raw_parts(record.params, count) };
-    Some((uuid, params.iter().take(MOST_STATS).filter_map(read_param).collect()))
+    Some(params.iter().take(MOST_STATS).filter_map(read_param).collect())
 }
 
 fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {

@@ -1,4 +1,6 @@
-//! libvirt's view of its domains, read on a thread of its own: a daemon that hangs delays only its own answers.
+//! libvirt's view of its domains, read on a thread of its own: a daemon that hangs delays only its own answers. What
+//! libvirt has to ask a guest's QEMU for is read on further threads (`guest_calls`), so that a guest that hangs delays
+//! only its own figures.
 //!
 //! The library with its dependencies is larger than kvmtop, so it is loaded only when it is of use: when a guest with a
 //! UUID and a daemon's socket exist, or when a URI is given.
@@ -7,6 +9,7 @@
 //! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only monitor commands need a writable connection.
 
 mod connection;
+mod guest_calls;
 mod loader;
 mod release_pages;
 mod stats;
@@ -14,12 +17,12 @@ mod stats;
 use self::release_pages::give_back_libraries;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::{self, DomainXml};
-use crate::kvm::mtree;
 use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
 use crate::source::live::metadata::source::CounterReading;
-use connection::{LibvirtConnection, LibvirtFailure, PolledDomain};
+use connection::{DeviceCounters, LibvirtConnection, LibvirtFailure, PolledDomain};
+use guest_calls::{DEADLINE, GuestCalls, GuestQuestion};
 use loader::{Loaded, load};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,6 +64,8 @@ pub struct LibvirtDomain {
     pub devices_ns: u64,
     /// KVM's counters, when they are wanted.
     pub counters: Option<Arc<CounterReading>>,
+    /// Why the XML is not used.
+    pub xml_error: Option<String>,
 }
 
 /// How kvmtop uses libvirt.
@@ -88,6 +93,12 @@ enum LibvirtRequest {
 #[derive(Default)]
 struct LibvirtState {
     domains: HashMap<String, Arc<LibvirtDomain>>,
+    /// The last counters of each domain's devices.
+    devices: HashMap<String, DeviceCounters>,
+    /// Domains whose process is stopped (`SIGSTOP`), by UUID: it cannot answer.
+    stopped: HashSet<String>,
+    /// Domains whose QEMU has not answered, with the start of the question.
+    late: HashMap<String, Instant>,
     /// Start of the call in progress.
     asked: Option<Instant>,
     /// The failure of the last poll.
@@ -144,6 +155,15 @@ impl Libvirt {
         self.send(LibvirtRequest::Refresh);
     }
 
+    /// Sets the domains whose process is stopped, by UUID (lower case): they are not asked.
+    pub fn set_stopped(&self, stopped: HashSet<String>) {
+        let mut state = lock(&self.shared);
+        if state.stopped != stopped {
+            stopped.iter().for_each(|uuid| state.leave_out(uuid));
+            state.stopped = stopped;
+        }
+    }
+
     /// Sets whether KVM's counters are wanted, and how often.
     pub fn set_counters(&self, every: Option<Duration>) {
         let mut state = lock(&self.shared);
@@ -176,7 +196,7 @@ impl Libvirt {
         }
         match &shared.failure {
             Some((cause, fix)) => SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone()),
-            None => SourceStatus::ok(SourceId::Libvirt),
+            None => shared.left_out(now).unwrap_or_else(|| SourceStatus::ok(SourceId::Libvirt)),
         }
     }
 
@@ -198,6 +218,29 @@ fn lock(shared: &Mutex<LibvirtState>) -> MutexGuard<'_, LibvirtState> {
 }
 
 impl LibvirtState {
+    /// The status while single guests are left out.
+    fn left_out(&self, now: Instant) -> Option<SourceStatus> {
+        let name = |uuid: &String| self.domains.get(uuid).map(|d| d.name.as_str());
+        let stopped = self.stopped.iter().filter_map(name);
+        let late = self.late.iter().filter(|(_, since)| now.saturating_duration_since(**since) > PATIENCE);
+        let mut silent: Vec<&str> = stopped.chain(late.filter_map(|(uuid, _)| name(uuid))).collect();
+        silent.sort_unstable();
+        silent.dedup();
+        if let Some(first) = silent.first() {
+            let cause = format!(
+                "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards of theirs",
+                silent.len(),
+                self.domains.len()
+            );
+            let fix = "see whether its QEMU is stopped (T) or waits for storage (D): \
+                       ps -eo pid,stat,wchan:20,args | grep [q]emu";
+            return Some(SourceStatus::degraded(SourceId::Libvirt, cause, fix));
+        }
+        let (domain, why) = self.domains.values().find_map(|d| Some((d, d.xml_error.as_ref()?)))?;
+        let cause = format!("libvirt's XML of {} is not used: {why}", domain.name);
+        Some(SourceStatus::degraded(SourceId::Libvirt, cause, "its settings are those of its command line"))
+    }
+
     fn fail(&mut self, failure: LibvirtFailure) {
         (self.failure, self.answered) = (Some(failure), true);
     }
@@ -249,8 +292,9 @@ fn wait_for_use(
 }
 
 /// The thread's loop: polls, then serves requests until the next poll.
-fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, options: &LibvirtOptions) {
+fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, options: &LibvirtOptions) {
     let mut connection = LibvirtConnection::new(options.uri.clone());
+    let calls = GuestCalls::new(options.uri.clone(), shared.clone());
     let mut counters = options.counters_every;
     let mut next = Instant::now();
     let mut next_counters = counters.map(|_| next);
@@ -259,21 +303,24 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
         if now >= next {
             let ok = turn(shared, &mut connection);
             give_back_libraries();
+            ask_all(shared, &calls, || GuestQuestion::Devices);
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
-        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at) && connection.is_open()) {
-            for (uuid, read) in asking(shared, || connection.counters(every)) {
-                let mut state = lock(shared);
-                let wanted = state.counters_wanted;
-                // The front may have dropped the counters while libvirt answered.
-                if let Some(d) = state.domains.get_mut(&uuid).filter(|_| wanted) {
-                    Arc::make_mut(d).counters = Some(Arc::new(read));
-                }
-            }
-            give_back_libraries();
+        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at)) {
+            ask_all(shared, &calls, || GuestQuestion::Counters(every));
+            next_counters = Some(Instant::now() + every);
         }
-        next_counters = counters.map(|every| Instant::now() + every);
-        let until = next_counters.map_or(next, |c| c.min(next));
+        let late = calls.late();
+        let mut state = lock(shared);
+        late.keys().for_each(|uuid| state.leave_out(uuid));
+        state.late = late;
+        let waits = !state.late.is_empty();
+        drop(state);
+        let mut until = next_counters.map_or(next, |c| c.min(next));
+        // A thread may be late a moment from now.
+        if calls.go_on() || waits {
+            until = until.min(Instant::now() + DEADLINE);
+        }
         match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
             // Several new guests cause one poll.
             Ok(LibvirtRequest::Refresh) => next = next.min(Instant::now() + Duration::from_millis(100)),
@@ -282,16 +329,20 @@ fn run(shared: &Mutex<LibvirtState>, requests: &Receiver<LibvirtRequest>, option
                 next_counters = every.map(|_| Instant::now());
             }
             Ok(LibvirtRequest::Monitor { uuid, command, reply }) => {
-                let text = asking(shared, || connection.monitor(&uuid, command));
-                let answer = text.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string()));
-                // The receiver may be gone after its timeout.
-                let _ = reply.try_send(answer);
-                give_back_libraries();
+                calls.ask(&uuid, GuestQuestion::Monitor { command, reply });
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return calls.close(),
         }
     }
+}
+
+/// Asks every domain whose process is not stopped.
+fn ask_all(shared: &Mutex<LibvirtState>, calls: &GuestCalls, question: impl Fn() -> GuestQuestion) {
+    let state = lock(shared);
+    let domains: Vec<String> = state.domains.keys().filter(|uuid| !state.stopped.contains(*uuid)).cloned().collect();
+    drop(state);
+    domains.iter().for_each(|uuid| calls.ask(uuid, question()));
 }
 
 /// Records the start of a call, so that the front sees how long it takes.
@@ -315,6 +366,8 @@ fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> boo
                 let domain = merge(answer, before.as_deref());
                 shared.domains.insert(domain.uuid.clone(), Arc::new(domain));
             }
+            let LibvirtState { domains, devices, .. } = &mut *shared;
+            devices.retain(|uuid, _| domains.contains_key(uuid));
             true
         }
         Err(failure) => {
@@ -326,24 +379,13 @@ fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> boo
 }
 
 fn merge(answer: PolledDomain, before: Option<&LibvirtDomain>) -> LibvirtDomain {
-    let same_xml = before.filter(|b| b.xml_text.as_deref() == answer.xml.as_deref());
-    let xml_text: Option<Arc<str>> = match same_xml {
-        Some(b) => b.xml_text.clone(),
-        None => answer.xml.map(Arc::from),
-    };
-    let xml = match same_xml {
-        Some(b) => b.xml.clone(),
-        None => xml_text.as_deref().and_then(|t| domain_xml::parse(t).ok()).map(Arc::new),
-    };
-    LibvirtDomain {
-        uuid: answer.uuid,
-        name: answer.name,
-        state: answer.state,
-        xml,
-        xml_text,
-        disks: answer.disks,
-        nics: answer.nics,
-        devices_ns: answer.devices_ns,
-        counters: before.and_then(|b| b.counters.clone()),
+    let before = before.cloned().unwrap_or_default();
+    let mut domain = LibvirtDomain { uuid: answer.uuid, name: answer.name, state: answer.state, ..before };
+    if domain.xml_text.as_deref() != answer.xml.as_deref() {
+        let parsed = answer.xml.as_deref().map(domain_xml::parse).transpose();
+        domain.xml_error = parsed.as_ref().err().map(ToString::to_string);
+        domain.xml = parsed.ok().flatten().map(Arc::new);
+        domain.xml_text = answer.xml.map(Arc::from);
     }
+    domain
 }

@@ -44,7 +44,7 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
             tx_bytes: at.number("tx.bytes").unwrap_or(0),
             rx_packets: at.number("rx.pkts").unwrap_or(0),
             tx_packets: at.number("tx.pkts").unwrap_or(0),
-            drops: at.number("rx.drop").unwrap_or(0) + at.number("tx.drop").unwrap_or(0),
+            drops: at.number("rx.drop").unwrap_or(0).saturating_add(at.number("tx.drop").unwrap_or(0)),
         })
         .filter(|n| !n.name.is_empty())
         .collect()
