@@ -175,6 +175,41 @@ fn intervals_add_up_to_the_whole() {
     assert_eq!(intervals, 15, "1.4 s in tenths");
 }
 
+/// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or back.
+#[test]
+fn a_time_stamp_years_away_is_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixture("two-guests.data", folder.path());
+    let mut feed = PerfDataFeed::open(&path, 0.1, false).unwrap();
+    let times: Vec<u64> = std::iter::from_fn(|| feed.next().unwrap()).map(|sample| sample.mono_ns).collect();
+    let whole = std::fs::read(&path).unwrap();
+    let is_time = |at: &usize| {
+        let word = u64::from_le_bytes(whole[*at..at + 8].try_into().unwrap());
+        (times[0]..=times[times.len() - 1]).contains(&word)
+    };
+    let stamps: Vec<usize> = (0..whole.len() - 8).step_by(8).filter(is_time).collect();
+    assert!(stamps.len() > 1000);
+    let seconds = load(std::slice::from_ref(&path), &ImportOptions::default()).base.unwrap();
+    let damaged = folder.path().join("damaged.data");
+    for place in [0, 1, stamps.len() / 2, stamps.len() - 1] {
+        for bit in [54, 62, 63] {
+            let mut bytes = whole.clone();
+            bytes[stamps[place] + bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&damaged, &bytes).unwrap();
+            let mut feed = PerfDataFeed::open(&damaged, 0.1, false).unwrap();
+            let mut before = 0;
+            for n in 0.. {
+                let Some(sample) = feed.next().unwrap() else { break };
+                assert!(n < 200 && sample.mono_ns >= before, "stamp {place}, bit {bit}");
+                before = sample.mono_ns;
+            }
+            let imported = load(std::slice::from_ref(&damaged), &ImportOptions::default());
+            let base = imported.base.unwrap();
+            assert!((base - seconds).abs() < 0.5, "stamp {place}, bit {bit}: {base} of {seconds} s");
+        }
+    }
+}
+
 /// A file that was cut off while it was written or copied: the formats stand at its end, so nothing can be read without
 /// them, and the note says this. A cut stream is read up to the cut.
 #[test]

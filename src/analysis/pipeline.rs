@@ -6,6 +6,10 @@ use crate::model::{Base, Model};
 use crate::sample::Sample;
 use std::sync::Arc;
 
+/// Two samples further apart than a day are no interval: one of them has a wrong time, or is from another start of the
+/// host.
+const LONGEST_INTERVAL_NS: u64 = 86_400 * 1_000_000_000;
+
 /// What happened between two samples, and what the rules say about it.
 #[derive(Debug, Clone, Default)]
 pub struct JudgedInterval {
@@ -49,6 +53,7 @@ impl Pipeline {
     /// The interval that ends with this sample; `None` for the first sample, and for the first after
     /// [`Pipeline::restart`].
     pub fn next(&mut self, sample: Arc<Sample>) -> Option<JudgedInterval> {
+        self.restart_at_jump(&sample);
         let previous = self.previous.take();
         let interval = previous.map(|previous| self.judge(&sample, Base::Previous(&previous)));
         self.previous = Some(sample);
@@ -57,6 +62,7 @@ impl Pipeline {
 
     /// As [`Pipeline::next`], but a first sample is shown as well: with names and states, without any rate.
     pub fn next_or_first(&mut self, sample: Arc<Sample>) -> JudgedInterval {
+        self.restart_at_jump(&sample);
         let previous = self.previous.take();
         let interval = self.judge(&sample, previous.as_deref().map_or(Base::Start, Base::Previous));
         self.previous = Some(sample);
@@ -67,6 +73,18 @@ impl Pipeline {
     /// known.
     pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> JudgedInterval {
         self.judge(sample, Base::Whole(seconds))
+    }
+
+    /// Whether a sample can follow the previous one: the host's clock neither went back nor jumped.
+    pub fn continues(&self, sample: &Sample) -> bool {
+        let passed = self.previous.as_ref().map_or(Some(0), |previous| sample.mono_ns.checked_sub(previous.mono_ns));
+        passed.is_some_and(|ns| ns <= LONGEST_INTERVAL_NS)
+    }
+
+    fn restart_at_jump(&mut self, sample: &Sample) {
+        if !self.continues(sample) {
+            self.restart();
+        }
     }
 
     /// Forgets the previous sample and what the rules remember: what follows does not continue what came before.

@@ -44,7 +44,7 @@ impl SessionSummary {
 
     /// Adds a sample. The first of a run of the recorder ends no interval.
     pub fn add(&mut self, sample: Arc<Sample>, begins_run: bool) {
-        if begins_run || self.runs.is_empty() {
+        if begins_run || self.runs.is_empty() || !self.pipeline.continues(&sample) {
             self.pipeline.restart();
             self.runs.push(RecorderRun { begin_ms: sample.time_ms, samples: 0, seconds: 0.0 });
         }

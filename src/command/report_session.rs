@@ -124,7 +124,7 @@ impl DescribedSamples<'_> {
 /// Earlier samples that the rules judge first, because a pattern must last before they report it.
 const LOOK_BACK: usize = 120;
 /// Samples that are read ahead of the one being judged.
-const READ_AHEAD: usize = 16;
+const READ_AHEAD: usize = 4;
 
 /// All samples as one interval. Reading takes as long as judging, so each has a thread.
 fn whole(samples: &mut DescribedSamples<'_>, pipeline: Pipeline, mut progress: ProgressLine) -> JudgedInterval {

@@ -245,9 +245,15 @@ impl Serialize for CpuSet {
     }
 }
 
+/// The name by which serde knows a list of CPUs. A short list can be a large set.
+pub const CPU_LIST: &str = "CpuList";
+
+#[derive(Deserialize)]
+struct CpuList(String);
+
 impl<'de> Deserialize<'de> for CpuSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+        let CpuList(text) = CpuList::deserialize(deserializer)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
     }
 }

@@ -3,8 +3,10 @@
 //! A segment is one zstd stream, flushed behind each sample: what a frame holds repeats most of the frames before it. A
 //! sample carries the facts of the host and of guests only where they are new in the segment.
 
+use super::budget;
 use super::frame::{self, FrameKind, HEAD, Stamp};
 use crate::sample::{DomainFacts, HostFacts, Sample};
+use crate::session::SEGMENT_BYTES;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -18,6 +20,11 @@ const LEVEL: i32 = 3;
 const WINDOW_LOG: u32 = 21;
 /// The most that a frame may hold uncompressed, bytes. A guest with its XML and its devices is some 60 KB.
 const LONGEST: usize = 64 << 20;
+
+/// The memory that the values of a sample may take, bytes: a sample of 5,000 vCPUs at work takes 75 MB.
+const SAMPLE_MEMORY: usize = 256 << 20;
+/// The memory that the facts of a segment may take, bytes.
+const FACTS_MEMORY: usize = 512 << 20;
 
 /// Facts of guests in a segment: a segment with more of them ends.
 pub const MOST_FACTS: u32 = 8192;
@@ -128,6 +135,10 @@ pub struct SegmentReader {
     numbers: Vec<u32>,
     /// Where the sample begins in the bytes of its frame.
     begin: usize,
+    /// Bytes taken in, uncompressed.
+    raw: usize,
+    /// Memory that further facts may take.
+    facts_memory: usize,
 }
 
 impl SegmentReader {
@@ -137,17 +148,28 @@ impl SegmentReader {
         stream.window_log_max(WINDOW_LOG)?;
         let (host, known) = before.map(|b| (b.host, b.domains)).unwrap_or_default();
         let known = known.into_iter().map(|facts| (key(&facts), facts)).collect();
-        Ok(Self { stream, host, domains: Vec::new(), known, numbers: Vec::new(), begin: 0 })
+        Ok(Self {
+            stream,
+            host,
+            domains: Vec::new(),
+            known,
+            numbers: Vec::new(),
+            begin: 0,
+            raw: 0,
+            facts_memory: FACTS_MEMORY,
+        })
     }
 
     /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be
     /// read then.
     pub fn advance(&mut self, packed: &[u8]) -> Result<()> {
+        ensure!(self.raw < SEGMENT_BYTES, "a segment is longer than any recorder writes");
         self.stream.get_mut().0.clear();
         self.stream.write_all(packed).and_then(|()| self.stream.flush()).context("a sample does not decompress")?;
         let bytes = &self.stream.get_ref().0;
+        self.raw += bytes.len();
         let ((host, domains, numbers), sample): (NewFacts, &[u8]) =
-            postcard::take_from_bytes(bytes).context("facts are not what a recorder writes")?;
+            budget::take_from(bytes, &mut self.facts_memory).context("facts are not what a recorder writes")?;
         self.begin = bytes.len() - sample.len();
         if let Some(mut host) = host {
             host.normalise();
@@ -172,7 +194,8 @@ impl SegmentReader {
     /// The sample taken in last. Fails if no recorder wrote it.
     pub fn sample(&self) -> Result<Sample> {
         let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
-        let mut sample: Sample = postcard::from_bytes(bytes).context("a sample is not what a recorder writes")?;
+        let (mut sample, _): (Sample, _) =
+            budget::take_from(bytes, &mut SAMPLE_MEMORY.clone()).context("a sample is not what a recorder writes")?;
         ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");
         sample.normalise();
         sample.host.facts = self.host.clone();

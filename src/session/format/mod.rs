@@ -1,5 +1,6 @@
 //! What stands in a file: frames, what each holds, and a sample as bytes.
 
+mod budget;
 mod codec;
 mod frame;
 mod index;

@@ -84,3 +84,44 @@ fn a_segment_of_ever_new_guests_is_refused() {
     let error = advance(&mut reader).unwrap_err();
     assert!(error.to_string().contains("facts of more guests"), "{error}");
 }
+
+/// A sample with its facts, through a segment of its own.
+fn advance(sample: &impl serde::Serialize) -> anyhow::Result<Sample> {
+    let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1)?;
+    stream.write_all(&postcard::to_allocvec(sample)?)?;
+    stream.flush()?;
+    let mut reader = SegmentReader::new(None)?;
+    reader.advance(stream.get_ref())?;
+    reader.sample()
+}
+
+#[test]
+fn values_that_take_more_memory_than_any_host_needs_are_refused() {
+    let threads = |n| {
+        let domain = DomainSample { threads: vec![ThreadSample::default(); n], ..DomainSample::default() };
+        let sample = Sample { domains: vec![domain], ..Sample::default() };
+        advance(&(None::<HostFacts>, vec![DomainFacts::default()], vec![0u32], sample))
+    };
+    assert_eq!(threads(100_000).unwrap().domains[0].threads.len(), 100_000);
+    let error = format!("{:#}", threads(500_000).unwrap_err());
+    assert!(error.contains("a sample is not what a recorder writes"), "{error}");
+    // A set of all CPUs: seven bytes.
+    let sets = postcard::to_allocvec(&vec![crate::kvm::CpuSet::range(0, 8191); 200]).unwrap();
+    let take = |mut budget| super::budget::take_from::<Vec<crate::kvm::CpuSet>>(&sets, &mut budget).is_ok();
+    assert!(sets.len() < 2000 && take(1 << 20) && !take(200 << 10));
+}
+
+#[test]
+fn a_segment_longer_than_a_recorder_writes_is_refused() {
+    let mut reader = SegmentReader::new(None).unwrap();
+    let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    let name = Known::new("x".repeat(12 << 20), Origin::File);
+    let facts = vec![DomainFacts { name, ..DomainFacts::default() }];
+    let sample = postcard::to_allocvec(&(None::<HostFacts>, facts, Vec::<u32>::new(), Sample::default())).unwrap();
+    let frames = (0..9).take_while(|_| {
+        stream.write_all(&sample).unwrap();
+        stream.flush().unwrap();
+        reader.advance(&std::mem::take(stream.get_mut())).is_ok()
+    });
+    assert_eq!(frames.count(), 3, "12 MiB each, of 32");
+}

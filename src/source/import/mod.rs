@@ -6,6 +6,7 @@
 //! used.
 
 mod assemble;
+mod covered_time;
 mod describe;
 mod description_files;
 mod detect;

@@ -7,6 +7,7 @@ use crate::kvm::Space;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Direction, Timing};
 use crate::source::events::TracedThread;
+use crate::source::import::covered_time::CoveredTime;
 use crate::source::import::group_threads::{KvmEventCounts, group_threads};
 use crate::source::import::guest::ImportedGuest;
 use crate::source::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
@@ -47,6 +48,8 @@ pub(super) struct PerfDataCounters {
     pub first: Option<u64>,
     /// Time of the last kvm event.
     pub last: u64,
+    /// The time between them.
+    pub covered: CoveredTime,
     /// Events lost.
     pub lost: u64,
     /// Records that could not be read.
@@ -98,6 +101,7 @@ impl PerfDataCounters {
         if item.name != NO_NAME {
             self.first = Some(self.first.map_or(item.time, |first| first.min(item.time)));
             self.last = self.last.max(item.time);
+            self.covered.at(item.time);
             known.pid = item.pid;
             let at = usize::from(item.name);
             if known.counts.len() <= at {

@@ -2,13 +2,18 @@
 
 use super::recording::{NO_KVM, PerfData};
 use super::records;
-use crate::sample::{DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceStatus};
+use crate::sample::{
+    DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceState, SourceStatus,
+};
 use crate::session::open_regular;
 use crate::source::Feed;
 use crate::source::import::guest::ImportedGuest;
 use crate::source::import::imported::io_message;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Intervals without an event that are samples of their own, one after the other.
+const MOST_EMPTY: u64 = 60;
 
 /// Yields a sample at the end of each interval of a `perf.data`, with cumulative counters, after a first one without
 /// guests.
@@ -17,6 +22,10 @@ pub struct PerfDataFeed {
     interval_ns: u64,
     /// End of the current interval by the recorder's clock; `None` before the first sample.
     end: Option<u64>,
+    /// The time of the last sample.
+    shown: u64,
+    /// Intervals without an event that the next sample covers.
+    empty: u64,
     /// Wall clock at the zero of the recorder's clock, milliseconds since the epoch.
     zero_ms: i64,
     done: bool,
@@ -47,10 +56,17 @@ impl PerfDataFeed {
         // The file was last written at the time of its last event.
         let zero_ms = wall.saturating_sub((last.unwrap_or(first) / 1_000_000) as i64);
         let interval_ns = ((interval_s * 1e9) as u64).max(1_000_000);
-        Ok(Self { data, interval_ns, end: None, zero_ms, done: false })
+        Ok(Self { data, interval_ns, end: None, shown: 0, empty: 0, zero_ms, done: false })
     }
 
     fn sample(&mut self, now: u64) -> Sample {
+        self.shown = now;
+        let mut source = SourceStatus::ok(SourceId::PerfData);
+        if self.empty > 1 {
+            let seconds = self.empty as f64 * self.interval_ns as f64 / 1e9;
+            source.state = SourceState::Degraded;
+            source.cause = Some(format!("there is no event in the file for {seconds:.0} s: this interval is as long"));
+        }
         let guests = self.data.counters.guests();
         let counters = &self.data.counters;
         let fires = guests.iter().flat_map(ImportedGuest::events).any(|e| !e.exits.is_empty());
@@ -69,7 +85,7 @@ impl PerfDataFeed {
                 fires_kvm_exit: if fires { Some(true) } else { counters.counted().fires_kvm_exit() },
                 ..EngineStatus::default()
             },
-            sources: vec![SourceStatus::ok(SourceId::PerfData)],
+            sources: vec![source],
             ..Sample::default()
         };
         sample.normalise();
@@ -94,12 +110,17 @@ impl Feed for PerfDataFeed {
                 Ok(true) => {}
                 Ok(false) => {
                     self.done = true;
-                    return Ok(Some(self.sample(self.data.counters.last)));
+                    // A clock that jumped and came back leaves the last event before the end of an interval.
+                    return Ok(Some(self.sample(self.data.counters.last.max(self.shown))));
                 }
                 Err(what) => anyhow::bail!("{what}"),
             }
         }
-        self.end = Some(end.saturating_add(self.interval_ns));
-        Ok(Some(self.sample(end)))
+        let sample = self.sample(end);
+        // A damaged time stamp may be centuries away: intervals without an event are one, if there are many.
+        let empty = self.data.next_time().map_or(0, |next| next.saturating_sub(end) / self.interval_ns);
+        self.empty = if empty > MOST_EMPTY { empty } else { 1 };
+        self.end = Some(end.saturating_add(self.interval_ns.saturating_mul(self.empty)));
+        Ok(Some(sample))
     }
 }

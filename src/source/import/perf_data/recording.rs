@@ -126,7 +126,7 @@ impl PerfData {
     /// All counts.
     pub fn finish(mut self) -> Result<PerfDataContent, String> {
         let counters = &mut self.counters;
-        let first = counters.first.ok_or(NO_KVM)?;
+        counters.first.ok_or(NO_KVM)?;
         let mut notes = Vec::new();
         let (damaged, cut) = {
             let state = records::lock(&self.state);
@@ -137,6 +137,7 @@ impl PerfData {
         } else if cut {
             notes.push("it was cut off after its records, which are all used".into());
         }
+        notes.extend(counters.covered.note());
         if counters.broken > 0 {
             notes.push(format!("{} of its records cannot be read and are left out", counters.broken));
         }
@@ -153,7 +154,7 @@ impl PerfData {
             notes.push(format!("{count} accesses are not counted, as in perf: they share an exit with another access"));
         }
         Ok(PerfDataContent {
-            seconds: counters.last.saturating_sub(first) as f64 / 1e9,
+            seconds: counters.covered.seconds(),
             lost: counters.lost,
             overflow: counters.counted().overflow(),
             events: counters.samples,

@@ -4,6 +4,7 @@
 mod decode;
 mod line;
 
+use super::covered_time::CoveredTime;
 use super::gathered::{Gathered, InputType};
 use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
@@ -74,6 +75,7 @@ struct TraceReader {
     names: HashMap<i32, String>,
     first: Option<u64>,
     last: u64,
+    covered: CoveredTime,
     lost: u64,
     gap: bool,
     /// A line that continues in the next one.
@@ -101,6 +103,7 @@ impl TraceReader {
             names: HashMap::new(),
             first: None,
             last: 0,
+            covered: CoveredTime::default(),
             lost: 0,
             gap: false,
             cut: String::new(),
@@ -150,6 +153,7 @@ impl TraceReader {
         if kvm {
             self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
             self.last = self.last.max(line.time);
+            self.covered.at(line.time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
         let pairing = &mut self.pairing;
@@ -167,7 +171,9 @@ impl TraceReader {
         self.event(&cut);
         self.log.finish(&mut self.found);
         gathered.log.append(&mut self.found);
-        let Some(first) = self.first else { return Err("none of its lines holds a kvm event".into()) };
+        if self.first.is_none() {
+            return Err("none of its lines holds a kvm event".into());
+        }
         for (tid, comm) in &self.names {
             self.pairing.name(*tid, comm);
         }
@@ -181,7 +187,8 @@ impl TraceReader {
         gathered.lost = gathered.lost.saturating_add(self.lost);
         gathered.overflow = gathered.overflow.saturating_add(self.pairing.overflow());
         gathered.events = gathered.events.saturating_add(self.pairing.events());
-        gathered.seconds.push((InputType::Trace, (self.last - first) as f64 / 1e9));
+        gathered.seconds.push((InputType::Trace, self.covered.seconds()));
+        gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
         gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
         Ok(())
     }
