@@ -24,7 +24,7 @@ const ALONE: &[&str] = &[
 /// option or its value.
 pub(crate) fn commands(text: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
-    // Whether the last command names a QEMU: looking for it in a command that grows would cost the square of its length.
+    // Whether the last command names a QEMU: a search in a command that grows would cost the square of its length.
     let (mut joined, mut program) = (false, false);
     for line in text.lines() {
         let line = line.trim_end();
