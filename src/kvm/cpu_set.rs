@@ -36,7 +36,9 @@ impl CpuSet {
 
     /// All CPUs from `first` to `last`, both included; cut at [`MAX_CPUS`].
     pub fn range(first: u32, last: u32) -> Self {
-        (first..=last.min(MAX_CPUS - 1)).collect()
+        let mut set = Self::new();
+        set.insert_range(first, last);
+        set
     }
 
     /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes CPUs;
@@ -74,6 +76,23 @@ impl CpuSet {
         let new = *slot & bit == 0;
         *slot |= bit;
         new
+    }
+
+    /// Adds a range, a word at a time: a few bytes of a file can name all CPUs, thousands of times over.
+    fn insert_range(&mut self, first: u32, last: u32) {
+        let last = last.min(MAX_CPUS - 1);
+        if first > last {
+            return;
+        }
+        let (first_word, last_word) = (first as usize / 64, last as usize / 64);
+        if self.words.len() <= last_word {
+            self.words.resize(last_word + 1, 0);
+        }
+        for (index, word) in self.words.iter_mut().enumerate().take(last_word + 1).skip(first_word) {
+            let low = if index == first_word { u64::MAX << (first % 64) } else { u64::MAX };
+            let high = if index == last_word { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+            *word |= low & high;
+        }
     }
 
     /// Whether this CPU is in the set.
@@ -193,9 +212,11 @@ fn parse_part(part: &str, set: &mut CpuSet) -> Result<(), CpuListError> {
     if size == 0 || used > size {
         return Err(bad());
     }
-    for cpu in first..=last {
-        if (cpu - first) % size < used {
-            set.insert(cpu);
+    if used == size {
+        set.insert_range(first, last);
+    } else if used > 0 {
+        for start in (first..=last).step_by(size as usize) {
+            set.insert_range(start, last.min(start + used - 1));
         }
     }
     Ok(())
@@ -311,6 +332,14 @@ mod tests {
             if let Ok(cpus) = CpuSet::parse(&text) {
                 prop_assert_eq!(CpuSet::parse(&cpus.to_string()).unwrap(), cpus);
             }
+        }
+
+        #[test]
+        fn a_range_holds_its_cpus_and_no_others(first in 0u32..300, length in 0u32..300) {
+            let last = first + length;
+            prop_assert!(CpuSet::range(first, last).iter().eq(first..=last));
+            let every_third = set(&format!("{first}-{last}:2/3"));
+            prop_assert!(every_third.iter().eq((first..=last).filter(|cpu| (cpu - first) % 3 < 2)));
         }
 
         #[test]
