@@ -31,6 +31,7 @@ pub mod figures;
 pub mod kvm;
 pub mod lint;
 pub mod model;
+pub mod placement;
 pub mod report;
 pub mod sample;
 pub mod session;

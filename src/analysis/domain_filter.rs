@@ -74,7 +74,12 @@ impl DomainFilter {
         report: &'a lint::Report,
     ) -> impl Iterator<Item = &'a lint::Finding> {
         report.findings.iter().filter(|f| {
-            self.concerns(model, f.domain.as_deref()) || f.also.iter().any(|guest| self.concerns(model, Some(guest)))
+            let also = || f.also.iter().any(|guest| self.concerns(model, Some(guest)));
+            match &f.domain {
+                Some(name) => self.concerns(model, Some(name)) || also(),
+                // About the host, or about a part of it that only some guests use.
+                None => f.also.is_empty() || also(),
+            }
         })
     }
 

@@ -19,7 +19,7 @@ use crate::sample::DomainState;
 pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report {
     let log_judged_s = memory.log_judged_s();
     memory.watch(model);
-    let guests = model.domains.iter().map(|d| GuestContext::new(model, d)).collect();
+    let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d)).collect();
     let mut context = Context::new(model, guests, options, log_judged_s);
     for guest in &mut context.guests {
         guest.not_judged = not_judged(guest, memory, options, model);

@@ -2,7 +2,7 @@
 
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::{QemuCommand, Smp};
-use crate::kvm::domain_xml::{DomainXml, GuestTopology};
+use crate::kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology};
 use crate::kvm::limits;
 use crate::sample::DomainFacts;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +139,7 @@ impl Pins {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NumaConfig {
     /// NUMA cells that the guest sees.
-    pub cells: u32,
+    pub cells: Vec<GuestNumaCell>,
     /// Nodes that its memory is bound to.
     pub nodes: Option<CpuSet>,
     /// How: `strict`, `preferred`, `interleave`, `restrictive`.
@@ -226,7 +226,7 @@ impl GuestConfig {
         };
         self.topology = xml.topology;
         self.numa = NumaConfig {
-            cells: xml.numa_cells.len() as u32,
+            cells: xml.numa_cells.clone(),
             nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()),
             mode: xml.numatune.as_ref().and_then(|n| n.mode.clone()),
         };

@@ -19,11 +19,12 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("session", &["kvm", "sample"]),
     ("source", &["kvm", "sample", "session"]),
     ("model", &["kvm", "sample"]),
-    ("lint", &["kvm", "sample", "model", "figures"]),
+    ("placement", &["kvm"]),
+    ("lint", &["kvm", "sample", "model", "placement", "figures"]),
     ("analysis", &["kvm", "sample", "model", "lint"]),
     // How figures are printed; used by whatever prints.
     ("figures", &[]),
-    ("report", &["kvm", "sample", "model", "lint", "figures", "analysis"]),
+    ("report", &["kvm", "sample", "model", "placement", "lint", "figures", "analysis"]),
     ("ui", &["kvm", "sample", "model", "lint", "figures", "analysis", "report"]),
     ("cli", &["session", "lint", "analysis"]),
     ("command", &["kvm", "sample", "session", "source", "model", "lint", "figures", "analysis", "report", "ui", "cli"]),
@@ -31,7 +32,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
 ];
 
 /// Folders that neither read nor write anything outside the program, ask no clock and start no thread.
-const PURE: &[&str] = &["kvm", "sample", "model", "lint", "figures", "analysis", "report", "ui"];
+const PURE: &[&str] = &["kvm", "sample", "model", "placement", "lint", "figures", "analysis", "report", "ui"];
 /// The screen's edge: its event loop and the terminal's state.
 const EDGE: &[&str] = &["ui/event_loop.rs", "ui/terminal.rs"];
 /// What a pure folder must not name.

@@ -3,10 +3,12 @@
 mod bounds;
 mod read;
 mod repair;
+mod unreadable;
 mod xml;
 
 pub use read::parse;
 pub use repair::{Repaired, repair, unescaped};
+pub use unreadable::{UnreadableSet, unreadable_sets};
 pub(crate) use xml::document;
 
 use super::cpu_set::CpuSet;

@@ -66,7 +66,7 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         }
     }
     let Some(worst) = worst else { return };
-    let guests_cpus = guest.vcpu_cpus.single.union(&host.isolated.clone().unwrap_or_default());
+    let guests_cpus = ctx.layout(guest).single(ctx.map()).union(&host.isolated.clone().unwrap_or_default());
     let rest = host.all().difference(&guests_cpus);
     let mut fix = Vec::new();
     if !rest.is_empty() {

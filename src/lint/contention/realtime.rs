@@ -68,11 +68,11 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 
 /// Gives the vCPUs isolated CPUs.
 fn isolate(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let host = ctx.topology();
-    let mut fix = placement::pin_all(ctx, guest);
-    if let Some(plan) = placement::plan_for(ctx, guest).filter(|p| p.vcpus.iter().any(|c| !host.is_isolated(*c))) {
-        let planned: CpuSet = plan.vcpus.iter().copied().collect();
-        let cpus = planned.union(&host.isolated.clone().unwrap_or_default());
+    let map = ctx.map();
+    let mut fix = placement::guest_placement(ctx, guest);
+    let after = ctx.placement.plan().after.get(guest.index).map(|l| l.single(map)).unwrap_or_default();
+    if !after.is_empty() && !after.is_subset(&map.isolated) {
+        let cpus = after.union(&map.isolated);
         fix.push(fixes::kernel(format!("isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}")));
     }
     fix.push(fixes::advice(texts::NO_REALTIME));

@@ -31,12 +31,14 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "overcommit",
-        sees: "more vCPUs than CPUs for them, and they wait",
+        sees: "more vCPUs than CPUs for them",
         check: Host(overcommit::overcommit),
         hold: Hold::USUAL,
         thresholds: &["pinning.overcommit", "pinning.wait"],
-        limits: "Without wait no ratio is reported: idle vCPUs may share CPUs in any number",
-        fix: "Fewer guests or vCPUs on these CPUs",
+        limits: "Idle vCPUs may share CPUs in any number, so where CPU times are measured the vCPUs have to wait, and the \
+            CPUs have to be busy. From files alone a pinned set with more vCPUs than CPUs is reported where other CPUs \
+            are free",
+        fix: "Pins to free CPUs where there are any, else fewer guests or vCPUs",
         links: &[links::CPU_TUNING],
     },
     Rule {
@@ -67,7 +69,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Host(host_cpus::starved),
         hold: Hold::USUAL,
         thresholds: &["pinning.starved_wait"],
-        limits: "A node counts as full when every CPU of it has a pinned vCPU, busy or not",
+        limits: "A CPU with a pinned vCPU counts as taken, busy or not. The host's tasks do not run on isolated CPUs",
         fix: "Pins or number of vCPUs of the guests",
         links: &[links::CPU_ISOLATION],
     },

@@ -39,6 +39,13 @@ pub(super) fn overcommit_title(vcpus: usize, cpus: usize) -> String {
     format!("{vcpus} vCPUs share {cpus} CPUs, and they wait")
 }
 
+pub(super) const CROWDED_WHY: &str = "vCPUs that are pinned to a set cannot leave it: when all of them are busy they \
+    queue up there, while other CPUs of the host are free";
+
+pub(super) fn crowded_title(vcpus: usize, cpus: usize) -> String {
+    format!("{vcpus} vCPUs are pinned to {cpus} CPUs while others are free")
+}
+
 // Fixes.
 pub(super) const FEWER_VCPUS: &str = "If the limit is intended, give the guest fewer vCPUs: \
     it then gets the same amount of CPU without stops";
@@ -56,8 +63,8 @@ pub(super) const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next 
 pub(super) const NO_REALTIME: &str =
     "Or remove <vcpusched> from the domain: without its own CPUs a real-time vCPU does more harm than good";
 pub(super) const SLICES_NEED: &str = "takes effect at once, until the next boot; needs cgroup v2";
-pub(super) const KEEP_FIRST_CORES: &str = "Keep the first core of every node free of vCPU pins: \
-    remove a vCPU from a guest, or move it to another node or host";
+pub(super) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins: \
+    remove a vCPU from a guest, or move a guest to another host";
 
 pub(super) fn lift_unit_quota(unit: &str) -> String {
     // The root slice is `-.slice`.
@@ -110,6 +117,13 @@ pub(super) fn ratio(ratio: f64, cpus: &CpuSet, wait: f64) -> String {
     format!("{ratio} vCPUs per CPU on CPUs {cpus}; they wait {wait} % of the time they want a CPU")
 }
 
+pub(super) fn crowded(vcpus: usize, cpus: &CpuSet, ratio: f64) -> String {
+    format!(
+        "{vcpus} vCPUs may use CPUs {cpus} only: {} vCPUs per CPU; how long they wait is not measured",
+        figure(ratio)
+    )
+}
+
 pub(super) fn device_interrupts(rate: f64, cpu: u32, vcpu: &str) -> String {
     format!("{} device interrupts/s on isolated CPU {cpu}, to which {vcpu} is pinned", figure(rate))
 }
@@ -147,8 +161,10 @@ pub(super) fn check_host_tasks(cpu: u32) -> String {
     format!("check: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head")
 }
 
-pub(super) fn full_nodes(cpus: &CpuSet, full: usize, nodes: usize) -> String {
-    format!("every CPU of {cpus} has a vCPU pinned to it alone; {full} of {nodes} nodes are full")
+pub(super) fn full(cpus: &CpuSet, isolated: &CpuSet) -> String {
+    let others =
+        if isolated.is_empty() { String::new() } else { format!("; the isolated CPUs {isolated} are no help") };
+    format!("every CPU of {cpus} has a vCPU pinned to it alone{others}")
 }
 
 pub(super) fn emulator_waits(percent: f64) -> String {

@@ -1,6 +1,5 @@
 //! One guest, as rules see it.
 
-use super::vcpu_cpus::VcpuCpus;
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
@@ -20,7 +19,8 @@ pub(crate) struct GuestContext<'a> {
     pub domain: &'a DomainModel,
     pub config: GuestConfig,
     pub kind: GuestGuess,
-    pub vcpu_cpus: VcpuCpus,
+    /// Its position among the guests.
+    pub index: usize,
     /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
     /// Whether the length of the interval is known, even if it is short.
@@ -30,16 +30,15 @@ pub(crate) struct GuestContext<'a> {
 }
 
 impl<'a> GuestContext<'a> {
-    pub fn new(model: &Model, domain: &'a DomainModel) -> Self {
+    pub fn new(model: &Model, index: usize, domain: &'a DomainModel) -> Self {
         let mut config = GuestConfig::of(&domain.facts);
         for name in enlightenments_in_use(domain) {
             config.hyperv.set(name, true);
         }
         let kind = GuestGuess::of(domain, &config);
         let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
-        let vcpu_cpus = VcpuCpus::new(domain, &config, &model.host.facts.topology);
         let interval_known = model.interval_s.is_some();
-        Self { domain, config, kind, vcpu_cpus, seconds, interval_known, not_judged: None }
+        Self { domain, config, kind, index, seconds, interval_known, not_judged: None }
     }
 
     pub fn name(&self) -> &'a str {

@@ -1,11 +1,13 @@
 //! The host, its guests and the user's options, as rules see them.
 
 use super::guest::GuestContext;
+use super::placement::HostPlacement;
 use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
 use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
+use crate::placement::{CpuMap, GuestLayout};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
@@ -15,6 +17,8 @@ pub(crate) struct Context<'a> {
     pub model: &'a Model,
     /// The guests, in the order of the model's domains.
     pub guests: Vec<GuestContext<'a>>,
+    /// Where everything runs, and where it should.
+    pub placement: HostPlacement,
     /// What the user set.
     pub options: &'a Options,
     /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
@@ -30,7 +34,8 @@ impl<'a> Context<'a> {
         options: &'a Options,
         log_judged_s: Option<f64>,
     ) -> Self {
-        Self { model, guests, options, log_judged_s, by_pid: OnceCell::new() }
+        let placement = HostPlacement::new(model, &guests, options);
+        Self { model, guests, placement, options, log_judged_s, by_pid: OnceCell::new() }
     }
 
     /// The thresholds in force.
@@ -49,14 +54,14 @@ impl<'a> Context<'a> {
         if online.is_empty() { self.topology().all() } else { online }
     }
 
-    /// The other guests.
-    pub fn others<'c>(&'c self, guest: &'c GuestContext<'_>) -> impl Iterator<Item = &'c GuestContext<'a>> {
-        self.guests.iter().filter(|g| !std::ptr::eq(g.domain, guest.domain))
+    /// The CPUs that are online, by core and node; empty where the host is unknown.
+    pub fn map(&self) -> &CpuMap {
+        &self.placement.map
     }
 
-    /// The CPUs to which single vCPUs of the other guests are pinned.
-    pub fn pinned_by_others(&self, guest: &GuestContext<'_>) -> CpuSet {
-        self.others(guest).fold(CpuSet::new(), |cpus, g| cpus.union(&g.vcpu_cpus.single))
+    /// Where a guest's threads may run.
+    pub fn layout(&self, guest: &GuestContext<'_>) -> &GuestLayout {
+        &self.placement.layouts[guest.index]
     }
 
     /// The index of the guest that a process or one of its threads belongs to.

@@ -8,6 +8,5 @@ pub(super) mod host;
 pub(super) mod placement;
 pub(super) mod region;
 pub(super) mod totals;
-pub(super) mod vcpu_cpus;
 
 pub(super) use host::Context;

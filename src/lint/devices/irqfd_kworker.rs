@@ -22,7 +22,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let host = ctx.topology();
     let mut vcpus = guest.vcpu_threads().peekable();
     if vcpus.peek().is_some() && vcpus.all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
-        if guest.vcpu_cpus.reach.iter().any(|c| host.is_isolated(c)) {
+        if ctx.layout(guest).vcpus.iter().any(|set| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated)) {
             verdicts.cannot_tell(texts::WAKERS_NOT_TRACED);
         }
         return;

@@ -1,102 +1,193 @@
-//! A guest's placement as fixes: XML to keep, commands to try at once.
+//! The placement plan as fixes: commands to try at once, XML to keep.
 
-use super::{LIVE_AND_KEPT, UNTIL_GUEST_ENDS, command, virsh, xml};
+use super::{LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, qemu, virsh, xml};
+use crate::figures::bytes;
 use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::placement::{PlacementPlan, PlacementRequest, fewest_moves, plan};
 use crate::lint::engine::finding::Fix;
-use crate::model::total;
+use crate::placement::GuestPlan;
+use std::fmt::Write as _;
 
-/// Plans a place for all threads of a guest. `None` where this host has no room or its topology is unknown.
-pub(crate) fn plan_for(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<PlacementPlan> {
-    let request = PlacementRequest {
-        vcpus: guest.vcpus()? as u32,
-        threads: guest.config.threads_per_core(),
-        iothreads: guest.config.pins.iothread_count,
-        taken: ctx.pinned_by_others(guest),
-        current: guest.vcpu_cpus.single.clone(),
-        emulator: guest.config.pins.emulator.clone(),
-        nodes: memory_nodes(guest),
-    };
-    plan(ctx.topology(), &request)
-}
+/// The most pins in one fix.
+const MOST_PINS: usize = 512;
+/// What a pin that the configuration has already needs.
+const AT_ONCE: &str = "takes effect at once";
+/// Comes first where CPUs are short.
+const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs of their own. Move \
+    a guest to another host, or remove vCPUs that it does not need (virsh setvcpus). Until then the guests share a \
+    common set";
+const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
 
-/// The nodes to which the configuration binds the guest's memory, else the node that holds most of it.
-fn memory_nodes(guest: &GuestContext<'_>) -> CpuSet {
-    if let Some(bound) = &guest.config.numa.nodes {
-        return bound.clone();
-    }
-    let all = total(guest.domain.node_memory.values().copied());
-    guest.domain.node_memory.iter().filter(|(_, b)| **b * 2 > all).map(|(n, _)| *n).collect()
-}
-
-/// The plan for a guest as fixes. Empty where there is no plan.
-pub(crate) fn pin_all(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let Some(plan) = plan_for(ctx, guest) else { return Vec::new() };
-    if guest.config.libvirt == Some(false) {
-        return tasksets(&plan, guest).map(|t| command(t).needing(UNTIL_GUEST_ENDS)).into_iter().collect();
-    }
-    let host = ctx.topology();
-    let memory =
-        if host.nodes().len() > 1 { "; only then does memory follow, and it has to fit on the node" } else { "" };
-    vec![
-        xml(plan.xml(host)).needing(&format!("{}{memory}", kept_in_xml(guest))),
-        command(commands(&plan, guest)).needing(LIVE_AND_KEPT),
-    ]
-}
-
-/// As [`pin_all`], moving as few vCPUs as possible away from each other and from other guests.
-pub(crate) fn pin_fewest(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let host = ctx.topology();
-    let threads = guest.config.threads_per_core();
-    let pinned = ctx.pinned_by_others(guest);
-    // Best away from the other guests' pools, and from where the guest's own emulator and IOThreads run.
-    let pins = &guest.config.pins;
-    let helpers = (1..=pins.iothread_count).filter_map(|id| pins.iothread(id)).chain(pins.emulator());
-    let avoid = helpers.fold(CpuSet::new(), |a, b| a.union(b));
-    let others = ctx.others(guest).map(|g| &g.vcpu_cpus.reach);
-    let pools = others.filter(|reach| **reach != host.all()).fold(pinned.clone(), |a, b| a.union(b));
-    let Some(moved) = fewest_moves(host, &guest.vcpu_cpus.all, &pools, &avoid, threads)
-        .or_else(|| fewest_moves(host, &guest.vcpu_cpus.all, &pinned, &avoid, threads))
-    else {
-        return pin_all(ctx, guest);
-    };
-    if guest.config.libvirt == Some(false) {
-        let line = |(v, cpu): &(u32, u32)| Some(format!("taskset -pc {cpu} {}", guest.domain.vcpu(*v)?.tid));
-        let lines: Vec<String> = moved.iter().filter_map(line).collect();
-        return vec![command(lines.join("\n")).needing(UNTIL_GUEST_ENDS)];
-    }
-    let pins: Vec<String> = moved.iter().map(|(v, cpu)| format!("  <vcpupin vcpu='{v}' cpuset='{cpu}'/>")).collect();
-    let lines: Vec<String> =
-        moved.iter().map(|(v, cpu)| virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"))).collect();
-    vec![
-        command(lines.join("\n")).needing(LIVE_AND_KEPT),
-        xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n"))).needing(&kept_in_xml(guest)),
-    ]
-}
-
-fn kept_in_xml(guest: &GuestContext<'_>) -> String {
-    format!("goes into the XML of {}; takes effect at its next start", guest.name())
-}
-
-/// The plan as live `virsh` commands.
-fn commands(plan: &PlacementPlan, guest: &GuestContext<'_>) -> String {
-    let pin = |(v, cpu)| virsh(guest, "vcpupin", &format!("{v} {cpu} --live --config"));
-    let mut lines: Vec<String> = plan.vcpus.iter().enumerate().map(pin).collect();
-    if !plan.helpers.is_empty() {
-        lines.push(virsh(guest, "emulatorpin", &format!("{} --live --config", plan.helpers)));
-        let iothread = |id| virsh(guest, "iothreadpin", &format!("{id} {} --live --config", plan.helpers));
-        lines.extend((1..=plan.iothreads).map(iothread));
-    }
-    lines.join("\n")
-}
-
-/// For a guest that libvirt does not run: one `taskset` per vCPU thread.
-fn tasksets(plan: &PlacementPlan, guest: &GuestContext<'_>) -> Option<String> {
-    let lines: Vec<String> = guest
-        .vcpu_threads()
-        .filter_map(|t| Some(format!("taskset -pc {} {}", plan.vcpus.get(t.index? as usize)?, t.tid)))
+/// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are unknown.
+pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
+    let plan = ctx.placement.plan();
+    let changed: Vec<(&GuestContext<'_>, &GuestPlan)> = guests
+        .iter()
+        .filter_map(|g| Some((ctx.guests.get(*g)?, plan.guests.get(*g)?)))
+        .filter(|(_, p)| !p.is_empty())
         .collect();
-    (!lines.is_empty()).then(|| lines.join("\n"))
+    let mut fix = Vec::new();
+    if changed.iter().any(|(_, p)| p.shares) {
+        fix.push(advice(TOO_FEW_CPUS));
+    }
+    let (mut lines, mut cut) = (Lines::default(), false);
+    for (guest, part) in &changed {
+        cut |= !lines.add(guest, part);
+    }
+    fix.extend(lines.commands());
+    for (guest, part) in changed.iter().take(MOST_PINS) {
+        fix.extend(pins_xml(guest, part));
+        fix.extend(shape(ctx, guest, part));
+    }
+    if cut {
+        fix.push(advice(MORE_IN_PLAN));
+    }
+    fix
+}
+
+/// As [`placement`], for one guest.
+pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+    placement(ctx, &[guest.index])
+}
+
+/// Commands, by what they need.
+#[derive(Default)]
+struct Lines {
+    kept: Vec<String>,
+    live: Vec<String>,
+    until_end: Vec<String>,
+}
+
+impl Lines {
+    /// Adds a guest's commands; whether there was room for all.
+    fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
+        let room = MOST_PINS.saturating_sub(self.kept.len() + self.live.len() + self.until_end.len());
+        let all = part.vcpus.len() + part.iothreads.len() + usize::from(part.emulator.is_some());
+        if guest.config.libvirt == Some(false) {
+            self.until_end.extend(tasksets(guest, part).take(room));
+            return all <= room;
+        }
+        let pins = &guest.config.pins;
+        let mut pin = |verb: &str, number: &str, cpus: &CpuSet, configured: Option<&CpuSet>| {
+            let (lines, keep) =
+                if configured == Some(cpus) { (&mut self.live, "--live") } else { (&mut self.kept, "--live --config") };
+            lines.push(virsh(guest, verb, &format!("{number}{cpus} {keep}")));
+        };
+        let mut left = room;
+        for (v, cpus) in part.vcpus.iter().take(left) {
+            pin("vcpupin", &format!("{v} "), cpus, pins.vcpus.get(v));
+        }
+        left = left.saturating_sub(part.vcpus.len());
+        if let Some(cpus) = part.emulator.as_ref().filter(|_| left > 0) {
+            pin("emulatorpin", "", cpus, pins.emulator.as_ref());
+            left -= 1;
+        }
+        for (id, cpus) in part.iothreads.iter().take(left) {
+            pin("iothreadpin", &format!("{id} "), cpus, pins.iothreads.get(id));
+        }
+        all <= room
+    }
+
+    fn commands(self) -> impl Iterator<Item = Fix> {
+        let all = [(self.kept, LIVE_AND_KEPT), (self.live, AT_ONCE), (self.until_end, UNTIL_GUEST_ENDS)];
+        all.into_iter()
+            .filter(|(lines, _)| !lines.is_empty())
+            .map(|(lines, need)| command(lines.join("\n")).needing(need))
+    }
+}
+
+/// For a guest that libvirt does not run: one `taskset` per thread.
+fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
+    let line = |cpus: &CpuSet, tid: i32| format!("taskset -pc {cpus} {tid}");
+    let vcpus = part.vcpus.iter().filter_map(move |(v, cpus)| Some(line(cpus, guest.domain.vcpu(*v)?.tid)));
+    let emulator = part.emulator.iter().filter_map(move |cpus| Some(line(cpus, guest.domain.emulator()?.tid)));
+    let iothread = |id: u32| {
+        guest.domain.threads.iter().find(|t| t.role == crate::kvm::thread_name::Role::Iothread && t.index == Some(id))
+    };
+    let iothreads = part.iothreads.iter().filter_map(move |(id, cpus)| Some(line(cpus, iothread(*id)?.tid)));
+    vcpus.chain(emulator).chain(iothreads)
+}
+
+/// The pins as XML, for a guest of libvirt.
+fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
+    if guest.config.libvirt == Some(false) {
+        return None;
+    }
+    let mut text = String::new();
+    for (v, cpus) in part.vcpus.iter().take(MOST_PINS).filter(|(v, cpus)| guest.config.pins.vcpus.get(v) != Some(cpus))
+    {
+        let _ = write!(text, "\n  <vcpupin vcpu='{v}' cpuset='{cpus}'/>");
+    }
+    if let Some(cpus) = part.emulator.as_ref().filter(|cpus| guest.config.pins.emulator.as_ref() != Some(cpus)) {
+        let _ = write!(text, "\n  <emulatorpin cpuset='{cpus}'/>");
+    }
+    for (id, cpus) in part.iothreads.iter().take(MOST_PINS) {
+        let _ = write!(text, "\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
+    }
+    let need = format!("goes into the XML of {}; takes effect at its next start", guest.name());
+    (!text.is_empty()).then(|| xml(format!("<cputune>{text}\n</cputune>")).needing(&need))
+}
+
+/// What a guest has to see of cores and nodes, and where its memory belongs.
+fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<Fix> {
+    let mut fix = Vec::new();
+    let need = format!("goes into the XML of {}; {POWER_CYCLE}", guest.name());
+    let count = ctx.layout(guest).vcpus.len() as u32;
+    if let Some(threads) = part.threads.filter(|t| *t > 0) {
+        let cores = count / threads;
+        let topology = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
+        let smp = format!("-smp {count},sockets=1,cores={cores},threads={threads}");
+        fix.extend(either(guest, xml(topology).needing(&need), qemu(smp)));
+    }
+    if guest.config.libvirt == Some(false) {
+        return fix;
+    }
+    if let (false, Some(memory)) = (part.cells.is_empty(), guest.config.memory) {
+        fix.push(xml(cells_xml(part, memory, count)).needing(&need));
+    } else if part.memory.is_some() || !part.memnodes.is_empty() {
+        let room = format!("{need}; the guest's memory ({}) has to fit on the node", size(guest));
+        fix.push(xml(numatune_xml(guest, part)).needing(&room));
+    }
+    fix
+}
+
+fn size(guest: &GuestContext<'_>) -> String {
+    guest.config.memory.map_or_else(|| "size unknown".into(), bytes)
+}
+
+/// The nodes of a guest's memory, and of all its cells where one of them changes.
+fn numatune_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> String {
+    let mut text = String::from("<numatune>\n");
+    if let Some(nodes) = &part.memory {
+        let _ = writeln!(text, "  <memory mode='strict' nodeset='{nodes}'/>");
+    }
+    if part.memnodes.is_empty() {
+        return text + "</numatune>";
+    }
+    for (position, cell) in guest.config.numa.cells.iter().enumerate() {
+        if let Some(nodes) = part.memnodes.get(&position).or(cell.host_nodes.as_ref()) {
+            let _ = writeln!(text, "  <memnode cellid='{}' mode='strict' nodeset='{nodes}'/>", cell.id);
+        }
+    }
+    text + "</numatune>"
+}
+
+/// Cells with a part of the memory that fits their number of vCPUs.
+fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
+    let nodes: CpuSet = part.cells.iter().map(|c| c.1).collect();
+    let mut text = String::from("<cpu>\n  <numa>\n");
+    let kib = memory / 1024;
+    let mut left = kib;
+    for (id, (of_cell, _)) in part.cells.iter().enumerate() {
+        let share =
+            if id + 1 == part.cells.len() { left } else { kib / u64::from(vcpus.max(1)) * of_cell.len() as u64 };
+        left = left.saturating_sub(share);
+        let _ = writeln!(text, "    <cell id='{id}' cpus='{of_cell}' memory='{share}' unit='KiB'/>");
+    }
+    let _ = writeln!(text, "  </numa>\n</cpu>\n<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>");
+    for (id, (_, node)) in part.cells.iter().enumerate() {
+        let _ = writeln!(text, "  <memnode cellid='{id}' mode='strict' nodeset='{node}'/>");
+    }
+    text + "</numatune>"
 }

@@ -10,6 +10,9 @@ use crate::lint::links;
 use crate::lint::verdicts::Verdicts;
 use crate::model::total;
 
+/// The most cells that evidence lists.
+const MOST_CELLS: usize = 16;
+
 /// Where a guest's vCPUs are pinned.
 struct PinnedNodes {
     cpus: CpuSet,
@@ -18,18 +21,15 @@ struct PinnedNodes {
 }
 
 pub(super) fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let host = ctx.topology();
-    let pins = &guest.vcpu_cpus.masks;
-    let all_pinned = guest.vcpus().is_some_and(|n| pins.len() as f64 >= n);
-    if host.nodes().len() < 2 || !all_pinned {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    if map.nodes.len() < 2 {
         return;
     }
-    let cpus = pins.iter().fold(CpuSet::new(), |a, p| a.union(&p.1));
-    let nodes: CpuSet = cpus.iter().filter_map(|c| host.node_of(c)).collect();
-    let marks = pins.iter().map(|p| Mark::Vcpu(p.0)).collect();
-    let several = nodes.len() > 1 && guest.config.numa.cells < 2 && guest.config.known;
-    let pinned = PinnedNodes { cpus, nodes, marks };
-    if several {
+    cells_crossed(ctx, guest, verdicts);
+    let Some(cpus) = layout.confined(map) else { return };
+    let marks = (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect();
+    let pinned = PinnedNodes { nodes: map.nodes_of(&cpus), cpus, marks };
+    if layout.split_nodes(map).is_some() {
         vcpus_split(ctx, guest, pinned, verdicts);
     } else if !pinned.nodes.is_empty() {
         memory_elsewhere(ctx, guest, pinned, verdicts);
@@ -37,11 +37,10 @@ pub(super) fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 }
 
 fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedNodes, verdicts: &mut Verdicts) {
-    let host = ctx.topology();
     let PinnedNodes { cpus, nodes, marks } = pinned;
-    let biggest = host.nodes().iter().map(|n| host.cpus_of_node(n).len()).max().unwrap_or(0);
-    let must_span = guest.vcpus().is_some_and(|n| n as usize > biggest);
-    let mut fix = if must_span { Vec::new() } else { placement::pin_all(ctx, guest) };
+    let biggest = ctx.map().nodes.values().map(CpuSet::len).max().unwrap_or(0);
+    let must_span = ctx.layout(guest).vcpus.len() > biggest;
+    let mut fix = placement::guest_placement(ctx, guest);
     if fix.is_empty() {
         fix.push(fixes::advice(texts::SHOW_NODES));
     }
@@ -57,6 +56,35 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedNodes,
         fix,
         marks,
         ..texts::VCPUS_SPLIT.finding()
+    });
+}
+
+/// Cells whose vCPUs are pinned away from the cell's memory.
+fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let crossed = layout.cells_elsewhere(map);
+    if crossed.is_empty() {
+        return;
+    }
+    let line = |(cell, vcpus): &(usize, Vec<u32>)| {
+        let now = vcpus.iter().filter_map(|v| layout.vcpus.get(*v as usize)).fold(CpuSet::new(), |a, b| a.union(b));
+        let memory = layout.cells.get(*cell).and_then(|c| c.nodes.clone()).unwrap_or_default();
+        let id = guest.config.numa.cells.get(*cell).map_or(*cell, |c| c.id as usize);
+        texts::cell_elsewhere(id, &vcpus.iter().copied().collect(), &map.nodes_of(&now), &memory)
+    };
+    let mut evidence: Vec<String> = crossed.iter().take(MOST_CELLS).map(line).collect();
+    evidence.push(texts::CHECK_NODES.into());
+    let mut fix = placement::guest_placement(ctx, guest);
+    if fix.is_empty() {
+        fix.push(fixes::advice(texts::MATCH_CELLS));
+    }
+    verdicts.find(Finding {
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        evidence,
+        fix,
+        marks: crossed.iter().flat_map(|(_, vcpus)| vcpus).map(|v| Mark::Vcpu(*v)).collect(),
+        ..texts::CELLS_CROSSED.finding()
     });
 }
 
@@ -83,8 +111,12 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedN
             ..texts::MEMORY_ELSEWHERE.finding()
         });
     }
-    let elsewhere = |b: &&CpuSet| !b.intersects(&nodes) && !b.is_empty();
+    let elsewhere = |_: &&CpuSet| ctx.layout(guest).memory_elsewhere(ctx.map());
     if let Some(bound) = guest.config.numa.nodes.as_ref().filter(elsewhere) {
+        let mut fix = placement::guest_placement(ctx, guest);
+        if fix.is_empty() {
+            fix = move_memory(guest, &nodes);
+        }
         verdicts.find(Finding {
             severity: Severity::Warning,
             confidence: Confidence::High,
@@ -92,7 +124,7 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedN
                 texts::bound_elsewhere(bound, &cpus, &nodes),
                 texts::check_binding(&fixes::virsh(guest, "numatune", "")),
             ],
-            fix: move_memory(guest, &nodes),
+            fix,
             see: vec![links::NUMA_TUNING.into()],
             marks,
             ..texts::MEMORY_BOUND_ELSEWHERE.finding()

@@ -3,6 +3,10 @@
 use crate::figures::{bytes, figure};
 use crate::kvm::CpuSet;
 use crate::lint::engine::prose::Prose;
+use crate::placement::faults::PinnedPair;
+
+/// The most pairs and cells that a sentence names.
+const MOST_NAMED: usize = 32;
 
 pub(super) const THREADS_APART: Prose = Prose {
     title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
@@ -24,12 +28,19 @@ pub(super) const MEMORY_ELSEWHERE: Prose = Prose {
     why: "vCPU pins do not move memory: it stays on the node where the guest first used it. Every access to the other \
         node costs more",
 };
+pub(super) const CELLS_CROSSED: Prose = Prose {
+    title: "The guest's NUMA cells have their vCPUs and their memory on different nodes",
+    why: "The guest keeps each program's memory in the cell where it runs, and on this host that is the other node: \
+        every access that it takes for a near one is a far one",
+};
 pub(super) const MEMORY_BOUND_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is bound to another NUMA node than its vCPUs",
     why: "Every memory access of the guest goes to the other node",
 };
 
 // Fixes.
+pub(super) const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that <memnode> names for it, or change \
+    <memnode>";
 pub(super) const PIN_CORES_OR_ONE_THREAD: &str =
     "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'";
 pub(super) const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
@@ -42,21 +53,26 @@ pub(super) const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest m
 pub(super) const CHECK_SIBLINGS: &str = "check: cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list";
 pub(super) const CHECK_NODES: &str = "check: lscpu -e=CPU,NODE; numactl --hardware";
 
-/// Two vCPUs and their CPUs.
-pub(super) type PinnedPair = (u32, u32, u32, u32);
-
-pub(super) fn threads_apart(threads: u32, (v, w, a, b): PinnedPair, pairs: usize) -> String {
-    format!(
-        "the guest sees {threads} threads per core, yet vCPUs {v} and {w} are on CPUs {a} and {b}, \
-         which are different cores; pairs like this: {pairs}"
-    )
+/// `vCPUs 0 and 1 on CPUs 2 and 3, …`.
+fn named(pairs: &[PinnedPair]) -> String {
+    let one = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
+    let mut all: Vec<String> = pairs.iter().take(MOST_NAMED).map(one).collect();
+    if pairs.len() > MOST_NAMED {
+        all.push(format!("and {} pairs more", pairs.len() - MOST_NAMED));
+    }
+    all.join(", ")
 }
 
-pub(super) fn shared_core((v, w, a, b): PinnedPair, pairs: usize) -> String {
-    format!(
-        "the guest sees one thread per core, yet vCPUs {v} and {w} are on CPUs {a} and {b}, \
-         threads of one core; pairs like this: {pairs}"
-    )
+pub(super) fn threads_apart(threads: u32, pairs: &[PinnedPair]) -> String {
+    format!("the guest sees {threads} threads per core, yet these are on different cores: {}", named(pairs))
+}
+
+pub(super) fn shared_core(pairs: &[PinnedPair]) -> String {
+    format!("the guest sees one thread per core, yet these are on threads of one core: {}", named(pairs))
+}
+
+pub(super) fn cell_elsewhere(cell: usize, vcpus: &CpuSet, now: &CpuSet, memory: &CpuSet) -> String {
+    format!("cell {cell}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
 }
 
 pub(super) fn vcpus_split(cpus: &CpuSet, nodes: &CpuSet) -> String {

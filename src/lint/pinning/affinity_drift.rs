@@ -1,7 +1,6 @@
 //! Where threads may run against where the configuration wants them.
 
 use super::texts;
-use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
@@ -11,9 +10,14 @@ use crate::lint::verdicts::Verdicts;
 /// The most threads that evidence names.
 const MOST_LINES: usize = 8;
 
-pub(super) fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    unreadable(ctx, guest, verdicts);
+    drift(ctx, guest, verdicts);
+}
+
+fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let pins = &guest.config.pins;
-    if guest.config.libvirt != Some(true) || pins.vcpus.is_empty() && pins.emulator.is_none() {
+    if guest.config.libvirt != Some(true) || *pins == crate::model::Pins::default() {
         return;
     }
     let mut threads = guest.vcpu_threads().peekable();
@@ -21,59 +25,80 @@ pub(super) fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if threads.peek().is_some() && (!host_measured || threads.all(|t| t.place.affinity.is_none())) {
         return verdicts.cannot_tell(texts::AFFINITY_UNKNOWN);
     }
-    let online = ctx.online();
-    if online.is_empty() {
+    let all = &ctx.map().all;
+    if all.is_empty() {
         return;
     }
+    let layout = ctx.layout(guest);
     let mut lines = Vec::new();
     let mut marks = Vec::new();
-    let mut commands = Vec::new();
-    for (v, want) in &pins.vcpus {
-        let reachable = want.intersection(&online);
-        if reachable.is_empty() {
-            lines.push(texts::offline_pin(*v, want));
-            marks.push(Mark::Vcpu(*v));
-            continue;
-        }
-        if let Some(allowed) = guest.domain.vcpu(*v).and_then(|t| allowed(t.place.affinity.as_deref(), &online))
-            && allowed != reachable
-        {
-            lines.push(texts::drifted(&format!("vCPU {v}"), want, &allowed));
-            commands.push(fixes::virsh(guest, "vcpupin", &format!("{v} {want} --live")));
-            marks.push(Mark::Vcpu(*v));
-        }
+    let mut unreachable = false;
+    for v in layout.absent.iter() {
+        let Some(want) = pins.vcpu(v) else { continue };
+        lines.push(texts::absent_pin(&format!("vCPU {v}"), want, &want.difference(all)));
+        unreachable |= !want.intersects(all);
+        marks.push(Mark::Vcpu(v));
     }
-    if let (Some(want), Some(thread)) = (&pins.emulator, guest.domain.emulator())
-        && let Some(allowed) = allowed(thread.place.affinity.as_deref(), &online)
-        && allowed != want.intersection(&online)
-        && want.intersects(&online)
-    {
-        lines.push(texts::drifted("the emulator", want, &allowed));
-        commands.push(fixes::virsh(guest, "emulatorpin", &format!("{want} --live")));
-        marks.push(Mark::Thread(thread.tid));
+    for (id, _) in layout.helpers().filter(|(_, h)| h.absent) {
+        let want = id.map_or_else(|| pins.emulator(), |id| pins.iothread(id));
+        let want = want.cloned().unwrap_or_default();
+        lines.push(texts::absent_pin(&texts::helper_name(id), &want, &want.difference(all)));
+        unreachable |= !want.intersects(all);
+    }
+    let absent = lines.len();
+    for (v, want) in &layout.drifted {
+        let now = layout.vcpus.get(*v as usize).cloned().unwrap_or_default();
+        lines.push(texts::drifted(&format!("vCPU {v}"), want, &now));
+        marks.push(Mark::Vcpu(*v));
+    }
+    for (id, helper) in layout.helpers() {
+        let Some(want) = &helper.drifted else { continue };
+        lines.push(texts::drifted(&texts::helper_name(id), want, &helper.cpus.clone().unwrap_or_default()));
+        marks.extend(guest.domain.emulator().filter(|_| id.is_none()).map(|t| Mark::Thread(t.tid)));
     }
     if lines.is_empty() {
         return;
     }
-    lines.truncate(MOST_LINES);
+    let all_absent = absent == lines.len();
+    if lines.len() > MOST_LINES {
+        let rest = lines.len() - MOST_LINES;
+        lines.truncate(MOST_LINES);
+        lines.push(texts::more(rest));
+    }
     lines.push(texts::check_drift(&fixes::virsh(guest, "vcpupin", "")));
-    let (prose, fix) = if commands.is_empty() {
-        let command = fixes::virsh(guest, "vcpupin", "VCPU CPU --live --config");
-        (texts::OFFLINE, fixes::command(command).needing(texts::ONLINE_CPU_NEED))
-    } else {
-        (texts::DRIFT, fixes::command(commands.join("\n")).needing(texts::AT_ONCE))
-    };
+    let mut fix = fixes::placement::guest_placement(ctx, guest);
+    if fix.is_empty() {
+        fix.push(fixes::advice(texts::ONLINE_CPUS));
+    }
+    verdicts.find(Finding {
+        severity: if all_absent && !unreachable { Severity::Info } else { Severity::Warning },
+        confidence: Confidence::High,
+        evidence: lines,
+        fix,
+        marks,
+        ..if all_absent { texts::OFFLINE } else { texts::DRIFT }.finding()
+    });
+}
+
+/// `<vcpupin>` and the like whose list of CPUs cannot be read, in a file: libvirt refuses such a domain.
+fn unreadable(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let Some(text) = guest.domain.facts.xml_text.as_deref().filter(|_| ctx.is_file()) else { return };
+    let bad = crate::kvm::domain_xml::unreadable_sets(text);
+    if bad.is_empty() {
+        return;
+    }
+    let mut lines: Vec<String> = bad.iter().take(MOST_LINES).map(texts::unreadable_set).collect();
+    if bad.len() > MOST_LINES {
+        lines.push(texts::more(bad.len() - MOST_LINES));
+    }
+    lines.push(texts::CHECK_XML.into());
+    let meant: Vec<String> = bad.iter().take(MOST_LINES).filter(|b| b.meant.is_some()).map(texts::meant_set).collect();
+    let fix = if meant.is_empty() { fixes::advice(texts::WRITE_A_LIST) } else { fixes::advice(meant.join("; ")) };
     verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
         evidence: lines,
         fix: vec![fix],
-        marks,
-        ..prose.finding()
+        ..texts::UNREADABLE.finding()
     });
-}
-
-/// The online CPUs among those that a thread may use.
-fn allowed(affinity: Option<&CpuSet>, online: &CpuSet) -> Option<CpuSet> {
-    affinity.map(|a| a.intersection(online))
 }

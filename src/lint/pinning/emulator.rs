@@ -10,64 +10,51 @@ use crate::lint::fixes;
 use crate::lint::links;
 use crate::lint::verdicts::Verdicts;
 use crate::model::ThreadModel;
+use crate::placement::HelperLayout;
+use std::collections::BTreeMap;
 
 /// The most other guests that one finding names.
-const MOST_GUESTS: usize = 8;
+const MOST_GUESTS: usize = 64;
 
-/// CPUs for emulator and `IOThreads`: not isolated, without a pinned vCPU, near the guest's vCPUs.
-fn room_for_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<CpuSet> {
-    let host = ctx.topology();
-    let single = &guest.vcpu_cpus.single;
-    let isolated = host.isolated.clone().unwrap_or_default();
-    let free = host.all().difference(&ctx.pinned_by_others(guest)).difference(single).difference(&isolated);
-    let nodes: CpuSet = single.iter().filter_map(|c| host.node_of(c)).collect();
-    let near: CpuSet = free.iter().filter(|c| host.node_of(*c).is_some_and(|n| nodes.contains(n))).collect();
-    [near, free].into_iter().find(|s| !s.is_empty())
+/// What moves the helpers of some guests away from pinned vCPUs.
+fn move_helpers(ctx: &Context<'_>, guests: &[usize], pinned: &CpuSet) -> Vec<Fix> {
+    let fix = fixes::placement::placement(ctx, guests);
+    if !fix.is_empty() {
+        return fix;
+    }
+    vec![if ctx.map().all.is_empty() {
+        fixes::advice(texts::helpers_outside(pinned))
+    } else {
+        fixes::advice(texts::NO_ROOM_FOR_HELPERS)
+    }]
 }
 
-/// Pins the helpers away from vCPUs. `tid` is the one thread to move in a guest that libvirt does not run.
-fn pin_helpers(
+pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let others = HelpersByCpu::new(ctx);
+    for guest in &ctx.guests {
+        let single = ctx.layout(guest).single(ctx.map());
+        if single.is_empty() || guest.domain.state == crate::sample::DomainState::Ended {
+            continue;
+        }
+        other_guests(ctx, guest, &single, &others, verdicts);
+        let is_helper = |t: &&ThreadModel| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost);
+        let helpers: Vec<&ThreadModel> = guest.domain.threads.iter().filter(is_helper).collect();
+        if helpers.is_empty() {
+            configured_helpers(ctx, guest, &single, verdicts);
+        } else {
+            running_helpers(ctx, guest, &single, &helpers, verdicts);
+        }
+    }
+}
+
+/// Helper threads as they are measured.
+fn running_helpers(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
-    emulator: bool,
-    iothreads: &[u32],
-    tid: Option<i32>,
-) -> Vec<Fix> {
-    if ctx.topology().cpus.is_empty() {
-        let pinned = ctx.pinned_by_others(guest).union(&guest.vcpu_cpus.single);
-        return vec![fixes::advice(texts::helpers_outside(&pinned))];
-    }
-    let Some(room) = room_for_helpers(ctx, guest) else { return vec![fixes::advice(texts::NO_ROOM_FOR_HELPERS)] };
-    if guest.config.libvirt == Some(false) {
-        let taskset = |tid| fixes::command(format!("taskset -pc {room} {tid}")).needing(fixes::UNTIL_GUEST_ENDS);
-        return tid.map(taskset).into_iter().collect();
-    }
-    let (mut pins, mut commands) = (Vec::new(), Vec::new());
-    if emulator {
-        pins.push(format!("  <emulatorpin cpuset='{room}'/>"));
-        commands.push(fixes::virsh(guest, "emulatorpin", &format!("{room} --live --config")));
-    }
-    for id in iothreads {
-        pins.push(format!("  <iothreadpin iothread='{id}' cpuset='{room}'/>"));
-        commands.push(fixes::virsh(guest, "iothreadpin", &format!("{id} {room} --live --config")));
-    }
-    vec![
-        fixes::command(commands.join("\n")).needing(fixes::LIVE_AND_KEPT),
-        fixes::xml(format!("<cputune>\n{}\n</cputune>", pins.join("\n"))).needing(texts::XML_NEXT_START),
-    ]
-}
-
-pub(super) fn emulator(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let single = &guest.vcpu_cpus.single;
-    if single.is_empty() {
-        return;
-    }
-    other_guests_emulators(ctx, guest, verdicts);
-    let is_helper = |t: &&ThreadModel| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost);
-    let helpers: Vec<&ThreadModel> = guest.domain.threads.iter().filter(is_helper).collect();
-    if helpers.is_empty() {
-        return configured_helpers(ctx, guest, verdicts);
-    }
+    single: &CpuSet,
+    helpers: &[&ThreadModel],
+    verdicts: &mut Verdicts,
+) {
     let steps = &ctx.thresholds().pinning.emulator;
     let mut worst: Option<(Severity, f64, &ThreadModel, CpuSet)> = None;
     for thread in helpers {
@@ -95,89 +82,126 @@ pub(super) fn emulator(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         }
     }
     let Some((severity, busy, thread, shared)) = worst else { return };
-    let iothreads: Vec<u32> =
-        if thread.role == Role::Iothread { thread.index.into_iter().collect() } else { Vec::new() };
-    let pin_emulator = thread.role != Role::Iothread || iothreads.is_empty();
     let mut marks = vec![Mark::Thread(thread.tid)];
     marks.extend(shared.iter().map(Mark::Pcpu));
     let mask = thread.place.affinity.as_deref();
-    verdicts.find(Finding {
-        severity,
-        confidence: Confidence::High,
-        target: Target::Thread(thread.tid),
-        title: texts::helper_title(thread.role),
-        why: texts::HELPER_WHY.into(),
-        evidence: vec![
-            texts::helper((thread.role, thread.tid), mask, &shared, busy, &guest.window()),
-            texts::check_thread(thread.tid),
-        ],
-        fix: pin_helpers(ctx, guest, pin_emulator, &iothreads, Some(thread.tid)),
-        cost: Some(busy).filter(|b| *b > 0.0),
-        marks,
-        ..Finding::default()
-    });
+    verdicts.find_for(
+        guest.index,
+        guest,
+        Finding {
+            severity,
+            confidence: Confidence::High,
+            target: Target::Thread(thread.tid),
+            title: texts::helper_title(thread.role),
+            why: texts::HELPER_WHY.into(),
+            evidence: vec![
+                texts::helper((thread.role, thread.tid), mask, &shared, busy, &guest.window()),
+                texts::check_thread(thread.tid),
+            ],
+            fix: move_helpers(ctx, &[guest.index], single),
+            cost: Some(busy).filter(|b| *b > 0.0),
+            marks,
+            ..Finding::default()
+        },
+    );
 }
 
-/// Emulators of other guests that are pinned to the CPUs of this guest's vCPUs.
-fn other_guests_emulators(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let single = &guest.vcpu_cpus.single;
-    let shared: Vec<(&GuestContext<'_>, CpuSet)> = ctx
-        .others(guest)
-        .filter(|g| g.running())
-        .filter_map(|g| Some((g, g.config.pins.emulator.as_ref()?.intersection(single))))
-        .filter(|(_, cpus)| !cpus.is_empty())
-        .take(MOST_GUESTS)
-        .collect();
-    let Some(first) = shared.first().and_then(|(_, cpus)| cpus.first()) else { return };
-    let evidence = |(other, cpus): &(&GuestContext<'_>, CpuSet)| {
-        [texts::other_emulator(other.name(), cpus), fixes::check_pins(other)]
-    };
-    verdicts.find(Finding {
-        also: shared.iter().map(|(other, _)| other.name().to_owned()).collect(),
-        severity: if guest.config.pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
-        confidence: Confidence::High,
-        target: Target::Pcpu(first),
-        evidence: shared.iter().flat_map(evidence).collect(),
-        fix: shared.iter().flat_map(|(other, _)| pin_helpers(ctx, other, true, &[], None)).collect(),
-        see: vec![links::CPU_TUNING.into()],
-        marks: shared.iter().flat_map(|(_, cpus)| cpus.iter()).map(Mark::Pcpu).collect(),
-        ..texts::OTHER_EMULATOR.finding()
-    });
+/// The pinned helpers of all running guests, by the CPUs of their pins that hold a vCPU.
+struct HelpersByCpu<'a> {
+    /// Guest, number (none: the emulator) and pin, and how many there are in all.
+    by_cpu: BTreeMap<u32, (Vec<(usize, Option<u32>, &'a CpuSet)>, usize)>,
 }
 
-/// The same from the configuration alone.
-fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let single = &guest.vcpu_cpus.single;
-    let pins = &guest.config.pins;
-    let meets = |set: Option<&CpuSet>| set.is_some_and(|s| s.intersects(single));
-    let emulator = meets(pins.emulator());
-    let iothreads: Vec<u32> = (1..=pins.iothread_count).filter(|id| meets(pins.iothread(*id))).collect();
-    let host = ctx.topology();
-    // A thread without a pin may run anywhere, but the scheduler puts nothing on isolated CPUs by itself.
-    let may_roam = guest.domain.exits.count == 0
-        && !host.cpus.is_empty()
-        && !single.iter().all(|c| host.is_isolated(c))
-        && guest.vcpus().is_some_and(|n| guest.vcpu_cpus.masks.len() as f64 >= n);
-    let roams = may_roam && pins.emulator().is_none();
-    let loose: Vec<u32> = (1..=pins.iothread_count).filter(|id| may_roam && pins.iothread(*id).is_none()).collect();
-    if !emulator && iothreads.is_empty() && !roams && loose.is_empty() {
+impl<'a> HelpersByCpu<'a> {
+    fn new(ctx: &'a Context<'_>) -> Self {
+        let map = ctx.map();
+        let layouts = &ctx.placement.layouts;
+        let single = layouts.iter().fold(CpuSet::new(), |a, l| a.union(&l.single(map)));
+        let mut by_cpu: BTreeMap<u32, (Vec<(usize, Option<u32>, &CpuSet)>, usize)> = BTreeMap::new();
+        for (g, layout) in layouts.iter().enumerate().filter(|(_, l)| l.running) {
+            let pin = |h: &'a HelperLayout| h.cpus.as_ref().filter(|_| h.pinned);
+            for (id, cpus) in layout.helpers().filter_map(|(id, h)| Some((id, pin(h)?))) {
+                for cpu in cpus.intersection(&single).iter() {
+                    let (list, count) = by_cpu.entry(cpu).or_default();
+                    *count += 1;
+                    // One more, because one of them may be the guest's own.
+                    if list.len() <= MOST_GUESTS {
+                        list.push((g, id, cpus));
+                    }
+                }
+            }
+        }
+        Self { by_cpu }
+    }
+}
+
+/// Helpers of other guests that are pinned to the CPUs of this guest's vCPUs.
+fn other_guests(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    single: &CpuSet,
+    helpers: &HelpersByCpu<'_>,
+    verdicts: &mut Verdicts,
+) {
+    let mut found: BTreeMap<(usize, Option<u32>), CpuSet> = BTreeMap::new();
+    for (list, _) in single.iter().filter_map(|cpu| helpers.by_cpu.get(&cpu)) {
+        for (g, id, cpus) in list.iter().filter(|(g, ..)| *g != guest.index) {
+            if found.len() < MOST_GUESTS {
+                found.entry((*g, *id)).or_insert_with(|| cpus.intersection(single));
+            }
+        }
+    }
+    let Some(first) = found.values().find_map(CpuSet::first) else { return };
+    let mut guests: Vec<usize> = found.keys().map(|(g, _)| *g).collect();
+    guests.dedup();
+    let all = found.values().fold(CpuSet::new(), |a, b| a.union(b));
+    let mut evidence: Vec<String> =
+        found.iter().map(|((g, id), cpus)| texts::other_helper(ctx.guests[*g].name(), *id, cpus)).collect();
+    evidence.extend(guests.first().map(|g| fixes::check_pins(&ctx.guests[*g])));
+    let mut moved = guests.clone();
+    moved.push(guest.index);
+    verdicts.find_for(
+        guest.index,
+        guest,
+        Finding {
+            also: guests.iter().map(|g| ctx.guests[*g].name().to_owned()).collect(),
+            severity: if guest.config.pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
+            confidence: Confidence::High,
+            target: Target::Pcpu(first),
+            evidence,
+            fix: move_helpers(ctx, &moved, single),
+            see: vec![links::CPU_TUNING.into()],
+            marks: all.iter().map(Mark::Pcpu).collect(),
+            ..texts::OTHER_HELPERS.finding()
+        },
+    );
+}
+
+/// The guest's own helpers, from the configuration alone.
+fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet, verdicts: &mut Verdicts) {
+    let layout = ctx.layout(guest);
+    let wrong: Vec<(Option<u32>, &HelperLayout)> =
+        layout.helpers().filter(|(_, h)| layout.disturbs(ctx.map(), h)).collect();
+    if wrong.is_empty() {
         return;
     }
-    let iothread = |id: &u32| texts::configured_helper(&format!("IOThread {id}"), pins.iothread(*id), single);
-    let mut evidence = Vec::new();
-    if emulator || roams {
-        evidence.push(texts::configured_helper("the emulator", pins.emulator(), single));
-    }
-    evidence.extend(iothreads.iter().chain(&loose).map(iothread));
+    let pinned = wrong.iter().any(|(_, h)| h.cpus.is_some());
+    let line = |(id, h): &(Option<u32>, &HelperLayout)| {
+        texts::configured_helper(&texts::helper_name(*id), h.cpus.as_ref(), single)
+    };
+    let mut evidence: Vec<String> = wrong.iter().take(MOST_GUESTS).map(line).collect();
     evidence.push(fixes::check_pins(guest));
-    let to_pin: Vec<u32> = iothreads.iter().chain(&loose).copied().collect();
-    verdicts.find(Finding {
-        // A vCPU of real-time priority does not let them run at all while it works.
-        severity: if pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
-        confidence: if emulator || !iothreads.is_empty() { Confidence::High } else { Confidence::Medium },
-        evidence,
-        fix: pin_helpers(ctx, guest, emulator || roams, &to_pin, None),
-        marks: single.iter().map(Mark::Pcpu).collect(),
-        ..texts::CONFIGURED_HELPERS.finding()
-    });
+    verdicts.find_for(
+        guest.index,
+        guest,
+        Finding {
+            // A vCPU of real-time priority does not let them run at all while it works.
+            severity: if guest.config.pins.realtime.is_empty() { Severity::Info } else { Severity::Warning },
+            confidence: if pinned { Confidence::High } else { Confidence::Medium },
+            evidence,
+            fix: move_helpers(ctx, &[guest.index], single),
+            marks: single.iter().map(Mark::Pcpu).collect(),
+            ..texts::CONFIGURED_HELPERS.finding()
+        },
+    );
 }

@@ -3,26 +3,26 @@
 use super::{affinity_drift, emulator, isolated_pile_up, overlap};
 use crate::lint::engine::hold::Hold;
 use crate::lint::links;
-use crate::lint::rule::Check::Setup;
+use crate::lint::rule::Check::{Host, Setup};
 use crate::lint::rule::Rule;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "pin-overlap",
-        sees: "vCPUs of two guests are pinned to the same CPU",
-        check: Setup(overlap::overlap),
+        sees: "vCPUs of several guests are pinned to the same CPU",
+        check: Host(overlap::overlap),
         hold: Hold::USUAL,
         thresholds: &["pinning.overlap_busy"],
         limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
-            conflict is a warning, whatever the load. Two vCPUs of one guest, and pinned vCPUs among free ones, are \
+            conflict is a warning, whatever the load. vCPUs of one guest, and pinned vCPUs among free ones, are \
                 reported too",
-        fix: "Pins of as few vCPUs as possible, at once and in the domain's XML",
+        fix: "Pins of as few vCPUs as possible, at once and in the domain's XML; a common set where CPUs are short",
         links: &[links::CPU_TUNING],
     },
     Rule {
         name: "emulator-on-vcpu",
         sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
-        check: Setup(emulator::emulator),
+        check: Host(emulator::emulator),
         hold: Hold::USUAL,
         thresholds: &["pinning.emulator"],
         limits: "Where a thread runs is read once per interval. From files alone only the configuration is judged",
@@ -32,7 +32,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
         name: "isolated-pile-up",
         sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
-        check: Setup(isolated_pile_up::pile_up),
+        check: Host(isolated_pile_up::pile_up),
         hold: Hold::USUAL,
         thresholds: &["pinning.busy"],
         limits: "A cpuset partition of type root balances load and does not count as isolated here",
@@ -41,11 +41,12 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "affinity-drift",
-        sees: "a thread's CPU affinity is not the one in the configuration",
-        check: Setup(affinity_drift::drift),
+        sees: "a thread's CPUs are not those of its configuration, or are offline",
+        check: Setup(affinity_drift::affinity),
         hold: Hold::For(5.0, 6.0),
         thresholds: &[],
-        limits: "libvirt guests with pins only. What changed the affinity is not visible",
+        limits: "libvirt guests with pins only. What changed the affinity is not visible. A list of CPUs that cannot \
+            be read is reported from files only: libvirt refuses it",
         fix: "virsh vcpupin and emulatorpin, at once",
         links: &[links::CPU_TUNING],
     },

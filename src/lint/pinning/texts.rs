@@ -2,11 +2,15 @@
 
 use crate::figures::figure;
 use crate::kvm::CpuSet;
+use crate::kvm::domain_xml::UnreadableSet;
 use crate::kvm::thread_name::Role;
 use crate::lint::engine::prose::Prose;
 
-pub(super) const OVERLAP_WHY: &str = "A vCPU that may use only one CPU cannot move away: when both vCPUs are busy each \
-    gets half of the CPU, whatever is free elsewhere";
+/// The most guests or vCPUs that a sentence names.
+pub(super) const MOST_NAMES: usize = 64;
+
+pub(super) const OVERLAP_WHY: &str = "A vCPU that may use only one CPU cannot move away: when several are busy they \
+    divide the CPU among them, whatever is free elsewhere";
 pub(super) const PARTLY_PINNED: Prose = Prose {
     title: "Some vCPUs are pinned and the others may run on their CPUs",
     why: "A pinned vCPU cannot leave when the scheduler puts an unpinned one on its CPU. The pins then do more harm \
@@ -14,9 +18,9 @@ pub(super) const PARTLY_PINNED: Prose = Prose {
 };
 pub(super) const HELPER_WHY: &str = "While this thread runs, the vCPU does not, and the vCPU cannot move away. \
     The guest's own device work (timers, disks, network) then stops the guest";
-pub(super) const OTHER_EMULATOR: Prose = Prose {
-    title: "Another guest's emulator is pinned to this guest's vCPU CPUs",
-    why: "While that emulator runs there, the vCPU does not, and the vCPU cannot move away",
+pub(super) const OTHER_HELPERS: Prose = Prose {
+    title: "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs",
+    why: "While that thread runs there, the vCPU does not, and the vCPU cannot move away",
 };
 pub(super) const CONFIGURED_HELPERS: Prose = Prose {
     title: "Emulator or IOThreads may run on CPUs of pinned vCPUs",
@@ -28,8 +32,13 @@ pub(super) const PILE_UP: Prose = Prose {
         started, usually on the first one, while the others are idle",
 };
 pub(super) const OFFLINE: Prose = Prose {
-    title: "vCPUs are pinned to CPUs that the host does not have online",
-    why: "No vCPU can run on a CPU that is not there: the guest does not start, or it runs where the kernel puts it",
+    title: "Threads are pinned to CPUs that the host does not have online",
+    why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its pin \
+        or where the kernel puts it",
+};
+pub(super) const UNREADABLE: Prose = Prose {
+    title: "A list of CPUs or nodes in the configuration cannot be read",
+    why: "libvirt refuses a domain with such a list, so these pins are not in force. They are not judged here either",
 };
 pub(super) const DRIFT: Prose = Prose {
     title: "A thread's CPU affinity is not the one in the configuration",
@@ -38,11 +47,18 @@ pub(super) const DRIFT: Prose = Prose {
 };
 
 // Titles.
-pub(super) fn overlap_title(guest: &str, other: Option<&str>) -> String {
-    match other {
-        Some(other) => format!("vCPUs of {guest} and {other} are pinned to the same CPU"),
-        None => "Two vCPUs of the guest are pinned to the same CPU".into(),
+pub(super) fn overlap_title(names: &[&str], guests: usize, vcpus: usize) -> String {
+    match names {
+        [_] if vcpus == 2 => "Two vCPUs of the guest are pinned to the same CPU".into(),
+        [_] => format!("{vcpus} vCPUs of the guest are pinned to the same CPU"),
+        [a, b] => format!("vCPUs of {a} and {b} are pinned to the same CPU"),
+        [a, b, ..] => format!("vCPUs of {a}, {b} and {} more guests are pinned to the same CPU", guests - 2),
+        [] => "vCPUs are pinned to the same CPU".into(),
     }
+}
+
+pub(super) fn helper_name(iothread: Option<u32>) -> String {
+    iothread.map_or_else(|| "the emulator".into(), |id| format!("IOThread {id}"))
 }
 
 pub(super) fn helper_title(role: Role) -> String {
@@ -63,11 +79,10 @@ pub(super) const SEPARATE_SETS: &str = "Give the guests CPU sets that do not ove
 pub(super) const ALL_OR_NONE: &str = "Pin all vCPUs or none";
 pub(super) const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: \
     remove one vCPU, so that the emulator and IOThreads get a CPU";
-pub(super) const XML_NEXT_START: &str = "goes into the domain's XML; takes effect at the guest's next start";
 pub(super) const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, \
     or use a cpuset partition instead of isolcpus, where the kernel balances load";
-pub(super) const ONLINE_CPU_NEED: &str = "choose a CPU that is online";
-pub(super) const AT_ONCE: &str = "takes effect at once";
+pub(super) const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
+pub(super) const WRITE_A_LIST: &str = "Write a list of numbers and ranges, as 0-3,8";
 
 pub(super) fn helpers_outside(pinned: &CpuSet) -> String {
     format!(
@@ -77,36 +92,36 @@ pub(super) fn helpers_outside(pinned: &CpuSet) -> String {
 }
 
 // Evidence.
+pub(super) const CHECK_XML: &str = "check: virsh edit refuses it";
 pub(super) const CHECK_ISOLATED: &str = "check: cat /sys/devices/system/cpu/isolated";
 
-/// `other` is the other vCPU's guest; `None`: the same guest.
-pub(super) fn conflict(
-    vcpus: (u32, u32),
-    other: Option<&str>,
-    cpu: u32,
-    wanted: Option<(f64, f64)>,
-    window: &str,
-) -> String {
-    let wanted = wanted
-        .map_or_else(String::new, |(a, b)| format!(": they want {} % and {} % of it {window}", figure(a), figure(b)));
-    format!(
-        "vCPU {} and vCPU {} of {} may both use CPU {cpu}{wanted}",
-        vcpus.0,
-        vcpus.1,
-        other.unwrap_or("the same guest")
-    )
+/// A vCPU on a shared CPU; `cpus` is its set where it may use others too.
+pub(super) fn user(vcpu: u32, guest: Option<&str>, cpus: Option<&CpuSet>) -> String {
+    let guest = guest.map_or_else(String::new, |name| format!(" of {name}"));
+    let cpus = cpus.map_or_else(String::new, |set| format!(" (CPUs {set})"));
+    format!("vCPU {vcpu}{guest}{cpus}")
+}
+
+/// A shared CPU. `count` is the number of all vCPUs, of which `users` names at least the first.
+pub(super) fn shared_cpu(cpu: u32, users: &[String], count: usize, wanted: Option<&[f64]>, window: &str) -> String {
+    let more = if count > users.len() { format!(" and {} more", count - users.len()) } else { String::new() };
+    let part = figure(100.0 / count.max(1) as f64);
+    let users = users.join(", ");
+    match wanted {
+        Some(wanted) => {
+            let each: Vec<String> = wanted.iter().map(|w| format!("{} %", figure(*w))).collect();
+            format!("CPU {cpu}: {users}{more} want {} of it {window}; busy at once, each gets {part} %", each.join(", "))
+        }
+        None => format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it"),
+    }
 }
 
 pub(super) fn conflict_cpus(cpus: &CpuSet) -> String {
     format!("the same on CPUs {cpus}")
 }
 
-pub(super) fn partly_pinned(pinned: usize, all: f64, cpus: &CpuSet, free: &[String]) -> String {
-    format!(
-        "{pinned} of {} vCPUs have their own CPU ({cpus}); vCPU {} may run anywhere, also on those CPUs",
-        figure(all),
-        free.join(", ")
-    )
+pub(super) fn partly_pinned(pinned: usize, all: usize, cpus: &CpuSet, free: &CpuSet) -> String {
+    format!("{pinned} of {all} vCPUs have their own CPU ({cpus}); vCPU {free} may run anywhere, also on those CPUs")
 }
 
 pub(super) fn helper(
@@ -128,8 +143,8 @@ pub(super) fn check_thread(tid: i32) -> String {
     format!("check: taskset -pc {tid}")
 }
 
-pub(super) fn other_emulator(other: &str, cpus: &CpuSet) -> String {
-    format!("the emulator of {other} is pinned to CPUs {cpus} of this guest's vCPUs")
+pub(super) fn other_helper(other: &str, iothread: Option<u32>, cpus: &CpuSet) -> String {
+    format!("{} of {other} is pinned to CPUs {cpus} of this guest's vCPUs", helper_name(iothread))
 }
 
 /// `name` is the emulator or an `IOThread`; `cpus` where it may run.
@@ -140,8 +155,14 @@ pub(super) fn configured_helper(name: &str, cpus: Option<&CpuSet>, vcpus: &CpuSe
     }
 }
 
-pub(super) fn pile(vcpus: &[String], cpu: u32, window: &str) -> String {
-    format!("vCPUs {} are all on CPU {cpu} and want it {window}", vcpus.join(", "))
+/// `count` is the number of all vCPUs, of which `vcpus` may name the first only.
+pub(super) fn pile(vcpus: &[String], count: usize, cpu: u32, window: &str) -> String {
+    let more = if count > vcpus.len() { format!(" and {} more", count - vcpus.len()) } else { String::new() };
+    format!("vCPUs {}{more} are all on CPU {cpu} and want it {window}", vcpus.join(", "))
+}
+
+pub(super) fn more(count: usize) -> String {
+    format!("and {count} more like these")
 }
 
 pub(super) fn vcpu_of(vcpu: u32, guest: &str) -> String {
@@ -152,8 +173,21 @@ pub(super) fn several_isolated(vcpus: usize, cpus: &CpuSet) -> String {
     format!("{vcpus} vCPUs may each use several of the isolated CPUs {cpus}")
 }
 
-pub(super) fn offline_pin(vcpu: u32, cpus: &CpuSet) -> String {
-    format!("vCPU {vcpu} is pinned to CPU {cpus}, which is offline or missing")
+pub(super) fn absent_pin(thread: &str, pin: &CpuSet, absent: &CpuSet) -> String {
+    if pin == absent {
+        format!("{thread} is pinned to CPU {pin}, which is offline or missing")
+    } else {
+        format!("{thread} is pinned to CPUs {pin}, of which {absent} are offline or missing")
+    }
+}
+
+pub(super) fn unreadable_set(set: &UnreadableSet) -> String {
+    let meant = set.meant.as_ref().map_or_else(String::new, |m| format!("; probably {m} is meant"));
+    format!("{}: '{}' is no list of numbers{meant}", set.place, set.text)
+}
+
+pub(super) fn meant_set(set: &UnreadableSet) -> String {
+    format!("Write {}='{}' in {}", set.attribute, set.meant.as_deref().unwrap_or_default(), set.place)
 }
 
 pub(super) fn drifted(thread: &str, configured: &CpuSet, allowed: &CpuSet) -> String {

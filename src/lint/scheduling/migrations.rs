@@ -53,7 +53,7 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         }
     }
     let Some((rate, severity, thread)) = found else { return };
-    let mut fix = fixes::placement::pin_all(ctx, guest);
+    let mut fix = fixes::placement::guest_placement(ctx, guest);
     if fix.is_empty() {
         fix.push(fixes::advice(texts::PIN_NO_ROOM));
     }

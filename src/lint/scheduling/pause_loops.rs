@@ -25,7 +25,7 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     }
     let waiting = severity > Severity::Info;
     let fix = if waiting {
-        let mut pins = fixes::placement::pin_all(ctx, guest);
+        let mut pins = super::wait::own_cpus(ctx, guest, guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum());
         pins.push(fixes::advice(texts::FEWER_VCPUS));
         pins
     } else {

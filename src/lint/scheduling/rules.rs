@@ -59,7 +59,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         thresholds: &["pinning.busy", "pinning.wait"],
         limits: "Who ran meanwhile is known only with scheduler tracepoints. A CPU quota causes wait too; where \
             quota-throttled or a conflict of pins explains the wait, it becomes part of that finding",
-        fix: "Pins of the guest's threads, and less load on its CPUs",
+        fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
         links: &[links::SCHED_STATS, links::CPU_TUNING],
     },
     Rule {

@@ -59,7 +59,7 @@ pub(super) const KEEP_POLLING: &str =
 pub(super) const PIN_NO_ROOM: &str = "Pin each busy vCPU to its own CPU. \
     The other guests' pins leave no room for that on this host, so move a guest to another host first";
 pub(super) const LESS_LOAD: &str =
-    "Reduce the load on the CPUs that this guest may use: other guests, host tasks, or vCPUs that it does not need";
+    "Take load off the CPUs that this guest may use: other guests, host tasks, or vCPUs that it does not need";
 pub(super) const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10";
 pub(super) const SHALLOW_SLEEP_NEED: &str = "keeps CPUs out of deep sleep; costs power";
 pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on lets the guest put \

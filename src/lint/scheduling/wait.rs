@@ -1,15 +1,18 @@
 //! Time on the run queue.
 
 use super::texts;
+use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::cpu_wait::{demand, wait_of_demand};
 use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
 use crate::model::ThreadModel;
 use crate::sample::OtherTask;
 
+/// Less idle time of all CPUs together is no CPU to spare, percent of one CPU.
+const IDLE_CPU: f64 = 50.0;
 /// The most tasks that evidence names.
 const MOST_TASKS: usize = 3;
 
@@ -36,11 +39,10 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         evidence.push(texts::ran_meanwhile(&first.map(|o| (task_name(ctx, o), o.ns)).collect::<Vec<_>>()));
     }
     evidence.push(texts::check_wait(guest.domain.facts.pid.unwrap_or_default(), thread.tid));
-    let mut fix = Vec::new();
-    if thread.pinned_cpu().is_none() {
-        fix.extend(fixes::placement::pin_all(ctx, guest));
+    let mut fix = own_cpus(ctx, guest, lost);
+    if !fix.iter().any(|f| f.text == texts::LESS_LOAD) {
+        fix.push(fixes::advice(texts::LESS_LOAD));
     }
-    fix.push(fixes::advice(texts::LESS_LOAD));
     verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
@@ -50,6 +52,25 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         marks,
         ..texts::WAIT.finding()
     });
+}
+
+/// Pins that give a guest what its vCPUs wait for, percent of one CPU. Where the host has no such time left, pins give
+/// none: load has to go first.
+pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
+    let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
+    let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
+    if no_room {
+        return vec![fixes::advice(texts::LESS_LOAD)];
+    }
+    // A CPU that other tasks use is no CPU of its own.
+    let plan = ctx.placement.plan().guests.get(guest.index);
+    let new: CpuSet = plan.iter().flat_map(|p| p.vcpus.values()).flat_map(CpuSet::iter).collect();
+    let tasks = ctx.model.host.tasks.iter().filter(|t| new.contains(t.last_cpu));
+    let worst = tasks.map(|t| t.cpu_percent).fold(0.0, f64::max);
+    if ctx.thresholds().pinning.host_tasks.of(worst) >= Some(Severity::Warning) {
+        return vec![fixes::advice(texts::LESS_LOAD)];
+    }
+    fixes::placement::guest_placement(ctx, guest)
 }
 
 /// A task by its role in a guest, else by its name.

@@ -6,6 +6,7 @@ mod guards;
 mod incidents;
 mod machine;
 mod pinning;
+mod placement_property;
 mod rules_md;
 mod scheduling;
 mod texts;

@@ -64,11 +64,10 @@ fn migrations() {
     silent(&judge(&at(20.0, 0.0, 5.0, 0.1).model()), "vcpu-migrating");
     silent(&judge(&at(0.2, 0.0, 80.0, 0.1).model()), "vcpu-migrating");
     silent(&judge(&at(20.0, 0.0, 80.0, 10.0).first()), "vcpu-migrating");
-    assert!(
-        get(&judge(&at(20.0, 0.0, 80.0, 10.0).model()), "vcpu-migrating").fix[0]
-            .text
-            .contains("<vcpupin vcpu='0' cpuset='1'/>")
-    );
+    let report = judge(&at(20.0, 0.0, 80.0, 10.0).model());
+    let fix = &get(&report, "vcpu-migrating").fix;
+    assert!(fix[0].text.starts_with("virsh vcpupin l 0 1 --live --config"), "{fix:#?}");
+    assert!(fix[1].text.contains("<vcpupin vcpu='0' cpuset='1'/>"), "{fix:#?}");
 }
 
 #[test]
