@@ -2,8 +2,8 @@
 
 use super::cpu_wait::demand;
 use super::guest::GuestContext;
-use crate::kvm::{CpuSet, limits};
 use crate::kvm::thread_name::Role;
+use crate::kvm::{CpuSet, limits};
 use crate::lint::engine::options::Options;
 use crate::model::{Model, ThreadModel, total};
 use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, PlacementPlan, plan};

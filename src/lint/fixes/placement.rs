@@ -31,7 +31,7 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
     if changed.iter().any(|(_, p)| p.shares) {
         fix.push(advice(TOO_FEW_CPUS));
     }
-    let (mut lines, mut cut) = (Lines::default(), false);
+    let (mut lines, mut cut) = (PinCommands::default(), false);
     for (guest, part) in &changed {
         cut |= !lines.add(guest, part);
     }
@@ -53,13 +53,13 @@ pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Ve
 
 /// Commands, by what they need.
 #[derive(Default)]
-struct Lines {
+struct PinCommands {
     kept: Vec<String>,
     live: Vec<String>,
     until_end: Vec<String>,
 }
 
-impl Lines {
+impl PinCommands {
     /// Adds a guest's commands; whether there was room for all.
     fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
         let room = MOST_PINS.saturating_sub(self.kept.len() + self.live.len() + self.until_end.len());

@@ -33,8 +33,8 @@ pub(super) const PILE_UP: Prose = Prose {
 };
 pub(super) const OFFLINE: Prose = Prose {
     title: "Threads are pinned to CPUs that the host does not have online",
-    why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its pin \
-        or where the kernel puts it",
+    why: "Nothing can run on a CPU that is not there: the guest does not start, or it runs on the other CPUs of its \
+        pin or where the kernel puts it",
 };
 pub(super) const UNREADABLE: Prose = Prose {
     title: "A list of CPUs or nodes in the configuration cannot be read",
@@ -109,8 +109,8 @@ pub(super) fn shared_cpu(cpu: u32, users: &[String], count: usize, wanted: Optio
     let users = users.join(", ");
     match wanted {
         Some(wanted) => {
-            let each: Vec<String> = wanted.iter().map(|w| format!("{} %", figure(*w))).collect();
-            format!("CPU {cpu}: {users}{more} want {} of it {window}; busy at once, each gets {part} %", each.join(", "))
+            let each = wanted.iter().map(|w| format!("{} %", figure(*w))).collect::<Vec<_>>().join(", ");
+            format!("CPU {cpu}: {users}{more} want {each} of it {window}; busy at once, each gets {part} %")
         }
         None => format!("CPU {cpu}: {users}{more}; busy at once, each gets {part} % of it"),
     }
