@@ -12,6 +12,9 @@ const MOST_SETS: usize = 256;
 /// Two vCPUs of a guest, and the CPUs that they are pinned to.
 pub type PinnedPair = (u32, u32, u32, u32);
 
+/// Guest and vCPU of the first users of a CPU, and how many there are in all.
+pub type CpuUsers = (Vec<(usize, u32)>, usize);
+
 /// vCPUs that share CPUs with a vCPU that is pinned to one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuOverlap {
@@ -19,8 +22,8 @@ pub struct CpuOverlap {
     pub guests: Vec<usize>,
     /// How many guests there are in all.
     pub guest_count: usize,
-    /// By CPU: guest and vCPU of the first [`MOST_LISTED`], and how many there are in all.
-    pub cpus: BTreeMap<u32, (Vec<(usize, u32)>, usize)>,
+    /// By CPU: at most [`MOST_LISTED`] are listed.
+    pub cpus: BTreeMap<u32, CpuUsers>,
 }
 
 /// What is wrong with one guest.
@@ -170,9 +173,9 @@ impl GuestLayout {
 
 /// CPUs that a vCPU is pinned to and that other vCPUs may use too. CPUs with the same guests are one overlap.
 pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
-    let mut users: BTreeMap<u32, (Vec<(usize, u32)>, usize)> = BTreeMap::new();
+    let mut users: BTreeMap<u32, CpuUsers> = BTreeMap::new();
     let mut by_guest: BTreeMap<u32, (Vec<usize>, usize)> = BTreeMap::new();
-    let mut add = |users: &mut BTreeMap<u32, (Vec<(usize, u32)>, usize)>, cpu: u32, user: (usize, u32)| {
+    let mut add = |users: &mut BTreeMap<u32, CpuUsers>, cpu: u32, user: (usize, u32)| {
         let (list, count) = users.entry(cpu).or_default();
         let (names, guests) = by_guest.entry(cpu).or_default();
         // All vCPUs of a guest come one after another.

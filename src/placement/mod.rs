@@ -1,7 +1,7 @@
 //! Where the threads of all guests should run: one plan for a whole host. Pure: topology, pins and needs in, pins out.
 //!
 //! [`plan`] changes as little as possible. It finds what is wrong with the pins ([`faults`]), gives the vCPUs concerned
-//! cores of their own ([`cores`]), lets those share a set for which no CPU is left ([`pools`]), moves helper threads
+//! cores of their own ([`seats`]), lets those share a set for which no CPU is left ([`pools`]), moves helper threads
 //! away from pinned vCPUs ([`helpers`]), and looks again until nothing is wrong ([`solve`]). The rules about placement
 //! use the same functions to find faults, so that a configuration that follows the plan has no finding.
 
@@ -10,6 +10,7 @@ mod cpu_map;
 pub mod faults;
 mod helpers;
 mod pools;
+mod seats;
 mod solve;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use crate::kvm::CpuSet;
 use std::collections::BTreeMap;
 
 /// Where a guest's threads may run, and what the guest needs. CPU sets hold CPUs of the [`CpuMap`] only.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a guest")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestLayout {
     /// Whether it runs. The CPUs of a paused guest stay its own, and nothing is moved for it.

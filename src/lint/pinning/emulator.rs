@@ -106,10 +106,12 @@ fn running_helpers(
     );
 }
 
-/// The pinned helpers of all running guests, by the CPUs of their pins that hold a vCPU.
+/// A pinned helper: guest, number (none: the emulator) and pin.
+type PinnedHelper<'a> = (usize, Option<u32>, &'a CpuSet);
+
+/// The first few pinned helpers of all running guests, by the CPUs of their pins that hold a vCPU.
 struct HelpersByCpu<'a> {
-    /// Guest, number (none: the emulator) and pin, and how many there are in all.
-    by_cpu: BTreeMap<u32, (Vec<(usize, Option<u32>, &'a CpuSet)>, usize)>,
+    by_cpu: BTreeMap<u32, Vec<PinnedHelper<'a>>>,
 }
 
 impl<'a> HelpersByCpu<'a> {
@@ -117,13 +119,12 @@ impl<'a> HelpersByCpu<'a> {
         let map = ctx.map();
         let layouts = &ctx.placement.layouts;
         let single = layouts.iter().fold(CpuSet::new(), |a, l| a.union(&l.single(map)));
-        let mut by_cpu: BTreeMap<u32, (Vec<(usize, Option<u32>, &CpuSet)>, usize)> = BTreeMap::new();
+        let mut by_cpu: BTreeMap<u32, Vec<PinnedHelper<'_>>> = BTreeMap::new();
         for (g, layout) in layouts.iter().enumerate().filter(|(_, l)| l.running) {
             let pin = |h: &'a HelperLayout| h.cpus.as_ref().filter(|_| h.pinned);
             for (id, cpus) in layout.helpers().filter_map(|(id, h)| Some((id, pin(h)?))) {
                 for cpu in cpus.intersection(&single).iter() {
-                    let (list, count) = by_cpu.entry(cpu).or_default();
-                    *count += 1;
+                    let list = by_cpu.entry(cpu).or_default();
                     // One more, because one of them may be the guest's own.
                     if list.len() <= MOST_GUESTS {
                         list.push((g, id, cpus));
@@ -144,7 +145,7 @@ fn other_guests(
     verdicts: &mut Verdicts,
 ) {
     let mut found: BTreeMap<(usize, Option<u32>), CpuSet> = BTreeMap::new();
-    for (list, _) in single.iter().filter_map(|cpu| helpers.by_cpu.get(&cpu)) {
+    for list in single.iter().filter_map(|cpu| helpers.by_cpu.get(&cpu)) {
         for (g, id, cpus) in list.iter().filter(|(g, ..)| *g != guest.index) {
             if found.len() < MOST_GUESTS {
                 found.entry((*g, *id)).or_insert_with(|| cpus.intersection(single));

@@ -59,10 +59,10 @@ fn of_guest(
     let mut evidence = Vec::new();
     let mut marks: Vec<Mark> = vcpus.iter().map(|p| Mark::Vcpu(p.0)).collect();
     if let Some((cpu, on)) = pile {
-        let (mine, theirs): (Vec<(usize, u32)>, Vec<(usize, u32)>) =
-            on.iter().copied().partition(|(g, _)| *g == guest.index);
-        let mine = mine.into_iter().map(|(_, v)| v.to_string());
-        let names = mine.chain(theirs.into_iter().map(|(g, v)| texts::vcpu_of(v, ctx.guests[g].name())));
+        let is_own = |user: &&(usize, u32)| user.0 == guest.index;
+        let mine = on.iter().filter(is_own).map(|(_, v)| v.to_string());
+        let theirs = on.iter().filter(|user| !is_own(user));
+        let names = mine.chain(theirs.map(|(g, v)| texts::vcpu_of(*v, ctx.guests[*g].name())));
         evidence.push(texts::pile(&names.take(texts::MOST_NAMES).collect::<Vec<_>>(), on.len(), cpu, &guest.window()));
         marks.push(Mark::Pcpu(cpu));
     }

@@ -89,15 +89,15 @@ fn any_set(d: &mut Dice, cpus: &[u32]) -> CpuSet {
             let (a, b) = (d.pick(cpus), d.pick(cpus));
             CpuSet::range(a.min(b), a.max(b))
         }
-        2 => (0..1 + d.roll(6)).map(|_| d.pick(cpus)).collect(),
+        2 => (0..=d.roll(6)).map(|_| d.pick(cpus)).collect(),
         _ => cpus.iter().copied().collect(),
     }
 }
 
 /// A guest that is pinned well, badly, partly or not at all.
 fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: u32) -> DomainXml {
-    let vcpus = d.pick(&[1, 1, 2, 2, 2, 3, 4, 4, 6, 8, 16]);
-    let threads = if vcpus % 2 == 0 && d.one_in(2) { 2 } else { 1 };
+    let vcpus: u32 = d.pick(&[1, 1, 2, 2, 2, 3, 4, 4, 6, 8, 16]);
+    let threads = if vcpus.is_multiple_of(2) && d.one_in(2) { 2 } else { 1 };
     let mut xml = DomainXml {
         vcpus: Some(vcpus),
         arch: Some("x86_64".into()),
@@ -159,7 +159,7 @@ fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: u32) -> Dom
             placement: None,
         });
     }
-    if nodes > 1 && vcpus % 2 == 0 && d.one_in(4) {
+    if nodes > 1 && vcpus.is_multiple_of(2) && d.one_in(4) {
         let half = vcpus / 2;
         let cell = |id: u32, d: &mut Dice| crate::kvm::domain_xml::GuestNumaCell {
             id,
