@@ -161,6 +161,9 @@ impl DomainModel {
             let of_vcpu = |counts: &HashMap<u32, u64>| t.index.and_then(|i| counts.get(&i)).copied().unwrap_or(0);
             t.exit_rate = if t.role != Role::Vcpu {
                 None
+            } else if all_exits > 0 && exits_of.is_empty() {
+                // A table of all vCPUs together.
+                None
             } else if all_exits > 0 {
                 interval.rate(of_vcpu(&exits_of))
             } else if let Some(rate) = t.counters.get("exits") {

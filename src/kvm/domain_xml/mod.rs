@@ -302,7 +302,8 @@ impl DomainXml {
 
 /// Whether a text is, or contains, a domain XML or a part of one.
 pub fn looks_like(text: &str) -> bool {
-    xml::slice(text, "domstatus").or_else(|| xml::slice(text, "domain")).is_some() || repair::is_fragment(text)
+    let whole = xml::slice(text, "domstatus").or_else(|| xml::slice(text, "domain"));
+    whole.is_some() && !repair::is_network(text) || repair::is_fragment(text)
 }
 
 #[cfg(test)]

@@ -100,10 +100,16 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain.replace("&amp;", "&"))
 }
 
+/// Whether a text is libvirt's XML of a network, whose `<domain name=>` is one of DNS.
+pub(super) fn is_network(text: &str) -> bool {
+    text.contains("<network") && !text.contains("<domain type") && !text.contains("<devices")
+}
+
 /// Whether a text holds elements of a domain, be it without a root or cut off.
 pub(super) fn is_fragment(text: &str) -> bool {
     // The capabilities of a host name what a domain may have.
-    !text.contains("<domainCapabilities")
+    !is_network(text)
+        && !text.contains("<domainCapabilities")
         && !text.contains("<capabilities>")
         && text.len() <= MAX_TEXT
         && Tokens::new(text).any(|token| matches!(token, Token::Open(name, ..) if TELLING.contains(&name)))

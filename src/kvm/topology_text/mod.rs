@@ -3,6 +3,7 @@
 
 mod capabilities;
 mod cpuinfo;
+mod kernel_cmdline;
 mod lscpu_list;
 mod lscpu_summary;
 mod lscpu_table;
@@ -70,6 +71,7 @@ pub fn looks_like(text: &str) -> bool {
             || lscpu_list::looks_like(text)
             || numactl::looks_like(text)
             || cpuinfo::looks_like(text)
+            || kernel_cmdline::looks_like(text)
             || lscpu_table::looks_like(text)
             || lscpu_summary::looks_like(text))
 }
@@ -87,13 +89,20 @@ pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
         found.topology = capabilities::parse(text)?;
     }
     // The most exact comes first: the others only fill what it leaves open.
-    for read in [lscpu_list::parse, lscpu_table::parse, cpuinfo::parse, numactl::parse, lscpu_summary::parse] {
+    for read in [
+        lscpu_list::parse,
+        lscpu_table::parse,
+        cpuinfo::parse,
+        numactl::parse,
+        lscpu_summary::parse,
+        kernel_cmdline::parse,
+    ] {
         found.merge(read(text));
     }
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
-    if found.topology.cpus.is_empty() {
+    if found.topology == HostTopology::default() {
         return Err(TopologyError::NothingFound);
     }
     if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {

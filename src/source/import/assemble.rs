@@ -3,6 +3,7 @@
 //! A measured guest and a description belong together if their process or name agrees; two descriptions, if their UUID
 //! or else their name agrees. If there is only one domain, every file belongs to it.
 
+use super::counts;
 use super::describe;
 use super::gathered::{Description, Gathered, InputType};
 use super::guest::{ImportedGuest, UNNAMED, merge_same_guests, place_threads};
@@ -36,6 +37,8 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     let described = describe::domains(std::mem::take(&mut gathered.descriptions), &mut gathered.errors);
     let with = |description| DomainFiles { description, ..DomainFiles::default() };
     let mut domains: Vec<DomainFiles> = described.into_iter().map(with).collect();
+    let base = interval(&gathered, options);
+    let base = counts::add(&mut gathered, base);
     let engine = gathered.engine();
     let guests = merge_same_guests(std::mem::take(&mut gathered.guests));
     assign_guests(&mut domains, guests, &mut gathered.notes);
@@ -45,7 +48,6 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
         gathered.notes.insert(0, format!("{} domains: all but the first {MAX_DOMAINS} are left out", domains.len()));
         domains.truncate(MAX_DOMAINS);
     }
-    let base = interval(&gathered, options);
     let mut sample = Sample { engine, ..Sample::default() };
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
     sample.host = HostSample {
@@ -60,7 +62,9 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     sample.normalise();
     gathered.types.sort_unstable();
     gathered.types.dedup();
-    sample.sources = gathered.types.iter().map(|file_type| SourceStatus::ok(source_id(*file_type))).collect();
+    let mut sources: Vec<SourceId> = gathered.types.iter().map(|file_type| source_id(*file_type)).collect();
+    sources.dedup();
+    sample.sources = sources.into_iter().map(SourceStatus::ok).collect();
     let source = gathered.types.first().map_or("file", |file_type| source_id(*file_type).as_str());
     Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
 }
@@ -78,7 +82,7 @@ fn source_id(file_type: InputType) -> SourceId {
     match file_type {
         InputType::PerfData => SourceId::PerfData,
         InputType::Trace => SourceId::Trace,
-        InputType::Tables => SourceId::Text,
+        InputType::Tables | InputType::Counts => SourceId::Text,
         InputType::DomainXml => SourceId::Xml,
         InputType::CommandLine => SourceId::Cmdline,
         InputType::Mtree => SourceId::Mtree,

@@ -28,7 +28,8 @@ impl DescriptionFiles {
     pub fn new(imported: Imported) -> (Self, Vec<String>) {
         let Sample { host, domains, .. } = imported.sample;
         let measured = |d: &DomainSample| {
-            d.threads.iter().map(|t| &t.events).chain([&d.unattributed]).any(|e| *e != ThreadEvents::default())
+            let mut events = d.threads.iter().map(|t| &t.events).chain([&d.unattributed]);
+            events.any(|e| *e != ThreadEvents::default()) || !d.counters.is_empty() || !d.kvm_events.is_empty()
         };
         let (measured, described): (Vec<_>, Vec<_>) = domains.into_iter().partition(measured);
         let topology = host.facts.topology.clone();

@@ -2,17 +2,18 @@
 
 use super::gathered::InputType;
 use super::{kvm_stat, trace};
-use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, topology_text, virsh_text, vmm_config};
+use crate::kvm::{cmdline, domain_xml, event_totals, kernel_log, mtree, topology_text, virsh_text, vmm_config};
 
 /// Bytes at the beginning of a file that are examined before the whole file is read.
 pub(super) const HEAD: usize = 256 * 1024;
 
 /// The types of file that can be read, as errors list them.
 pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
-    lines of 'trace-cmd report', ftrace or 'perf script' with kvm events, a libvirt domain XML, a QEMU command line, \
-    the output of 'info mtree', a kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities' or 'virsh \
-    vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats', a Proxmox .conf, or a command line or JSON configuration of \
-    cloud-hypervisor, Firecracker or crosvm";
+    lines of 'trace-cmd report', ftrace, perf-prof or 'perf script' with kvm events, the output of kvm_stat or of \
+    'perf stat -e kvm:*', a libvirt domain XML or a part of one, a QEMU command line, the output of 'info mtree', a \
+    kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities' or 'virsh \
+    vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats', a Proxmox .conf, a command line or JSON configuration of \
+    cloud-hypervisor, Firecracker or crosvm, or a sosreport (folder or archive)";
 
 /// The type of a file that begins with a magic number.
 pub(super) fn binary(head: &[u8]) -> Option<InputType> {
@@ -25,9 +26,7 @@ pub(super) fn binary(head: &[u8]) -> Option<InputType> {
 pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
     Some(match head {
         [0x7f, b'E', b'L', b'F', ..] => "an ELF program or library",
-        [0x1f, 0x8b, ..] => "gzip-compressed: unpack it first",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd-compressed: unpack it first",
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz-compressed: unpack it first",
+        [b'B', b'Z', b'h', ..] => "bzip2-compressed: unpack it first",
         [b'P', b'K', 3, 4, ..] => "a zip archive: unpack it first",
         [b'P', b'E', b'R', b'F', b'F', b'I', b'L', b'E', ..] => {
             "a perf.data from before Linux 2.6.32, which no current perf reads"
@@ -53,7 +52,8 @@ pub(super) fn text(text: &str) -> Vec<InputType> {
     add(InputType::DomainXml, !topology && domain_xml::looks_like(text));
     add(InputType::Virsh, virsh_text::looks_like(text));
     let tables = add(InputType::Tables, kvm_stat::looks_like(text));
-    let trace = add(InputType::Trace, !tables && trace::looks_like(text));
+    let counts = add(InputType::Counts, !tables && event_totals::looks_like(text));
+    let trace = add(InputType::Trace, !tables && !counts && trace::looks_like(text));
     let mtree = add(InputType::Mtree, mtree::looks_like(text));
     // A mail with a trace can contain the guest's command line. A task's name (`qemu-system-x86-6660`) has no options.
     add(InputType::CommandLine, !mtree && cmdline::looks_like(text));

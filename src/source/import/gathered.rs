@@ -5,6 +5,7 @@ use super::imported::ImportError;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
+use crate::kvm::event_totals::EventTotals;
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::topology::HostTopology;
@@ -19,6 +20,8 @@ pub(super) enum InputType {
     PerfData,
     /// Tables of `perf kvm stat`.
     Tables,
+    /// Counts of events: `kvm_stat`, `perf stat`.
+    Counts,
     /// Lines of `trace-cmd report`, ftrace or `perf script`.
     Trace,
     /// A libvirt domain XML or status XML.
@@ -46,6 +49,8 @@ pub(super) struct Gathered {
     pub descriptions: Vec<Description>,
     /// Memory trees, each with its file.
     pub trees: Vec<(PathBuf, DeviceMap)>,
+    /// Counts of events, each with its file.
+    pub counts: Vec<(PathBuf, EventTotals)>,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// The host's topology.

@@ -27,6 +27,8 @@ pub(super) struct ImportedGuest {
     pub unattributed: ThreadEvents,
     /// Further kvm events.
     pub kvm_events: BTreeMap<String, u64>,
+    /// KVM's own statistics.
+    pub counters: BTreeMap<String, u64>,
 }
 
 impl ImportedGuest {
@@ -66,6 +68,7 @@ impl ImportedGuest {
             threads: self.threads,
             unattributed: self.unattributed,
             kvm_events: self.kvm_events,
+            counters: self.counters,
             ..DomainSample::default()
         }
     }

@@ -99,3 +99,134 @@ fn several_texts_of_one_host_complete_each_other() {
     let host = &imported.sample.host.facts.topology;
     assert_eq!((host.siblings(3).to_string(), host.node_of(2)), ("1,3".into(), Some(0)));
 }
+
+/// A sosreport in miniature: what of it is of use, what is not, the same log twice, a link and an unreadable file.
+fn sosreport() -> Vec<(String, String)> {
+    let log = |prefix: &str| format!("{prefix}kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n").repeat(2);
+    let files = [
+        ("sos_commands/virsh/virsh_-r_dumpxml_web", xml("web")),
+        ("sos_commands/virsh/virsh_-r_dumpxml_db", xml("db")),
+        ("sos_commands/virsh/virsh_-r_vcpuinfo_db", "VCPU: 0\nCPU: 3\nState: running\nCPU Affinity: --yy\n".to_owned()),
+        (
+            "sos_commands/virsh/virsh_-r_domcapabilities",
+            "<domainCapabilities><vcpu max='9'/></domainCapabilities>".into(),
+        ),
+        ("etc/libvirt/qemu/networks/default.xml", "<network><name>x</name><domain name='y'/></network>".into()),
+        ("sos_commands/processor/lscpu", "CPU(s): 4\nOn-line CPU(s) list: 0-3\nThread(s) per core: 1\n".into()),
+        ("sos_commands/numa/numactl_--hardware", "node 0 cpus: 0 1\nnode 1 cpus: 2 3\n".into()),
+        ("proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=managed_irq,domain,2-3 nohz_full=2-3\n".into()),
+        ("sos_commands/kernel/dmesg", log("[  592.654337] ")),
+        ("var/log/messages", log("Nov 20 10:00:00 h1 kernel: ")),
+        ("etc/passwd", "root:x:0:0\n".into()),
+        ("sos_commands/x/binary", "\0\0\0\0".into()),
+    ];
+    files.into_iter().map(|(name, text)| (format!("sosreport-h1/{name}"), text)).collect()
+}
+
+fn is_read_as_a_whole(imported: &Imported) {
+    assert_eq!(imported.errors, []);
+    let mut places = places(imported);
+    places.sort();
+    assert_eq!(places, expected(&[("db", "vcpu0=2-3"), ("web", "")]));
+    let host = &imported.sample.host.facts.topology;
+    assert_eq!((host.all().to_string(), host.node_of(3)), ("0-3".into(), Some(1)));
+    assert_eq!(host.isolated.as_ref().map(ToString::to_string), Some("2-3".into()));
+    assert_eq!(imported.sample.host.kernel_log.len(), 2, "each message of the kernel once");
+    assert!(imported.notes.iter().any(|note| note.contains("8 of 12 files are of use")), "{:?}", imported.notes);
+}
+
+fn tarball() -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, text) in sosreport() {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_cksum();
+        builder.append_data(&mut header, name, text.as_bytes()).unwrap();
+    }
+    let mut link = tar::Header::new_gnu();
+    link.set_entry_type(tar::EntryType::Symlink);
+    link.set_size(0);
+    builder.append_link(&mut link, "sosreport-h1/lscpu", "/etc/passwd").unwrap();
+    builder.into_inner().unwrap()
+}
+
+#[test]
+fn a_sosreport_is_read_as_a_folder_and_as_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in sosreport() {
+        let path = folder.path().join("case").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc", folder.path().join("case/sosreport-h1/link")).unwrap();
+    for root in ["case", "case/sosreport-h1"] {
+        is_read_as_a_whole(&load(&[folder.path().join(root)], &ImportOptions::default()));
+    }
+    let path = folder.path().join("archive");
+    let plain = tarball();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, &plain).unwrap();
+    for bytes in [plain.clone(), gzip.finish().unwrap(), zstd::encode_all(plain.as_slice(), 0).unwrap()] {
+        std::fs::write(&path, bytes).unwrap();
+        is_read_as_a_whole(&load(std::slice::from_ref(&path), &ImportOptions::default()));
+    }
+    // Cut off: what came before is used, and it is said.
+    std::fs::write(&path, &plain[..plain.len() / 2]).unwrap();
+    let cut = load(std::slice::from_ref(&path), &ImportOptions::default());
+    assert!(cut.errors[0].what.contains("cut off") && !cut.sample.domains.is_empty(), "{:?}", cut.errors);
+}
+
+#[test]
+fn a_compressed_file_is_read_by_its_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    std::fs::write(&path, zstd::encode_all(xml("web").as_bytes(), 0).unwrap()).unwrap();
+    assert_eq!(places(&load(std::slice::from_ref(&path), &ImportOptions::default())), expected(&[("web", "")]));
+    std::fs::write(&path, &zstd::encode_all(xml("web").as_bytes(), 0).unwrap()[..20]).unwrap();
+    let damaged = load(std::slice::from_ref(&path), &ImportOptions::default());
+    assert_eq!(damaged.errors.len(), 1);
+}
+
+#[test]
+fn counts_become_the_counters_of_the_only_guest() {
+    let counts = "exits 1000 500\nhalt_exits 9 3\nkvm_exit(HLT) 9 3\nkvm_userspace_exit(IO) 50 40\n";
+    let imported = import(&[("a", &xml("web")), ("b", counts)]);
+    let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", places(&imported)) };
+    assert_eq!((imported.base, imported.source), (Some(1.0), "text"));
+    assert_eq!((domain.counters["exits"], domain.unattributed.exits[0].time.count), (500, 3));
+    assert_eq!((domain.unattributed.userspace[0].reason, domain.unattributed.userspace[0].count), (2, 40));
+    let stat = "  1,234   kvm:kvm_exit\n   99   kvm:kvm_entry\n  10.0 seconds time elapsed\n";
+    let imported = import(&[("a", &xml("web")), ("b", stat)]);
+    let domain = &imported.sample.domains[0];
+    assert_eq!((imported.base, domain.counters["exits"], domain.kvm_events["kvm_entry"]), (Some(10.0), 1234, 99));
+    // Counts of two lengths give no common rate.
+    let both = import(&[("a", counts), ("b", stat)]);
+    assert!(both.notes.iter().any(|note| note.contains("left out")), "{:?}", both.notes);
+}
+
+#[test]
+fn configurations_of_other_vmms_are_domains() {
+    let imported =
+        import(&[("vm.json", r#"{"cpus": {"boot_vcpus": 2, "affinity": [{"vcpu": 1, "host_cpus": [3]}]}}"#)]);
+    assert_eq!(places(&imported), expected(&[("guest", "vcpu1=3")]));
+    let facts = &imported.sample.domains[0].facts;
+    assert_eq!((facts.vmm.as_str(), facts.vcpus.as_ref().unwrap().value), ("cloud-hypervisor", 2));
+    let proxmox = "cores: 2\nostype: win11\nmemory: 512\nscsihw: virtio-scsi-pci\nname: desk\naffinity: 4-5\n";
+    let imported = import(&[("100.conf", proxmox)]);
+    assert_eq!(places(&imported), expected(&[("desk", "vcpu0=4-5 vcpu1=4-5 emulator=4-5")]));
+    assert_eq!(imported.sample.domains[0].facts.guest_os.as_ref().unwrap().value, "win11");
+}
+
+#[test]
+fn traces_of_any_tool_have_their_flags() {
+    for line in [
+        "2026-01-01 10:00:00.000001       CPU 0/KVM   4711 d... [000] 1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
+        "CPU 0/KVM  4711 K [000]  1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
+        "CPU 0/KVM-4711  [000] d..1.  1234.567890: kvm_exit: vcpu 0 reason HLT rip 0x1",
+    ] {
+        let imported = import(&[("a", &format!("{line}\n"))]);
+        assert_eq!(imported.errors, [], "{line}");
+        let thread = &imported.sample.domains[0].threads[0];
+        assert_eq!((thread.tid, thread.comm.as_str(), thread.index), (4711, "CPU 0/KVM", Some(0)), "{line}");
+    }
+}

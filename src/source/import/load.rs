@@ -1,9 +1,11 @@
 //! Opens files and folders, and reads each file by its type.
 
+use super::archive_members::{self, MemberReader};
 use super::detect::{self, EXPECTED};
 use super::gathered::{Gathered, InputType};
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
-use super::{assemble, perf_data, text_file};
+use super::text_file::{self, TooLarge};
+use super::{archive, assemble, perf_data};
 use crate::session::open_regular;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,7 +17,14 @@ const MAX_FILES: usize = 4096;
 /// Reads files. A folder stands for the files in it.
 pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
     let mut gathered = Gathered::default();
-    let (files, mut errors) = expand_folders(paths);
+    let (reports, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.iter().cloned().partition(|path| archive_members::is_sosreport(path));
+    let (files, mut errors) = expand_folders(&paths);
+    for path in reports {
+        if let Err(what) = archive_members::read_folder(&path, &mut gathered) {
+            errors.push(ImportError { path, what });
+        }
+    }
     for path in files {
         // What the user names may be a pipe, as of `<(zcat FILE)`; a pipe in a folder could block for ever.
         let file = if paths.contains(&path) { File::open(&path) } else { open_regular(&path) };
@@ -73,11 +82,7 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Adds the content of one file.
 fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gathered) -> Result<(), String> {
-    let mut head = Vec::new();
-    file.by_ref()
-        .take(detect::HEAD as u64)
-        .read_to_end(&mut head)
-        .map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    let mut head = beginning(&mut file)?;
     if head.is_empty() {
         return Err(format!("the file is empty; expected {EXPECTED}"));
     }
@@ -85,10 +90,34 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
         drop(head);
         return read_perf_data(path, file_type, file, options, gathered);
     }
+    let mut stream: Box<dyn Read> = Box::new(file);
+    if archive::is_compressed(&head) {
+        stream = archive::unpacked(&head, std::io::Cursor::new(head.clone()).chain(stream))?;
+        head = beginning(&mut stream)?;
+        if detect::binary(&head).is_some() {
+            return Err("a compressed perf.data: unpack it first".into());
+        }
+    }
+    if archive::is_tar(&head) {
+        let mut members = MemberReader::new(path, gathered);
+        let end = archive::members(head.as_slice().chain(stream), |name, content| members.member(name, content));
+        return members.finish(end);
+    }
     if let Some(what) = detect::unsupported(&head) {
         return Err(format!("this is {what}; expected {EXPECTED}"));
     }
-    text_file::read(path, head, file, gathered)
+    match text_file::read(path, head, &mut stream, TooLarge::Refused, gathered)? {
+        true => Ok(()),
+        false => Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}")),
+    }
+}
+
+/// The first bytes of a file, which tell its type.
+pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {
+    let mut head = Vec::new();
+    let read = stream.take(detect::HEAD as u64).read_to_end(&mut head);
+    read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    Ok(head)
 }
 
 fn read_perf_data(

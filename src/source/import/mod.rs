@@ -5,7 +5,10 @@
 //! XML and its memory tree give named devices. A file that cannot be used is reported by name, and the others are still
 //! used.
 
+mod archive;
+mod archive_members;
 mod assemble;
+mod counts;
 mod covered_time;
 mod describe;
 mod description_files;

@@ -1,15 +1,16 @@
 //! Text files: reads every type of input that one contains.
 
-use super::detect::{self, EXPECTED};
+use super::detect;
 use super::gathered::{Description, Gathered, InputType};
 use super::guest::ImportedGuest;
 use super::imported::io_message;
 use super::{kvm_stat, pasted_text, trace};
 use crate::kvm::cmdline::QemuCommand;
-use crate::kvm::{cmdline, domain_xml, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config};
+use crate::kvm::{
+    cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config,
+};
 use crate::sample::Vmm;
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +20,23 @@ const MAX_TEXT: u64 = 32 * 1024 * 1024;
 /// Limit of the domains or command lines of one text.
 const MAX_PARTS: usize = 1024;
 
-/// Reads a text. `bytes` are its beginning, which was read before.
-pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &mut Gathered) -> Result<(), String> {
+/// What to do with a text that is too large to be read whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum TooLarge {
+    /// It is an error: the user named this file.
+    Refused,
+    /// Its beginning is read: the file is one of many in an archive.
+    Cut,
+}
+
+/// Reads a text. `bytes` are its beginning, which was read before. False if it is none that kvmtop reads.
+pub(super) fn read(
+    path: &Path,
+    mut bytes: Vec<u8>,
+    mut file: impl Read,
+    too_large: TooLarge,
+    gathered: &mut Gathered,
+) -> Result<bool, String> {
     let rest = MAX_TEXT + 1 - bytes.len() as u64;
     file.by_ref().take(rest).read_to_end(&mut bytes).map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
     let whole = bytes.len() as u64 <= MAX_TEXT;
@@ -30,23 +46,28 @@ pub(super) fn read(path: &Path, mut bytes: Vec<u8>, mut file: File, gathered: &m
     let text = domain_xml::unescaped(&text);
     let types = detect::text(&text);
     if types.is_empty() {
-        return Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}"));
+        return Ok(false);
     }
     if !whole && types != [InputType::Trace] {
-        return Err(format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20));
+        let limit = format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20);
+        if too_large == TooLarge::Refused {
+            return Err(limit);
+        }
+        gathered.notes.push(format!("{}: {limit}; its beginning is used", file_name(path)));
     }
     for file_type in types {
-        read_type(path, file_type, &text, if whole { None } else { Some(&mut file) }, gathered)?;
+        let more = if !whole && file_type == InputType::Trace { Some(&mut file as &mut dyn Read) } else { None };
+        read_type(path, file_type, &text, more, gathered)?;
         gathered.types.push(file_type);
     }
-    Ok(())
+    Ok(true)
 }
 
 fn read_type(
     path: &Path,
     file_type: InputType,
     text: &str,
-    more: Option<&mut File>,
+    more: Option<&mut dyn Read>,
     gathered: &mut Gathered,
 ) -> Result<(), String> {
     match file_type {
@@ -79,6 +100,7 @@ fn read_type(
             gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
             gathered.topology.get_or_insert_default().complete(&found.topology);
         }
+        InputType::Counts => counts(path, text, gathered),
         InputType::Virsh => virsh(path, text, gathered),
         InputType::Config => configs(path, text, gathered),
         InputType::PerfData => {}
@@ -89,6 +111,12 @@ fn read_type(
 /// The file as remarks name it.
 fn file_name(path: &Path) -> String {
     path.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default()
+}
+
+fn counts(path: &Path, text: &str, gathered: &mut Gathered) {
+    let Some(totals) = event_totals::parse(text) else { return };
+    gathered.notes.extend(totals.unread.notes(&file_name(path)));
+    gathered.counts.push((path.to_owned(), totals));
 }
 
 fn configs(path: &Path, text: &str, gathered: &mut Gathered) {

@@ -29,6 +29,7 @@ pub(super) struct TraceLine<'a> {
 /// CPU 1/KVM   131 [000]    12.108283:           kvm:kvm_exit: vcpu 1 reason npf … perf script
 /// CPU 1/KVM   120/131 [000]    12.108283:       kvm:kvm_exit: …                   perf script -F pid,tid
 /// [000]    12.108283:          kvm:kvm_exit: …                                    perf script -F cpu,time,event,trace
+/// 2026-01-01 10:00:00.000001 CPU 1/KVM 131 d... [000] 58.246573: kvm:kvm_exit: …   perf-prof
 /// ```
 pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let (time_at, after_time, time) = timestamp(line)?;
@@ -39,6 +40,8 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
         return None;
     }
     let (task, cpu, flags) = task_cpu_flags(line.get(..time_at)?)?;
+    let (task, own_flags) = without_date_and_flags(task);
+    let flags = if flags.is_empty() { own_flags } else { flags };
     let (comm, tid, pid) = match task.trim() {
         // `perf script -F cpu,time,event,trace` omits the task: each CPU then stands for a thread.
         "" if flags.is_empty() => ("", i32::try_from(cpu).ok()? + 1, None),
@@ -128,6 +131,30 @@ fn task_cpu_flags(before: &str) -> Option<(&str, u32, &str)> {
     }
     // `perf script -F comm,tid,time,event,trace` omits the CPU.
     Some((before, 0, ""))
+}
+
+/// The task without a date before it (perf-prof) and without flags behind its thread id (perf-prof's `d.h.`, perf
+/// script's `K` of the field misc); and the flags.
+fn without_date_and_flags(task: &str) -> (&str, &str) {
+    let mut task = task.trim();
+    let is_date = |word: &str| word.len() == 10 && word.as_bytes().get(4) == Some(&b'-');
+    if let Some((_, rest)) = task.split_once(' ').filter(|(date, _)| is_date(date))
+        && let Some((_, rest)) = rest.trim_start().split_once(' ').filter(|(time, _)| time.contains(':'))
+    {
+        task = rest.trim_start();
+    }
+    let is_flag = |c: char| c == '.' || c == '#' || c == 'X' || c.is_ascii_digit() || "dDnNhHsSzZpPbBUKGM".contains(c);
+    match task.rsplit_once([' ', '\t']) {
+        Some((before, flags))
+            if flags.len() <= 8
+                && flags.chars().all(is_flag)
+                && !flags.chars().all(|c| c.is_ascii_digit())
+                && before.trim_end().ends_with(|c: char| c.is_ascii_digit()) =>
+        {
+            (before.trim_end(), flags)
+        }
+        _ => (task, ""),
+    }
 }
 
 /// Name, thread id and process id of `CPU 1/KVM-131`, `CPU 1/KVM-131 (120)`, `CPU 1/KVM 131`, `CPU 1/KVM 120/131`.

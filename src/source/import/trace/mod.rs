@@ -15,7 +15,6 @@ use crate::kvm::sanitize;
 use crate::kvm::topology::HostTopology;
 use crate::source::pairing::Pairing;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 /// Longest line of an event.
@@ -41,7 +40,7 @@ fn joined(line: &str, next: &str) -> String {
 }
 
 /// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
-pub(super) fn read(text: &str, more: Option<&mut File>, gathered: &mut Gathered) -> Result<(), String> {
+pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
     let mut reader = TraceReader::new(text, gathered.topology.clone().unwrap_or_default());
     match more {
         None => text.lines().for_each(|l| reader.line(l)),

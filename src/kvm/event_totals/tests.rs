@@ -1,0 +1,93 @@
+use super::*;
+use proptest::prelude::*;
+
+/// As the kernel's script prints it: `%-42s%10d%10d`.
+const BATCH: &str = "exits                                           351826     51826\n\
+    halt_exits                                        1105       105\n\
+    kvm_exit                                        351826     51826\n\
+    kvm_exit(HLT)                                     1105       105\n\
+    kvm_exit(IO_INSTRUCTION)                        256738     25673\n\
+    kvm_userspace_exit(IO)                          256738     25673\n";
+const LOG: &str = "exits halt_exits kvm_exit(HLT) \n       100        10        10\n       300        20        20\n";
+const CSV: &str = "timestamp,exits,halt_exits\n2020-04-01 10:00:00,100,10\n2020-04-01 10:00:02,300,20\n";
+const SCREEN: &str = "kvm statistics - summary\n\n Event                                         Total %Total CurAvg/s\n \
+    kvm_exit                                      90000   60.0     9000\n   HLT                                        30000   33.3     3000\n \
+    kvm_entry                                     60000   40.0     9000\n Total                                        150000           18000\n";
+const STAT: &str = " Performance counter stats for process id '4711':\n\n        1,234,567      kvm:kvm_exit              #  \
+    123.457 K/sec\n              100      kvm:kvm_userspace_exit\n    <not counted>      kvm:kvm_entry\n\n      10.000500000 \
+    seconds time elapsed\n";
+
+#[test]
+fn kvm_stat_is_read_in_all_its_forms() {
+    let batch = parse(BATCH).unwrap();
+    assert_eq!((batch.counts["exits"], batch.exits["HLT"], batch.userspace["IO"]), (51826, 105, 25673));
+    assert_eq!(batch.seconds, Some(1.0));
+    let log = parse(LOG).unwrap();
+    assert_eq!((log.counts["exits"], log.exits["HLT"], log.seconds), (400, 30, Some(2.0)));
+    let csv = parse(CSV).unwrap();
+    assert_eq!((csv.counts["halt_exits"], csv.seconds), (30, Some(4.0)));
+    let screen = parse(SCREEN).unwrap();
+    assert_eq!((screen.counts["kvm_exit"], screen.exits["HLT"], screen.counts["kvm_entry"]), (9000, 3000, 9000));
+    for text in [BATCH, LOG, CSV, SCREEN] {
+        assert!(looks_like(text), "{text}");
+    }
+}
+
+#[test]
+fn perf_stat_is_read_in_all_its_forms() {
+    let table = parse(STAT).unwrap();
+    assert_eq!((table.counts["kvm_exit"], table.counts["kvm_userspace_exit"]), (1_234_567, 100));
+    assert!(!table.counts.contains_key("kvm_entry"), "what was not counted is not 0");
+    assert_eq!((table.seconds, table.pid), (Some(10.0005), Some(4711)));
+    for (text, seconds) in [
+        (
+            "     1.000123456      1,000      kvm:kvm_exit\n     2.000200000        234      kvm:kvm_exit\n",
+            Some(2.0002),
+        ),
+        ("1000,,kvm:kvm_exit,1000,100.00,,\n234,,kvm:kvm_exit,1000,100.00,,\n", None),
+        ("1.000123456;1000;;kvm:kvm_exit;1;100.00\n2.000000000;234;;kvm:kvm_exit;1;100.00\n", Some(2.0)),
+        ("S0-D0-C0           2              1.000      kvm:kvm_exit\nS0-D0-C1   2   234      kvm:kvm_exit\n", None),
+        ("CPU 0/KVM-4711       1'000      kvm:kvm_exit\nCPU 1/KVM-4712   234      kvm:kvm_exit\n", None),
+        ("{\"interval\" : 1.5, \"counter-value\" : \"1234.000000\", \"event\" : \"kvm:kvm_exit\"}\n", Some(1.5)),
+    ] {
+        assert!(looks_like(text), "{text}");
+        let found = parse(text).unwrap();
+        assert_eq!((found.counts["kvm_exit"], found.seconds), (1234, seconds), "{text}");
+    }
+}
+
+#[test]
+fn other_text_holds_no_totals() {
+    for text in [
+        "",
+        "CPU 0/KVM  131 [000]    12.108283:           kvm:kvm_exit: vcpu 1 reason npf rip 0x1\n",
+        "          HLT        123     456\n",
+        "exits with 1 2\n",
+        "perf stat -e kvm:kvm_exit sleep 1\n",
+        "foo 1 2\nbar 3 4\n",
+    ] {
+        assert!(!looks_like(text), "{text}");
+        assert_eq!(parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_line_of_a_log_with_missing_values_is_named() {
+    assert_eq!(parse("exits halt_exits\n 1 2\n 3\n").unwrap().unread.first, [(3, "3".to_owned())]);
+}
+
+proptest! {
+    #[test]
+    fn damaged_output_is_survived(cut in any::<proptest::sample::Index>(), at in any::<proptest::sample::Index>(),
+        byte in any::<u8>(), noise in any::<String>()) {
+        for text in [BATCH, LOG, CSV, SCREEN, STAT] {
+            let mut bytes = text.as_bytes().to_vec();
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            let _ = parse(&String::from_utf8_lossy(&bytes));
+        }
+        let _ = parse(&format!("exits halt_exits\n{noise}"));
+        let _ = parse(&format!("{noise} kvm:kvm_exit"));
+    }
+}

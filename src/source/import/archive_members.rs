@@ -1,0 +1,211 @@
+//! The files of an archive or of an unpacked sosreport, each read by its content. Most of them hold nothing for kvmtop,
+//! which is no error.
+
+use super::archive;
+use super::detect;
+use super::gathered::Gathered;
+use super::imported::{ImportError, io_message};
+use super::load::beginning;
+use super::text_file::{self, TooLarge};
+use crate::kvm::kernel_log::LogLine;
+use crate::session::open_regular;
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes of text that are examined in one archive.
+const MAX_EXAMINED: u64 = 1 << 30;
+/// Members that are named as damaged.
+const MAX_ERRORS: usize = 16;
+/// Files of an unpacked sosreport, and how deep its folders are nested.
+const MAX_FILES: usize = 500_000;
+const MAX_DEPTH: usize = 24;
+
+/// Reads members into what was gathered.
+pub(super) struct MemberReader<'a> {
+    archive: &'a Path,
+    gathered: &'a mut Gathered,
+    log: LogUnion,
+    read: usize,
+    other: usize,
+    damaged: usize,
+    examined: u64,
+    left_out: usize,
+}
+
+impl<'a> MemberReader<'a> {
+    pub fn new(archive: &'a Path, gathered: &'a mut Gathered) -> Self {
+        let log = LogUnion::default();
+        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0 }
+    }
+
+    /// Reads one member.
+    pub fn member(&mut self, name: &Path, content: &mut dyn Read) {
+        if self.examined > MAX_EXAMINED {
+            self.left_out += 1;
+            return;
+        }
+        let path = self.archive.join(name);
+        let before = self.gathered.log.len();
+        match self.content(&path, content) {
+            Ok(true) => self.read += 1,
+            Ok(false) => self.other += 1,
+            Err(what) => {
+                self.damaged += 1;
+                if self.damaged <= MAX_ERRORS {
+                    self.gathered.errors.push(ImportError { path, what });
+                }
+            }
+        }
+        let lines = self.gathered.log.split_off(before.min(self.gathered.log.len()));
+        let new = self.log.new_lines(lines);
+        self.gathered.log.extend(new);
+    }
+
+    fn content(&mut self, path: &Path, content: &mut dyn Read) -> Result<bool, String> {
+        let mut head = beginning(content)?;
+        let mut stream: Box<dyn Read> = Box::new(content);
+        if archive::is_compressed(&head) {
+            stream = archive::unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
+            head = beginning(&mut stream)?;
+        }
+        if detect::binary(&head).is_some() {
+            return Err("a perf.data inside an archive: unpack it first".into());
+        }
+        // Text has no zeros, except UTF-16, which begins with its mark.
+        let is_text = matches!(head.as_slice(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) || !head.contains(&0);
+        if head.is_empty() || !is_text {
+            return Ok(false);
+        }
+        let mut counted = Counted { stream: &mut *stream, bytes: head.len() as u64 };
+        let read = text_file::read(path, head, &mut counted, TooLarge::Cut, self.gathered);
+        self.examined += counted.bytes;
+        read
+    }
+
+    /// Says what was read, and how the archive ended.
+    pub fn finish(self, end: Result<(), String>) -> Result<(), String> {
+        let all = self.read + self.other + self.damaged;
+        let name = self.archive.file_name().map(|n| crate::kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+        if self.damaged > MAX_ERRORS {
+            self.gathered.notes.push(format!("{name}: {} more files cannot be read", self.damaged - MAX_ERRORS));
+        }
+        if self.left_out > 0 {
+            let limit = MAX_EXAMINED >> 20;
+            let left = self.left_out;
+            self.gathered.notes.push(format!("{name}: more than {limit} MiB of text; {left} files are left out"));
+        }
+        if self.read == 0 {
+            end?;
+            return Err(format!("none of its {all} files holds anything that kvmtop reads"));
+        }
+        self.gathered.notes.push(format!("{name}: {} of {all} files are of use", self.read));
+        end
+    }
+}
+
+/// Counts what is read.
+struct Counted<'a> {
+    stream: &'a mut dyn Read,
+    bytes: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.stream.read(buffer)?;
+        self.bytes += n as u64;
+        Ok(n)
+    }
+}
+
+/// The kernel's messages once, though dmesg, the journal and syslog each hold them.
+#[derive(Default)]
+struct LogUnion {
+    /// How often a message was taken.
+    taken: HashMap<String, usize>,
+}
+
+impl LogUnion {
+    /// The lines of a log that the logs before did not hold.
+    fn new_lines(&mut self, lines: Vec<LogLine>) -> Vec<LogLine> {
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        let mut new = Vec::new();
+        for line in lines {
+            let message = message(&line.text).to_owned();
+            let seen = seen.entry(message.clone()).or_default();
+            *seen += 1;
+            let taken = self.taken.entry(message).or_default();
+            if *seen > *taken {
+                *taken = *seen;
+                new.push(line);
+            }
+        }
+        new
+    }
+}
+
+/// A kernel's message without date, host and time stamp.
+fn message(text: &str) -> &str {
+    let text = text.split_once("kernel: ").map_or(text, |(_, message)| message).trim_start();
+    let stamped = text.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let is_stamp = |stamp: &str| stamp.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b' ');
+    stamped.filter(|(stamp, _)| is_stamp(stamp)).map_or(text, |(_, message)| message.trim_start())
+}
+
+/// Whether a folder is an unpacked sosreport, or holds one.
+pub(super) fn is_sosreport(path: &Path) -> bool {
+    path.is_dir() && (path.join("sos_commands").is_dir() || root_within(path).is_some())
+}
+
+fn root_within(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path).ok()?.take(256).flatten();
+    entries.map(|entry| entry.path()).find(|path| path.join("sos_commands").is_dir())
+}
+
+/// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what is
+/// in it anyway, and an absolute one leads to this host.
+pub(super) fn read_folder(path: &Path, gathered: &mut Gathered) -> Result<(), String> {
+    let mut members = MemberReader::new(path, gathered);
+    let mut open = vec![(path.to_owned(), 0usize)];
+    let mut count = 0usize;
+    let mut end = Ok(());
+    while let Some((folder, depth)) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let mut entries: Vec<_> = entries.flatten().take(MAX_FILES).collect();
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        let mut folders = Vec::new();
+        for entry in entries {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && depth < MAX_DEPTH {
+                folders.push((entry.path(), depth + 1));
+            } else if kind.is_file() {
+                count += 1;
+                if count > MAX_FILES {
+                    end = Err(format!("it has more than {MAX_FILES} files; the others are left out"));
+                    break;
+                }
+                let path = entry.path();
+                let name = path.strip_prefix(members.archive).unwrap_or(&path).to_owned();
+                match open_regular(&path) {
+                    Ok(mut file) => members.member(&name, &mut file),
+                    Err(e) => members.unreadable(path, &io_message(&e)),
+                }
+            }
+        }
+        if end.is_err() {
+            break;
+        }
+        folders.reverse();
+        open.extend(folders);
+    }
+    members.finish(end)
+}
+
+impl MemberReader<'_> {
+    fn unreadable(&mut self, path: PathBuf, why: &str) {
+        self.damaged += 1;
+        if self.damaged <= MAX_ERRORS {
+            self.gathered.errors.push(ImportError { path, what: format!("cannot open it: {why}") });
+        }
+    }
+}
