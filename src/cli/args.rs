@@ -238,13 +238,15 @@ pub struct InputArgs {
 const INPUTS: &str = "\
 File types are detected by content; a folder means all its files:
   a session of kvmtop                      perf.data of `perf kvm stat record`
-  text of `perf kvm stat report|live`      text of trace-cmd, ftrace or perf script
+  text of `perf kvm stat report|live`      trace-cmd, ftrace, perf-prof, perf script
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log
   `lscpu`, `lscpu -e`, `numactl -H`        `virsh capabilities`, /proc/cpuinfo
   `virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dominfo`
   a Proxmox .conf                          parts of an XML, also cut or escaped
   command lines and JSON configurations of cloud-hypervisor, Firecracker, crosvm
+  `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
+  a sosreport: its folder or archive; any tar; gzip, xz and zstd files
 Files about the same guest are joined: by name, UUID or the file's name, or
 because there is only one guest.";
 

@@ -14,7 +14,7 @@ const MAX_LINES: usize = 500_000;
 
 /// Counts over a time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EventTotals {
+pub struct EventCounts {
     /// KVM's own statistics and tracepoints by name: `exits`, `kvm_exit`.
     pub counts: BTreeMap<String, u64>,
     /// `kvm_exit` by reason, as `kvm_stat -t` splits it.
@@ -29,7 +29,7 @@ pub struct EventTotals {
     pub unread: UnreadLines,
 }
 
-impl EventTotals {
+impl EventCounts {
     /// Adds to an event's count; `kvm_exit(HLT)` is a part of another event.
     fn add(&mut self, name: &str, count: u64) {
         let (map, key) = match name.split_once('(') {
@@ -55,7 +55,7 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads a text; `None` if it holds none.
-pub fn parse(text: &str) -> Option<EventTotals> {
+pub fn parse(text: &str) -> Option<EventCounts> {
     [perf_stat::parse(text), kvm_stat::parse(text)].into_iter().find(|found| !found.is_empty())
 }
 

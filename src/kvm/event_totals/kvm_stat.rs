@@ -1,7 +1,7 @@
-//! `kvm_stat -1`, its log (`-l`, also `-L` and as CSV) and its screen, pasted (tools/kvm/kvm_stat/kvm_stat of the
+//! `kvm_stat -1`, its log (`-l`, also `-L` and as CSV) and its screen, pasted (`tools/kvm/kvm_stat/kvm_stat` of the
 //! kernel's sources: `batch`, `StdFormat`, `CSVFormat`, `Tui._refresh_body`).
 
-use super::{EventTotals, MAX_LINES};
+use super::{EventCounts, MAX_LINES};
 
 /// Statistics whose names show that a row is one of KVM's.
 const TELLING: &[&str] =
@@ -23,7 +23,7 @@ pub(super) fn looks_like(text: &str) -> bool {
     !read(text, 5000).is_empty()
 }
 
-pub(super) fn parse(text: &str) -> EventTotals {
+pub(super) fn parse(text: &str) -> EventCounts {
     read(text, MAX_LINES)
 }
 
@@ -56,8 +56,8 @@ fn clock(words: &[&str]) -> Option<f64> {
     Some(parts.next()?? * 3600.0 + parts.next()?? * 60.0 + parts.next()??)
 }
 
-fn read(text: &str, lines: usize) -> EventTotals {
-    let mut found = EventTotals::default();
+fn read(text: &str, lines: usize) -> EventCounts {
+    let mut found = EventCounts::default();
     let mut rows = Rows::default();
     let (mut logged, mut clocks, mut known) = (0u32, Vec::new(), false);
     let mut parent = String::new();
@@ -115,7 +115,7 @@ fn read(text: &str, lines: usize) -> EventTotals {
         }
     }
     if !known {
-        return EventTotals::default();
+        return EventCounts::default();
     }
     found.seconds = match rows {
         Rows::Log(_) => span(&clocks, logged),

@@ -1,7 +1,7 @@
 //! `perf stat -e 'kvm:*'`: as a table, per core, CPU or thread, in intervals (`-I`), as CSV (`-x`) and as JSON (`-j`)
 //! (tools/perf/util/stat-display.c).
 
-use super::{EventTotals, MAX_LINES};
+use super::{EventCounts, MAX_LINES};
 
 pub(super) fn looks_like(text: &str) -> bool {
     text.lines().take(5000).any(|line| row(line).is_some())
@@ -83,8 +83,8 @@ fn json(line: &str) -> Option<StatRow<'_>> {
     })
 }
 
-pub(super) fn parse(text: &str) -> EventTotals {
-    let mut found = EventTotals::default();
+pub(super) fn parse(text: &str) -> EventCounts {
+    let mut found = EventCounts::default();
     let (mut elapsed, mut last) = (None, None);
     for line in text.lines().take(MAX_LINES) {
         if let Some(row) = row(line) {

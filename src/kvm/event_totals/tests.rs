@@ -10,12 +10,15 @@ const BATCH: &str = "exits                                           351826     
     kvm_userspace_exit(IO)                          256738     25673\n";
 const LOG: &str = "exits halt_exits kvm_exit(HLT) \n       100        10        10\n       300        20        20\n";
 const CSV: &str = "timestamp,exits,halt_exits\n2020-04-01 10:00:00,100,10\n2020-04-01 10:00:02,300,20\n";
-const SCREEN: &str = "kvm statistics - summary\n\n Event                                         Total %Total CurAvg/s\n \
-    kvm_exit                                      90000   60.0     9000\n   HLT                                        30000   33.3     3000\n \
-    kvm_entry                                     60000   40.0     9000\n Total                                        150000           18000\n";
-const STAT: &str = " Performance counter stats for process id '4711':\n\n        1,234,567      kvm:kvm_exit              #  \
-    123.457 K/sec\n              100      kvm:kvm_userspace_exit\n    <not counted>      kvm:kvm_entry\n\n      10.000500000 \
-    seconds time elapsed\n";
+const SCREEN: &str = "kvm statistics - summary\n\n Event                             Total %Total CurAvg/s\n\
+    \x20kvm_exit                         90000   60.0     9000\n\
+    \x20  HLT                            30000   33.3     3000\n\
+    \x20kvm_entry                        60000   40.0     9000\n\
+    \x20Total                           150000           18000\n";
+const STAT: &str = " Performance counter stats for process id '4711':\n\n\
+    \x20       1,234,567      kvm:kvm_exit              #  123.457 K/sec\n\
+    \x20             100      kvm:kvm_userspace_exit\n\
+    \x20   <not counted>      kvm:kvm_entry\n\n      10.000500000 seconds time elapsed\n";
 
 #[test]
 fn kvm_stat_is_read_in_all_its_forms() {

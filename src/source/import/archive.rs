@@ -1,5 +1,5 @@
-//! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), or any tar. Everything is read as
-//! a stream; nothing is unpacked to disk, and no link in an archive is followed.
+//! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), or any tar. Everything is read
+//! as a stream; nothing is unpacked to disk, and no link in an archive is followed.
 
 use super::imported::io_message;
 use std::io::{self, Read};
@@ -36,16 +36,16 @@ pub(super) fn unpacked<'a>(head: &[u8], stream: impl Read + 'a) -> Result<Box<dy
         decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(failed)?;
         Box::new(decoder)
     };
-    Ok(Box::new(Bounded { content, left: MAX_UNPACKED }))
+    Ok(Box::new(BoundedContent { content, left: MAX_UNPACKED }))
 }
 
 /// Ends with an error at its limit, so that a bomb is not taken for a whole file.
-struct Bounded<R> {
+struct BoundedContent<R> {
     content: R,
     left: u64,
 }
 
-impl<R: Read> Read for Bounded<R> {
+impl<R: Read> Read for BoundedContent<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.content.read(buffer)?;
         self.left = self.left.checked_sub(n as u64).ok_or_else(|| {
@@ -65,7 +65,7 @@ pub(super) fn is_tar(head: &[u8]) -> bool {
 /// # Errors
 /// If the archive is damaged or too large; what came before was read.
 pub(super) fn members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
-    let mut archive = tar::Archive::new(Bounded { content: stream, left: MAX_UNPACKED });
+    let mut archive = tar::Archive::new(BoundedContent { content: stream, left: MAX_UNPACKED });
     let damaged =
         |e: &io::Error| format!("the archive is damaged or cut off: {}; what came before is used", io_message(e));
     // Raw entries: the crate would read a long name of any size into memory.
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_bomb_ends_at_the_limit() {
-        let mut stream = Bounded { content: io::repeat(0), left: 1 << 16 };
+        let mut stream = BoundedContent { content: io::repeat(0), left: 1 << 16 };
         let error = io::copy(&mut stream, &mut io::sink()).unwrap_err();
         assert!(error.to_string().contains("more than"), "{error}");
         // A long name of any size is not kept.

@@ -5,7 +5,6 @@ use super::archive;
 use super::detect;
 use super::gathered::Gathered;
 use super::imported::{ImportError, io_message};
-use super::load::beginning;
 use super::text_file::{self, TooLarge};
 use crate::kvm::kernel_log::LogLine;
 use crate::session::open_regular;
@@ -63,11 +62,11 @@ impl<'a> MemberReader<'a> {
     }
 
     fn content(&mut self, path: &Path, content: &mut dyn Read) -> Result<bool, String> {
-        let mut head = beginning(content)?;
+        let mut head = detect::beginning(content)?;
         let mut stream: Box<dyn Read> = Box::new(content);
         if archive::is_compressed(&head) {
             stream = archive::unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
-            head = beginning(&mut stream)?;
+            head = detect::beginning(&mut stream)?;
         }
         if detect::binary(&head).is_some() {
             return Err("a perf.data inside an archive: unpack it first".into());
@@ -162,8 +161,8 @@ fn root_within(path: &Path) -> Option<PathBuf> {
     entries.map(|entry| entry.path()).find(|path| path.join("sos_commands").is_dir())
 }
 
-/// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what is
-/// in it anyway, and an absolute one leads to this host.
+/// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what
+/// is in it anyway, and an absolute one leads to this host.
 pub(super) fn read_folder(path: &Path, gathered: &mut Gathered) -> Result<(), String> {
     let mut members = MemberReader::new(path, gathered);
     let mut open = vec![(path.to_owned(), 0usize)];

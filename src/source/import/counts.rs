@@ -2,13 +2,13 @@
 
 use super::gathered::Gathered;
 use super::guest::ImportedGuest;
-use crate::kvm::event_totals::EventTotals;
+use crate::kvm::event_totals::EventCounts;
 use crate::kvm::exit_reason::{code, guess_isa};
 use crate::kvm::isa::Isa;
 use crate::kvm::userspace_exit;
 use crate::sample::{ExitCell, ThreadEvents, Timing, UserspaceCell};
 
-/// Two times that differ by less are the same: perf's sleep and kvm_stat's are not exact.
+/// Two times that differ by less are the same: the tools' sleeps are not exact.
 const SAME_TIME: f64 = 0.05;
 
 /// Adds the counts to the guests, if they cover the same time as everything else. Returns the time that they cover,
@@ -32,8 +32,8 @@ pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>) -> Option<f64>
     base
 }
 
-fn guest(totals: EventTotals) -> ImportedGuest {
-    let EventTotals { counts, exits, userspace, pid, .. } = totals;
+fn guest(totals: EventCounts) -> ImportedGuest {
+    let EventCounts { counts, exits, userspace, pid, .. } = totals;
     let isa = guess_isa(exits.keys().map(String::as_str));
     let mut events = ThreadEvents::default();
     for (at, (name, count)) in exits.into_iter().enumerate() {

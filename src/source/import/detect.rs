@@ -1,11 +1,13 @@
 //! Detects a file's type by its content, never by its name.
 
 use super::gathered::InputType;
+use super::imported::io_message;
 use super::{kvm_stat, trace};
 use crate::kvm::{cmdline, domain_xml, event_totals, kernel_log, mtree, topology_text, virsh_text, vmm_config};
+use std::io::Read;
 
 /// Bytes at the beginning of a file that are examined before the whole file is read.
-pub(super) const HEAD: usize = 256 * 1024;
+const HEAD: usize = 256 * 1024;
 
 /// The types of file that can be read, as errors list them.
 pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
@@ -14,6 +16,14 @@ pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'p
     kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities' or 'virsh \
     vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats', a Proxmox .conf, a command line or JSON configuration of \
     cloud-hypervisor, Firecracker or crosvm, or a sosreport (folder or archive)";
+
+/// The first bytes of a file, which tell its type.
+pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {
+    let mut head = Vec::new();
+    let read = stream.take(HEAD as u64).read_to_end(&mut head);
+    read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    Ok(head)
+}
 
 /// The type of a file that begins with a magic number.
 pub(super) fn binary(head: &[u8]) -> Option<InputType> {

@@ -5,7 +5,7 @@ use super::imported::ImportError;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
-use crate::kvm::event_totals::EventTotals;
+use crate::kvm::event_totals::EventCounts;
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::topology::HostTopology;
@@ -50,7 +50,7 @@ pub(super) struct Gathered {
     /// Memory trees, each with its file.
     pub trees: Vec<(PathBuf, DeviceMap)>,
     /// Counts of events, each with its file.
-    pub counts: Vec<(PathBuf, EventTotals)>,
+    pub counts: Vec<(PathBuf, EventCounts)>,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// The host's topology.

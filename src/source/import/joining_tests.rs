@@ -220,7 +220,7 @@ fn configurations_of_other_vmms_are_domains() {
 #[test]
 fn traces_of_any_tool_have_their_flags() {
     for line in [
-        "2026-01-01 10:00:00.000001       CPU 0/KVM   4711 d... [000] 1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
+        "2026-01-01 10:00:00.000001  CPU 0/KVM   4711 d... [000] 1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
         "CPU 0/KVM  4711 K [000]  1234.567890: kvm:kvm_exit: vcpu 0 reason HLT rip 0x1",
         "CPU 0/KVM-4711  [000] d..1.  1234.567890: kvm_exit: vcpu 0 reason HLT rip 0x1",
     ] {

@@ -82,7 +82,7 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Adds the content of one file.
 fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gathered) -> Result<(), String> {
-    let mut head = beginning(&mut file)?;
+    let mut head = detect::beginning(&mut file)?;
     if head.is_empty() {
         return Err(format!("the file is empty; expected {EXPECTED}"));
     }
@@ -93,7 +93,7 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
     let mut stream: Box<dyn Read> = Box::new(file);
     if archive::is_compressed(&head) {
         stream = archive::unpacked(&head, std::io::Cursor::new(head.clone()).chain(stream))?;
-        head = beginning(&mut stream)?;
+        head = detect::beginning(&mut stream)?;
         if detect::binary(&head).is_some() {
             return Err("a compressed perf.data: unpack it first".into());
         }
@@ -106,18 +106,8 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
     if let Some(what) = detect::unsupported(&head) {
         return Err(format!("this is {what}; expected {EXPECTED}"));
     }
-    match text_file::read(path, head, &mut stream, TooLarge::Refused, gathered)? {
-        true => Ok(()),
-        false => Err(format!("not a type of file that kvmtop reads; expected {EXPECTED}")),
-    }
-}
-
-/// The first bytes of a file, which tell its type.
-pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {
-    let mut head = Vec::new();
-    let read = stream.take(detect::HEAD as u64).read_to_end(&mut head);
-    read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
-    Ok(head)
+    let is_known = text_file::read(path, head, &mut stream, TooLarge::Refused, gathered)?;
+    is_known.then_some(()).ok_or_else(|| format!("not a type of file that kvmtop reads; expected {EXPECTED}"))
 }
 
 fn read_perf_data(
