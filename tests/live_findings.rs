@@ -51,6 +51,28 @@ fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
     common::ran(TEST);
 }
 
+/// What breaks a guest is reported within ten seconds, although the guest has only just started, and stays for a while.
+#[test]
+fn what_breaks_a_guest_is_reported() {
+    const TEST: &str = "what_breaks_a_guest_is_reported";
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(TEST, &why);
+    }
+    for engine in ["bpf", "perf"] {
+        let work = [Work::TripleFault, Work::UnknownInstruction, Work::RefusedRun];
+        let mut guests = work.map(|w| Guest::start(&[w], true));
+        let mut watch = Judge::with(600, &["--engine", engine]);
+        let names = guests.each_ref().map(|g| watch.name(g.pid()));
+        guests.iter_mut().for_each(Guest::go);
+        watch.until(REPORTED, "broken guests", |v| names.iter().all(|name| reported(v, "abnormal-exit", name)));
+        let seen = names.each_ref().map(|name| evidence(&watch.last, "abnormal-exit", name));
+        for (seen, word) in seen.iter().zip(["KVM_EXIT_SHUTDOWN", "KVM_EXIT_INTERNAL_ERROR", "EINVAL"]) {
+            assert!(seen.contains(word), "{engine}: {word} in {seen}");
+        }
+    }
+    common::ran(TEST);
+}
+
 #[test]
 fn overlapping_pins_are_reported_and_withdrawn() {
     const TEST: &str = "overlapping_pins_are_reported_and_withdrawn";

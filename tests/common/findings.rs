@@ -27,10 +27,17 @@ impl Judge {
 
     /// The same with guests judged this many seconds after their start.
     pub fn guarding(seconds: u32) -> Self {
+        Self::with(seconds, &[])
+    }
+
+    /// The same with further options.
+    pub fn with(seconds: u32, options: &[&str]) -> Self {
         let config = tempfile::NamedTempFile::new().expect("a file");
         let guards = format!("[findings]\nstartup_guard = {seconds}\nresume_guard = 0\n");
         std::fs::write(config.path(), guards).expect("written");
-        let watch = Watch::start(&[OsStr::new("--config"), config.path().as_os_str()]);
+        let mut arguments = vec![OsStr::new("--config"), config.path().as_os_str()];
+        arguments.extend(options.iter().map(OsStr::new));
+        let watch = Watch::start(&arguments);
         // kvmtop runs before other load of this machine: the test measures the time of the rules. Without cgroups
         // it competes with that load.
         let group = CpuGroup::new(&format!("kvmtop-judge-{}", watch.pid())).ok();

@@ -46,6 +46,12 @@ pub enum Work {
     CountedMsr(u32),
     /// Reads the local APIC's page for ever, counted: memory-mapped, served by the kernel.
     CountedApic,
+    /// Meets a fault that it cannot handle, nor the double fault behind it.
+    TripleFault,
+    /// Loads a float from device memory, which KVM's emulator does not have.
+    UnknownInstruction,
+    /// Is not run: `KVM_RUN` returns EINVAL, because the process asks for registers that do not exist.
+    RefusedRun,
 }
 
 /// Where a counting guest keeps its rounds, an array of 32-bit numbers by vCPU.
@@ -74,6 +80,9 @@ impl Work {
             Self::CountedPort(p) => format!("cport:{p}:0"),
             Self::CountedMsr(m) => format!("cmsr:{m}:0"),
             Self::CountedApic => "capic:0:0".into(),
+            Self::TripleFault => "triple:0:0".into(),
+            Self::UnknownInstruction => "unknown:0:0".into(),
+            Self::RefusedRun => "refused:0:0".into(),
         }
     }
 
@@ -96,6 +105,9 @@ impl Work {
             "cport" => Self::CountedPort(a as u16),
             "cmsr" => Self::CountedMsr(a),
             "capic" => Self::CountedApic,
+            "triple" => Self::TripleFault,
+            "unknown" => Self::UnknownInstruction,
+            "refused" => Self::RefusedRun,
             _ => Self::Idle,
         }
     }
@@ -175,6 +187,9 @@ impl Work {
                 count(&mut c);
                 c.extend([0xeb, 0xf4]); // jmp again
             }
+            Self::TripleFault => c.extend([0x0f, 0x0b]), // ud2, without an interrupt table
+            Self::UnknownInstruction => c.extend([0xd9, 0x06, 0, 0]), // fld dword [0]; ds is no memory
+            Self::RefusedRun => c.push(0xf4),            // hlt
         }
         c
     }
@@ -189,6 +204,7 @@ impl Work {
         match self {
             Self::MmioReads(a, _) | Self::MmioLoop(a) => u64::from(a & !0xf),
             Self::CountedApic => 0xfee0_0000,
+            Self::UnknownInstruction => 0xfed0_0000,
             _ => 0,
         }
     }
@@ -396,18 +412,35 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
     let mut s = vcpu.get_sregs().expect("sregs");
     (s.cs.base, s.cs.selector) = (0, 0);
     s.ds.base = work.data_base();
+    if work == Work::TripleFault {
+        // Protected mode with flat segments and an empty interrupt table.
+        s.cr0 |= 1;
+        s.idt.limit = 0;
+        for segment in [&mut s.cs, &mut s.ds, &mut s.es, &mut s.ss] {
+            (segment.base, segment.limit, segment.g, segment.db, segment.selector) = (0, u32::MAX, 1, 1, 8);
+        }
+    }
     vcpu.set_sregs(&s).expect("sregs");
     let rip = LOAD + index as u64 * 256;
     vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
     if work.is_endless() {
         done.wait();
     }
+    if work == Work::RefusedRun {
+        vcpu.get_kvm_run().kvm_valid_regs = u64::MAX;
+    }
     let mut pace = Pace::new(work);
     loop {
         while REST.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        match vcpu.run().expect("KVM_RUN") {
+        let exit = match vcpu.run() {
+            Err(_) if work == Work::RefusedRun => break,
+            exit => exit.expect("KVM_RUN"),
+        };
+        match exit {
+            VcpuExit::Shutdown if work == Work::TripleFault => break,
+            VcpuExit::InternalError if work == Work::UnknownInstruction => break,
             VcpuExit::IoIn(_, data) | VcpuExit::MmioRead(_, data) => {
                 data.fill(0);
                 pace.step();

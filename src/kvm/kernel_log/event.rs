@@ -101,12 +101,16 @@ fn internal_error(text: &str) -> Option<Event> {
         "unknown exit reason 0x",
         "unknown exit, hardware reason",
         "kvm_exit_internal_error",
+        "internal_error in ",
     ];
     if has(text, &unexpected) || text.contains("kvm: exception ") && text.contains(" exit (") {
         return Some(Event::of(LogKind::InternalError).begins(LogBlockKind::Registers));
     }
     if has(text, &["kvm run failed", "kvm_run failed", "kvm_run returned -"]) {
         return Some(Event::of(LogKind::RunFailed).begins(LogBlockKind::Registers));
+    }
+    if text.contains("kvm") && has(text, &["triple fault", "kvm_exit_shutdown"]) {
+        return Some(Event::of(LogKind::TripleFault));
     }
     (text.contains("emulation fail") && text.contains("kvm")).then(|| Event::of(LogKind::EmulationFailure))
 }

@@ -63,6 +63,8 @@ pub enum LogKind {
     Lockup,
     /// A thread of a VMM did not run for minutes because it waited in the kernel.
     HungTask,
+    /// The guest crashed or reset itself by a triple fault.
+    TripleFault,
 }
 
 /// One recognised line.

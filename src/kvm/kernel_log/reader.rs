@@ -209,7 +209,7 @@ fn is_harmless(lower: &str) -> bool {
 
 /// Words of lines about KVM and QEMU that tell of no trouble: what KVM finds at its start, what a guest finds itself
 /// running on, what systemd says of a guest's start and end, and commands that were run.
-const HARMLESS: [&str; 65] = [
+const HARMLESS: [&str; 68] = [
     "nested virtualization enabled",
     "nested paging enabled",
     "kvm: nested",
@@ -231,6 +231,9 @@ const HARMLESS: [&str; 65] = [
     "exiting hardware virtualization",
     "enabling virtualization",
     "disabling virtualization",
+    "mmio caching ",
+    "kvm-pvm: loaded",
+    "xsave feature",
     "kvm: mmio generation wraparound",
     "for mmio generation wraparound",
     "emulating exchange as write",

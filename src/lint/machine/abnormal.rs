@@ -40,6 +40,7 @@ pub(super) fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
         LogKind::RunFailed => (Severity::Critical, &words_of::RUN_FAILED),
         LogKind::MachineCheck => (Severity::Critical, &words_of::MACHINE_CHECK),
         LogKind::KernelBug => (Severity::Warning, &words_of::KERNEL_BUG),
+        LogKind::TripleFault => (Severity::Warning, &words_of::TRIPLE_FAULT),
         LogKind::EmulationFailure => (Severity::Warning, &words_of::EMULATION),
         LogKind::SplitLock | LogKind::BusLock => (Severity::Warning, &words_of::BUS_LOCKS),
         _ => return None,
