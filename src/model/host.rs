@@ -1,6 +1,7 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
 use super::{DomainModel, SampleInterval};
+use crate::kvm::kernel_log::{LogKind, LogLine};
 use crate::sample::{CpuTimes, HostFacts, HostMemory, HostSample, HostTask};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +18,18 @@ pub struct HostModel {
     /// Memory.
     pub memory: Option<HostMemory>,
     /// Lines of the kernel log that concern KVM.
-    pub kernel_log: Vec<crate::kvm::kernel_log::LogLine>,
+    pub kernel_log: Vec<LogLine>,
 }
 
 impl HostModel {
+    /// How many lines of the log are about KVM or a VMM and are judged by no rule, and the first of them; `None` if
+    /// there are none.
+    pub fn unjudged_lines(&self) -> Option<(usize, &str)> {
+        let mut lines = self.kernel_log.iter().filter(|line| line.kind == LogKind::Other);
+        let first = lines.next()?;
+        Some((1 + lines.count(), &first.text))
+    }
+
     /// A CPU by number.
     pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
         self.cpus.iter().find(|c| c.cpu == number)

@@ -11,7 +11,6 @@ pub mod table;
 pub mod text;
 
 use crate::analysis::DomainFilter;
-use crate::kvm::kernel_log::LogKind;
 use crate::lint;
 use crate::model::{DomainModel, Model};
 use crate::sample::SourceStatus;
@@ -48,9 +47,7 @@ impl<'a> View<'a> {
     /// How many lines of the host's log and of a trace are about KVM or a VMM and are judged by no rule, and the first
     /// of them; `None` if there are none.
     pub fn unjudged_lines(&self) -> Option<(usize, &'a str)> {
-        let mut lines = self.model.host.kernel_log.iter().filter(|line| line.kind == LogKind::Other);
-        let first = lines.next()?;
-        Some((1 + lines.count(), &first.text))
+        self.model.host.unjudged_lines()
     }
 
     /// The sources, and an entry for each pattern that matches no guest.

@@ -2,7 +2,7 @@
 
 use crate::kvm::sanitize;
 use std::fmt::Write as _;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Widest cell in columns; a longer text is cut and ends in `…`.
 const CELL: usize = 48;
@@ -61,18 +61,18 @@ impl Table {
 
 /// Sanitised text, cut to `columns` columns.
 pub fn cut(text: &str, columns: usize) -> String {
-    let text = sanitize(text, 512);
+    // Characters without a width do not count: there may be as many of them again.
+    let text = sanitize(text, columns.saturating_mul(2).max(512));
     if text.width() <= columns {
         return text;
     }
-    let mut out = String::new();
+    let (mut out, mut width) = (String::new(), 0);
     for c in text.chars() {
-        let mut next = out.clone();
-        next.push(c);
-        if next.width() >= columns {
+        width += c.width().unwrap_or(0);
+        if width >= columns {
             break;
         }
-        out = next;
+        out.push(c);
     }
     out.push('…');
     out
@@ -101,5 +101,7 @@ mod tests {
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(cut("abcd", 4), "abcd");
+        let prose = "word ".repeat(300);
+        assert_eq!(cut(&prose, 2000), prose, "prose is not cut before its limit");
     }
 }

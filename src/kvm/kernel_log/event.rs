@@ -236,7 +236,8 @@ fn kernel_bug(text: &str) -> Option<Event> {
     let begins = ["bug: ", "kernel bug at", "oops: ", "general protection fault", "kernel panic - not syncing"];
     let report = begins.iter().any(|word| text.starts_with(word))
         || text.starts_with("warning: ") && text.contains(" at ") && has(text, &["cpu: ", "+0x"])
-        || text.starts_with("------------[ cut here") && text.contains("kvm");
+        || text.starts_with("warning: possible ") && text.contains(" locking")
+        || text.starts_with("warning: suspicious rcu usage");
     if !report {
         return None;
     }

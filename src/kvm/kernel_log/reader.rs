@@ -159,7 +159,7 @@ impl LogReader {
                 return;
             }
         }
-        let plain = ["kvm:", "kvm [", "kvm_", "qemu-"].iter().any(|word| lower.starts_with(word));
+        let plain = ["kvm:", "kvm [", "kvm_", "qemu-", "qemu:"].iter().any(|word| lower.starts_with(word));
         if !(message.stamped || plain || self.guest.is_some()) || !is_about_guests(message, lower) || is_harmless(lower)
         {
             return;

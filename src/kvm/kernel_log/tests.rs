@@ -499,6 +499,23 @@ Nov 20 10:00:00 h systemd[1]: Started Virtual Machine qemu-1-web.
 
 proptest! {
     #[test]
+    fn any_order_of_pieces_is_survived(pieces in proptest::collection::vec(
+        prop_oneof![
+            Just("[1.5] ".to_owned()), Just("\n".to_owned()), Just("kvm [5]: vcpu0, guest rIP: 0x1 ".to_owned()),
+            Just("*** Guest State ***".to_owned()), Just("reason=".to_owned()), Just("Comm: CPU 0/KVM".to_owned()),
+            Just("Killed process ".to_owned()), Just("(qemu-kvm) ".to_owned()), Just("oom-kill:task=".to_owned()),
+            Just("machine-qemu\\x2d1\\x2d".to_owned()), Just(".scope".to_owned()),
+            Just("invoked oom-killer".to_owned()),
+            Just("soft lockup - CPU#1 stuck for ".to_owned()), Just("[CPU 0/KVM:1]".to_owned()),
+            Just("-name ".to_owned()),
+            Just("shutting down, reason=crashed".to_owned()), Just("terminating on signal ".to_owned()),
+            Just("INFO: task é blocked for more than ".to_owned()), Just("unhandled rdmsr: ".to_owned()),
+            "[0-9a-fx:]{0,12}", "[é日\u{301} ]{0,3}",
+        ], 0..40)) {
+        let _ = parse(&pieces.concat());
+    }
+
+    #[test]
     fn any_text_is_survived(text in any::<String>()) {
         let _ = looks_like(&text);
         let _ = parse(&format!("kvm [1]: vcpu0 unhandled rdmsr: {text}"));

@@ -55,10 +55,12 @@ pub(super) fn has_exits(guest: &GuestContext<'_>) -> bool {
 }
 
 /// On a running host a line is an event: it counts when it appears, not for as long as the log holds it. Of what
-/// happened before kvmtop started, only what is recent or about a guest that runs counts.
+/// happened before kvmtop started, only what is about a guest that runs counts, and recent reports of the kernel that
+/// name no guest by their nature.
 fn is_new(ctx: &Context<'_>, line: &LogLine) -> bool {
     let old = line.time_s.zip(ctx.log_judged_s).is_some_and(|(at, judged)| at <= judged);
-    ctx.is_file() || !old && (ctx.by_pid(line.pid).is_some() || incident::is_recent(ctx, line))
+    let watched = ctx.log_judged_s.is_some() || matches!(line.kind, LogKind::EntryFailed | LogKind::KernelBug);
+    ctx.is_file() || !old && (ctx.by_pid(line.pid).is_some() || watched && incident::is_recent(ctx, line))
 }
 
 fn add_exits(ctx: &Context<'_>, guest: &GuestContext<'_>, events: &mut Incidents) {

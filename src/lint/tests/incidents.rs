@@ -118,6 +118,25 @@ fn lockups_and_failed_entries_of_the_log() {
 }
 
 #[test]
+fn what_the_log_said_before_the_start_counts_only_where_it_can_be_judged() {
+    let at_start = |text: &str| {
+        let mut model = quiet();
+        model.mono_s = 1000.0;
+        logged(&mut model, text);
+        once(&model)
+    };
+    let nameless = "[990.0] kvm: INTERNAL_ERROR in emulation\n";
+    silent(&at_start(nameless), "abnormal-exit");
+    fires(&at_start("[990.0] *** Guest State ***\n"), "abnormal-exit", Severity::Critical);
+    let (mut model, mut memory, options) = (quiet(), RuleMemory::default(), Options::default());
+    model.mono_s = 1000.0;
+    logged(&mut model, "[980.0] kvm: something else\n");
+    run(&model, &mut memory, &options);
+    logged(&mut model, nameless);
+    fires(&run(&model, &mut memory, &options), "abnormal-exit", Severity::Critical);
+}
+
+#[test]
 fn an_ignored_access_is_no_fault() {
     let of = |lines: &str| {
         let mut model = quiet();

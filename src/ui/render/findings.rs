@@ -35,8 +35,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         title(buf, area, Panel::Findings, &left, if n > 0 { "Enter: evidence and fix" } else { "" }, state, theme);
     if n == 0 {
         let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
-        let text = if young { "Measuring the first interval …" } else { "Nothing found: all quiet." };
-        let used = say(buf, inner, text, Look::Dim, theme);
+        let text = if young { "Measuring the first interval …".to_string() } else { nothing_found(state) };
+        let used = say(buf, inner, &text, Look::Dim, theme);
         let rest = Rect { y: inner.y + used, height: inner.height - used, ..inner };
         cannot_tell(buf, rest, state, theme);
         return;
@@ -53,6 +53,17 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
         line(buf, area, f, at == Some(i), state, theme);
     }
+}
+
+/// What an empty list means: all is quiet, but for lines of the log that no rule judges.
+fn nothing_found(state: &AppState) -> String {
+    let lines = state.model.as_ref().and_then(|m| m.host.unjudged_lines());
+    lines.map_or_else(
+        || "Nothing found: all quiet.".to_string(),
+        |(n, first)| {
+            format!("Nothing found; {n} lines of the log about KVM are not judged, the first: {}", clean(first))
+        },
+    )
 }
 
 /// The rules that could not be judged, and why: no finding does not mean that all is well.

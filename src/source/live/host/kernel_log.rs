@@ -4,7 +4,7 @@ use crate::kvm::kernel_log::{LogKind, LogLine, LogReader};
 use crate::sample::{SourceId, SourceStatus};
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::privileges;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ const KEPT: usize = 64;
 /// At most this many records are read in one tick: a full log takes a few ticks.
 const PER_TICK: usize = 2000;
 
-/// Follows the log from its oldest record.
+/// Follows the log from the oldest record that dmesg shows.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
     file: Result<OwnedFd, Errno>,
@@ -26,6 +26,10 @@ impl KernelLog {
     pub(crate) fn open(paths: &SystemPaths) -> Self {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(paths.dev.join("kmsg"), flags, Mode::empty());
+        if let Ok(file) = &file {
+            // What `dmesg -C` cleared is left out, as dmesg leaves it out; anything but a log refuses this.
+            let _ = rustix::fs::seek(file, SeekFrom::Data(0));
+        }
         Self { file, reader: LogReader::default(), lines: VecDeque::new() }
     }
 
