@@ -208,10 +208,12 @@ fn check_answers_by_its_status() {
     assert!(text(&out.stdout).contains("no findings\n"));
 }
 
-/// Without room for open files it sees no guest, and says so instead of "all is well".
+/// Without room for open files it sees no guest, and says so instead of "all is well". What the kernel's log of this
+/// machine holds is not judged here.
 #[test]
 fn check_that_cannot_look_says_so() {
-    let command = format!("ulimit -n 8; exec {} check --duration 0.2s --engine none", env!("CARGO_BIN_EXE_kvmtop"));
+    let command =
+        format!("ulimit -n 8; exec {} check --duration 0.2s --engine none --allow all", env!("CARGO_BIN_EXE_kvmtop"));
     let out = std::process::Command::new("sh").args(["-c", &command]).output().expect("a shell");
     let said = text(&out.stdout);
     assert_eq!(out.status.code(), Some(3), "{said}{}", text(&out.stderr));
