@@ -10,6 +10,7 @@ pub mod domain_xml;
 pub mod event_totals;
 pub mod exit_reason;
 pub mod format;
+pub mod guest_name;
 pub mod isa;
 pub mod kernel_log;
 pub mod limits;

@@ -168,11 +168,13 @@ struct Owners<'a> {
 impl<'a> Owners<'a> {
     fn of(facts: &'a DomainFacts) -> Self {
         let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
-        let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
+        let of_command = || facts.command.as_ref()?.arch();
+        let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref()).or_else(of_command);
         let machine = facts.machine.as_ref().map(|m| m.value.as_str());
         // A pasted map can be an excerpt. The map of a running guest is complete: a hole in it belongs to no device.
         let whole = known.is_some_and(|(_, from)| from != Origin::File);
-        let built_in = if whole { DeviceMap::default() } else { device_map::builtin(machine, arch) };
+        let built_in =
+            if whole { DeviceMap::default() } else { device_map::builtin(facts.vmm.as_str(), machine, arch) };
         Self { known, built_in }
     }
 

@@ -242,8 +242,7 @@ impl GuestConfig {
             self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
         if self.arch.is_none() {
-            self.arch =
-                command.program.rsplit('/').next().and_then(|p| p.strip_prefix("qemu-system-")).map(str::to_owned);
+            self.arch = command.arch().map(str::to_owned);
         }
         for name in ENLIGHTENMENTS.iter().filter(|name| command.hyperv_on(name)) {
             self.hyperv.set(name, true);

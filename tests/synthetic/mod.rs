@@ -305,7 +305,7 @@ impl Guest {
     #[must_use]
     pub fn mtree(self) -> Self {
         self.facts(|f| {
-            let map = device_map::builtin(Some("pc-q35-6.2"), None);
+            let map = device_map::builtin("qemu", Some("pc-q35-6.2"), None);
             f.devices = Some(Known::new(Arc::new(map), Origin::Monitor));
         })
     }

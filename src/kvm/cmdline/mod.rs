@@ -101,6 +101,11 @@ impl QemuCommand {
         matches!(self.program.as_str(), "cloud-hypervisor" | "firecracker" | "crosvm")
     }
 
+    /// The guest's architecture, by the program's name: `x86_64`.
+    pub fn arch(&self) -> Option<&str> {
+        self.program.rsplit('/').next()?.strip_prefix("qemu-system-")
+    }
+
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
         let on =

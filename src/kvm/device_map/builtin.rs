@@ -1,42 +1,51 @@
 //! The devices that a machine type always has at fixed addresses. PCI devices are placed at each boot and are not
 //! listed.
 
-use super::{DeviceMap, MapSource, Region, is_in_kernel};
+use super::other_vmms;
+use super::{DeviceMap, FixedRegion, MapSource, Region, is_in_kernel};
 use crate::kvm::Space;
 
-type FixedRegion = (u64, u64, &'static str);
-
+/// What every PC has, also one without PCI (`isapc`).
 #[rustfmt::skip]
-const PC_PIO: &[FixedRegion] = &[
+const ISA_PIO: &[FixedRegion] = &[
     (0x0, 0x7, "dma-chan"), (0x8, 0xf, "dma-cont"), (0x20, 0x21, "kvm-pic"), (0x40, 0x43, "kvm-pit"),
     (0x60, 0x60, "i8042-data"),
     (0x61, 0x61, "pcspk"), (0x64, 0x64, "i8042-cmd"), (0x70, 0x70, "rtc-index"), (0x71, 0x71, "rtc"),
     (0x7e, 0x7f, "kvmvapic"),
     (0x80, 0x80, "ioport80"), (0x81, 0x83, "dma-page"), (0x87, 0x87, "dma-page"), (0x89, 0x8b, "dma-page"),
     (0x8f, 0x8f, "dma-page"),
-    (0x92, 0x92, "port92"), (0xa0, 0xa1, "kvm-pic"), (0xb2, 0xb3, "apm-io"), (0xc0, 0xcf, "dma-chan"),
-    (0xd0, 0xdf, "dma-cont"),
+    (0x92, 0x92, "port92"), (0xa0, 0xa1, "kvm-pic"), (0xc0, 0xcf, "dma-chan"), (0xd0, 0xdf, "dma-cont"),
     (0xf0, 0xf0, "ioportF0"), (0x1ce, 0x1d1, "vbe"), (0x2e8, 0x2ef, "serial"), (0x2f8, 0x2ff, "serial"),
     (0x378, 0x37f, "parallel"),
     (0x3b4, 0x3b5, "vga"), (0x3ba, 0x3ba, "vga"), (0x3c0, 0x3cf, "vga"), (0x3d4, 0x3d5, "vga"), (0x3da, 0x3da, "vga"),
     (0x3e8, 0x3ef, "serial"), (0x3f8, 0x3ff, "serial"), (0x402, 0x402, "isa-debugcon"), (0x4d0, 0x4d0, "kvm-elcr"),
     (0x4d1, 0x4d1, "kvm-elcr"),
     (0x501, 0x501, "debugexit"), (0x505, 0x505, "pvpanic"), (0x510, 0x511, "fwcfg"), (0x514, 0x51b, "fwcfg.dma"),
-    (0xa00, 0xa17, "acpi-mem-hotplug"), (0xcf8, 0xcfb, "pci-conf-idx"), (0xcfc, 0xcff, "pci-conf-data"),
     (0x5658, 0x5658, "vmport"),
 ];
-#[rustfmt::skip]
+const ISA_MMIO: &[FixedRegion] = &[(0xa0000, 0xbffff, "vga-lowmem"), (0xfee0_0000, 0xfeef_ffff, "kvm-apic-msi")];
+/// What `pc` and `q35` have besides.
+const PC_PIO: &[FixedRegion] = &[
+    (0xb2, 0xb3, "apm-io"),
+    (0xa00, 0xa17, "acpi-mem-hotplug"),
+    (0xcf8, 0xcfb, "pci-conf-idx"),
+    (0xcfc, 0xcff, "pci-conf-data"),
+];
 const PC_MMIO: &[FixedRegion] = &[
-    (0xa0000, 0xbffff, "vga-lowmem"), (0xfec0_0000, 0xfec0_0fff, "kvm-ioapic"), (0xfed0_0000, 0xfed0_03ff, "hpet"),
-    (0xfed4_0000, 0xfed4_4fff, "tpm-tis"), (0xfee0_0000, 0xfeef_ffff, "kvm-apic-msi"),
+    (0xfec0_0000, 0xfec0_0fff, "kvm-ioapic"),
+    (0xfed0_0000, 0xfed0_03ff, "hpet"),
+    (0xfed4_0000, 0xfed4_4fff, "tpm-tis"),
+];
+#[rustfmt::skip]
+const ISA_DISKS: &[FixedRegion] = &[
+    (0x170, 0x177, "ide"), (0x1f0, 0x1f7, "ide"), (0x376, 0x376, "ide"), (0x3f1, 0x3f5, "fdc"), (0x3f6, 0x3f6, "ide"),
+    (0x3f7, 0x3f7, "fdc"),
 ];
 /// Power management at 0x600 (`SeaBIOS` on `pc`, every firmware on q35).
 const ACPI_600: &[FixedRegion] =
     &[(0x600, 0x603, "acpi-evt"), (0x604, 0x605, "acpi-cnt"), (0x608, 0x60b, "acpi-tmr"), (0x700, 0x73f, "pm-smbus")];
 #[rustfmt::skip]
 const I440FX_PIO: &[FixedRegion] = &[
-    (0x170, 0x177, "ide"), (0x1f0, 0x1f7, "ide"), (0x376, 0x376, "ide"), (0x3f1, 0x3f5, "fdc"), (0x3f6, 0x3f6, "ide"),
-    (0x3f7, 0x3f7, "fdc"),
     (0xcf9, 0xcf9, "piix3-reset-control"), (0xae00, 0xae17, "acpi-pci-hotplug"), (0xaf00, 0xaf1f, "acpi-cpu-hotplug"),
     (0xafe0, 0xafe3, "acpi-gpe0"),
     // OVMF moves power management here.
@@ -51,13 +60,11 @@ const Q35_PIO: &[FixedRegion] = &[
 ];
 const Q35_MMIO: &[FixedRegion] =
     &[(0xb000_0000, 0xbfff_ffff, "pcie-mmcfg-mmio"), (0xfed1_c000, 0xfed1_ffff, "lpc-rcrb-mmio")];
+/// Without the RTC, which a microvm under KVM only has with `rtc=on` (hw/i386/microvm.c, `microvm_devices_init`).
 #[rustfmt::skip]
 const MICROVM_PIO: &[FixedRegion] = &[
-    (0x20, 0x21, "kvm-pic"), (0x40, 0x43, "kvm-pit"), (0x61, 0x61, "pcspk"), (0x70, 0x70, "rtc-index"),
-    (0x71, 0x71, "rtc"),
-    (0x80, 0x80, "ioport80"), (0xa0, 0xa1, "kvm-pic"), (0x3f8, 0x3ff, "serial"), (0x4d0, 0x4d1, "kvm-elcr"),
-    (0x510, 0x511, "fwcfg"),
-    (0x514, 0x51b, "fwcfg.dma"),
+    (0x20, 0x21, "kvm-pic"), (0x40, 0x43, "kvm-pit"), (0x61, 0x61, "pcspk"), (0xa0, 0xa1, "kvm-pic"),
+    (0x3f8, 0x3ff, "serial"), (0x4d0, 0x4d1, "kvm-elcr"), (0x510, 0x511, "fwcfg"), (0x514, 0x51b, "fwcfg.dma"),
 ];
 #[rustfmt::skip]
 const MICROVM_MMIO: &[FixedRegion] = &[
@@ -83,43 +90,68 @@ const VIRT_MMIO: &[FixedRegion] = &[
     (0x3f00_0000, 0x3fff_ffff, "pcie-mmcfg-mmio"),
 ];
 
-/// The fixed devices of a machine type (`pc-q35-6.2`, `virt-8.1`) on an architecture (`x86_64`, `aarch64`).
-/// An unknown x86 machine gets the devices that `pc` and `q35` share; an unknown architecture gets none.
-pub fn builtin(machine: Option<&str>, arch: Option<&str>) -> DeviceMap {
+/// The fixed devices of a guest, as far as they are known: of a VMM by its process name (`qemu`, `firecracker`), a
+/// machine type of QEMU (`pc-q35-6.2`, `virt-8.1`) and an architecture (`x86_64`, `aarch64`).
+///
+/// A machine or an architecture that is not known here has none. An x86 guest without a machine type gets those of `pc`
+/// and `q35` together; so does a program that is no known VMM, because most build a PC.
+pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMap {
     let machine = machine.unwrap_or_default();
     let arch = arch.unwrap_or_default();
     let mut map = DeviceMap::new(MapSource::Builtin);
-    let x86 = matches!(arch, "x86_64" | "i686" | "i386" | "amd64");
-    if arch.starts_with("aarch64") || arch.starts_with("arm") || (arch.is_empty() && machine.starts_with("virt")) {
+    let arm =
+        arch.starts_with("aarch64") || arch.starts_with("arm") || (arch.is_empty() && machine.starts_with("virt"));
+    let x86 = arch.is_empty() && !arm || matches!(arch, "x86_64" | "i686" | "i386" | "amd64");
+    if let Some(tables) = other_vmms::tables(vmm) {
+        let (pio, mmio) = if x86 { tables.x86 } else { (&[] as &[_], if arm { tables.arm64 } else { &[] }) };
+        add(&mut map, Space::Pio, pio);
+        add(&mut map, Space::Mmio, mmio);
+    } else if arm && (machine.is_empty() || machine.starts_with("virt")) {
         add(&mut map, Space::Mmio, VIRT_MMIO);
         // 32 slots of 512 bytes. The slot identifies the device, so each is a region of its own.
         for slot in 0..32 {
             let start = 0x0a00_0000 + slot * 0x200;
             map.paint(Space::Mmio, region(start, start + 0x1ff, "virtio-mmio"));
         }
-    } else if !x86 && !arch.is_empty() {
-        return map;
-    } else if machine.contains("microvm") {
-        add(&mut map, Space::Pio, MICROVM_PIO);
-        add(&mut map, Space::Mmio, MICROVM_MMIO);
-    } else {
-        let q35 = machine.contains("q35");
-        let i440fx = machine.contains("i440fx")
-            || matches!(machine, "pc" | "ubuntu")
-            || machine.starts_with("pc-0")
-            || machine.starts_with("pc-1");
-        add(&mut map, Space::Pio, PC_PIO);
-        add(&mut map, Space::Mmio, PC_MMIO);
-        add(&mut map, Space::Pio, ACPI_600);
-        if !q35 {
-            add(&mut map, Space::Pio, I440FX_PIO);
-        }
-        if !i440fx {
-            add(&mut map, Space::Pio, Q35_PIO);
-            add(&mut map, Space::Mmio, Q35_MMIO);
+    } else if x86 {
+        add_pc(&mut map, machine);
+        if machine.is_empty() && arch.is_empty() {
+            // It may be an arm64 guest: a PC has RAM there, which causes no access.
+            map.paint(Space::Mmio, region(0x0900_0000, 0x0900_0fff, "pl011"));
         }
     }
     map
+}
+
+/// The machine types of QEMU on x86.
+fn add_pc(map: &mut DeviceMap, machine: &str) {
+    let q35 = machine.contains("q35");
+    // `rhel6.6.0` and `ubuntu` are distributions' names of it.
+    let i440fx = machine.contains("i440fx")
+        || matches!(machine, "pc" | "ubuntu")
+        || ["pc-0", "pc-1", "rhel6"].iter().any(|begin| machine.starts_with(begin));
+    if machine.contains("microvm") {
+        add(map, Space::Pio, MICROVM_PIO);
+        add(map, Space::Mmio, MICROVM_MMIO);
+    } else if machine.starts_with("isapc") {
+        add(map, Space::Pio, ISA_PIO);
+        add(map, Space::Mmio, ISA_MMIO);
+        add(map, Space::Pio, ISA_DISKS);
+    } else if machine.is_empty() || q35 || i440fx || machine.starts_with("pc-") {
+        add(map, Space::Pio, ISA_PIO);
+        add(map, Space::Mmio, ISA_MMIO);
+        add(map, Space::Pio, PC_PIO);
+        add(map, Space::Mmio, PC_MMIO);
+        add(map, Space::Pio, ACPI_600);
+        if !q35 {
+            add(map, Space::Pio, ISA_DISKS);
+            add(map, Space::Pio, I440FX_PIO);
+        }
+        if !i440fx {
+            add(map, Space::Pio, Q35_PIO);
+            add(map, Space::Mmio, Q35_MMIO);
+        }
+    }
 }
 
 fn add(map: &mut DeviceMap, space: Space, rows: &[FixedRegion]) {

@@ -1,10 +1,11 @@
 //! Which device answers an I/O port or a guest physical address.
 //!
 //! A map comes from the guest's own `info mtree` (see [`super::mtree`]) or, as a guess, from the fixed devices of its
-//! machine type. Region names are QEMU's; [`friendly`] turns them into words.
+//! VMM and machine type. Region names are QEMU's; [`friendly`] turns them into words.
 
 mod builtin;
 mod names;
+mod other_vmms;
 
 pub use builtin::builtin;
 pub use names::{friendly, friendly_at, is_in_kernel};
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 /// Limit of regions, for hostile input. No guest has as many.
 pub const MAX_REGIONS: usize = 8192;
+
+/// First address, last address, name.
+type FixedRegion = (u64, u64, &'static str);
 
 /// Where a map's names come from, in the words of JSON's `device_source`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

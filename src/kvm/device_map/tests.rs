@@ -13,31 +13,70 @@ fn region(start: u64, end: u64, name: &str) -> Region {
 fn the_pm_timer_is_known_on_every_pc() {
     for machine in [None, Some("pc"), Some("pc-i440fx-6.2"), Some("pc-q35-6.2"), Some("q35"), Some("pc-q35-rhel9.2.0")]
     {
-        assert_eq!(name(&builtin(machine, Some("x86_64")), Space::Pio, 0x608), Some("acpi-tmr"), "{machine:?}");
+        assert_eq!(name(&builtin("qemu", machine, Some("x86_64")), Space::Pio, 0x608), Some("acpi-tmr"), "{machine:?}");
     }
-    assert_eq!(name(&builtin(Some("pc-i440fx-9.0"), None), Space::Pio, 0xb008), Some("acpi-tmr"));
-    assert_eq!(name(&builtin(Some("pc-q35-9.0"), None), Space::Pio, 0xb008), None);
+    assert_eq!(name(&builtin("qemu", Some("pc-i440fx-9.0"), None), Space::Pio, 0xb008), Some("acpi-tmr"));
+    assert_eq!(name(&builtin("qemu", Some("pc-q35-9.0"), None), Space::Pio, 0xb008), None);
 }
 
 #[test]
 fn machine_types_differ_where_they_should() {
-    let q35 = builtin(Some("pc-q35-9.0"), Some("x86_64"));
+    let q35 = builtin("qemu", Some("pc-q35-9.0"), Some("x86_64"));
     assert_eq!(name(&q35, Space::Pio, 0x1f0), None);
     assert_eq!(name(&q35, Space::Mmio, 0xb000_1000), Some("pcie-mmcfg-mmio"));
-    let pc = builtin(Some("pc"), Some("x86_64"));
+    let pc = builtin("qemu", Some("pc"), Some("x86_64"));
     assert_eq!(name(&pc, Space::Pio, 0x1f0), Some("ide"));
     assert_eq!(name(&pc, Space::Mmio, 0xfed0_00f0), Some("hpet"));
-    let arm = builtin(Some("virt-8.1"), Some("aarch64"));
+    let arm = builtin("qemu", Some("virt-8.1"), Some("aarch64"));
     assert_eq!(name(&arm, Space::Mmio, 0x0900_0018), Some("pl011"));
     assert_eq!(arm.lookup(Space::Mmio, 0x0a00_0250).unwrap().start, 0x0a00_0200);
     assert!(arm.regions(Space::Pio).is_empty());
-    assert_eq!(name(&builtin(Some("microvm"), None), Space::Mmio, 0xfeb0_0050), Some("virtio-mmio"));
-    assert!(builtin(Some("virt"), Some("riscv64")).is_empty());
+    let microvm = builtin("qemu", Some("microvm"), None);
+    assert_eq!(name(&microvm, Space::Mmio, 0xfeb0_0050), Some("virtio-mmio"));
+    assert_eq!((name(&microvm, Space::Pio, 0x71), name(&microvm, Space::Pio, 0x608)), (None, None));
+    let isa = builtin("qemu", Some("isapc"), Some("x86_64"));
+    assert_eq!((name(&isa, Space::Pio, 0x71), name(&isa, Space::Pio, 0x1f0)), (Some("rtc"), Some("ide")));
+    assert_eq!((name(&isa, Space::Pio, 0x608), name(&isa, Space::Pio, 0xcf8)), (None, None));
+    assert_eq!(name(&isa, Space::Mmio, 0xfed0_00f0), None);
+    for (machine, arch) in [
+        ("s390-ccw-virtio", None),
+        ("s390-ccw-virtio-8.2", Some("s390x")),
+        ("pseries-8.2", None),
+        ("sbsa-ref", Some("aarch64")),
+        ("none", Some("x86_64")),
+    ] {
+        assert!(builtin("qemu", Some(machine), arch).is_empty(), "{machine}");
+    }
+    assert!(builtin("qemu", Some("virt"), Some("riscv64")).is_empty());
+}
+
+#[test]
+fn a_vmm_has_its_own_devices() {
+    let x86 = |vmm, space, addr| {
+        name(&builtin(vmm, None, Some("x86_64")), space, addr).map(str::to_owned).unwrap_or_default()
+    };
+    for (vmm, at_71, at_608, at_3fd) in [
+        ("firecracker", "", "", "serial"),
+        ("cloud-hyperviso", "cmos", "acpi-tmr", "serial"),
+        ("crosvm", "cmos", "", "serial"),
+        ("lkvm-static", "cmos", "", "serial"),
+        ("qemu", "rtc", "acpi-tmr", "serial"),
+        ("another", "rtc", "acpi-tmr", "serial"),
+    ] {
+        let found = [0x71, 0x608, 0x3fd].map(|port| x86(vmm, Space::Pio, port));
+        assert_eq!(found, [at_71, at_608, at_3fd], "{vmm}");
+        assert!(builtin(vmm, None, Some("s390x")).is_empty(), "{vmm}");
+    }
+    assert_eq!(x86("firecracker", Space::Mmio, 0xc000_0000), "boot-timer");
+    assert_eq!(x86("firecracker", Space::Mmio, 0xfed0_00f0), "");
+    assert_eq!(x86("cloud-hypervisor", Space::Pio, 0x40), "");
+    let arm = builtin("firecracker", None, Some("aarch64"));
+    assert_eq!((name(&arm, Space::Mmio, 0x4000_2000), arm.regions(Space::Pio).len()), (Some("serial"), 0));
 }
 
 #[test]
 fn the_kernel_serves_its_own() {
-    let map = builtin(None, None);
+    let map = builtin("qemu", None, None);
     assert!(map.lookup(Space::Pio, 0x40).unwrap().kernel);
     assert!(!map.lookup(Space::Pio, 0x608).unwrap().kernel);
     assert!(!is_in_kernel("kvmvapic"));
@@ -69,7 +108,7 @@ fn a_later_region_covers_an_earlier_one() {
 
 #[test]
 fn a_map_travels() {
-    let map = builtin(Some("q35"), None);
+    let map = builtin("qemu", Some("q35"), None);
     let bytes = postcard::to_stdvec(&map).unwrap();
     assert_eq!(postcard::from_bytes::<DeviceMap>(&bytes).unwrap(), map);
 }

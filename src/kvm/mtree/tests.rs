@@ -103,7 +103,7 @@ fn the_order_of_blocks_does_not_matter() {
 #[test]
 fn the_built_in_maps_agree_with_real_guests() {
     for (dump, machine) in [(Q35_FLAT, "pc-q35-7.2"), (PC_FLAT, "pc-i440fx-7.2")] {
-        let builtin = crate::kvm::device_map::builtin(Some(machine), Some("x86_64"));
+        let builtin = crate::kvm::device_map::builtin("qemu", Some(machine), Some("x86_64"));
         let real = parse(dump).unwrap();
         let mut compared = 0;
         for space in [Space::Pio, Space::Mmio] {

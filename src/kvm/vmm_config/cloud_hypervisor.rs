@@ -36,6 +36,7 @@ pub(super) fn command(args: &[String]) -> Option<VmmConfig> {
     }
     config.command.serial = option(args, &["--serial"]).is_some_and(|mode| !matches!(mode, "off" | "null"));
     config.command.vhost = values(args, &["--net"]).iter().any(|text| value(text, "vhost_user").is_some());
+    config.command.name = crate::kvm::guest_name::of_socket(option(args, &["--api-socket"]).unwrap_or_default());
     Some(config)
 }
 

@@ -16,6 +16,7 @@ use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use serde_json::Value;
+pub(crate) use text::option;
 
 /// A configuration larger than this is none of one guest.
 const MAX_TEXT: usize = 4 * 1024 * 1024;

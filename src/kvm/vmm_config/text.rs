@@ -43,7 +43,7 @@ pub(super) fn size(text: &str, unit: u64) -> Option<u64> {
 }
 
 /// The value of an option: `--cpus 4`, `--cpus=4`. Removes nothing; the first one counts.
-pub(super) fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
+pub(crate) fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
     args.iter().enumerate().find_map(|(at, arg)| {
         if names.contains(&arg.as_str()) {
             return args.get(at + 1).map(String::as_str);

@@ -3,7 +3,6 @@
 use super::exit_kind::ExitKind;
 use super::guest::GuestContext;
 use super::host::Context;
-use super::region::region;
 use crate::figures::{figure, or_unknown};
 use crate::kvm::Space;
 use crate::lint::engine::finding::{Mark, Severity, worst};
@@ -113,7 +112,7 @@ impl GuestContext<'_> {
 
     /// Accesses to regions whose name a test picks.
     pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> EventTotals {
-        let of = |r: &AccessRow| r.space == space && region(r).is_some_and(&pick);
+        let of = |r: &AccessRow| r.space == space && r.device_name().is_some_and(&pick);
         if space == Space::Pio { self.ports(of) } else { self.accesses(of) }
     }
 

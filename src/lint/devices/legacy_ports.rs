@@ -3,7 +3,6 @@
 use super::texts::{self, POLLED, VMPORT};
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::region::region;
 use crate::lint::engine::finding::{Confidence, Finding, Severity};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
@@ -11,7 +10,7 @@ use crate::lint::verdicts::Verdicts;
 pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for ports in POLLED {
         let polled = |name: &str| ports.regions.iter().any(|p| name.starts_with(p));
-        let accesses = guest.accesses(|r| region(r).is_some_and(polled));
+        let accesses = guest.accesses(|r| r.device_name().is_some_and(polled));
         if accesses.count == 0 {
             continue;
         }

@@ -3,7 +3,6 @@
 use super::texts;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::region::region;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
@@ -17,7 +16,7 @@ const SPARSE: f64 = 30.0;
 const LATE_NS: u64 = 1_000_000;
 
 fn is_serial(r: &AccessRow) -> bool {
-    region(r).is_some_and(|name| name == "pl011" || name.starts_with("serial"))
+    r.device_name().is_some_and(|name| name == "pl011" || name.starts_with("serial"))
 }
 
 pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -39,7 +38,7 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if late.is_some() {
         severity = severity.max(Severity::Warning);
     }
-    let mut evidence = vec![texts::burst(burst.count, region(row), row.vcpu, ms)];
+    let mut evidence = vec![texts::burst(burst.count, row.device_name(), row.vcpu, ms)];
     evidence.extend(late.map(texts::late_wakeup));
     evidence.push(texts::CHECK_BURSTS.into());
     let mut marks = vec![Mark::Access(row.space, row.address, row.direction)];

@@ -6,7 +6,6 @@ use crate::kvm::Space;
 use crate::lint::context::Context;
 use crate::lint::context::exit_kind::ExitKind;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::region::region;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, worst};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
@@ -55,7 +54,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let mut evidence = Vec::new();
     if direct {
         let counter = guest.accesses(|r| {
-            r.space == Space::Mmio && region(r) == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0)
+            r.space == Space::Mmio && r.device_name() == Some("hpet") && r.address.is_some_and(|a| a & 0xff8 == 0xf0)
         });
         evidence.push(accesses.describe(guest, "accesses", "to the HPET"));
         if counter.count > 0 {

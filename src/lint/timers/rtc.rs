@@ -6,7 +6,7 @@ use crate::kvm::Space;
 use crate::lint::context::Context;
 use crate::lint::context::exit_kind::ExitKind;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::region::{is_rtc, region};
+use crate::lint::context::region::is_rtc;
 use crate::lint::engine::finding::worst;
 use crate::lint::verdicts::Verdicts;
 use crate::sample::Direction;
@@ -16,7 +16,7 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     if accesses.count == 0 {
         return;
     }
-    let reads = guest.ports(|r| region(r).is_some_and(is_rtc) && r.direction == Direction::Read).count;
+    let reads = guest.ports(|r| r.device_name().is_some_and(is_rtc) && r.direction == Direction::Read).count;
     // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
     if reads * 4 < accesses.count {
         return;

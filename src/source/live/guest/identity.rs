@@ -2,7 +2,7 @@
 
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::device_map;
-use crate::kvm::{Space, sanitize_name};
+use crate::kvm::{Space, guest_name, sanitize_name};
 use crate::sample::{DomainFacts, Known, Origin, Vmm};
 use crate::source::live::metadata::source::GuestMetadata;
 use crate::source::live::metadata::status_xml::DomainStatus;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
 const MAX_COMMAND: usize = 1 << 20;
+/// A guest is in a few cgroups, one a line.
+const MAX_CGROUP: usize = 64 * 1024;
 /// At most this many characters of a name are kept.
 const MAX_NAME: usize = 256;
 
@@ -31,6 +33,10 @@ pub(crate) struct ProcessIdentity {
     pub command: Option<Arc<QemuCommand>>,
     /// The name that libvirt's status file has: `-name` of the command line, as written.
     pub libvirt_name: Option<String>,
+    /// The name that a VMM without libvirt, or a registered machine, gives it.
+    pub own_name: Option<Known<String>>,
+    /// What its name says besides the process id: its container, its disk or its program. Others may share it.
+    pub kind: String,
     /// The user that it runs as (the real one).
     pub uid: Option<u32>,
     /// Number of its threads that have the name of a vCPU.
@@ -50,12 +56,18 @@ impl ProcessIdentity {
             .collect();
         let command = cmdline::parse_argv(&argv);
         let status = file::read_bytes(&paths.process(pid, "status"), 4096).unwrap_or_default();
+        let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
+        let cgroup = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
         let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
         Self {
             pid,
             start_ticks,
             started_ms: i64::try_from(start_ticks * (TICK_NS / 1_000_000)).ok().map(|ms| boot_time_ms + ms),
             comm: comm.to_owned(),
+            own_name: guest_name::of_command(&argv)
+                .map(|name| Known::new(name, Origin::CommandLine))
+                .or_else(|| Some(Known::new(cgroup.machine?, Origin::Process))),
+            kind: cgroup.container.or_else(|| guest_name::of_disk(&argv)).unwrap_or_else(|| comm.to_owned()),
             // An emulator by another name may well be libvirt's.
             libvirt_name: command.name.clone(),
             command: is_qemu.then(|| Arc::new(command)),
@@ -79,15 +91,19 @@ impl ProcessIdentity {
         let machine = from_metadata(|t| t.machine.clone())
             .or_else(|| from_xml(xml?.machine.as_ref()))
             .or_else(|| from_command(command?.machine.as_ref()));
+        let vmm = if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) };
         DomainFacts {
             name: from_metadata(|t| t.name.clone())
                 .or_else(|| from_xml(xml?.name.as_ref()))
                 .or_else(|| from_command(command?.name.as_ref()))
-                .unwrap_or_else(|| Known::new(format!("{}-{}", self.comm, self.pid), Origin::Process)),
+                .or_else(|| clean(&self.own_name.clone()?))
+                .unwrap_or_else(|| {
+                    let kind = sanitize_name(&self.kind, MAX_NAME);
+                    Known::new(format!("{kind}-{}", self.pid), Origin::Process)
+                }),
             uuid: from_metadata(|t| t.uuid.clone())
                 .or_else(|| from_xml(xml?.uuid.as_ref()))
                 .or_else(|| from_command(command?.uuid.as_ref())),
-            vmm: if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) },
             pid: Some(self.pid),
             start_ticks: self.start_ticks,
             started_ms: self.started_ms,
@@ -101,15 +117,17 @@ impl ProcessIdentity {
             xml_text: reports.iter().find_map(|t| t.xml_text.clone()).or_else(|| status.map(|s| s.text.clone())),
             xml: full_xml,
             command: self.command.clone(),
-            devices: reports.iter().find_map(|t| t.devices.clone()).or_else(|| built_in(machine.as_ref())),
+            devices: reports.iter().find_map(|t| t.devices.clone()).or_else(|| built_in(&vmm, machine.as_ref())),
             machine,
+            vmm,
         }
     }
 }
 
 /// The built-in table, used until the monitor reports the guest's own devices.
-fn built_in(machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::DeviceMap>>> {
-    let map = device_map::builtin(machine.map(|m| m.value.as_str()), Some(std::env::consts::ARCH));
+fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::DeviceMap>>> {
+    let machine = machine.map(|m| m.value.as_str());
+    let map = device_map::builtin(vmm.as_str(), machine, Some(std::env::consts::ARCH));
     let empty = map.regions(Space::Pio).is_empty() && map.regions(Space::Mmio).is_empty();
     (!empty).then(|| Known::new(Arc::new(map), Origin::BuiltIn))
 }
@@ -166,6 +184,16 @@ mod tests {
         assert_eq!(f.name, Known::new("qemu-system-x86-77".into(), Origin::Process));
         assert_eq!(f.vmm, Vmm::Other("qemu-system-x86".into()));
         assert_eq!(f.vcpus, Some(Known::new(2, Origin::Process)));
+    }
+
+    #[test]
+    fn a_vmm_without_libvirt_names_its_guest() {
+        let fake = FakeProc::new();
+        let name = |cmdline: &[u8]| identity(&fake, cmdline).facts(None, &[]).name;
+        assert_eq!(name(b"/firecracker\0--id\0web\x1b[1m\0"), Known::new("web\u{fffd}".into(), Origin::CommandLine));
+        assert_eq!(name(b"qemu-system-x86_64\0-hda\0/vm/web.img\0").value, "web-77");
+        fake.process(77, "vmm").process_file("cgroup", b"0::/machine.slice/machine-db.scope\n");
+        assert_eq!(name(b"vmm\0run\0"), Known::new("db".into(), Origin::Process));
     }
 
     #[test]

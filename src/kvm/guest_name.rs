@@ -1,0 +1,223 @@
+//! What a guest without libvirt is called: by its VMM's command line or by its cgroup.
+//!
+//! A process id changes with each start of a guest. These names do not, so two recordings of a guest show the same.
+
+use super::sanitize;
+use super::vmm_config::option;
+
+/// Words that name a kind of file and no guest.
+const ANY_GUEST: [&str; 22] = [
+    "api",
+    "boot",
+    "ch",
+    "clh-api",
+    "cloud-hypervisor",
+    "control",
+    "crosvm",
+    "disk",
+    "disk0",
+    "drive",
+    "firecracker",
+    "hda",
+    "image",
+    "images",
+    "root",
+    "rootfs",
+    "run",
+    "socket",
+    "system",
+    "tmp",
+    "vda",
+    "vm",
+];
+
+/// The name that the command line gives: `--id` of Firecracker (docs/jailer.md), `--name` of crosvm and kvmtool,
+/// else the API socket that a management tool made for this guest.
+pub fn of_command(argv: &[String]) -> Option<String> {
+    let (program, args) = argv.split_first()?;
+    let program = file_name(program);
+    let names: &[&str] = if program.starts_with("firecracker") { &["--id"] } else { &["--name", "-name"] };
+    let given = option(args, names).filter(|id| *id != "anonymous-instance");
+    let given = given.map(|name| name.strip_prefix("guest=").unwrap_or(name).split(',').next().unwrap_or(name));
+    let sockets: &[&str] = match program {
+        "crosvm" => &["--socket", "-s"],
+        _ => &["--api-socket", "--api-sock"],
+    };
+    let socket = || of_socket(option(args, sockets)?);
+    given.filter(|name| !name.is_empty() && !name.starts_with('-')).map(str::to_owned).or_else(socket)
+}
+
+/// The guest that an API socket is of: `/run/ch/web.sock`, `path=/run/vc/vm/web/clh-api.sock`.
+pub fn of_socket(option: &str) -> Option<String> {
+    own_file(option.split(',').next()?).map(|name| sanitize(name, 80))
+}
+
+/// The first disk image of the command line, without folder and extension. Several guests may run from one.
+pub fn of_disk(argv: &[String]) -> Option<String> {
+    const IMAGES: [&str; 8] = [".qcow2", ".img", ".raw", ".vmdk", ".vdi", ".ext4", ".squashfs", ".iso"];
+    let parts = argv.iter().skip(1).flat_map(|arg| arg.split([',', '"']));
+    let paths = parts.map(|part| part.split_once('=').map_or(part, |(_, value)| value));
+    let image = |path: &&str| {
+        let name = file_name(path);
+        let firmware = ["OVMF", "AAVMF", "edk2", "efi"].iter().any(|begin| name.starts_with(begin));
+        !firmware && IMAGES.iter().any(|end| name.ends_with(end) && name.len() > end.len())
+    };
+    paths.filter(image).find_map(own_file).map(str::to_owned)
+}
+
+/// The name of a file without its extension, or of its folder where the file's own name is that of any guest.
+fn own_file(path: &str) -> Option<&str> {
+    let path = path.strip_prefix("path=").unwrap_or(path);
+    let stem = |name: &'_ str| name.split_once('.').map_or(name.len(), |(stem, _)| stem.len());
+    let mut parts = path.rsplit('/').take(2).map(|name| name.get(..stem(name)).unwrap_or(name));
+    parts.find(|name| !name.is_empty() && !ANY_GUEST.contains(name))
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// What `/proc/PID/cgroup` says of a guest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CgroupName {
+    /// The machine that systemd-machined or libvirt registered under this name.
+    pub machine: Option<String>,
+    /// The container or pod that the VMM runs in: `docker-0a1b2c3d4e5f`. Others may run in it too.
+    pub container: Option<String>,
+}
+
+/// Reads `/proc/PID/cgroup`: of its paths the innermost folder that names a machine or a container.
+pub fn of_cgroup(text: &str) -> CgroupName {
+    let mut found = CgroupName::default();
+    for folder in text.lines().take(64).filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.rsplit('/'))
+    {
+        found.machine = found.machine.or_else(|| machine(folder));
+        found.container = found.container.or_else(|| container(folder));
+    }
+    found
+}
+
+/// `machine-qemu\x2d3\x2dweb.scope` is the guest `web` (libvirt numbers its guests); systemd escapes what is no plain
+/// character (`systemd.unit(5)`).
+fn machine(folder: &str) -> Option<String> {
+    let escaped = folder.strip_prefix("machine-")?.strip_suffix(".scope")?;
+    let name = unescape(escaped);
+    let of_libvirt = name.strip_prefix("qemu-").and_then(|rest| rest.split_once('-'));
+    let name = match of_libvirt {
+        Some((number, name)) if number.bytes().all(|b| b.is_ascii_digit()) => name.to_owned(),
+        _ => name,
+    };
+    Some(name).filter(|name| !name.is_empty())
+}
+
+/// Bytes written as `\x2d`.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let hex = rest.strip_prefix(b"\\x").and_then(|hex| std::str::from_utf8(hex.get(..2)?).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = rest.get(4..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A container's scope or folder: `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id
+/// of cgroup v1. An id is 64 hexadecimal digits, of which its tools show twelve.
+fn container(folder: &str) -> Option<String> {
+    let bare = folder.strip_suffix(".scope").unwrap_or(folder);
+    let (tool, id) = bare.rsplit_once('-').unwrap_or(("container", bare));
+    let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    let tool = match tool {
+        "libpod" => "podman",
+        tool => tool.strip_prefix("cri-").unwrap_or(tool),
+    };
+    is_id.then(|| format!("{tool}-{}", id.get(..12).unwrap_or(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_vmm_names_its_guest() {
+        for (line, name) in [
+            ("/firecracker --id 551e7604-e35c --start-time-us 1", Some("551e7604-e35c")),
+            ("firecracker --id=web1 --api-sock /run/a.sock", Some("web1")),
+            ("firecracker --api-sock /srv/fc/web2.socket", Some("web2")),
+            ("firecracker --id anonymous-instance --api-sock /tmp/firecracker.socket", None),
+            ("lkvm run --name build -k bzImage -c 2", Some("build")),
+            ("crosvm run --name arcvm --cpus 4 -s /run/vm/1/crosvm.sock k", Some("arcvm")),
+            ("crosvm run -s /run/vms/termina/crosvm.sock k", Some("termina")),
+            ("cloud-hypervisor --api-socket path=/run/ch/db1.sock --cpus boot=4", Some("db1")),
+            ("/opt/kata/bin/cloud-hypervisor --api-socket /run/vc/vm/5af9/clh-api.sock", Some("5af9")),
+            ("my-qemu -name guest=b,debug-threads=on -m 1G", Some("b")),
+            ("cloud-hypervisor --kernel vmlinux", None),
+            ("vmm --name", None),
+            ("", None),
+        ] {
+            assert_eq!(of_command(&argv(line)).as_deref(), name, "{line}");
+        }
+        assert_eq!(of_command(&[]), None);
+    }
+
+    #[test]
+    fn a_disk_names_its_guest() {
+        for (line, name) in [
+            ("qemu-system-x86_64 -drive file=/vm/alpine.qcow2,if=virtio -cdrom a.iso", Some("alpine")),
+            ("qemu-system-x86_64 -hda win10.img", Some("win10")),
+            (r#"qemu-system-x86_64 -blockdev {"driver":"file","filename":"/vm/web/disk.qcow2"}"#, Some("web")),
+            ("qemu-system-x86_64 -drive if=pflash,file=/usr/share/OVMF_CODE.raw -hda /vm/web/disk.img", Some("web")),
+            ("lkvm run -d rootfs.ext4", None),
+            ("lkvm run -d /guests/ci/rootfs.ext4", Some("ci")),
+            ("cloud-hypervisor --disk path=/vm/jammy.raw,readonly=on path=seed.img", Some("jammy")),
+            ("qemu-system-x86_64 -m 1G", None),
+        ] {
+            assert_eq!(of_disk(&argv(line)).as_deref(), name, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_names_a_machine_or_a_container() {
+        let machine = |text: &str| of_cgroup(text).machine;
+        assert_eq!(
+            machine("0::/machine.slice/machine-qemu\\x2d3\\x2dweb\\x2d1.scope/libvirt/emulator"),
+            Some("web-1".into())
+        );
+        assert_eq!(machine("0::/machine.slice/machine-db.scope\n"), Some("db".into()));
+        assert_eq!(machine("0::/user.slice/user-0.slice/session-3.scope\n"), None);
+        let id = "0a1b2c3d4e5f".repeat(6).chars().take(64).collect::<String>();
+        let container = |text: String| of_cgroup(&text).container;
+        assert_eq!(container(format!("0::/system.slice/docker-{id}.scope")), Some("docker-0a1b2c3d4e5f".into()));
+        assert_eq!(container(format!("4:cpu:/docker/{id}\n")), Some("container-0a1b2c3d4e5f".into()));
+        assert_eq!(
+            container(format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope")),
+            Some("containerd-0a1b2c3d4e5f".into())
+        );
+        assert_eq!(
+            container(format!("0::/machine.slice/libpod-{id}.scope/container")),
+            Some("podman-0a1b2c3d4e5f".into())
+        );
+        assert_eq!(container("0::/system.slice/ssh.service".into()), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_survived(words in proptest::collection::vec(".{0,40}", 0..6), text in ".{0,200}") {
+            let _ = (of_command(&words), of_disk(&words), of_cgroup(&text));
+            let _ = of_cgroup(&format!("0::/machine-{text}.scope"));
+        }
+    }
+}
