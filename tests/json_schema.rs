@@ -20,6 +20,7 @@ enum Output {
     Report,
     Diff,
     Doctor,
+    Plan,
     Rules,
 }
 
@@ -29,6 +30,7 @@ impl Output {
             Self::Report => "report",
             Self::Diff => "diff",
             Self::Doctor => "doctor",
+            Self::Plan => "plan",
             Self::Rules => "rules",
         }
     }
@@ -174,6 +176,8 @@ fn live_output_is_as_the_schema_says() {
     validated(Output::Report, &report, &[&["--batch", "--json", "-n", "2", "--engine", "none"], &live[..]].concat());
     validated(Output::Report, &report, &[&["check", "--json", "--duration", "1s"], &live[..]].concat());
     validated(Output::Doctor, &doctor, &["doctor", "--json"]);
+    let plan = Output::Plan.validator();
+    validated(Output::Plan, &plan, &["plan", "--json", "--engine", "none", "-d", "0.2"]);
     match guest {
         Some(guest) => {
             let own = common::of_pid(&intervals, guest.pid());

@@ -26,6 +26,7 @@ Examples:
                                     record a night
   kvmtop replay night.kvmtop --at 03:10
                                     look at it the next day
+  kvmtop plan                       where all guests should run, and the commands
   kvmtop doctor                     what this host hides from kvmtop, and how to enable it
 
 What percentages are relative to:
@@ -88,6 +89,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Compare two inputs: what changed, and what is noise
     Diff(DiffArgs),
+    /// Plan where all guests should run on this host, or on that of files
+    Plan(PlanArgs),
     /// Watch this host for a while and print what is wrong
     Check(CheckArgs),
     /// Print what this host hides from kvmtop, and how to enable it
@@ -279,6 +282,30 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub reading: InputArgs,
     /// Which guests and findings.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
+}
+
+/// `kvmtop plan`.
+///
+/// One placement for all guests: the host's CPUs before and after, why each thread moves, and the commands and XML to
+/// get there. Nothing is applied. What stands well stays.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = INPUTS)]
+pub struct PlanArgs {
+    /// Files or folders that describe a host and its guests, as for report [default: this host]
+    #[arg(value_name = "INPUT")]
+    pub inputs: Vec<PathBuf>,
+    /// Read one interval of a session: 14:03, +10m or -10m [default: all]
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    pub at: Option<RecordingTime>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// How to sample.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Which guests.
     #[command(flatten)]
     pub choice: ChoiceArgs,
 }

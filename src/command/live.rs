@@ -117,6 +117,15 @@ fn settle(feed: &mut Collector, engine: EngineChoice) {
     }
 }
 
+/// Two samples of this host, an interval apart, once libvirt has had time to answer.
+pub fn two_samples(settings: &Settings) -> [Sample; 2] {
+    let mut live = start(settings);
+    settle(&mut live.feed, settings.engine);
+    let before = live.feed.tick();
+    std::thread::sleep(settings.interval);
+    [before, live.feed.tick()]
+}
+
 /// Whether libvirt answers, and has not yet given the counters of a guest that it may know.
 fn awaits_counters(sample: &Sample) -> bool {
     let answers = sample.sources.iter().any(|s| s.id == SourceId::Libvirt && s.state == SourceState::Ok);

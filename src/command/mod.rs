@@ -5,6 +5,7 @@ mod batch;
 mod check;
 mod doctor;
 mod live;
+mod plan;
 mod progress_line;
 mod record;
 mod replay;
@@ -57,6 +58,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
             screen::live(&settings)
         }
+        Some(Command::Plan(args)) => plan::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Report(args)) => report::report(&args, &settings(None, &args.choice, None)?),
         Some(Command::Diff(args)) => report::diff(&args, &settings(None, &args.choice, None)?),
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),

@@ -11,11 +11,11 @@ use crate::source::import::{self, DescriptionFiles, ImportOptions, Imported};
 use std::path::PathBuf;
 
 /// Files read, joined and judged.
-struct JudgedInput {
-    interval: JudgedInterval,
-    source: &'static str,
+pub(super) struct JudgedInput {
+    pub interval: JudgedInterval,
+    pub source: &'static str,
     /// Whether a file could not be used; the others were used.
-    damaged: bool,
+    pub damaged: bool,
 }
 
 impl JudgedInput {
@@ -59,11 +59,11 @@ pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(status(before.damaged || after.damaged))
 }
 
-fn status(damaged: bool) -> u8 {
+pub(super) fn status(damaged: bool) -> u8 {
     if damaged { FAILED } else { 0 }
 }
 
-fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<JudgedInput> {
+pub(super) fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<JudgedInput> {
     let options = ImportOptions {
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,

@@ -13,9 +13,6 @@ mod pools;
 mod seats;
 mod solve;
 
-#[cfg(test)]
-mod tests;
-
 pub use cpu_map::{CpuMap, PhysicalCore};
 pub use solve::plan;
 

@@ -6,6 +6,7 @@ pub mod diff_text;
 pub mod document;
 pub mod findings_text;
 pub mod json;
+pub mod plan;
 pub mod rules;
 pub mod table;
 pub mod text;

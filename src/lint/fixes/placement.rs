@@ -17,7 +17,7 @@ const AT_ONCE: &str = "takes effect at once";
 const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs of their own. Move \
     a guest to another host, or remove vCPUs that it does not need (virsh setvcpus). Until then the guests share a \
     common set";
-const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
+pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
 
 /// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are unknown.
 pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {

@@ -14,7 +14,7 @@ use crate::placement::HelperLayout;
 use std::collections::BTreeMap;
 
 /// The most other guests that one finding names.
-const MOST_GUESTS: usize = 64;
+const MOST_GUESTS: usize = 16;
 
 /// What moves the helpers of some guests away from pinned vCPUs.
 fn move_helpers(ctx: &Context<'_>, guests: &[usize], pinned: &CpuSet) -> Vec<Fix> {

@@ -85,6 +85,9 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     if fix.is_empty() {
         fix.push(fixes::advice(texts::SEPARATE_SETS));
     }
+    if overlap.guest_count > overlap.guests.len() {
+        fix.push(fixes::advice(fixes::placement::MORE_IN_PLAN));
+    }
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     for (g, v) in shared.iter().flat_map(|s| s.users) {
         marks.push(if *g == first.index {

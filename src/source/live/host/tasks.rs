@@ -79,7 +79,9 @@ impl HostTasks {
     }
 
     fn begin_round(&mut self, now_ns: u64, processes: impl Iterator<Item = i32>) {
-        self.queue.extend(processes.take(MAX_PROCESSES));
+        // What kvmtop itself costs is shown as its own cost, and is nothing to find about the host.
+        let own = std::process::id();
+        self.queue.extend(processes.filter(|pid| u32::try_from(*pid) != Ok(own)).take(MAX_PROCESSES));
         self.queue.sort_unstable();
         let queue = &self.queue;
         self.known.retain(|pid, _| queue.binary_search(pid).is_ok());

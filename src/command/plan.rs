@@ -1,0 +1,35 @@
+//! `kvmtop plan`: one placement of all guests, of this host or from files. It applies nothing.
+
+use super::report::JudgedInput;
+use super::{live, print, report, say_unmatched};
+use crate::analysis::{JudgedInterval, Pipeline};
+use crate::cli::Settings;
+use crate::cli::args::{InputArgs, PlanArgs};
+use crate::lint;
+use crate::report::{View, plan};
+
+/// Runs it.
+pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let (interval, source, damaged) = if args.inputs.is_empty() {
+        anyhow::ensure!(args.at.is_none(), "--at needs a session of kvmtop");
+        let [before, after] = live::two_samples(settings);
+        let mut pipeline = Pipeline::new(settings.findings.clone());
+        pipeline.next(before.into());
+        (pipeline.next_or_first(after.into()), "live", false)
+    } else {
+        let reading = InputArgs { at: args.at, json: args.json, ..InputArgs::default() };
+        let JudgedInput { interval, source, damaged } = report::read(&args.inputs, &reading, settings)?;
+        (interval, source, damaged)
+    };
+    let input = if source == "live" { lint::InputKind::Live } else { lint::InputKind::File };
+    let options = lint::Options { input, ..settings.findings.clone() };
+    let JudgedInterval { model, report } = &interval;
+    let host = lint::plan(model, &options);
+    say_unmatched(&View { model, findings: report, source, domains: &settings.domains });
+    if args.json {
+        print(&(serde_json::to_string(&plan::json(&host, source, &settings.domains))? + "\n"))?;
+    } else {
+        print(&plan::text(&host, &settings.domains))?;
+    }
+    Ok(report::status(damaged))
+}

@@ -1,0 +1,325 @@
+//! `kvmtop plan`: the host before and after, why each thread moves, and what to paste.
+
+use crate::analysis::DomainFilter;
+use crate::kvm::{CpuSet, sanitize_name};
+use crate::lint::{Fix, FixKind, HostPlan, PlannedGuest};
+use crate::placement::{GuestLayout, MoveReason};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Cores of a map in one line.
+const CORES_A_LINE: usize = 32;
+/// The letters of guests in a map; guests beyond them share the last one.
+const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
+
+/// The plan as JSON.
+#[derive(Debug, Serialize)]
+pub struct JsonPlan<'a> {
+    schema: u32,
+    tool: String,
+    source: &'a str,
+    host: JsonPlanHost,
+    guests: Vec<JsonPlannedGuest<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlanHost {
+    cpus: Vec<JsonPlanCpu>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlanCpu {
+    cpu: u32,
+    node: Option<u32>,
+    siblings: Vec<u32>,
+    isolated: bool,
+    before: Vec<String>,
+    after: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlannedGuest<'a> {
+    name: &'a str,
+    vcpus: usize,
+    /// Nothing is wrong with it: it could have CPUs of its own.
+    optional: bool,
+    /// It shares a set because CPUs are short.
+    shares: bool,
+    moves: Vec<ThreadMove>,
+    fix: &'a [Fix],
+}
+
+/// A thread that moves.
+#[derive(Debug, Serialize)]
+struct ThreadMove {
+    thread: String,
+    from: Option<String>,
+    to: String,
+    reason: String,
+}
+
+/// Why something moves, as a clause.
+fn because(reason: MoveReason) -> &'static str {
+    match reason {
+        MoveReason::Absent => "its pin names CPUs that are offline or missing",
+        MoveReason::Drift => "it runs elsewhere than its configuration says",
+        MoveReason::Overlap => "another vCPU has the CPU",
+        MoveReason::Partly => "it may run on the CPUs of the guest's pinned vCPUs",
+        MoveReason::Isolated => "nothing balances load among isolated CPUs",
+        MoveReason::ThreadsApart => "the threads of its guest core are on different cores",
+        MoveReason::SharedCore => "it shares a core that the guest takes for two",
+        MoveReason::NodeSplit => "the guest is on several nodes and sees one",
+        MoveReason::CellElsewhere => "the memory of its NUMA cell is on another node",
+        MoveReason::Crowded => "its set has fewer CPUs than vCPUs, and others are free",
+        MoveReason::HostStarved => "the host has no CPU of its own",
+        MoveReason::PoolOverlap => "pinned vCPUs have CPUs within its set",
+        MoveReason::Together => "it moves with the rest of its guest core",
+        MoveReason::Unpinned => "it is not pinned, and there is room for a CPU of its own",
+    }
+}
+
+const HELPER: &str = "it may run on CPUs of pinned vCPUs, or its pin names CPUs that are not there";
+const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
+const SHARES: &str = "too few CPUs for CPUs of their own";
+
+/// What of a guest moves.
+fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
+    let reason = |v: u32| {
+        let why =
+            guest.plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r));
+        if guest.plan.shares { format!("{why}; {SHARES}") } else { why.to_owned() }
+    };
+    let text = |cpus: &CpuSet| Some(cpus.to_string()).filter(|t| !t.is_empty());
+    let mut all: Vec<ThreadMove> = guest
+        .plan
+        .vcpus
+        .iter()
+        .map(|(v, to)| ThreadMove {
+            thread: format!("vCPU {v}"),
+            from: guest.before.vcpus.get(*v as usize).and_then(text),
+            to: to.to_string(),
+            reason: reason(*v),
+        })
+        .collect();
+    let helper = |thread: String, from: Option<&CpuSet>, to: &CpuSet| ThreadMove {
+        thread,
+        from: from.and_then(text),
+        to: to.to_string(),
+        reason: HELPER.into(),
+    };
+    all.extend(guest.plan.emulator.iter().map(|to| helper("emulator".into(), guest.before.emulator.cpus.as_ref(), to)));
+    for (id, to) in &guest.plan.iothreads {
+        let from = guest.before.iothreads.get(id).and_then(|h| h.cpus.as_ref());
+        all.push(helper(format!("IOThread {id}"), from, to));
+    }
+    all
+}
+
+/// What is on each CPU: `name/2` a pinned vCPU, `name/~` a set of several that reaches it.
+fn users<'a>(
+    plan: &'a HostPlan,
+    layout: impl Fn(&'a PlannedGuest) -> &'a GuestLayout,
+) -> BTreeMap<u32, Vec<(usize, Option<u32>)>> {
+    let mut users: BTreeMap<u32, Vec<(usize, Option<u32>)>> = BTreeMap::new();
+    for (g, guest) in plan.guests.iter().enumerate() {
+        let layout = layout(guest);
+        for (v, cpu) in layout.pins(&plan.map) {
+            users.entry(cpu).or_default().push((g, Some(v)));
+        }
+        for cpu in layout.reach(&plan.map).iter() {
+            users.entry(cpu).or_default().push((g, None));
+        }
+    }
+    users
+}
+
+/// The plan as JSON, for the selected guests.
+pub fn json<'a>(plan: &'a HostPlan, source: &'a str, domains: &DomainFilter) -> JsonPlan<'a> {
+    let (before, after) = (users(plan, |g| &g.before), users(plan, |g| &g.after));
+    let names = |users: Option<&Vec<(usize, Option<u32>)>>| {
+        let name = |(g, v): &(usize, Option<u32>)| {
+            let guest = plan.guests.get(*g).map_or("", |g| g.facts.name.value.as_str());
+            v.map_or_else(|| format!("{guest}/~"), |v| format!("{guest}/{v}"))
+        };
+        users.into_iter().flatten().map(name).collect()
+    };
+    let cpus = plan.map.cores.iter().flat_map(|core| {
+        core.cpus.iter().map(|cpu| JsonPlanCpu {
+            cpu: *cpu,
+            node: core.node,
+            siblings: core.cpus.clone(),
+            isolated: plan.map.isolated.contains(*cpu),
+            before: names(before.get(cpu)),
+            after: names(after.get(cpu)),
+        })
+    });
+    let guest = |g: &'a PlannedGuest| JsonPlannedGuest {
+        name: &g.facts.name.value,
+        vcpus: g.before.vcpus.len(),
+        optional: g.plan.optional,
+        shares: g.plan.shares,
+        moves: moves(g),
+        fix: &g.fix,
+    };
+    let mut cpus: Vec<JsonPlanCpu> = cpus.collect();
+    cpus.sort_by_key(|c| c.cpu);
+    JsonPlan {
+        schema: 1,
+        tool: format!("kvmtop {}", env!("CARGO_PKG_VERSION")),
+        source,
+        host: JsonPlanHost { cpus },
+        guests: plan.guests.iter().filter(|g| domains.matches(&g.facts)).map(guest).collect(),
+    }
+}
+
+/// The plan as text, for the selected guests; the maps show all.
+pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
+    if plan.map.all.is_empty() {
+        return "no plan: the CPUs of this host are unknown (add the output of lscpu -p or virsh capabilities)\n"
+            .into();
+    }
+    let selected: Vec<&PlannedGuest> = plan.guests.iter().filter(|g| domains.matches(&g.facts)).collect();
+    let changed: Vec<&&PlannedGuest> = selected.iter().filter(|g| !g.plan.is_empty()).collect();
+    let mut out = legend(plan);
+    out.push_str("\nbefore\n");
+    out.push_str(&map(plan, &users(plan, |g| &g.before)));
+    if changed.is_empty() {
+        out.push_str("\nnothing has to move\n");
+        return out;
+    }
+    out.push_str("\nafter\n");
+    out.push_str(&map(plan, &users(plan, |g| &g.after)));
+    out.push_str("\nmoves\n");
+    for guest in &changed {
+        for m in moves(guest) {
+            let name = sanitize_name(&guest.facts.name.value, 64);
+            let from = m.from.unwrap_or_else(|| "-".into());
+            let _ = writeln!(out, "  {name} {}: {from} -> {}: {}", m.thread, m.to, m.reason);
+        }
+    }
+    for guest in changed {
+        let optional = if guest.plan.optional { " (optional: nothing is wrong with it)" } else { "" };
+        let _ = writeln!(out, "\n{}{optional}", sanitize_name(&guest.facts.name.value, 64));
+        guest.fix.iter().for_each(|fix| paste(&mut out, fix));
+    }
+    out.push_str("\nkvmtop changes nothing by itself\n");
+    out
+}
+
+fn paste(out: &mut String, fix: &Fix) {
+    if fix.kind == FixKind::Advice {
+        let _ = writeln!(out, "  {}", fix.text);
+        return;
+    }
+    let _ = writeln!(out, "  {}:", fix.needs.as_deref().unwrap_or(fix.kind.as_str()));
+    for line in fix.text.lines() {
+        let _ = writeln!(out, "    {line}");
+    }
+}
+
+fn letter(guest: usize) -> char {
+    LETTERS.chars().nth(guest).unwrap_or('#')
+}
+
+/// What the letters of the maps mean.
+fn legend(plan: &HostPlan) -> String {
+    let map = &plan.map;
+    let isolated = if map.isolated.is_empty() { String::new() } else { format!(", isolated {}", map.isolated) };
+    let mut out = format!(
+        "{} CPUs on {} cores and {} nodes{isolated}\n. free   * several vCPUs   ~ sets that share it   | isolated\n",
+        map.all.len(),
+        map.cores.len(),
+        map.nodes.len().max(1)
+    );
+    for (g, guest) in plan.guests.iter().enumerate().take(LETTERS.len()) {
+        let name = sanitize_name(&guest.facts.name.value, 64);
+        let _ = writeln!(out, "{} {name}, {} vCPUs", letter(g), guest.before.vcpus.len());
+    }
+    if plan.guests.len() > LETTERS.len() {
+        let _ = writeln!(out, "# and {} guests more", plan.guests.len() - LETTERS.len());
+    }
+    out
+}
+
+/// The CPUs by node and core, a line for each hardware thread, as the pCPU panel shows them.
+fn map(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>) -> String {
+    let mut nodes: BTreeMap<Option<u32>, Vec<&[u32]>> = BTreeMap::new();
+    for core in &plan.map.cores {
+        nodes.entry(core.node).or_default().push(&core.cpus);
+    }
+    let mut out = String::new();
+    for (node, cores) in nodes {
+        out.push_str(&node.map_or_else(|| "  host\n".into(), |n| format!("  node {n}\n")));
+        for line in cores.chunks(CORES_A_LINE) {
+            let threads = line.iter().map(|core| core.len()).max().unwrap_or(0);
+            out.push_str("    CPU ");
+            for core in line {
+                let _ = write!(out, "{:>5}", core.first().copied().unwrap_or(0));
+            }
+            out.push('\n');
+            for t in 0..threads {
+                let cell = |core: &&[u32]| core.get(t).map_or_else(|| "     ".into(), |cpu| cell(plan, users, *cpu));
+                let row: String = line.iter().map(cell).collect();
+                let _ = writeln!(out, "     t{t} {}", row.trim_end());
+            }
+        }
+    }
+    out
+}
+
+fn cell(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>, cpu: u32) -> String {
+    let here = users.get(&cpu).map_or(&[][..], Vec::as_slice);
+    let pinned: Vec<&(usize, Option<u32>)> = here.iter().filter(|(_, v)| v.is_some()).collect();
+    let mark = match (pinned.as_slice(), here.len()) {
+        ([], 0) => ".".to_owned(),
+        ([], _) => "~".to_owned(),
+        ([(g, Some(v))], 1) => format!("{}{v}", letter(*g)),
+        _ => "*".to_owned(),
+    };
+    let isolated = if plan.map.isolated.contains(cpu) { "|" } else { "" };
+    format!("{:>5}", format!("{isolated}{mark}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lint::{Options, plan};
+    use crate::synthetic::{Fixture, Guest, Host};
+
+    fn two_guests_on_one_cpu() -> HostPlan {
+        let pinned = |name, pid, cpus: &'static [u32]| {
+            Guest::new(name, pid).vcpus(cpus.len() as u32, move |v, t| t.pinned(cpus[v as usize]))
+        };
+        let fixture = Fixture::new(Host::numa(1, 4, 2).isolated("6-7")).guest(pinned("db", 10, &[1, 5])).guest(pinned(
+            "web",
+            20,
+            &[5, 2],
+        ));
+        plan(&fixture.model(), &Options::default())
+    }
+
+    #[test]
+    fn the_plan_as_text() {
+        insta::with_settings!({ snapshot_path => "../../snapshots", prepend_module_to_snapshot => false }, {
+            insta::assert_snapshot!("plan__two_guests", text(&two_guests_on_one_cpu(), &DomainFilter::default()));
+        });
+    }
+
+    #[test]
+    fn the_plan_as_json_names_every_move() {
+        let plan = two_guests_on_one_cpu();
+        let value = serde_json::to_value(json(&plan, "live", &DomainFilter::default())).unwrap();
+        let moves: Vec<&serde_json::Value> =
+            value["guests"].as_array().unwrap().iter().flat_map(|g| g["moves"].as_array().unwrap()).collect();
+        assert_eq!(moves.len(), 1, "{value:#}");
+        assert_eq!((moves[0]["thread"].as_str(), moves[0]["from"].as_str()), (Some("vCPU 0"), Some("5")));
+        assert_eq!(value["host"]["cpus"][5]["before"], serde_json::json!(["db/1", "web/0"]));
+    }
+
+    #[test]
+    fn an_unknown_host_has_no_plan() {
+        let plan = plan(&Fixture::new(Host::default()).guest(Guest::new("a", 5)).model(), &Options::default());
+        assert!(text(&plan, &DomainFilter::default()).starts_with("no plan"));
+    }
+}
