@@ -36,8 +36,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         hold: Hold::USUAL,
         thresholds: &["pinning.overcommit", "pinning.wait"],
         limits: "Idle vCPUs may share CPUs in any number, so where CPU times are measured the vCPUs have to wait, \
-            and the CPUs have to be busy. From files alone a pinned set with more vCPUs than CPUs is reported where other CPUs \
-            are free",
+            and the CPUs have to be busy. From files alone a pinned set with more vCPUs than CPUs is reported where \
+            other CPUs are free",
         fix: "Pins to free CPUs where there are any, else fewer guests or vCPUs",
         links: &[links::CPU_TUNING],
     },
