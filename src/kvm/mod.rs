@@ -11,6 +11,7 @@ pub mod event_totals;
 pub mod exit_reason;
 pub mod format;
 pub mod guest_name;
+pub mod hyperv;
 pub mod isa;
 pub mod kernel_log;
 pub mod limits;

@@ -3,6 +3,7 @@
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::{QemuCommand, Smp};
 use crate::kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology};
+use crate::kvm::hyperv::{self, Enlightenment};
 use crate::kvm::limits;
 use crate::sample::DomainFacts;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,10 @@ pub struct GuestConfig {
     pub vcpus: Option<u32>,
     /// CPU mode: `host-passthrough`, `custom`, …
     pub cpu_mode: Option<String>,
+    /// The argument of `-cpu` that counts, where QEMU was given one by hand.
+    pub cpu_argument: Option<String>,
+    /// Where the CPU and its enlightenments are decided.
+    pub cpu_place: CpuPlace,
     /// Memory, bytes.
     pub memory: Option<u64>,
     /// Machine type.
@@ -35,6 +40,18 @@ pub struct GuestConfig {
     pub topology: Option<GuestTopology>,
     /// Memory placement.
     pub numa: NumaConfig,
+}
+
+/// Where a guest's CPU and its enlightenments are decided.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CpuPlace {
+    /// The elements of its XML.
+    #[default]
+    Xml,
+    /// `-cpu` in the XML's `<qemu:commandline>`: libvirt puts it behind its own, and QEMU takes the last one.
+    QemuCommandline,
+    /// The command line: the last of this many `-cpu` options.
+    CommandLine(usize),
 }
 
 /// A QEMU machine type.
@@ -83,6 +100,14 @@ impl Enlightenments {
     /// Whether any is on.
     pub fn any(&self) -> bool {
         self.passthrough || !self.on.is_empty()
+    }
+
+    /// Those that are on without something that they need, with what is missing: QEMU 4.1 and later refuse to start
+    /// such a guest (`hv_feature_check_deps` of its target/i386/kvm/kvm.c).
+    pub fn incomplete(&self) -> Vec<(&'static str, Vec<&'static str>)> {
+        let missing = |known: &Enlightenment| known.needs.iter().copied().filter(|n| !self.has(n)).collect::<Vec<_>>();
+        let on = hyperv::ALL.iter().filter(|known| self.on.contains(known.name));
+        on.map(|known| (known.name, missing(known))).filter(|(_, missing)| !missing.is_empty()).collect()
     }
 }
 
@@ -146,29 +171,6 @@ pub struct NumaConfig {
     pub mode: Option<String>,
 }
 
-/// The enlightenments by libvirt's names in `<hyperv>`.
-const ENLIGHTENMENTS: &[&str] = &[
-    "relaxed",
-    "vapic",
-    "spinlocks",
-    "vpindex",
-    "runtime",
-    "synic",
-    "stimer",
-    "stimer_direct",
-    "reset",
-    "frequencies",
-    "reenlightenment",
-    "tlbflush",
-    "tlbflush_direct",
-    "tlbflush_extended",
-    "ipi",
-    "evmcs",
-    "avic",
-    "emsr_bitmap",
-    "xmm_input",
-];
-
 impl GuestConfig {
     /// Combines XML and command line. The command line is what runs; the XML completes it.
     pub fn of(facts: &DomainFacts) -> Self {
@@ -198,11 +200,11 @@ impl GuestConfig {
         if self.machine.name.is_none() {
             self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
-        for name in ENLIGHTENMENTS {
-            self.hyperv.set(name, xml.hyperv_on(name));
+        for known in hyperv::ALL {
+            self.hyperv.set(known.name, xml.hyperv_on(known.name));
         }
         self.hyperv.passthrough = xml.hyperv.as_ref().is_some_and(|h| h.mode.as_deref() == Some("passthrough"));
-        self.hyperv.set("hypervclock", xml.clock.present("hypervclock") == Some(true));
+        self.hyperv.set(hyperv::CLOCK, xml.clock.present(hyperv::CLOCK) == Some(true));
         let policy = |timer: &str| xml.clock.timer(timer).and_then(|t| t.tickpolicy.clone());
         self.timers = TimerConfig {
             offset: xml.clock.offset.clone(),
@@ -230,6 +232,15 @@ impl GuestConfig {
             nodes: xml.numatune.as_ref().and_then(|n| n.nodeset.clone()),
             mode: xml.numatune.as_ref().and_then(|n| n.mode.clone()),
         };
+        if let Some(added) = &xml.qemu_command {
+            self.overlay(added);
+            self.topology = topology(added.smp).or(self.topology);
+            if added.cpu_options.is_empty() {
+                return;
+            }
+            self.cpu_place = CpuPlace::QemuCommandline;
+            self.cpu_argument = added.cpu_options.last().cloned();
+        }
     }
 
     fn add_command(&mut self, command: &QemuCommand) {
@@ -244,12 +255,26 @@ impl GuestConfig {
         if self.arch.is_none() {
             self.arch = command.arch().map(str::to_owned);
         }
-        for name in ENLIGHTENMENTS.iter().filter(|name| command.hyperv_on(name)) {
-            self.hyperv.set(name, true);
+        self.overlay(command);
+        if alone {
+            self.pins.iothread_count = command.iothreads.len() as u32;
+            self.topology = topology(command.smp);
+            self.cpu_place = CpuPlace::CommandLine(command.cpu_options.len());
+            self.cpu_argument = command.cpu_options.last().cloned();
+        }
+    }
+
+    /// What options say of CPU, clocks and timers, in place of what was known before.
+    fn overlay(&mut self, command: &QemuCommand) {
+        if !command.cpu_options.is_empty() {
+            self.hyperv = Enlightenments::default();
+        }
+        for known in hyperv::ALL.iter().filter(|known| command.hyperv_on(known.name)) {
+            self.hyperv.set(known.name, true);
         }
         self.hyperv.passthrough |= command.hyperv_on("passthrough");
         if command.hv_time == Some(true) {
-            self.hyperv.set("hypervclock", true);
+            self.hyperv.set(hyperv::CLOCK, true);
         }
         let timers = &mut self.timers;
         timers.hpet = command.hpet.or(timers.hpet);
@@ -262,10 +287,6 @@ impl GuestConfig {
         }
         if timers.offset.is_none() {
             timers.offset.clone_from(&command.rtc_base);
-        }
-        if alone {
-            self.pins.iothread_count = command.iothreads.len() as u32;
-            self.topology = topology(command.smp);
         }
     }
 

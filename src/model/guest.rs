@@ -3,6 +3,7 @@
 use super::DomainModel;
 use super::config::GuestConfig;
 use crate::kvm::Space;
+use crate::kvm::cmdline::{QemuCommand, is_switched_on};
 use crate::sample::Origin;
 
 /// The kind of operating system, as far as it matters for timers and enlightenments.
@@ -29,6 +30,17 @@ pub enum Sureness {
     Medium,
     /// Stated in the guest's metadata.
     High,
+}
+
+impl Sureness {
+    /// The word in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
 }
 
 /// A guess.
@@ -142,14 +154,27 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     if wrote("<vmtemplate ") && wrote(" os=\"windows") {
         hint(2, "unraid's template says so");
     }
-    if wrote("virtio-win") {
-        hint(2, "the drivers of virtio-win are in a drive");
+    if wrote("virtio-win") && !domain.facts.command.as_ref().is_some_and(|c| has_drivers(c)) {
+        hint(2, VIRTIO_WIN);
     }
     if config.timers.offset.as_deref() == Some("localtime") {
         hint(1, "its clock keeps local time");
     }
+    // libvirt's tools ask for `catchup` whatever the system is, Proxmox and most scripts for Windows alone.
+    let by_hand = config.libvirt == Some(false) && config.timers.offset.as_deref() != Some("utc");
+    if by_hand && config.timers.rtc_policy.as_deref() == Some("catchup") {
+        hint(1, "its RTC repeats lost ticks (driftfix=slew)");
+    }
     if kind_of_guest_name(domain.name()) == Some(GuestKind::Windows) {
         hint(1, "its name");
+    }
+    if let Some(xml) = &domain.facts.xml
+        && xml.value.kvm_features.get("hidden").is_some_and(|state| state == "on")
+    {
+        hint(1, KVM_HIDDEN);
+    }
+    if let Some(command) = &domain.facts.command {
+        command_hints(command, &mut hint);
     }
     if touches(domain, |msr| (0x4000_0000..=0x4000_0118).contains(&msr)) || hyperv_events(domain) {
         hint(3, "it uses Hyper-V's registers");
@@ -164,19 +189,62 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
         hint(-1, "its name");
     }
     let (kind, reasons) = match score {
-        1.. => (GuestKind::Windows, windows),
-        0 => return GuestGuess::default(),
+        // One weak hint is none: guests of any system keep local time.
+        2.. => (GuestKind::Windows, windows),
+        0 | 1 => return GuestGuess::default(),
         _ => (GuestKind::Linux, linux),
     };
     let sure = if score.abs() >= 3 { Sureness::Medium } else { Sureness::Low };
     GuestGuess { kind, sure, reasons }
 }
 
-/// The kind of system from the guest's own name, a weak hint: only well-known words count.
+const VIRTIO_WIN: &str = "the drivers of virtio-win are in a drive";
+const KVM_HIDDEN: &str = "KVM is hidden from it, as drivers for Windows want";
+
+/// Whether a drive holds the drivers of virtio-win.
+fn has_drivers(command: &QemuCommand) -> bool {
+    command.drive_files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"))
+}
+
+/// Hints of a command line that is not libvirt's to explain.
+fn command_hints(command: &QemuCommand, hint: &mut impl FnMut(i32, &str)) {
+    let off = |name: &str| command.cpu_features.get(name).is_some_and(|value| !is_switched_on(value));
+    if off("kvm") || off("hypervisor") || command.hyperv.contains_key("vendor_id") {
+        hint(1, KVM_HIDDEN);
+    }
+    let drivers = has_drivers(command);
+    let (mut windows, mut linux) = (false, false);
+    for file in &command.drive_files {
+        match kind_of_guest_name(file) {
+            Some(GuestKind::Windows) => windows = true,
+            Some(GuestKind::Linux) => linux = true,
+            _ => {}
+        }
+    }
+    if drivers {
+        hint(2, VIRTIO_WIN);
+    }
+    if windows {
+        hint(1, "a drive's name");
+    }
+    if linux && !windows && !drivers {
+        hint(-2, "a drive's name");
+    }
+    let linux_words = ["root=", "console=tty", "console=hvc", "initrd="];
+    if command.append.as_ref().is_some_and(|append| linux_words.iter().any(|word| append.contains(word))) {
+        hint(-4, "QEMU loads a Linux kernel for it");
+    }
+}
+
+/// The kind of system from the name of a guest or of a drive's file, a weak hint: only well-known words count.
 fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
-    let name = name.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase().replace("darwin", "");
     let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
-    if any(&["windows", "win10", "win11", "win7", "win8", "win2k", "winserver", "win-", "w2k", "w10", "w11"]) {
+    if any(&[
+        "windows", "win10", "win11", "win7", "win8", "win2k", "win20", "winxp", "winvista", "winserver", "win-", "win_",
+        "w2k", "w10", "w11", "server_eval", "tiny10", "tiny11",
+    ]) && !name.contains("virtio-win")
+    {
         Some(GuestKind::Windows)
     } else if any(&["linux", "ubuntu", "debian", "fedora", "centos", "rhel", "suse", "alma", "rocky", "alpine"]) {
         Some(GuestKind::Linux)

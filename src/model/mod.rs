@@ -13,7 +13,7 @@ mod sum;
 mod timing;
 
 pub use accesses::{AccessRow, DeviceName};
-pub use config::{Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
+pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};

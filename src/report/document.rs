@@ -141,9 +141,14 @@ pub struct JsonDomain {
     pub vcpus: Option<u32>,
     /// Machine type, such as `pc-q35-8.2`. `null` where it is not known.
     pub machine: Option<String>,
-    /// Operating system of the guest as configured: `windows`, `linux`, `bsd`, `macos`, else the configured id.
-    /// `null` where none is configured.
+    /// Operating system of the guest as configured: `windows`, `linux`, `bsd`, `macos`, else the configured id; where
+    /// none is configured, the one that several hints agree on. `null` where it is not known.
     pub guest_os: Option<String>,
+    /// How sure `guest_os` is: `high` (configured), `medium` or `low`; `low` leaves `guest_os` out. `null` without a
+    /// hint.
+    pub guest_os_confidence: Option<&'static str>,
+    /// What `guest_os_confidence` rests on, a few words each.
+    pub guest_os_reasons: Vec<String>,
     /// Name of the VMM: `qemu`, else that of its program.
     pub vmm: String,
     /// `running`, `paused` or `ended`. A guest that ended within the interval is listed once more, with all it did.

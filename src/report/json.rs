@@ -9,7 +9,10 @@ use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
 use crate::kvm::without_hidden;
 use crate::lint;
-use crate::model::{self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, Model, ThreadModel};
+use crate::model::{
+    self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind, Model, Sureness,
+    ThreadModel,
+};
 use crate::sample::{DomainFacts, HostFacts, SourceStatus, Timing};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use std::collections::HashMap;
@@ -112,13 +115,16 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> JsonCpu {
 fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
     let facts = &d.facts;
     let rate = |count: u64| m.interval_s.map(|s| count as f64 / s);
+    let guess = GuestGuess::of(d, &GuestConfig::of(facts));
     JsonDomain {
         name: d.name().to_string(),
         uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
         pid: facts.pid,
         vcpus: Some(d.vcpu_count()).filter(|n| *n > 0),
         machine: facts.machine.as_ref().map(|m| m.value.clone()),
-        guest_os: guest_os(facts),
+        guest_os: guest_os(facts).or_else(|| guessed(&guess)),
+        guest_os_confidence: (guess.kind != GuestKind::Unknown).then_some(guess.sure.as_str()),
+        guest_os_reasons: guess.reasons,
         vmm: facts.vmm.as_str().to_string(),
         state: d.state.as_str(),
         cpu: share(d.cpu.as_ref()),
@@ -144,6 +150,17 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
         disks: d.disks.iter().map(disk).collect(),
         nics: d.nics.iter().map(nic).collect(),
     }
+}
+
+/// The system that several hints agree on.
+fn guessed(guess: &GuestGuess) -> Option<String> {
+    let word = match guess.kind {
+        _ if guess.sure < Sureness::Medium => return None,
+        GuestKind::Windows => "windows",
+        GuestKind::Linux => "linux",
+        GuestKind::Other | GuestKind::Unknown => return None,
+    };
+    Some(word.to_owned())
 }
 
 /// The guest's operating system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).

@@ -22,6 +22,10 @@ pub struct HostSample {
     pub kernel_log: Vec<crate::kvm::kernel_log::LogLine>,
 }
 
+/// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM offers, by libvirt's names
+/// and separated by spaces.
+pub const ENLIGHTENMENTS_OFFERED: &str = "kvm.hyperv_enlightenments";
+
 /// The unchanging facts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
@@ -36,7 +40,8 @@ pub struct HostFacts {
     /// Nodes, cores, siblings, caches, isolated and `nohz_full` CPUs.
     pub topology: HostTopology,
     /// Module parameters that rules use, such as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and
-    /// kernel settings by their sysctl names, such as `kernel.sched_rt_runtime_us`, with their text.
+    /// kernel settings by their sysctl names, such as `kernel.sched_rt_runtime_us`, with their text; and
+    /// [`ENLIGHTENMENTS_OFFERED`].
     pub params: BTreeMap<String, String>,
     /// Whether this host is itself a guest (the `hypervisor` CPU flag).
     pub virtualised: Option<bool>,

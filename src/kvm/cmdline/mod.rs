@@ -1,8 +1,10 @@
 //! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
 
+mod cpu;
 mod options;
 mod shell;
 
+pub use options::is_switched_on;
 pub(crate) use shell::{commands as shell_lines, split as shell_words};
 
 use super::limits::{self, Implausible};
@@ -93,6 +95,12 @@ pub struct QemuCommand {
     pub iothreads: Vec<String>,
     /// `-device` in order: driver and id (empty when it has none).
     pub devices: Vec<(String, String)>,
+    /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c, `QEMU_OPTION_cpu`).
+    pub cpu_options: Vec<String>,
+    /// Names of the files behind drives, without their folders, sanitized.
+    pub drive_files: Vec<String>,
+    /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
+    pub append: Option<String>,
 }
 
 impl QemuCommand {
@@ -108,8 +116,7 @@ impl QemuCommand {
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
-        let on =
-            |name: &str| self.hyperv.get(name).is_some_and(|value| value != "off" && value != "false" && value != "no");
+        let on = |name: &str| self.hyperv.get(name).is_some_and(|value| is_switched_on(value));
         on(name) || on("passthrough")
     }
 
@@ -143,11 +150,14 @@ pub enum CmdlineError {
 
 /// Parses an argument vector, program first. Never fails: unknown options are ignored.
 pub fn parse_argv(argv: &[String]) -> QemuCommand {
+    let (program, options) = argv.split_first().map_or((String::new(), argv), |(first, rest)| (first.clone(), rest));
+    QemuCommand { program, ..parse_options(options) }
+}
+
+/// Parses options without a program before them.
+pub fn parse_options(argv: &[String]) -> QemuCommand {
     let mut command = QemuCommand::default();
     let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
-    if let Some(program) = args.next() {
-        program.clone_into(&mut command.program);
-    }
     let mut chardevs = options::Chardevs::default();
     while let Some(arg) = args.next() {
         let Some(option) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else { continue };

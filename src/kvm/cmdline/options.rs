@@ -1,7 +1,9 @@
 //! Reads each option into [`QemuCommand`].
 
 use super::QemuCommand;
+use super::cpu::{cpu, global_of_cpu};
 use crate::kvm::limits::{self, Implausible};
+use crate::kvm::sanitize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A key and its value, if it has one.
@@ -9,6 +11,9 @@ type Pair = (String, Option<String>);
 type Pairs = Vec<Pair>;
 /// Kind, id and all parts of a device, object or character device.
 type DeviceSpec = (String, String, Pairs);
+
+/// Limit of the drives whose files are kept.
+const MAX_DRIVES: usize = 64;
 
 /// Character devices by id, which monitors and serial ports refer to.
 #[derive(Default)]
@@ -35,7 +40,7 @@ impl Chardevs {
 }
 
 /// `key=value,flag,key2=a,,b`: a double comma is a literal comma. A word without `=` has no value.
-fn pairs(text: &str) -> Pairs {
+pub(super) fn pairs(text: &str) -> Pairs {
     let mut parts = vec![String::new()];
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -62,8 +67,13 @@ fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
     named.or_else(|| pairs.first().filter(|(_, value)| implied && value.is_none()).map(|(first, _)| first.clone()))
 }
 
-fn is_on(value: &str) -> bool {
+pub(super) fn is_on(value: &str) -> bool {
     matches!(value, "on" | "yes" | "true" | "y" | "1")
+}
+
+/// Whether an option with this value is on, where it may have a number or a text as its value.
+pub fn is_switched_on(value: &str) -> bool {
+    !matches!(value, "off" | "false" | "no" | "n")
 }
 
 /// Whether QEMU listens on a socket in a folder. Without `server` it connects to another program's, and an `abstract`
@@ -189,7 +199,13 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
             command.vhost |=
                 value.contains("\"vhost\":true") || get(&pairs(value), "vhost", false).is_some_and(|on| is_on(&on));
         }
+        "append" => command.append = Some(sanitize(value, 512)),
+        "cdrom" | "hda" | "hdb" | "hdc" | "hdd" | "fda" => drive_file(command, value),
         "bios" | "drive" | "blockdev" | "pflash" => {
+            let files = kind_and_id(value, "driver").map(|(_, _, pairs)| pairs).unwrap_or_else(|| pairs(value));
+            if let Some(file) = get(&files, "file", false).or_else(|| get(&files, "filename", false)) {
+                drive_file(command, &file);
+            }
             command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark));
         }
         _ => {}
@@ -211,17 +227,28 @@ fn machine(command: &mut QemuCommand, value: &str) {
 
 fn smp(command: &mut QemuCommand, value: &str) {
     let pairs = pairs(value);
-    let number = |key: &str, implied: bool| {
-        get(&pairs, key, implied).and_then(|text| text.parse().ok()).filter(|n| *n <= limits::VCPUS)
+    let number = |key: &str, implied: bool, before: Option<u32>| match get(&pairs, key, implied) {
+        Some(text) => text.parse().ok().filter(|n| *n <= limits::VCPUS),
+        None => before,
     };
+    // A repeated -smp is merged key by key (system/vl.c, `merge_lists` of its options).
+    let before = command.smp;
     command.smp = super::Smp {
-        cpus: number("cpus", true),
-        maxcpus: number("maxcpus", false),
-        sockets: number("sockets", false),
-        dies: number("dies", false),
-        cores: number("cores", false),
-        threads: number("threads", false),
+        cpus: number("cpus", true, before.cpus),
+        maxcpus: number("maxcpus", false, before.maxcpus),
+        sockets: number("sockets", false, before.sockets),
+        dies: number("dies", false, before.dies),
+        cores: number("cores", false, before.cores),
+        threads: number("threads", false, before.threads),
     };
+}
+
+/// Keeps the name of a drive's file.
+fn drive_file(command: &mut QemuCommand, path: &str) {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    if !name.is_empty() && command.drive_files.len() < MAX_DRIVES {
+        command.drive_files.push(sanitize(name, 128));
+    }
 }
 
 /// Whether an option's numbers are those of a possible guest.
@@ -275,42 +302,9 @@ fn global(command: &mut QemuCommand, value: &str) {
         };
     if driver == "kvm-pit" && property.replace('-', "_") == "lost_tick_policy" {
         command.pit_policy = Some(value);
+    } else if driver.ends_with("-cpu") {
+        global_of_cpu(command, &property, &value);
     } else if driver.ends_with("-rtc") && property.replace('-', "_") == "lost_tick_policy" && value == "slew" {
         command.rtc_driftfix = Some(value);
-    }
-}
-
-fn cpu(command: &mut QemuCommand, value: &str) {
-    for (index, (key, value)) in pairs(value).into_iter().enumerate() {
-        if index == 0 && value.is_none() {
-            command.cpu_model = Some(key);
-            continue;
-        }
-        // `+feature`, `-feature`, `feature`, `feature=on`; underscores are the older spelling.
-        let (key, value) = match (key.strip_prefix('+'), key.strip_prefix('-')) {
-            (Some(name), _) => (name, "on".to_owned()),
-            (_, Some(name)) => (name, "off".to_owned()),
-            _ => (key.as_str(), value.unwrap_or_else(|| "on".to_owned())),
-        };
-        let key = key.replace('_', "-");
-        match key.strip_prefix("hv-") {
-            Some("time") => command.hv_time = Some(is_on(&value)),
-            Some(name) => {
-                let name = match name {
-                    "apicv" => "avic",
-                    "tlbflush-ext" => "tlbflush_extended",
-                    other => other,
-                };
-                command.hyperv.insert(name.replace('-', "_"), value);
-            }
-            None => {
-                match key.as_str() {
-                    "kvmclock" => command.kvmclock = Some(is_on(&value)),
-                    "invtsc" => command.invtsc = Some(is_on(&value)),
-                    _ => {}
-                }
-                command.cpu_features.insert(key, value);
-            }
-        }
     }
 }

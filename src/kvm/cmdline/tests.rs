@@ -221,3 +221,42 @@ fn numbers_that_no_guest_has_are_refused_in_a_file_and_unknown_live() {
     assert_eq!(product.vcpus(), None);
     assert_eq!(parse_text("qemu-kvm -smp 4096 -m 4096G").unwrap().vcpus(), Some(4096));
 }
+
+#[test]
+fn the_last_cpu_counts_alone_and_other_options_are_merged() {
+    let command = parse_text(
+        "qemu-system-x86_64 -cpu host,hv-time,hv-synic,+topoext,invtsc -smp 4,maxcpus=8 -cpu \
+         EPYC,hv_vpindex,kvm=off -smp cores=2,threads=2 -machine q35,hpet=on -M pc,hpet=off -append 'root=/dev/vda1 ro'",
+    )
+    .unwrap();
+    assert_eq!((command.cpu_model.as_deref(), command.hv_time, command.invtsc), (Some("EPYC"), None, None));
+    assert!(command.hyperv_on("vpindex") && !command.hyperv_on("synic"));
+    assert_eq!(command.cpu_features.keys().collect::<Vec<_>>(), ["kvm"]);
+    assert_eq!(command.cpu_options, ["host,hv-time,hv-synic,+topoext,invtsc", "EPYC,hv_vpindex,kvm=off"]);
+    let smp = command.smp;
+    assert_eq!((smp.cpus, smp.maxcpus, smp.cores, smp.threads), (Some(4), Some(8), Some(2), Some(2)));
+    assert_eq!((command.machine.as_deref(), command.hpet), (Some("pc"), Some(false)));
+    assert_eq!(command.append.as_deref(), Some("root=/dev/vda1 ro"));
+}
+
+#[test]
+fn a_minus_wins_over_a_plus_and_a_plus_over_a_value() {
+    let on = |cpu: &str| parse_text(&format!("qemu-system-x86_64 -name a -cpu {cpu}")).unwrap();
+    assert!(!on("host,-hv-stimer,hv-stimer=on,+hv-stimer").hyperv_on("stimer"));
+    assert!(on("host,+hv-stimer,hv-stimer=off").hyperv_on("stimer"));
+    let global = parse_text(
+        "qemu-system-x86_64 -name a -global host-x86_64-cpu.hv-synic=on -cpu host,hv-time -global \
+         driver=kvm-pit,property=lost_tick_policy,value=discard",
+    );
+    assert_eq!(global.unwrap().pit_policy.as_deref(), Some("discard"));
+}
+
+#[test]
+fn drives_are_kept_by_the_names_of_their_files() {
+    let command = parse_text(
+        "kvm -name a -drive file=/isos/virtio-win-0.1-81.iso,if=none -cdrom '/isos/Windows 7.iso' -blockdev \
+         '{\"driver\":\"file\",\"filename\":\"/d/win7.img\",\"node-name\":\"n\"}'",
+    )
+    .unwrap();
+    assert_eq!(command.drive_files, ["virtio-win-0.1-81.iso", "Windows 7.iso", "win7.img"]);
+}

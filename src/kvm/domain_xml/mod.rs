@@ -11,6 +11,7 @@ pub use repair::{Repaired, repair, unescaped};
 pub use unreadable::{UnreadableSet, unreadable_sets};
 pub(crate) use xml::document;
 
+use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::limits::Implausible;
 use serde::{Deserialize, Serialize};
@@ -291,6 +292,8 @@ pub struct DomainXml {
     pub iothread_threads: BTreeMap<u32, i32>,
     /// Status XML: path of the monitor's unix socket.
     pub monitor_path: Option<String>,
+    /// What `<qemu:commandline>` adds at the end of QEMU's command line.
+    pub qemu_command: Option<QemuCommand>,
 }
 
 impl DomainXml {

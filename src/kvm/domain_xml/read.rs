@@ -6,6 +6,7 @@ use super::{
     BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, InterfaceXml, NumaTune,
     SchedXml, Timer, XmlError,
 };
+use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::CpuSet;
 use roxmltree::Node;
 use std::collections::BTreeMap;
@@ -110,7 +111,17 @@ fn domain(node: Node) -> DomainXml {
     if let Some(devices) = named("devices") {
         self::devices(devices, &mut out);
     }
+    out.qemu_command = named("commandline").and_then(qemu_command);
     out
+}
+
+/// `<qemu:commandline>`. libvirt takes it in QEMU's namespace only and ignores it elsewhere.
+fn qemu_command(node: Node) -> Option<QemuCommand> {
+    if node.tag_name().namespace().is_none_or(|space| !space.contains("qemu")) {
+        return None;
+    }
+    let argv: Vec<String> = children(node, "arg").filter_map(|arg| arg.attribute("value")).map(str::to_owned).collect();
+    (!argv.is_empty()).then(|| cmdline::parse_options(&argv))
 }
 
 /// An element's name and its `state`.

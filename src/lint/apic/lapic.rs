@@ -37,8 +37,7 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
             fix.push(fixes::advice(texts::VAPIC_IS_ON));
         }
     } else {
-        let x2apic = fixes::cpu_feature(guest, "x2apic");
-        fix.extend(fixes::either(guest, x2apic, fixes::qemu("-cpu host,x2apic=on")));
+        fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
         fix.push(fixes::advice(texts::KEEP_X2APIC));
     }
     verdicts.find(Finding {

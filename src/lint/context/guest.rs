@@ -3,7 +3,8 @@
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
-use crate::sample::DomainState;
+use crate::sample::{DomainState, ENLIGHTENMENTS_OFFERED};
+use std::collections::BTreeSet;
 
 /// A rate over a shorter interval says nothing, seconds.
 const SHORTEST_S: f64 = 0.05;
@@ -25,6 +26,8 @@ pub(crate) struct GuestContext<'a> {
     pub seconds: Option<f64>,
     /// Whether the length of the interval is known, even if it is short.
     interval_known: bool,
+    /// The Hyper-V enlightenments that the host offers, where that is known.
+    pub offered: Option<BTreeSet<String>>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<String>,
 }
@@ -38,7 +41,9 @@ impl<'a> GuestContext<'a> {
         let kind = GuestGuess::of(domain, &config);
         let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
         let interval_known = model.interval_s.is_some();
-        Self { domain, config, kind, index, seconds, interval_known, not_judged: None }
+        let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
+        let offered = model.host.facts.params.get(ENLIGHTENMENTS_OFFERED).map(words);
+        Self { domain, config, kind, index, seconds, interval_known, offered, not_judged: None }
     }
 
     pub fn name(&self) -> &'a str {

@@ -1,9 +1,11 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
-use super::{advice, command, either, qemu, timer, xml};
+use super::{advice, command, cpu, either, timer, xml};
+use crate::kvm::hyperv::{self, Enlightenment};
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::Fix;
+use crate::model::CpuPlace;
 use std::fmt::Write as _;
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
@@ -25,13 +27,12 @@ const BOOT_SETTINGS_NEED: &str =
 const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: \
     add <avic state='on'/> (hv-avic=on; libvirt 8.10, QEMU 6.2) \
     where /sys/module/kvm_intel/parameters/enable_apicv or /sys/module/kvm_amd/parameters/avic is Y";
-const APPEND_TO_CPU: &str = "append it to the existing -cpu options and restart QEMU";
 
 /// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock, older ones none.
 pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
     if too_old(guest) {
         &[]
-    } else if os_contains(guest, &["/win/7", "win7", "2k8r2", "2008r2"]) {
+    } else if os_contains(guest, &["/win/7", "win7", "windows7", "2k8r2", "2008r2"]) {
         &["hypervclock"]
     } else {
         CLOCK_AND_TIMERS
@@ -40,14 +41,23 @@ pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static s
 
 /// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
 pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
-    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista"];
+    let old = ["/xp", "/2k", "/winnt", "/win9", "/win/me", "/vista", "wxp", "w2k3", "w2k8", "wvista", "winxp"];
     os_contains(guest, &old) && !os_contains(guest, &["2k8r2", "2k12", "2k16", "2k19", "2k22", "2k25"])
 }
 
-/// Whether the name of the guest's system, as metadata has it, contains one of these words.
+/// Whether the name of the guest's system, as metadata has it, contains one of these words; without metadata the name
+/// of the guest or of a drive.
 fn os_contains(guest: &GuestContext<'_>, words: &[&str]) -> bool {
-    let name = guest.domain.facts.guest_os.as_ref().map(|os| os.value.to_ascii_lowercase());
-    name.is_some_and(|name| words.iter().any(|w| name.contains(w)))
+    let facts = &guest.domain.facts;
+    let contains = |name: &str| {
+        let name = name.to_ascii_lowercase().replace([' ', '_'], "");
+        words.iter().any(|word| name.contains(word))
+    };
+    if let Some(os) = &facts.guest_os {
+        return contains(&os.value);
+    }
+    let drives = facts.command.iter().flat_map(|command| &command.drive_files);
+    contains(guest.name()) || drives.filter(|file| !file.contains("virtio-win")).any(|file| contains(file))
 }
 
 /// Gives a Windows guest the Hyper-V clock and timers; where QEMU is too old for them, the HPET.
@@ -66,7 +76,9 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
         fixes.push(advice(NEWER_MACHINE));
         return fixes;
     }
-    let avic = ctx.apic_virtualisation() == Some(true) && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
+    let avic = ctx.apic_virtualisation() == Some(true)
+        && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE)
+        && host_offers(guest, "avic");
     let synic = supported.contains(&"synic");
     let mut wanted = supported.to_vec();
     if avic && synic {
@@ -77,7 +89,8 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
         // It has everything that it needs, so something inside forces another clock.
         return vec![command(BOOT_SETTINGS).needing(BOOT_SETTINGS_NEED)];
     }
-    if !avic && synic && !guest.config.hyperv.has("avic") {
+    let possible = ctx.apic_virtualisation() != Some(false) && host_offers(guest, "avic");
+    if !avic && possible && synic && !guest.config.hyperv.has("avic") {
         fixes.push(advice(ADD_AVIC));
     }
     fixes
@@ -88,17 +101,61 @@ pub(crate) fn missing<'n>(guest: &GuestContext<'_>, wanted: &[&'n str]) -> Vec<&
     wanted.iter().copied().filter(|name| !guest.config.hyperv.has(name)).collect()
 }
 
-/// Switches on those enlightenments of a list that the guest lacks.
+/// Switches on those enlightenments of a list that the guest lacks, with what they need, as far as the host offers
+/// them.
 pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
-    let names = missing(guest, wanted);
-    if names.is_empty() {
+    if !guest.config.is_x86() {
         return Vec::new();
     }
+    let known = |known: &&Enlightenment| {
+        wanted.contains(&known.name) || wanted.iter().any(|name| hyperv::needs(name).contains(&known.name))
+    };
+    let all: Vec<&str> = hyperv::ALL.iter().filter(known).map(|known| known.name).collect();
+    let (names, refused): (Vec<_>, Vec<_>) =
+        missing(guest, &all).into_iter().partition(|name| host_offers(guest, name));
+    let mut fixes = if names.is_empty() { Vec::new() } else { switch_on(guest, &names) };
+    if !refused.is_empty() {
+        fixes.push(advice(not_offered(&refused)));
+    }
+    fixes
+}
+
+/// Whether the host offers an enlightenment and all that it needs. A host that says nothing is taken to offer it.
+fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
+    let Some(offered) = &guest.offered else { return true };
+    offered.contains(name) && hyperv::needs(name).iter().all(|need| offered.contains(*need))
+}
+
+fn not_offered(names: &[&str]) -> String {
+    format!(
+        "This host's KVM does not offer {}: with it the guest would not start; a newer kernel on the host may offer it",
+        names.join(", ")
+    )
+}
+
+fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
+    let flags: Vec<String> = names.iter().map(|name| flag(name)).collect();
+    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
+        return vec![cpu::argument(guest, &flags)];
+    }
+    either(guest, xml(elements(guest, names)), cpu::argument(guest, &flags))
+}
+
+/// libvirt's elements.
+fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
     let mut features = String::new();
-    for name in names.iter().filter(|n| **n != "hypervclock" && **n != "stimer_direct") {
+    let has = |name: &str| names.contains(&name);
+    for name in names.iter().filter(|name| **name != hyperv::CLOCK) {
         let line = match *name {
             "spinlocks" => "<spinlocks state='on' retries='8191'/>".to_owned(),
-            other => format!("<{other} state='on'/>"),
+            "stimer" if has("stimer_direct") => "<stimer state='on'><direct state='on'/></stimer>".to_owned(),
+            "stimer_direct" if has("stimer") => continue,
+            other => match other.split_once('_') {
+                Some((outer @ ("stimer" | "tlbflush"), inner)) => {
+                    format!("<{outer} state='on'><{inner} state='on'/></{outer}>")
+                }
+                _ => format!("<{other} state='on'/>"),
+            },
         };
         let _ = write!(features, "\n    {line}");
     }
@@ -106,22 +163,20 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !features.is_empty() {
         text = format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
     }
-    if names.contains(&"hypervclock") {
+    if has(hyperv::CLOCK) {
         if !text.is_empty() {
             text.push('\n');
         }
         text.push_str(&timer(guest, "<timer name='hypervclock' present='yes'/>"));
     }
-    let flags: Vec<String> = names.iter().map(|n| qemu_flag(n)).collect();
-    either(guest, xml(text), qemu(format!("-cpu host,{}", flags.join(","))).needing(APPEND_TO_CPU))
+    text
 }
 
-/// QEMU's name of an enlightenment.
-fn qemu_flag(name: &str) -> String {
-    match name {
-        "hypervclock" => "hv-time=on".into(),
-        "spinlocks" => "hv-spinlocks=0x1fff".into(),
-        "tlbflush_extended" => "hv-tlbflush-ext=on".into(),
-        other => format!("hv-{}=on", other.replace('_', "-")),
+/// QEMU's flag of an enlightenment, with its value.
+fn flag(name: &str) -> String {
+    match hyperv::find(name) {
+        Some(known) if known.name == "spinlocks" => "hv-spinlocks=0x1fff".into(),
+        Some(known) => format!("hv-{}=on", known.flag),
+        None => format!("hv-{}=on", name.replace('_', "-")),
     }
 }

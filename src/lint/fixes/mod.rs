@@ -1,15 +1,17 @@
 //! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes.
 
+pub(super) mod cpu;
 pub(super) mod hyperv;
 pub(super) mod placement;
 pub(super) mod shell;
 
 use super::context::guest::GuestContext;
 use super::engine::finding::{Fix, FixKind};
+use crate::model::CpuPlace;
 use shell::domain_argument;
 
 /// What a changed CPU or machine needs.
-const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
+pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
 /// What a kernel option needs.
 const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
 /// What a QEMU option needs.
@@ -105,7 +107,16 @@ pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
 
 /// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the
 /// host's.
-pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str) -> Fix {
+pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_hand: &[&str]) -> Vec<Fix> {
+    let features: Vec<String> = by_hand.iter().map(|feature| (*feature).to_owned()).collect();
+    let argument = cpu::argument(guest, &features);
+    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
+        return vec![argument];
+    }
+    either(guest, feature_element(guest, name).needing(needs), argument)
+}
+
+fn feature_element(guest: &GuestContext<'_>, name: &str) -> Fix {
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
     xml(format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"))
 }

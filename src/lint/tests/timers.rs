@@ -219,3 +219,99 @@ fn every_windows_guest_gets_one_finding_about_its_timers() {
     assert!(timers.covers("rtc-tick") && timers.covers("windows-enlightenments"), "{:?}", timers.folded);
     assert_eq!(get(&report, "windows-enlightenments").domain.as_deref(), Some("a-quiet"));
 }
+
+/// What is found of a guest of which a file holds the command line.
+fn of_command(text: &str) -> Report {
+    let command = Arc::new(crate::kvm::cmdline::parse_text(text).unwrap());
+    let name = command.name.clone().unwrap_or_else(|| "vm1".into());
+    judge(&on(Guest::new(&name, 5).facts(|f| f.command = Some(command)).vcpus(1, |_, t| t)).first())
+}
+
+#[test]
+fn enlightenments_without_what_they_need_are_found_whatever_the_guest_is() {
+    let xml = "<features><hyperv><vpindex state='on'/><stimer state='on'/></hyperv></features>
+        <clock offset='utc'><timer name='hypervclock' present='yes'/></clock>";
+    let report = judge(&on(Guest::new("l", 5).linux(xml).vcpus(1, |_, t| t)).first());
+    fires(&report, "windows-enlightenments", Severity::Warning);
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.title.contains("stimer is on without synic") && f.title.contains("refuses"), "{}", f.title);
+    assert!(f.fix[0].text.contains("<synic") && !f.fix[0].text.contains("vpindex"), "{:?}", f.fix);
+    for (cpu, title) in [
+        ("host,hv-synic,hv-stimer,hv-time", "synic is on without vpindex"),
+        ("host,hv-ipi", "ipi is on without vpindex"),
+        ("host,hv-evmcs", "evmcs is on without vapic"),
+        ("host,hv-vpindex,hv-tlbflush-ext", "tlbflush_extended is on without tlbflush"),
+        ("host,hv-vpindex,hv-synic,hv-stimer", "stimer is on without hypervclock"),
+    ] {
+        let report = of_command(&format!("qemu-system-x86_64 -name a -cpu {cpu}"));
+        assert!(get(&report, "windows-enlightenments").title.contains(title), "{cpu}: {:#?}", report.findings);
+    }
+    silent(&of_command("qemu-system-x86_64 -name a -cpu host,hv-passthrough"), "windows-enlightenments");
+}
+
+#[test]
+fn a_command_line_gets_its_whole_cpu_argument() {
+    let report = of_command(
+        "/usr/bin/kvm -name win10 -rtc base=localtime,driftfix=slew -cpu \
+         host,hv_relaxed,hv_time,+kvm_pv_eoi,hv_vendor_id=proxmox",
+    );
+    let f = get(&report, "windows-enlightenments");
+    assert_eq!(
+        f.fix[0].text,
+        "-cpu host,hv_relaxed,hv_time,+kvm_pv_eoi,hv_vendor_id=proxmox,hv-vpindex=on,hv-synic=on,hv-stimer=on"
+    );
+    let all = format!("{} {} {:?}", f.title, f.why, f.fix);
+    assert!(f.title.contains("synthetic timers") && !all.contains("ACPI PM timer"), "the clock is there: {all}");
+}
+
+#[test]
+fn the_last_cpu_decides_and_is_named() {
+    let report = of_command(
+        "qemu-system-x86_64 -name win11 -rtc base=localtime -cpu host,hv-time,hv-vpindex,hv-synic,hv-stimer -cpu \
+         host,hv-time,kvm=off",
+    );
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.evidence.iter().any(|e| e.contains("2 -cpu options") && e.contains("'host,hv-time,kvm=off'")), "{f:#?}");
+    let xml = format!(
+        "{ENLIGHTENED}<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
+         <qemu:arg value='-cpu'/><qemu:arg value='host,hv_time,kvm=off'/></qemu:commandline>"
+    );
+    let report = judge(&on(Guest::new("w", 5).windows(&xml).vcpus(1, |_, t| t)).first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.evidence.iter().any(|e| e.contains("<qemu:commandline> decides")), "{f:#?}");
+    assert!(f.fix[0].text.contains("value='host,hv_time,kvm=off,hv-vpindex=on,hv-synic=on,hv-stimer=on'"), "{f:#?}");
+}
+
+#[test]
+fn only_what_the_host_offers_is_proposed() {
+    let mut guest = on(Guest::new("w", 5).windows("<clock offset='localtime'/>").vcpus(1, |_, t| t));
+    let offered = |f: &mut Fixture, names: &str| {
+        f.host.facts.params.insert(crate::sample::ENLIGHTENMENTS_OFFERED.into(), names.into());
+    };
+    offered(&mut guest, "hypervclock vpindex relaxed");
+    let report = judge(&guest.first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix[0].text.contains("hypervclock") && !f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
+    assert!(f.fix[1].text.contains("does not offer synic, stimer"), "{:?}", f.fix);
+}
+
+#[test]
+fn several_weak_hints_make_a_windows_guest_and_one_does_not() {
+    let windows = |line: &str| of_command(line).findings.iter().any(|f| f.rule == "windows-enlightenments");
+    for line in [
+        "kvm -name win7vnc -rtc base=localtime -drive file=/d/win7.img",
+        "kvm -name vm1 -rtc base=localtime,driftfix=slew -cpu host,kvm=off",
+        "kvm -name vm1 -drive file=/iso/virtio-win-0.1.240.iso -drive file=/iso/Win11_23H2.iso",
+    ] {
+        assert!(windows(line), "{line}");
+    }
+    for line in [
+        "kvm -name vm1 -rtc base=localtime",
+        "kvm -name ubuntu -rtc base=localtime -cpu host,kvm=off",
+        "kvm -name vm1 -rtc base=utc,driftfix=slew",
+        "kvm -name darwin10 -rtc base=localtime",
+        "kvm -name win10 -kernel bzImage -append 'root=/dev/vda console=ttyS0' -rtc base=localtime,driftfix=slew",
+    ] {
+        assert!(!windows(line), "{line}");
+    }
+}

@@ -2,37 +2,49 @@
 
 use super::texts;
 use crate::kvm::Space;
+use crate::kvm::hyperv::CLOCK;
 use crate::lint::context::Context;
 use crate::lint::context::exit_kind::ExitKind;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Severity, worst};
 use crate::lint::fixes::{self, hyperv};
 use crate::lint::verdicts::Verdicts;
-use crate::model::Sureness;
+use crate::model::{CpuPlace, Sureness};
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    if !guest.config.known || !guest.config.is_x86() {
+        return;
+    }
+    let incomplete = guest.config.hyperv.incomplete();
+    if !incomplete.is_empty() {
+        return verdicts.find(refused(guest, &incomplete));
+    }
     let windows = guest.kind.windows(Sureness::Medium);
-    if !windows || !guest.config.known || !guest.config.is_x86() || hyperv::too_old(guest) {
+    if !windows || hyperv::too_old(guest) {
         return;
     }
     let missing = hyperv::missing(guest, hyperv::clock_and_timers(guest));
-    if !missing.contains(&"hypervclock") && !missing.contains(&"stimer") {
-        return;
-    }
+    let prose = match (missing.contains(&CLOCK), missing.contains(&"stimer")) {
+        (true, true) => texts::ENLIGHTENMENTS,
+        (true, false) => texts::NO_HYPERV_CLOCK,
+        (false, true) => texts::NO_SYNTHETIC_TIMERS,
+        (false, false) => return,
+    };
     let mut finding = Finding {
         severity: Severity::Info,
         confidence: if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium },
         evidence: vec![texts::missing(&missing), texts::taken_for_windows(&guest.kind.reasons)],
         fix: hyperv::windows_timers(ctx, guest),
-        ..texts::ENLIGHTENMENTS.finding()
+        ..prose.finding()
     };
+    finding.evidence.extend(decided_elsewhere(guest));
     // Ports that no table names are the timers' in this configuration.
     let io = guest.exits(&[ExitKind::Io]);
     if !guest.has_accesses(Space::Pio)
         && io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning)
         && guest.running()
     {
-        let which = texts::unknown_ports(missing.contains(&"hypervclock"), guest.config.hpet());
+        let which = texts::unknown_ports(missing.contains(&CLOCK), guest.config.hpet());
         finding.evidence.insert(0, io.describe(guest, "port exits", ""));
         finding.evidence.insert(1, which);
         finding.evidence.push(guest.perf_check("ioport"));
@@ -43,4 +55,32 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     }
     finding.evidence.push(fixes::check_setup(guest));
     verdicts.find(finding);
+}
+
+/// Enlightenments without what they need: QEMU does not start the guest.
+fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static str>)]) -> Finding {
+    let on: Vec<&str> = incomplete.iter().map(|(name, _)| *name).collect();
+    let mut finding = Finding {
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        evidence: incomplete.iter().map(|(name, missing)| texts::needs(name, missing)).collect(),
+        fix: hyperv::enable(guest, &on),
+        ..texts::REFUSED.finding()
+    };
+    if let Some((name, missing)) = incomplete.first() {
+        finding.title = texts::on_without(name, missing);
+    }
+    finding.evidence.extend(decided_elsewhere(guest));
+    finding.evidence.push(fixes::check_setup(guest));
+    finding
+}
+
+/// Which `-cpu` counts, where it is not the one that a reader would look at.
+fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
+    let argument = guest.config.cpu_argument.as_deref()?;
+    match guest.config.cpu_place {
+        CpuPlace::QemuCommandline => Some(texts::qemu_commandline_decides(argument)),
+        CpuPlace::CommandLine(count) if count > 1 => Some(texts::last_cpu_decides(count, argument)),
+        CpuPlace::CommandLine(_) | CpuPlace::Xml => None,
+    }
 }

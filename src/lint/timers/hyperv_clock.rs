@@ -26,8 +26,7 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if guest.config.known && !guest.config.hyperv.has("hypervclock") {
         fix.extend(fixes::hyperv::enable(guest, &["hypervclock"]));
     }
-    let invtsc = fixes::cpu_feature(guest, "invtsc").needing(texts::INVTSC_NEED);
-    fix.extend(fixes::either(guest, invtsc, fixes::qemu("-cpu host,migratable=off,invtsc=on,hv-time=on")));
+    fix.extend(fixes::cpu_feature(guest, "invtsc", texts::INVTSC_NEED, &["migratable=off", "invtsc=on", "hv-time=on"]));
     fix.push(fixes::advice(texts::TSC_PAGE_AFTER_MIGRATION));
     verdicts.find(Finding {
         severity,

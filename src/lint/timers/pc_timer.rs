@@ -21,7 +21,7 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let mut found = Vec::new();
     if guest.config.timers.kvmclock == Some(false) && guest.config.is_x86() {
         let on = fixes::timer(guest, "<timer name='kvmclock' present='yes'/>");
-        found.extend(fixes::either(guest, fixes::xml(on), fixes::qemu("-cpu host,kvmclock=on")));
+        found.extend(fixes::either(guest, fixes::xml(on), fixes::cpu::argument(guest, &["kvmclock=on".into()])));
     }
     if guest.kind.linux() {
         found.push(fixes::command(texts::SET_CLOCKSOURCE).needing(fixes::IN_GUEST));

@@ -54,6 +54,21 @@ pub(super) const ENLIGHTENMENTS: Prose = Prose {
         ticks by QEMU's RTC or HPET. Both cost host CPU all the time, even when the guest is idle. With the \
         enlightenments KVM serves them in the kernel, mostly without an exit",
 };
+pub(super) const NO_HYPERV_CLOCK: Prose = Prose {
+    title: "Windows runs without the Hyper-V clock: QEMU emulates its clock",
+    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip to \
+        user space. With it KVM serves the time in the kernel, mostly without an exit",
+};
+pub(super) const NO_SYNTHETIC_TIMERS: Prose = Prose {
+    title: "Windows runs without Hyper-V's synthetic timers: QEMU emulates its tick",
+    why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs host \
+        CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
+};
+pub(super) const REFUSED: Prose = Prose {
+    title: "A Hyper-V enlightenment is on without another one that it needs",
+    why: "Some enlightenments are built on others. QEMU 4.1 and later check this when a guest starts, and end with an \
+        error instead of starting it; an older QEMU starts it, but Windows cannot use what is incomplete",
+};
 
 // Fixes.
 pub(super) const SET_CLOCKSOURCE: &str = "cat /sys/devices/system/clocksource/clocksource0/available_clocksource\n\
@@ -128,12 +143,35 @@ pub(super) fn idle_main_thread(main_percent: f64, window: &str, guest_percent: f
 }
 
 pub(super) fn missing(names: &[&str]) -> String {
+    format!("missing from the configuration: {}", described(names))
+}
+
+fn described(names: &[&str]) -> String {
     let describe = |n: &&str| match *n {
         "hypervclock" => "the Hyper-V clock (hypervclock)".to_owned(),
         "stimer" => "synthetic timers (stimer)".to_owned(),
         other => other.to_owned(),
     };
-    format!("missing from the configuration: {}", names.iter().map(describe).collect::<Vec<_>>().join(", "))
+    names.iter().map(describe).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn on_without(name: &str, missing: &[&str]) -> String {
+    format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "))
+}
+
+pub(super) fn needs(name: &str, missing: &[&str]) -> String {
+    format!("{name} is on and needs {}, which the configuration lacks", described(missing))
+}
+
+pub(super) fn qemu_commandline_decides(argument: &str) -> String {
+    format!(
+        "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; \
+         <cpu>, <hyperv> and the hypervclock timer of the XML have no effect"
+    )
+}
+
+pub(super) fn last_cpu_decides(count: usize, argument: &str) -> String {
+    format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'")
 }
 
 pub(super) fn taken_for_windows(reasons: &[String]) -> String {

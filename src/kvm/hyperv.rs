@@ -1,0 +1,129 @@
+//! The Hyper-V enlightenments of KVM: their names, and what each of them needs.
+//!
+//! Names are those of libvirt's elements in `<hyperv>`; an inner element follows its outer one (`stimer_direct`). The
+//! clock is libvirt's timer `hypervclock`.
+
+use std::collections::BTreeSet;
+
+/// The Hyper-V clock (`hv-time`).
+pub const CLOCK: &str = "hypervclock";
+
+/// One enlightenment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enlightenment {
+    /// libvirt's name.
+    pub name: &'static str,
+    /// QEMU's flag without `hv-`.
+    pub flag: &'static str,
+    /// What QEMU requires beside it, or does not start (docs/system/i386/hyperv.rst, "Requires").
+    pub needs: &'static [&'static str],
+    /// Where KVM says that it offers it: leaf, register (0 `EAX` to 3 `EDX`) and all of these bits
+    /// (`kvm_hyperv_properties` of QEMU's target/i386/kvm/kvm.c, Hyper-V TLFS). Empty: with any leaf.
+    pub cpuid: &'static [(u32, usize, u32)],
+}
+
+const FEATURES: u32 = 0x4000_0003;
+const RECOMMENDATIONS: u32 = 0x4000_0004;
+const NESTED: u32 = 0x4000_000a;
+
+const fn enlightenment(
+    name: &'static str,
+    flag: &'static str,
+    needs: &'static [&'static str],
+    cpuid: &'static [(u32, usize, u32)],
+) -> Enlightenment {
+    Enlightenment { name, flag, needs, cpuid }
+}
+
+/// All that QEMU has a flag for and that switch something on.
+pub const ALL: &[Enlightenment] = &[
+    enlightenment(CLOCK, "time", &[], &[(FEATURES, 0, 1 << 1 | 1 << 9)]),
+    enlightenment("relaxed", "relaxed", &[], &[(RECOMMENDATIONS, 0, 1 << 5)]),
+    enlightenment("vapic", "vapic", &[], &[(FEATURES, 0, 1 << 4)]),
+    enlightenment("spinlocks", "spinlocks", &[], &[]),
+    enlightenment("vpindex", "vpindex", &[], &[(FEATURES, 0, 1 << 6)]),
+    enlightenment("runtime", "runtime", &[], &[(FEATURES, 0, 1)]),
+    enlightenment("crash", "crash", &[], &[(FEATURES, 3, 1 << 10)]),
+    enlightenment("synic", "synic", &["vpindex"], &[(FEATURES, 0, 1 << 2)]),
+    enlightenment("stimer", "stimer", &["vpindex", "synic", CLOCK], &[(FEATURES, 0, 1 << 3)]),
+    enlightenment("stimer_direct", "stimer-direct", &["vpindex", "synic", CLOCK, "stimer"], &[(FEATURES, 3, 1 << 19)]),
+    enlightenment("reset", "reset", &[], &[(FEATURES, 0, 1 << 7)]),
+    enlightenment("frequencies", "frequencies", &[], &[(FEATURES, 0, 1 << 11), (FEATURES, 3, 1 << 8)]),
+    enlightenment("reenlightenment", "reenlightenment", &[], &[(FEATURES, 0, 1 << 13)]),
+    enlightenment("tlbflush", "tlbflush", &["vpindex"], &[(RECOMMENDATIONS, 0, 1 << 2 | 1 << 11)]),
+    enlightenment("tlbflush_direct", "tlbflush-direct", &["vapic"], &[(NESTED, 0, 1 << 17)]),
+    enlightenment("tlbflush_extended", "tlbflush-ext", &["vpindex", "tlbflush"], &[(FEATURES, 3, 1 << 14)]),
+    enlightenment("ipi", "ipi", &["vpindex"], &[(RECOMMENDATIONS, 0, 1 << 10 | 1 << 11)]),
+    enlightenment("evmcs", "evmcs", &["vapic"], &[(RECOMMENDATIONS, 0, 1 << 14)]),
+    enlightenment("avic", "avic", &[], &[(RECOMMENDATIONS, 0, 1 << 9)]),
+    enlightenment("syndbg", "syndbg", &["relaxed", "vpindex", "synic"], &[(FEATURES, 3, 1 << 11)]),
+    enlightenment("emsr_bitmap", "emsr-bitmap", &[], &[(NESTED, 0, 1 << 19)]),
+    enlightenment("xmm_input", "xmm-input", &[], &[(FEATURES, 3, 1 << 4)]),
+];
+
+/// An enlightenment by libvirt's name.
+pub fn find(name: &str) -> Option<&'static Enlightenment> {
+    ALL.iter().find(|known| known.name == name)
+}
+
+/// libvirt's name of QEMU's flag, both without `hv-`. A flag without a name of its own (`vendor-id`) keeps its
+/// spelling, with underscores.
+pub fn of_flag(flag: &str) -> String {
+    let flag = if flag == "apicv" { "avic" } else { flag };
+    match ALL.iter().find(|known| known.flag == flag) {
+        Some(known) => known.name.to_owned(),
+        None => flag.replace('-', "_"),
+    }
+}
+
+/// What an enlightenment needs; nothing for a name that is not known.
+pub fn needs(name: &str) -> &'static [&'static str] {
+    find(name).map_or(&[], |known| known.needs)
+}
+
+/// One leaf of `CPUID`: its number, and `EAX` to `EDX`.
+pub type HypervLeaf = (u32, [u32; 4]);
+
+/// The enlightenments that KVM offers by the leaves of `KVM_GET_SUPPORTED_HV_CPUID`
+/// (Documentation/virt/kvm/api.rst).
+pub fn offered(leaves: &[HypervLeaf]) -> BTreeSet<&'static str> {
+    let has = |&(leaf, register, bits): &(u32, usize, u32)| {
+        let found = leaves.iter().find(|(number, _)| *number == leaf).and_then(|(_, registers)| registers.get(register));
+        found.is_some_and(|value| value & bits == bits)
+    };
+    ALL.iter().filter(|known| !leaves.is_empty() && known.cpuid.iter().all(has)).map(|known| known.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_needs_of_needs_are_listed() {
+        for known in ALL {
+            for need in known.needs {
+                assert!(find(need).is_some(), "{need}");
+                for further in needs(need) {
+                    assert!(known.needs.contains(further), "{} needs {need}, and so {further}", known.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flags_and_names() {
+        for (flag, name) in
+            [("time", CLOCK), ("apicv", "avic"), ("tlbflush-ext", "tlbflush_extended"), ("vendor-id", "vendor_id")]
+        {
+            assert_eq!(of_flag(flag), name);
+        }
+    }
+
+    #[test]
+    fn offers_are_read_bit_by_bit() {
+        let leaves = [(FEATURES, [1 << 1 | 1 << 9 | 1 << 6 | 1 << 2, 0, 0, 0]), (RECOMMENDATIONS, [1 << 2, 0, 0, 0])];
+        let found = offered(&leaves);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [CLOCK, "spinlocks", "synic", "vpindex"]);
+        assert!(offered(&[]).is_empty());
+    }
+}
