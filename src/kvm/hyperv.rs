@@ -88,7 +88,8 @@ pub type HypervLeaf = (u32, [u32; 4]);
 /// (Documentation/virt/kvm/api.rst).
 pub fn offered(leaves: &[HypervLeaf]) -> BTreeSet<&'static str> {
     let has = |&(leaf, register, bits): &(u32, usize, u32)| {
-        let found = leaves.iter().find(|(number, _)| *number == leaf).and_then(|(_, registers)| registers.get(register));
+        let found =
+            leaves.iter().find(|(number, _)| *number == leaf).and_then(|(_, registers)| registers.get(register));
         found.is_some_and(|value| value & bits == bits)
     };
     ALL.iter().filter(|known| !leaves.is_empty() && known.cpuid.iter().all(has)).map(|known| known.name).collect()

@@ -241,8 +241,24 @@ fn kind_of_guest_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase().replace("darwin", "");
     let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
     if any(&[
-        "windows", "win10", "win11", "win7", "win8", "win2k", "win20", "winxp", "winvista", "winserver", "win-", "win_",
-        "w2k", "w10", "w11", "server_eval", "tiny10", "tiny11",
+        "windows",
+        "win10",
+        "win11",
+        "win7",
+        "win8",
+        "win2k",
+        "win20",
+        "winxp",
+        "winvista",
+        "winserver",
+        "win-",
+        "win_",
+        "w2k",
+        "w10",
+        "w11",
+        "server_eval",
+        "tiny10",
+        "tiny11",
     ]) && !name.contains("virtio-win")
     {
         Some(GuestKind::Windows)

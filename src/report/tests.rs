@@ -64,8 +64,8 @@ const KEYS: &[(&str, &str)] = &[
     ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated"),
     (
         "/domains/0",
-        "name uuid pid vcpus machine guest_os guest_os_confidence guest_os_reasons vmm state cpu threads exits accesses \
-         userspace_exits kvm_events counters disks nics",
+        "name uuid pid vcpus machine guest_os guest_os_confidence guest_os_reasons vmm state cpu threads exits \
+         accesses userspace_exits kvm_events counters disks nics",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (

@@ -1,7 +1,7 @@
 //! `-cpu`, as QEMU's `x86_cpu_parse_featurestr` and `x86_cpu_expand_features` (target/i386/cpu.c) read it.
 
 use super::QemuCommand;
-use super::options::{is_on, pairs};
+use super::values::{is_on, pairs};
 use crate::kvm::{hyperv, sanitize};
 
 /// Limit of the `-cpu` options that are kept.

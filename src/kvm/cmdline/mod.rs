@@ -3,9 +3,10 @@
 mod cpu;
 mod options;
 mod shell;
+mod values;
 
-pub use options::is_switched_on;
 pub(crate) use shell::{commands as shell_lines, split as shell_words};
+pub use values::is_switched_on;
 
 use super::limits::{self, Implausible};
 use serde::{Deserialize, Serialize};

@@ -2,13 +2,11 @@
 
 use super::QemuCommand;
 use super::cpu::{cpu, global_of_cpu};
+use super::values::{Pair, Pairs, get, is_on, pairs};
 use crate::kvm::limits::{self, Implausible};
 use crate::kvm::sanitize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A key and its value, if it has one.
-type Pair = (String, Option<String>);
-type Pairs = Vec<Pair>;
 /// Kind, id and all parts of a device, object or character device.
 type DeviceSpec = (String, String, Pairs);
 
@@ -37,43 +35,6 @@ impl Chardevs {
         }
         command.serial |= !self.no_serial && self.serial.iter().any(|id| !self.nulls.contains(id));
     }
-}
-
-/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. A word without `=` has no value.
-pub(super) fn pairs(text: &str) -> Pairs {
-    let mut parts = vec![String::new()];
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            ',' if chars.next_if_eq(&',').is_none() => parts.push(String::new()),
-            c => {
-                if let Some(part) = parts.last_mut() {
-                    part.push(c);
-                }
-            }
-        }
-    }
-    let split = |part: String| match part.split_once('=') {
-        Some((key, value)) => (key.trim().to_owned(), Some(value.to_owned())),
-        None => (part.trim().to_owned(), None),
-    };
-    parts.into_iter().filter(|part| !part.trim().is_empty()).map(split).collect()
-}
-
-/// The value of a key. With `implied`, the first part without a value is the value.
-fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
-    let named =
-        pairs.iter().rev().find(|(known, value)| known == key && value.is_some()).and_then(|(_, value)| value.clone());
-    named.or_else(|| pairs.first().filter(|(_, value)| implied && value.is_none()).map(|(first, _)| first.clone()))
-}
-
-pub(super) fn is_on(value: &str) -> bool {
-    matches!(value, "on" | "yes" | "true" | "y" | "1")
-}
-
-/// Whether an option with this value is on, where it may have a number or a text as its value.
-pub fn is_switched_on(value: &str) -> bool {
-    !matches!(value, "off" | "false" | "no" | "n")
 }
 
 /// Whether QEMU listens on a socket in a folder. Without `server` it connects to another program's, and an `abstract`

@@ -226,7 +226,8 @@ fn numbers_that_no_guest_has_are_refused_in_a_file_and_unknown_live() {
 fn the_last_cpu_counts_alone_and_other_options_are_merged() {
     let command = parse_text(
         "qemu-system-x86_64 -cpu host,hv-time,hv-synic,+topoext,invtsc -smp 4,maxcpus=8 -cpu \
-         EPYC,hv_vpindex,kvm=off -smp cores=2,threads=2 -machine q35,hpet=on -M pc,hpet=off -append 'root=/dev/vda1 ro'",
+         EPYC,hv_vpindex,kvm=off -smp cores=2,threads=2 -machine q35,hpet=on -M pc,hpet=off -append \
+         'root=/dev/vda1 ro'",
     )
     .unwrap();
     assert_eq!((command.cpu_model.as_deref(), command.hv_time, command.invtsc), (Some("EPYC"), None, None));

@@ -56,13 +56,13 @@ pub(super) const ENLIGHTENMENTS: Prose = Prose {
 };
 pub(super) const NO_HYPERV_CLOCK: Prose = Prose {
     title: "Windows runs without the Hyper-V clock: QEMU emulates its clock",
-    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip to \
-        user space. With it KVM serves the time in the kernel, mostly without an exit",
+    why: "Without the Hyper-V clock Windows reads the time from QEMU's ACPI PM timer, and each reading is a round trip \
+        to user space. With it KVM serves the time in the kernel, mostly without an exit",
 };
 pub(super) const NO_SYNTHETIC_TIMERS: Prose = Prose {
     title: "Windows runs without Hyper-V's synthetic timers: QEMU emulates its tick",
-    why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs host \
-        CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
+    why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs \
+        host CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
 };
 pub(super) const REFUSED: Prose = Prose {
     title: "A Hyper-V enlightenment is on without another one that it needs",
