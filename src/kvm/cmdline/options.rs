@@ -133,21 +133,7 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
             command.mem_lock |= on("mem-lock") || on("mlock");
         }
         "mem-path" => command.hugepages |= value.contains("hugepage"),
-        "object" => {
-            if let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") {
-                match kind.as_str() {
-                    "iothread" => command.iothreads.push(id),
-                    "memory-backend-file" => {
-                        command.hugepages |=
-                            get(&pairs, "mem-path", false).is_some_and(|path| path.contains("hugepage"));
-                    }
-                    "memory-backend-memfd" => {
-                        command.hugepages |= get(&pairs, "hugetlb", false).is_some_and(|on| is_on(&on));
-                    }
-                    _ => {}
-                }
-            }
-        }
+        "object" => object(command, value),
         "device" => {
             if let Some((driver, id, pairs)) = kind_and_id(value, "driver") {
                 if matches!(driver.as_str(), "isa-serial" | "pci-serial" | "pl011") {
@@ -163,10 +149,7 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
         "append" => command.append = Some(sanitize(value, 512)),
         "cdrom" | "hda" | "hdb" | "hdc" | "hdd" | "fda" => drive_file(command, value),
         "bios" | "drive" | "blockdev" | "pflash" => {
-            let files = kind_and_id(value, "driver").map(|(_, _, pairs)| pairs).unwrap_or_else(|| pairs(value));
-            if let Some(file) = get(&files, "file", false).or_else(|| get(&files, "filename", false)) {
-                drive_file(command, &file);
-            }
+            drive(command, value);
             command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark));
         }
         _ => {}
@@ -202,6 +185,28 @@ fn smp(command: &mut QemuCommand, value: &str) {
         cores: number("cores", false, before.cores),
         threads: number("threads", false, before.threads),
     };
+}
+
+fn object(command: &mut QemuCommand, value: &str) {
+    let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else { return };
+    match kind.as_str() {
+        "iothread" => command.iothreads.push(id),
+        "memory-backend-file" => {
+            command.hugepages |= get(&pairs, "mem-path", false).is_some_and(|path| path.contains("hugepage"));
+        }
+        "memory-backend-memfd" => {
+            command.hugepages |= get(&pairs, "hugetlb", false).is_some_and(|on| is_on(&on));
+        }
+        _ => {}
+    }
+}
+
+/// The file of `-drive` or `-blockdev`.
+fn drive(command: &mut QemuCommand, value: &str) {
+    let parts = kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
+    if let Some(file) = get(&parts, "file", false).or_else(|| get(&parts, "filename", false)) {
+        drive_file(command, &file);
+    }
 }
 
 /// Keeps the name of a drive's file.
