@@ -47,6 +47,8 @@ pub struct Model {
     pub mono_s: f64,
     /// Length of the interval in seconds; `None` if there is no interval or its length is unknown.
     pub interval_s: Option<f64>,
+    /// Number of intervals between samples that the figures are of; 1 except for a whole recording.
+    pub intervals: u64,
     /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and [`Model::overflow`].
     pub engine: EngineStatus,
     /// Events lost within the interval.
@@ -104,6 +106,7 @@ impl Model {
             time_ms: sample.time_ms,
             mono_s: sample.mono_ns as f64 / 1e9,
             interval_s,
+            intervals: 1,
             engine: sample.engine.clone(),
             lost: since(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
             overflow: since(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),

@@ -39,11 +39,24 @@ impl ModelSum {
     /// Adds an interval.
     pub fn add(&mut self, interval: Model) {
         let seconds = interval.interval_s.unwrap_or(0.0);
-        let Model { time_ms, mono_s, interval_s: _, engine, lost, overflow, sources, own_cpu, own_rss, host, domains } =
-            interval;
+        let Model {
+            time_ms,
+            mono_s,
+            interval_s: _,
+            intervals,
+            engine,
+            lost,
+            overflow,
+            sources,
+            own_cpu,
+            own_rss,
+            host,
+            domains,
+        } = interval;
         self.ns = self.ns.saturating_add((seconds * 1e9).round() as u64);
         let sum = &mut self.sum;
         (sum.time_ms, sum.mono_s, sum.engine, sum.sources, sum.own_rss) = (time_ms, mono_s, engine, sources, own_rss);
+        sum.intervals = sum.intervals.saturating_add(intervals);
         sum.lost = sum.lost.saturating_add(lost);
         sum.overflow = sum.overflow.saturating_add(overflow);
         add_rate(&mut sum.own_cpu, own_cpu, seconds);

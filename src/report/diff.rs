@@ -4,11 +4,15 @@
 //! Real guests come in bursts and are not Poisson, so a change counts as one only if it is both beyond chance (3.3
 //! standard errors, one in a thousand) and large enough to matter (a tenth of the value, half a percent of all exits).
 
+mod conditions;
 mod lines;
+mod partners;
 mod stats;
 mod verdict;
 
+pub use conditions::Condition;
 pub use lines::{AccessLine, Change, DomainDiff, ExitLine};
+pub use partners::MatchedBy;
 pub use stats::{Compared, Verdict};
 pub use verdict::Cause;
 
@@ -24,6 +28,8 @@ pub struct Diff {
     pub schema: u32,
     /// Program and version, such as `kvmtop 0.1.0`.
     pub tool: &'static str,
+    /// How the inputs were measured differently; read this first.
+    pub conditions: Vec<Condition>,
     /// The answer in one sentence.
     pub summary: String,
     /// What all changes together mean.
@@ -34,6 +40,8 @@ pub struct Diff {
     pub after_s: Option<f64>,
     /// Guests, those of the first input first.
     pub domains: Vec<DomainDiff>,
+    /// Guests that were matched by a weak sign or not at all, a sentence each.
+    pub unsure: Vec<String>,
     /// Findings of both inputs.
     pub findings: FindingsDiff,
 }
@@ -62,17 +70,19 @@ pub struct ChangedFinding {
 
 /// Compares two inputs.
 pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
-    let domains = lines::domains(before, after);
+    let (domains, unsure) = lines::domains(before, after);
     let findings = findings(before, after, &domains);
     let cause = verdict::cause(&domains);
     Diff {
         schema: super::document::SCHEMA,
         tool: json::TOOL,
+        conditions: conditions::conditions(before, after),
         summary: verdict::summary(before, after, &domains, cause, &findings),
         cause,
         before_s: before.model.interval_s,
         after_s: after.model.interval_s,
         domains,
+        unsure,
         findings,
     }
 }

@@ -10,9 +10,16 @@ const ROWS: usize = 25;
 
 /// The summary, a table for each guest, and the findings.
 pub fn text(diff: &Diff) -> String {
-    let mut out = format!("{}\n", cut(&diff.summary, 2000));
+    let mut out = String::new();
+    for condition in &diff.conditions {
+        let _ = writeln!(out, "measured differently: {}", cut(&condition.sentence(), 400));
+    }
+    let _ = writeln!(out, "{}", cut(&diff.summary, 2000));
     let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (give it with --duration)".to_string(), seconds);
     let _ = writeln!(out, "before: {}  after: {}", time(diff.before_s), time(diff.after_s));
+    for remark in &diff.unsure {
+        let _ = writeln!(out, "{}", cut(remark, 400));
+    }
     let timed = diff.before_s.is_some() && diff.after_s.is_some();
     for d in &diff.domains {
         out.push_str(&domain(d, timed));
@@ -52,23 +59,25 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
         }
     }
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
-        let _ = writeln!(out, "  CPU% {} before, {} after", percent(b), percent(a));
+        let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
     }
-    let unit = if timed { "/s" } else { "%" };
+    // The change stands behind the figures that it is of: a rate's and a mean's in percent of what it was before, a
+    // share's in percentage points.
+    let figure = if timed { ["per s", "per s after", "rate"] } else { ["share %", "after %", "points"] };
     let heads = |name: &'static str| {
         Table::new(&[
             name,
-            "BEFORE",
-            if timed { "/s" } else { "%" },
-            "AFTER",
-            unit,
-            "<",
+            "count",
+            figure[0],
+            "after",
+            figure[1],
+            figure[2],
             "mean us",
-            "after us",
-            "<",
+            "mean after",
+            "mean",
             "p99 us",
-            "after p99",
-            "<",
+            "p99 after",
+            "p99",
         ])
     };
     let mut t = heads("<EXIT");
@@ -103,7 +112,7 @@ fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
         or_unknown(x.before, write),
         count(c.after),
         or_unknown(x.after, write),
-        word(c.verdict, x),
+        if timed { word(c.verdict, x) } else { points(c.verdict, x) },
         or_unknown(c.mean_us.before, micros),
         or_unknown(c.mean_us.after, micros),
         word(c.mean_us.verdict, &c.mean_us),
@@ -115,6 +124,14 @@ fn row(name: String, c: &Change, timed: bool) -> [String; 12] {
 
 fn count(n: Option<u64>) -> String {
     n.map_or_else(|| "-".to_string(), |n| n.to_string())
+}
+
+/// The change of a share: `+12.3`, in percentage points.
+fn points(verdict: Verdict, x: &Compared) -> String {
+    match (verdict, x.before.zip(x.after)) {
+        (Verdict::More | Verdict::Less, Some((before, after))) => format!("{:+.1}", after - before),
+        _ => word(verdict, x),
+    }
 }
 
 /// `-96.6 %`, `new`, `gone`; `=` within the noise; `-` where the inputs do not decide.

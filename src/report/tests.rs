@@ -4,7 +4,7 @@ use super::{View, diff, diff_text, json, text};
 use crate::analysis::{DomainFilter, JudgedInterval, Pattern};
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
 use crate::model::{Base, Model};
-use crate::sample::{Direction, SourceId, SourceStatus};
+use crate::sample::{Direction, EngineKind, SourceId, SourceStatus};
 use crate::synthetic::{Fixture, Guest, Host};
 use serde_json::Value;
 
@@ -346,7 +346,7 @@ fn slower_exits_are_a_change() {
         compare(&over(&guest(12_000.0, 500.0, 11.0), 10.0), &over(&guest(12_000.0, 500.0, 22.0), 10.0), &none, &none);
     assert_eq!(
         d.summary,
-        "win10: 25k exits/s before, 25k after (the same within noise): IO_INSTRUCTION 11 us to 22 us each."
+        "win10: 25k exits/s before, 25k after (the same within noise): IO_INSTRUCTION 11 us to 22 us on average."
     );
 }
 
@@ -373,6 +373,62 @@ fn inputs_that_cannot_be_compared_are_reported() {
     let d = compare(&guest, &empty, &none, &none);
     assert_eq!(d.cause, diff::Cause::NotComparable);
     assert_eq!(d.domains[0].after, None);
+}
+
+#[test]
+fn another_way_of_measuring_is_said_first() {
+    let (none, fixture) = (Report::default(), guest(12_000.0, 500.0, 11.0));
+    let (before, mut after) = (over(&fixture, 10.0), over(&fixture, 10.0));
+    assert_eq!(compare(&before, &after, &none, &none).conditions, []);
+    (after.engine.kind, after.intervals, after.lost) = (EngineKind::Perf, 5, 7);
+    let d = compare(&before, &after, &none, &none);
+    let what: Vec<_> = d.conditions.iter().map(|c| c.what).collect();
+    assert_eq!(what, ["engine", "interval", "lost-events"]);
+    let text = diff_text::text(&d);
+    assert!(text.starts_with("measured differently: engine: bpf before, perf after; "), "{text}");
+    assert!(text.contains("interval: 10 s before, 2 s after"), "{text}");
+}
+
+#[test]
+fn guests_are_matched_by_what_is_theirs() {
+    let host = |guests: &[(&str, i32)]| {
+        let start = Fixture::new(Host::numa(1, 4, 1));
+        let add = |f: Fixture, (name, pid): &(&str, i32)| {
+            f.guest(Guest::new(name, *pid).vcpus(1, |_, t| t.exits("HLT", 5.0, 9.0)))
+        };
+        let mut model = over(&guests.iter().fold(start, add), 10.0);
+        for d in &mut model.domains {
+            // Another boot: no process is the same.
+            std::sync::Arc::make_mut(&mut d.facts).start_ticks = 0;
+            std::sync::Arc::make_mut(&mut d.facts).uuid = None;
+        }
+        model
+    };
+    let none = Report::default();
+    let pairs = |before: &[(&str, i32)], after: &[(&str, i32)]| {
+        let d = compare(&host(before), &host(after), &none, &none);
+        let pairs = d.domains.iter().map(|d| format!("{:?} {:?}", d.before, d.after)).collect::<Vec<_>>().join(", ");
+        (pairs.replace("Some(", "").replace(['"', ')'], ""), d.unsure.join("; "))
+    };
+    let (found, unsure) = pairs(&[("web", 100), ("alpine-200", 200)], &[("alpine-201", 201), ("web", 300)]);
+    assert_eq!(found, "web web, alpine-200 alpine-201");
+    assert!(unsure.contains("'alpine-201' is taken for 'alpine-200'"), "{unsure}");
+    let (found, unsure) = pairs(&[("vm-100", 100), ("vm-200", 200)], &[("vm-300", 300), ("vm-400", 400)]);
+    assert_eq!(found, "vm-100 None, vm-200 None, None vm-300, None vm-400");
+    assert_eq!(unsure, "'vm' is not compared: 2 guests before and 2 guests after could be it");
+    // A process id that another guest has now is no sign.
+    let (found, unsure) = pairs(&[("a-100", 100), ("b-200", 200)], &[("b-100", 100), ("a-200", 200)]);
+    assert_eq!((found.as_str(), unsure.matches("taken for").count()), ("a-100 a-200, b-200 b-100", 2));
+}
+
+#[test]
+fn a_change_of_share_is_in_points() {
+    let (none, untimed) =
+        (Report::default(), |io: f64| Model::new(&guest(io, 500.0, 11.0).sample(10.0), Base::Whole(None)));
+    let text = diff_text::text(&compare(&untimed(500.0), &untimed(1500.0), &none, &none));
+    assert!(text.contains("points"), "{text}");
+    assert!(text.contains(" % of its exits"), "{text}");
+    assert!(!text.contains("/s"), "{text}");
 }
 
 #[test]

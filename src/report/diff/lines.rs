@@ -1,12 +1,13 @@
 //! Pairs the guests, exit reasons and addresses of both inputs.
 
+use super::partners::{MatchedBy, Partners, partners};
 use super::stats::{self, Compared, Verdict};
 use crate::kvm::Space;
 use crate::model::{AccessRow, DomainModel, ExitRow, total};
 use crate::report::View;
 use crate::sample::{Direction, EngineKind, Timing};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// A row of both sides: an exit reason, or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -62,6 +63,8 @@ pub struct DomainDiff {
     pub before: Option<String>,
     /// Its name in the second input. `null` if it is not there.
     pub after: Option<String>,
+    /// What the two are taken for the same by. `null` if it is in one input only.
+    pub matched_by: Option<MatchedBy>,
     /// All exits but idle ones, per second.
     pub work: Compared,
     /// CPU time, percent of one host CPU. Its verdict is always `unknown`: one value says nothing of its noise.
@@ -89,39 +92,12 @@ impl DomainDiff {
     }
 }
 
-/// The guests that have a UUID or a name.
-type GuestPlaces = HashMap<String, Vec<usize>>;
-
-/// Pairs the guests: by UUID, else by name. If each input has a single guest, these two are a pair.
-pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> Vec<DomainDiff> {
-    let old: Vec<_> = before.guests().collect();
-    let mut new: Vec<_> = after.guests().map(Some).collect();
-    let lone = old.len() == 1 && new.len() == 1;
-    let uuid = |d: &DomainModel| d.facts.uuid.as_ref().map(|u| u.value.clone());
-    // The last one first.
-    let (mut by_uuid, mut by_name): (GuestPlaces, GuestPlaces) = (HashMap::new(), HashMap::new());
-    for (i, d) in new.iter().enumerate().rev().filter_map(|(i, d)| Some((i, (*d)?))) {
-        uuid(d).into_iter().for_each(|uuid| by_uuid.entry(uuid).or_default().push(i));
-        by_name.entry(d.name().to_owned()).or_default().push(i);
-    }
-    let mut take = |places: Option<&mut Vec<usize>>| -> Option<&DomainModel> {
-        let places = places?;
-        while let Some(i) = places.pop() {
-            if let Some(d) = new.get_mut(i).and_then(Option::take) {
-                return Some(d);
-            }
-        }
-        None
-    };
-    let mut out = Vec::new();
-    for d in old {
-        let partner = take(uuid(d).and_then(|uuid| by_uuid.get_mut(&uuid)))
-            .or_else(|| take(by_name.get_mut(d.name())))
-            .or_else(|| take(Some(&mut vec![0]).filter(|_| lone)));
-        out.push(domain(Some(d), partner, before, after));
-    }
-    out.extend(new.into_iter().flatten().map(|n| domain(None, Some(n), before, after)));
-    out
+/// Compares the guests, and says which could not be matched.
+pub(super) fn domains(before: &View<'_>, after: &View<'_>) -> (Vec<DomainDiff>, Vec<String>) {
+    let (old, new): (Vec<_>, Vec<_>) = (before.guests().collect(), after.guests().collect());
+    let Partners { pairs, remarks } = partners(&old, &new);
+    let compared = pairs.into_iter().map(|(b, a, by)| DomainDiff { matched_by: by, ..domain(b, a, before, after) });
+    (compared.collect(), remarks)
 }
 
 fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, after: &View<'_>) -> DomainDiff {
@@ -136,6 +112,7 @@ fn domain(b: Option<&DomainModel>, a: Option<&DomainModel>, before: &View<'_>, a
     DomainDiff {
         before: b.map(|d| d.name().to_string()),
         after: a.map(|d| d.name().to_string()),
+        matched_by: None,
         // If neither input has exits, they were not measured.
         work: if [b, a].iter().flatten().any(|d| d.exits.count > 0) {
             stats::rates(work(b), seconds.0, work(a), seconds.1)

@@ -112,7 +112,7 @@ fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
     let mut moved: Vec<&ExitLine> = d.exits.iter().filter(|e| e.change.verdict.is_change() && !e.idle).collect();
     moved.sort_by(|a, b| distance(&b.change, timed).total_cmp(&distance(&a.change, timed)));
     let mut parts: Vec<_> =
-        moved.iter().take(3).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed))).collect();
+        moved.iter().take(3).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed, EXITS))).collect();
     if parts.is_empty() {
         let slower = d.exits.iter().filter(|e| mean_moved(&e.change) && !e.idle);
         parts.extend(slower.take(3).map(|e| format!("{} {}", cut(&e.reason, 40), mean(&e.change.mean_us))));
@@ -121,13 +121,17 @@ fn domain(d: &DomainDiff, timed: bool) -> Option<String> {
         let ports = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change));
         parts.extend(ports.take(3).map(|a| {
             let name = a.device.as_deref().unwrap_or(a.space);
-            let what = if a.change.verdict.is_change() { from_to(&a.change, timed) } else { mean(&a.change.mean_us) };
+            let what = if a.change.verdict.is_change() {
+                from_to(&a.change, timed, accesses(a.space))
+            } else {
+                mean(&a.change.mean_us)
+            };
             format!("{} {} {}", cut(name, 40), a.address, what)
         }));
     }
     if parts.is_empty() {
         let asleep = d.exits.iter().filter(|e| e.idle && e.change.verdict.is_change());
-        parts.extend(asleep.take(1).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed))));
+        parts.extend(asleep.take(1).map(|e| format!("{} {}", cut(&e.reason, 40), from_to(&e.change, timed, EXITS))));
     }
     if parts.is_empty() {
         return None;
@@ -146,9 +150,25 @@ fn distance(c: &Change, timed: bool) -> f64 {
     if timed { by(&c.rate) } else { by(&c.share) }
 }
 
-fn from_to(c: &Change, timed: bool) -> String {
-    let (x, write, unit): (_, fn(f64) -> String, _) =
-        if timed && c.rate.verdict != Verdict::Unknown { (&c.rate, figure, "/s") } else { (&c.share, percent, " %") };
+/// What the share of an exit reason is a share of.
+const EXITS: &str = " % of its exits";
+
+/// What the share of an address is a share of.
+fn accesses(space: &str) -> &'static str {
+    match space {
+        "pio" => " % of its port accesses",
+        "mmio" => " % of its device memory accesses",
+        _ => " % of its MSR accesses",
+    }
+}
+
+/// `share_of` is the unit of a share, which stands in where no rate is known.
+fn from_to(c: &Change, timed: bool, share_of: &'static str) -> String {
+    let (x, write, unit): (_, fn(f64) -> String, _) = if timed && c.rate.verdict != Verdict::Unknown {
+        (&c.rate, figure, "/s")
+    } else {
+        (&c.share, percent, share_of)
+    };
     match c.verdict {
         Verdict::Gone => format!("is gone ({}{unit} before)", or_unknown(x.before, write)),
         Verdict::New => format!("is new ({}{unit})", or_unknown(x.after, write)),
@@ -157,7 +177,7 @@ fn from_to(c: &Change, timed: bool) -> String {
 }
 
 fn mean(x: &Compared) -> String {
-    format!("{} to {} each", or_unknown(x.before, duration), or_unknown(x.after, duration))
+    format!("{} to {} on average", or_unknown(x.before, duration), or_unknown(x.after, duration))
 }
 
 /// ` (-96.6 %)`, ` (12 times as many)`, or nothing for what is the same.
