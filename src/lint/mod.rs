@@ -23,7 +23,7 @@ mod table;
 mod timers;
 mod verdicts;
 
-pub use engine::finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, order};
+pub use engine::finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, is_command, order};
 pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
 pub use engine::report::{CannotTell, EVERY_RULE, Report};

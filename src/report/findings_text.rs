@@ -2,7 +2,7 @@
 
 use super::View;
 use super::table::cut;
-use crate::lint::{EVERY_RULE, Finding, FixKind};
+use crate::lint::{EVERY_RULE, Finding, FixKind, is_command};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
@@ -78,7 +78,7 @@ fn one(f: &Finding) -> String {
     for (i, e) in f.evidence.iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
         // A command stays on one line, so that it can be pasted.
-        out.push_str(&if e.starts_with("check:") { line + "\n" } else { wrapped(&line, 8) });
+        out.push_str(&if is_command(e) { line + "\n" } else { wrapped(&line, 8) });
     }
     if !f.why.is_empty() {
         out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));

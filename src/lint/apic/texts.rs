@@ -39,9 +39,9 @@ pub(super) const IPIS_BY_DESIGN: &str = "Some loads do this by design (databases
     fewer vCPUs, or pins to one last-level cache, make each interrupt cheaper";
 
 // Evidence.
-pub(super) const CHECK_INHIBIT_REASON: &str = "check: echo 1 > \
+pub(super) const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
      /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
-pub(super) const CHECK_ENABLE_APICV: &str = "check: cat /sys/module/kvm_intel/parameters/enable_apicv";
+pub(super) const CHECK_ENABLE_APICV: &str = "look at: cat /sys/module/kvm_intel/parameters/enable_apicv";
 pub(super) const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_inhibit_changed and kvm_page_fault \
     tracepoints (address 0xfee00xxx) give proof";
 
@@ -70,7 +70,7 @@ pub(super) fn module_parameter(module: &str, on: bool) -> String {
     if on {
         format!("the host offers it: /sys/module/{module} is on")
     } else {
-        format!("check: cat /sys/module/{module}")
+        format!("look at: cat /sys/module/{module}")
     }
 }
 

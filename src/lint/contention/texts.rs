@@ -92,11 +92,11 @@ pub(super) fn move_irqs(cpus: &CpuSet) -> String {
 
 // Evidence.
 pub(super) const CHECK_OVERCOMMIT: &str = "check: virsh vcpuinfo of each guest";
-pub(super) const CHECK_NOISE: &str = "check: watch -d cat /proc/interrupts; perf top -C CPU";
+pub(super) const CHECK_NOISE: &str = "look at: watch -d cat /proc/interrupts; perf top -C CPU";
 pub(super) const RT_LIMIT: &str =
     "a real-time vCPU uses more than 94 % of its CPU, and sched_rt_runtime_us stops real-time tasks at 95 %";
-pub(super) const CHECK_REALTIME: &str = "check: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us";
-pub(super) const CHECK_STARVED: &str = "check: virsh vcpupin of each guest against lscpu -e";
+pub(super) const CHECK_REALTIME: &str = "look at: chrt -ap PID; cat /proc/sys/kernel/sched_rt_runtime_us";
+pub(super) const CHECK_STARVED: &str = "check: lscpu -e; virsh vcpupin of each guest";
 
 /// `time` is percent of one CPU. The kernel adds up the stopped time of all CPUs of the group.
 pub(super) fn throttled(group: &str, periods: f64, window: &str, time: f64) -> String {
@@ -109,7 +109,7 @@ pub(super) fn throttled(group: &str, periods: f64, window: &str, time: f64) -> S
 }
 
 pub(super) fn check_quota(schedinfo: &str) -> String {
-    format!("check: {schedinfo} and cpu.stat (nr_throttled) in the guest's cgroup")
+    format!("look at: {schedinfo} and cpu.stat (nr_throttled) in the guest's cgroup")
 }
 
 pub(super) fn ratio(ratio: f64, cpus: &CpuSet, wait: f64) -> String {
@@ -158,7 +158,7 @@ pub(super) fn host_tasks(used: f64, cpu: u32, vcpu: &str, names: &str, wait: Opt
 }
 
 pub(super) fn check_host_tasks(cpu: u32) -> String {
-    format!("check: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head")
+    format!("look at: ps -eLo psr,pcpu,comm --sort=-pcpu | awk '$1 == {cpu}' | head")
 }
 
 pub(super) fn full(cpus: &CpuSet, isolated: &CpuSet) -> String {

@@ -104,12 +104,12 @@ pub(super) fn polling_title(ports: &PolledPorts) -> String {
 }
 
 // Evidence.
-pub(super) const CHECK_MSI: &str = "check inside the guest: grep virtio /proc/interrupts should show MSI";
-pub(super) const CHECK_KICKS: &str = "check: trace-cmd record -e kvm:kvm_userspace_exit -e kvm:kvm_fast_mmio";
-pub(super) const CHECK_BURSTS: &str =
-    "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio; look at the gaps, averages hide bursts";
+pub(super) const CHECK_MSI: &str = "look inside the guest: grep virtio /proc/interrupts should show MSI";
+pub(super) const CHECK_KICKS: &str =
+    "check: trace-cmd record -e kvm:kvm_userspace_exit -e kvm:kvm_fast_mmio, then trace-cmd report";
+pub(super) const CHECK_BURSTS: &str = "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio, then trace-cmd report; the gaps count, averages hide bursts";
 pub(super) const CHECK_KWORKER: &str =
-    "check: trace-cmd record -e sched:sched_wakeup -e workqueue:workqueue_execute_start";
+    "check: trace-cmd record -e sched:sched_wakeup -e workqueue:workqueue_execute_start, then trace-cmd report";
 pub(super) const KWORKER_ISOLATED: &str =
     "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for";
 pub(super) const KWORKER_NOT_ISOLATED: &str = "the kworkers are not on isolated CPUs";

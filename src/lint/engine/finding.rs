@@ -228,6 +228,12 @@ impl Finding {
     }
 }
 
+/// Whether a line of evidence is a command that shows the same without kvmtop: after "check: " one whose output
+/// `kvmtop report` reads, after "look at: " one for the reader's own eyes.
+pub fn is_command(evidence: &str) -> bool {
+    evidence.starts_with("check: ") || evidence.starts_with("look at: ")
+}
+
 /// The order of a list of findings: worst first, then most costly, then most certain; a stable order among equals.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     b.severity

@@ -1,7 +1,7 @@
 //! How large a finding, and all of them together, may become. Input is hostile: a few bytes of it name thousands of
 //! vCPUs or guests, and a report that lists all of them for each of them grows with the square of the input.
 
-use super::finding::Finding;
+use super::finding::{Finding, is_command};
 
 /// The most findings of one interval.
 pub(crate) const MOST_FINDINGS: usize = 16_384;
@@ -23,7 +23,7 @@ impl Finding {
         self.also.truncate(MOST_GUESTS);
         if guests > 0 || self.evidence.len() > MOST_EVIDENCE {
             let (checks, mut lines): (Vec<String>, Vec<String>) =
-                std::mem::take(&mut self.evidence).into_iter().partition(|line| line.starts_with("check:"));
+                std::mem::take(&mut self.evidence).into_iter().partition(|line| is_command(line));
             let more = lines.len().saturating_sub(MOST_EVIDENCE);
             lines.truncate(MOST_EVIDENCE);
             lines.extend((more > 0).then(|| format!("and {more} more such lines")));

@@ -86,14 +86,14 @@ pub(super) const INNER_GUESTS_HERE: &str = "Run the inner guests on this host if
 
 // Evidence.
 pub(super) const FROM_KERNEL_LOG: &str = "from the host's kernel log";
-pub(super) const CHECK_MSRS: &str =
-    "check: journalctl -k | grep -iE 'kvm.*(rd|wr)msr'; trace-cmd record -e kvm:kvm_msr";
+pub(super) const CHECK_MSRS: &str = "check: journalctl -k; trace-cmd record -e kvm:kvm_msr, then trace-cmd report";
 pub(super) const CHECK_FAULTS: &str =
-    "check: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|numa|ksm' /proc/vmstat, twice";
-pub(super) const CHECK_KSM: &str = "check: grep . /sys/kernel/mm/ksm/*";
-pub(super) const CHECK_STEAL: &str = "check: mpstat -P ALL 1, column %steal";
+    "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|numa|ksm' /proc/vmstat, twice";
+pub(super) const CHECK_KSM: &str = "look at: grep . /sys/kernel/mm/ksm/*";
+pub(super) const CHECK_STEAL: &str = "look at: mpstat -P ALL 1, column %steal";
 pub(super) const CHECK_INCIDENT: &str = "check: journalctl -k; tail -n 50 /var/log/libvirt/qemu/*.log";
-pub(super) const CHECK_NESTED: &str = "check: kvm_stat -1 | grep nested; ls /sys/module/kvm_*/parameters/nested";
+pub(super) const CHECK_NESTED: &str =
+    "check: kvm_stat -1, the nested rows; look at: /sys/module/kvm_*/parameters/nested";
 
 pub(super) fn msr_accesses(number: u32, name: Option<&str>, write: bool, times: u64) -> String {
     let name = name.map_or_else(String::new, |n| format!(" ({n})"));
@@ -110,7 +110,7 @@ pub(super) fn host_memory(m: HostMemory) -> String {
 }
 
 pub(super) fn check_swap(pid: i32) -> String {
-    format!("check: grep VmSwap /proc/{pid}/status; vmstat 1")
+    format!("look at: grep VmSwap /proc/{pid}/status; vmstat 1")
 }
 
 pub(super) fn ksmd(percent: f64) -> String {
@@ -165,7 +165,7 @@ pub(super) fn emulated_timers(rate: &str) -> String {
 }
 
 pub(super) fn check_thread(tid: i32) -> String {
-    format!("check: perf top -t {tid}")
+    format!("look at: perf top -t {tid}")
 }
 
 pub(super) fn nested_events(events: u64, exits: u64) -> String {

@@ -50,8 +50,8 @@ pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nod
 pub(super) const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 
 // Evidence.
-pub(super) const CHECK_SIBLINGS: &str = "check: cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list";
-pub(super) const CHECK_NODES: &str = "check: lscpu -e=CPU,NODE; numactl --hardware";
+pub(super) const CHECK_SIBLINGS: &str = "check: lscpu -e";
+pub(super) const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
 
 /// `vCPUs 0 and 1 on CPUs 2 and 3, …`.
 fn named(pairs: &[PinnedPair]) -> String {
@@ -89,7 +89,7 @@ pub(super) fn local_share(percent: f64, nodes: &CpuSet, by_node: &[(u32, u64)]) 
 }
 
 pub(super) fn check_memory(pid: i32) -> String {
-    format!("check: numastat -p {pid}")
+    format!("look at: numastat -p {pid}")
 }
 
 pub(super) fn bound_elsewhere(bound: &CpuSet, cpus: &CpuSet, nodes: &CpuSet) -> String {
@@ -97,5 +97,5 @@ pub(super) fn bound_elsewhere(bound: &CpuSet, cpus: &CpuSet, nodes: &CpuSet) -> 
 }
 
 pub(super) fn check_binding(numatune: &str) -> String {
-    format!("check: {numatune}")
+    format!("look at: {numatune}")
 }

@@ -92,8 +92,8 @@ pub(super) fn helpers_outside(pinned: &CpuSet) -> String {
 }
 
 // Evidence.
-pub(super) const CHECK_XML: &str = "check: virsh edit refuses it";
-pub(super) const CHECK_ISOLATED: &str = "check: cat /sys/devices/system/cpu/isolated";
+pub(super) const CHECK_XML: &str = "virsh edit refuses it";
+pub(super) const CHECK_ISOLATED: &str = "look at: cat /sys/devices/system/cpu/isolated";
 
 /// A vCPU on a shared CPU; `cpus` is its set where it may use others too.
 pub(super) fn user(vcpu: u32, guest: Option<&str>, cpus: Option<&CpuSet>) -> String {
@@ -140,7 +140,7 @@ pub(super) fn helper(
 }
 
 pub(super) fn check_thread(tid: i32) -> String {
-    format!("check: taskset -pc {tid}")
+    format!("look at: taskset -pc {tid}")
 }
 
 pub(super) fn other_helper(other: &str, iothread: Option<u32>, cpus: &CpuSet) -> String {
@@ -195,7 +195,7 @@ pub(super) fn drifted(thread: &str, configured: &CpuSet, allowed: &CpuSet) -> St
 }
 
 pub(super) fn check_drift(vcpupin: &str) -> String {
-    format!("check: {vcpupin}; taskset -pc TID")
+    format!("check: {vcpupin}; look at: taskset -pc TID")
 }
 
 // What cannot be judged.

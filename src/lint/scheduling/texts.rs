@@ -68,10 +68,10 @@ pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -ove
 // Evidence.
 pub(super) const WAIT_UNKNOWN: &str = "whether its vCPUs wait for CPUs is unknown";
 pub(super) const TICK_UNKNOWN: &str = "the host's tick (at most 1000/s on a busy vCPU) does not explain that";
-pub(super) const CHECK_VECTORS: &str = "check: trace-cmd record -e kvm:kvm_exit; on Intel intr_info holds the vector \
-    (0xec tick, 0xfd reschedule, 0xfb call function); watch -d cat /proc/interrupts";
+pub(super) const CHECK_VECTORS: &str = "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report; on Intel intr_info \
+    holds the vector (0xec tick, 0xfd reschedule, 0xfb call function); look at: watch -d cat /proc/interrupts";
 pub(super) const CHECK_HALT_POLL: &str =
-    "check: cat /sys/module/kvm/parameters/halt_poll_ns; kvm_stat -1 | grep halt_poll";
+    "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns";
 
 pub(super) fn wait_share(percent: f64) -> String {
     format!("its vCPUs wait for a CPU {} % of the time they want one", figure(percent))
@@ -108,7 +108,7 @@ pub(super) fn demand(percent: f64, waits: Option<f64>) -> String {
 }
 
 pub(super) fn check_moves(pid: i32, tid: i32) -> String {
-    format!("check: grep nr_migrations /proc/{pid}/task/{tid}/sched, twice")
+    format!("look at: grep nr_migrations /proc/{pid}/task/{tid}/sched, twice")
 }
 
 pub(super) fn waits(vcpu: &str, percent: f64, window: &str, lost: f64) -> String {
@@ -129,7 +129,7 @@ pub(super) fn vcpu_of_guest(vcpu: &str, guest: &str) -> String {
 }
 
 pub(super) fn check_wait(pid: i32, tid: i32) -> String {
-    format!("check: cat /proc/{pid}/task/{tid}/schedstat, twice: the second figure is the wait in ns")
+    format!("look at: cat /proc/{pid}/task/{tid}/schedstat, twice: the second figure is the wait in ns")
 }
 
 pub(super) fn wakeups(vcpu: &str, count: u64, median_us: f64, p99_us: f64, window: &str) -> String {
@@ -138,5 +138,5 @@ pub(super) fn wakeups(vcpu: &str, count: u64, median_us: f64, p99_us: f64, windo
 }
 
 pub(super) fn check_wakeups(cpu: u32) -> String {
-    format!("check: perf sched record -C {cpu} sleep 10; perf sched latency")
+    format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency")
 }

@@ -85,3 +85,52 @@ fn json_is_as_the_contract_has_it() {
     assert_eq!(json["fix"][0]["kind"], "libvirt-xml");
     assert!(json["evidence"][0].is_string() && json["see"][0].is_string() && json["fix"][0]["needs"].is_string());
 }
+
+/// Commands whose output `kvmtop report` reads (README lists the inputs).
+const READ_BY_REPORT: &[&str] = &[
+    "journalctl -k",
+    "kvm_stat -1",
+    "lscpu -e",
+    "numactl --hardware",
+    "perf kvm stat record",
+    "perf kvm stat report",
+    "tail -n 50 /var/log/libvirt/qemu/",
+    "tr '\\\\0' ' ' < /proc/{pid}/cmdline",
+    "trace-cmd record",
+    "trace-cmd report",
+    "virsh vcpuinfo",
+    "virsh vcpupin",
+    "{vcpupin}",
+    // Commands about one guest, made by `fixes::virsh`.
+    "{}",
+];
+
+/// Whoever follows a "check:" line can give what it prints to `kvmtop report`.
+#[test]
+fn what_check_lines_name_is_what_report_reads() {
+    let mut unread = Vec::new();
+    let lint = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lint");
+    let mut folders = vec![lint];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+            if entry.is_dir() {
+                folders.extend((!entry.ends_with("tests")).then_some(entry));
+                continue;
+            }
+            let text = std::fs::read_to_string(&entry).unwrap();
+            let text = text.split("mod tests").next().unwrap();
+            for line in text.split("\"check: ").skip(1) {
+                let line = line.split('"').next().unwrap().split("look at: ").next().unwrap();
+                let commands = line.split([';', ',']).map(|c| c.trim().trim_start_matches("then "));
+                // Behind a comma or semicolon may stand what to look for in the output.
+                let programs = ["cat ", "grep ", "perf ", "ps ", "taskset ", "trace-cmd ", "virsh ", "watch ", "{"];
+                let commands = commands
+                    .enumerate()
+                    .filter(|(i, c)| (*i == 0 && !c.is_empty()) || programs.iter().any(|p| c.starts_with(p)));
+                let unknown = |c: &&str| !READ_BY_REPORT.iter().any(|known| c.starts_with(known));
+                unread.extend(commands.map(|(_, c)| c).filter(unknown).map(|c| format!("{}: {c}", entry.display())));
+            }
+        }
+    }
+    assert!(unread.is_empty(), "{}", unread.join("\n"));
+}

@@ -99,8 +99,8 @@ pub(super) const RATE_UNKNOWN: &str = "Rate and cost unknown; pass --duration wi
 pub(super) const HPET_ADDRESSES_UNKNOWN: &str = "the addresses are unknown; the guest has an HPET, and reads of its \
     counter have this cost and rate. The mmio table shows whether they are its accesses";
 pub(super) const CHECK_CLOCKSOURCE: &str =
-    "check: cat /sys/devices/system/clocksource/clocksource0/current_clocksource on the host should print tsc";
-pub(super) const CHECK_PPOLL: &str = "check: top -H -p PID; \
+    "look at: cat /sys/devices/system/clocksource/clocksource0/current_clocksource on the host should print tsc";
+pub(super) const CHECK_PPOLL: &str = "look at: top -H -p PID; \
     with an unused HPET, strace -c -p PID of the main thread shows about a thousand ppoll calls a second";
 
 pub(super) fn port_share(percent: f64) -> String {
