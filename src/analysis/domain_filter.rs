@@ -92,6 +92,15 @@ impl DomainFilter {
         report.cannot_tell.iter().filter(|c| self.concerns(model, c.domain.as_deref()))
     }
 
+    /// The guests and rules of which not enough has been seen, for the host and the selected guests.
+    pub fn watching<'a>(
+        &'a self,
+        model: &'a Model,
+        report: &'a lint::Report,
+    ) -> impl Iterator<Item = &'a lint::StillWatched> {
+        report.watching.iter().filter(|w| self.concerns(model, w.domain.as_deref()))
+    }
+
     /// Whether something about this guest, or (`None`) about the host, is asked for.
     fn concerns(&self, model: &Model, domain: Option<&str>) -> bool {
         domain.is_none_or(|name| self.is_empty() || self.guests(model).any(|d| d.name() == name))

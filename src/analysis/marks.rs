@@ -1,7 +1,7 @@
 //! Samples of a recording that are worth a look: a new finding, or a jump of the exit rate.
 
 use super::{DomainFilter, Pipeline};
-use crate::lint::{self, Target};
+use crate::lint;
 use crate::sample::Sample;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,12 +17,9 @@ const QUIET: f64 = 500.0;
 pub struct MarkFinder {
     pipeline: Pipeline,
     filter: DomainFilter,
-    findings: HashSet<FindingId>,
+    findings: HashSet<lint::FindingId>,
     exit_rate: Option<f64>,
 }
-
-/// Rule, guest and target.
-type FindingId = (&'static str, Option<String>, Target);
 
 impl MarkFinder {
     /// A finder that has seen nothing.
@@ -40,8 +37,7 @@ impl MarkFinder {
     pub fn is_mark(&mut self, sample: Arc<Sample>) -> bool {
         let Some(mut interval) = self.pipeline.next(sample) else { return false };
         interval.keep_only(&self.filter);
-        let findings: HashSet<FindingId> =
-            interval.report.findings.into_iter().map(|f| (f.rule, f.domain, f.target)).collect();
+        let findings: HashSet<lint::FindingId> = interval.report.findings.iter().map(lint::Finding::id).collect();
         let is_new = findings.iter().any(|f| !self.findings.contains(f));
         self.findings = findings;
         let rate: f64 = interval.model.domains.iter().filter_map(|d| d.exit_rate.0).sum();

@@ -5,6 +5,7 @@ use crate::lint;
 use crate::model::{Base, Model};
 use crate::sample::Sample;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Two samples further apart than a day are no interval: one of them has a wrong time, or is from another start of the
 /// host.
@@ -29,8 +30,9 @@ impl JudgedInterval {
         let Self { model, report } = self;
         let findings = filter.findings(model, report).cloned().collect();
         let cannot_tell = filter.cannot_tell(model, report).cloned().collect();
+        let watching = filter.watching(model, report).cloned().collect();
         model.sources = filter.sources(model);
-        self.report = lint::Report { findings, cannot_tell };
+        self.report = lint::Report { findings, cannot_tell, watching };
         self.model.retain(|facts| filter.matches(facts));
     }
 }
@@ -48,6 +50,11 @@ impl Pipeline {
     /// A pipeline that has seen nothing.
     pub fn new(options: lint::Options) -> Self {
         Self { options, ..Self::default() }
+    }
+
+    /// How far back samples have to be judged for the findings of one sample, however it is reached.
+    pub fn look_back(&self) -> Duration {
+        self.options.look_back()
     }
 
     /// The interval that ends with this sample; `None` for the first sample, and for the first after

@@ -58,6 +58,12 @@ impl SessionSummary {
         self.sum.add(model);
         report.findings.into_iter().for_each(|f| keep_heaviest(&mut self.report.findings, f));
         self.report.cannot_tell = report.cannot_tell;
+        // The longest run tells whether enough was seen.
+        let seconds = |run: &RecorderRun| run.seconds;
+        let longest = self.runs.iter().map(seconds).fold(0.0, f64::max);
+        if self.runs.last().is_some_and(|run| run.seconds >= longest) {
+            self.report.watching = report.watching;
+        }
     }
 
     /// The whole recording as one interval. Several runs are reported as a source of it.

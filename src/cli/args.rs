@@ -310,7 +310,8 @@ pub struct PlanArgs {
     pub choice: ChoiceArgs,
 }
 
-const CHECK_STATUS: &str = "Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could not look.";
+const CHECK_STATUS: &str =
+    "Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could not look or saw too little to tell.";
 
 /// `kvmtop check`.
 #[derive(Debug, Clone, Args)]

@@ -5,7 +5,7 @@ use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use crate::figures;
-use crate::lint::{Severity, Thresholds};
+use crate::lint::{self, Severity, StillWatched, Thresholds};
 use crate::model::ModelSum;
 use crate::report::rules::{self, JsonRules};
 use crate::report::{View, findings_text, json, text};
@@ -34,6 +34,9 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let Some(JudgedInterval { model, report }) = seen else {
         anyhow::bail!("stopped before anything was seen");
     };
+    let mut report = report;
+    // Nobody watches this list change: the most costly comes first.
+    report.findings.sort_by(lint::order);
     let view = View { model: &model, findings: &report, source: "live", domains: &settings.domains };
     if args.json {
         say_unmatched(&view);
@@ -48,7 +51,20 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         super::say("exits could not be counted, so most rules could not judge; `kvmtop doctor` shows how to enable it");
         return Ok(COULD_NOT_LOOK);
     }
-    Ok(status(&view))
+    let status = status(&view);
+    if status == COULD_NOT_LOOK {
+        too_short(&view);
+    }
+    Ok(status)
+}
+
+/// Says how long it takes to tell.
+fn too_short(view: &View<'_>) {
+    let young = view.selected_watching().filter(|w| w.is_every_rule());
+    let Some(missing_s) = young.map(|w| w.needed_s - w.seen_s).reduce(f64::max) else { return };
+    let watched_s = view.model.interval_s.unwrap_or(0.0);
+    let needed = figures::seconds((watched_s + missing_s).ceil());
+    super::say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
 }
 
 /// All rules, for `--list-rules`.
@@ -96,6 +112,11 @@ fn status(view: &View<'_>) -> u8 {
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 0,
     };
+    // Nor is it one for guests that were seen too short.
+    let is_young = view.selected_watching().any(StillWatched::is_every_rule);
+    if status == 0 && is_young {
+        return COULD_NOT_LOOK;
+    }
     // "Nothing is wrong" is no answer for guests that could not be seen; selected ones that are seen are enough.
     if status == 0 && view.model.unseen_processes().is_some() && view.domains.patterns.is_empty() {
         COULD_NOT_LOOK

@@ -124,8 +124,9 @@ fn show(
 fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
     let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
-    let mut feed = SessionFeed::new(cursor, from);
-    let mut batch = BatchPrinter::new(settings, args, source.as_str());
+    let mut batch = BatchPrinter::of_recording(settings, args, source.as_str(), cursor.time_ms(from));
+    let first = if from > 0 { cursor.index_before(from, batch.look_back()) } else { 0 };
+    let mut feed = SessionFeed::new(cursor, first);
     while !feed.is_done() && !batch.enough() {
         batch.restart();
         batch.run(&mut RunFeed { feed: &mut feed, begun: false })?;

@@ -4,6 +4,7 @@ use super::progress_line::ProgressLine;
 use crate::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use crate::cli::Settings;
 use crate::kvm::sanitize;
+use crate::lint;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
 use crate::session::{self, Cursor, Session, open_regular};
 use crate::source::import::DescriptionFiles;
@@ -62,8 +63,8 @@ pub fn read(
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = DescribedSamples { cursor: session.cursor(), descriptions };
-    let mut pipeline = Pipeline::new(settings.findings.clone());
     let Some(at) = at else {
+        let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
         return Ok(with_damage(whole(&mut samples, pipeline, progress), samples.cursor.session()));
@@ -71,7 +72,8 @@ pub fn read(
     // The first sample ends no interval.
     let last = samples.cursor.len() - 1;
     let index = samples.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
-    let first = index.saturating_sub(LOOK_BACK);
+    let mut pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..settings.findings.clone() });
+    let first = samples.cursor.index_before(index, pipeline.look_back());
     let mut last = JudgedInterval::default();
     for i in first..=index {
         if i < index && samples.at(i).is_err() {
@@ -121,8 +123,6 @@ impl DescribedSamples<'_> {
     }
 }
 
-/// Earlier samples that the rules judge first, because a pattern must last before they report it.
-const LOOK_BACK: usize = 120;
 /// Samples that are read ahead of the one being judged.
 const READ_AHEAD: usize = 4;
 

@@ -23,10 +23,12 @@ mod table;
 mod timers;
 mod verdicts;
 
-pub use engine::finding::{Confidence, Finding, Fix, FixKind, Mark, Severity, Target, is_command, order};
+pub use engine::finding::{
+    Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target, is_command, order,
+};
 pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
-pub use engine::report::{CannotTell, EVERY_RULE, Report};
+pub use engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
 pub use engine::thresholds::{Steps, Threshold, Thresholds};
 pub use fixes::shell::is_plain_name;
 pub use plan::{HostPlan, PlannedGuest, plan};

@@ -1,13 +1,13 @@
 //! Runs all rules over one interval.
 
 use super::context::Context;
-use super::context::guest::GuestContext;
-use super::engine::finding::{Finding, order};
-use super::engine::grouping;
+use super::context::guest::{GuestContext, NotJudged};
+use super::engine::finding::{Finding, order, steady_order};
+use super::engine::grouping::{self, Lead};
 use super::engine::hold::Hold;
-use super::engine::memory::{RuleMemory, guest_identity};
+use super::engine::memory::{NewInterval, RuleMemory, guest_identity};
 use super::engine::options::{InputKind, Options};
-use super::engine::report::{CannotTell, EVERY_RULE, Report};
+use super::engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
 use super::rule::Check;
 use super::table;
 use super::verdicts::Verdicts;
@@ -25,8 +25,9 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         guest.not_judged = not_judged(guest, memory, options, model);
     }
     let mut verdicts = ask_all(&context);
+    let watching = still_watched(&context, memory);
     for guest in &context.guests {
-        if let Some(because) = guest.not_judged.clone() {
+        if let Some(because) = guest.not_judged.as_ref().map(NotJudged::because) {
             let domain = Some(guest.name().to_owned());
             verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain, because });
         }
@@ -36,30 +37,82 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain: None, because });
     }
     let Verdicts { found, mut cannot_tell, not_read, .. } = verdicts;
-    let findings: Vec<Finding> = match options.input {
-        InputKind::File => found.into_iter().map(|(_, finding)| finding).collect(),
-        InputKind::Live => {
-            let key = |guest: Option<usize>| guest.map(|i| guest_identity(context.guests[i].domain));
-            let hold = |rule: &str| match table::hold(rule) {
-                Hold::Once(_) if options.keep_events => Hold::Once(f64::INFINITY),
-                hold => hold,
-            };
-            let found = found.into_iter().map(|(guest, f)| (key(guest), hold(f.rule), f)).collect();
-            let not_read = not_read.into_iter().map(|(rule, guest)| (rule, key(guest))).collect();
-            memory.settle(found, &not_read, hold, model.time_ms, model.interval_s.unwrap_or(0.0))
-        }
+    let is_steady = options.input != InputKind::File;
+    let mut watching = watching;
+    let findings: Vec<Finding> = if is_steady {
+        let lower = Options { thresholds: options.thresholds.lower(), ..options.clone() };
+        context.options = &lower;
+        let lingering = ask_all(&context).found;
+        let key = |guest: Option<usize>| guest.map(|i| guest_identity(context.guests[i].domain));
+        let keyed = |all: Vec<(Option<usize>, Finding)>| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
+        let interval = NewInterval {
+            found: keyed(found),
+            lingering: keyed(lingering),
+            not_read: not_read.into_iter().map(|(rule, guest)| (rule, key(guest))).collect(),
+            now_ms: model.time_ms,
+            seconds: model.interval_s.unwrap_or(0.0),
+            exactly: options.input == InputKind::Live,
+        };
+        let hold = |rule: &str| match table::hold(rule) {
+            Hold::Once(_) if options.keep_events => Hold::Once(f64::INFINITY),
+            hold => hold,
+        };
+        let findings = memory.settle(interval, hold);
+        watching.extend(memory.candidates(hold));
+        findings
+    } else {
+        found.into_iter().map(|(_, finding)| finding).collect()
     };
-    let grouped = grouping::group(findings, table::rank);
+    let grouped = grouping::group(findings, Lead { rank: table::rank, is_steady });
     let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();
     for f in &mut findings {
         if options.warn.contains(f.rule) {
             f.severity = f.severity.raised();
         }
     }
-    findings.sort_by(order);
+    findings.sort_by(if is_steady { steady_order } else { order });
     cannot_tell.sort();
     cannot_tell.dedup();
-    Report { findings, cannot_tell }
+    Report { findings, cannot_tell, watching }
+}
+
+/// The guests, and the host, of which less has been seen than a rule needs.
+fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWatched> {
+    let (options, model) = (context.options, context.model);
+    if options.input == InputKind::File {
+        return Vec::new();
+    }
+    let needed_s = |is_host: bool| {
+        let asked = table::rules().filter(|r| options.reports(r.name) && matches!(r.check, Check::Host(_)) == is_host);
+        asked.map(|r| r.hold.needed_s()).fold(0.0, f64::max)
+    };
+    let (of_host, of_guest) = (needed_s(true), needed_s(false));
+    // A tick comes a little early now and then.
+    let is_young = |seen_s: f64, needed_s: f64| seen_s < needed_s * 0.95;
+    let mut all = Vec::new();
+    if is_young(memory.watched_s(), of_host) && !context.guests.is_empty() {
+        all.push(StillWatched::young(None, memory.watched_s(), of_host));
+    }
+    for guest in context.guests.iter().filter(|g| g.running()) {
+        let name = Some(guest.name().to_owned());
+        match &guest.not_judged {
+            Some(NotJudged::For { because, seen_s, needed_s }) if of_guest > 0.0 => all.push(StillWatched {
+                rule: EVERY_RULE,
+                domain: name,
+                because: because.clone(),
+                seen_s: *seen_s,
+                needed_s: *needed_s,
+            }),
+            Some(_) => {}
+            None => {
+                let seen_s = memory.judged_s(guest.domain, model.interval_s.unwrap_or(0.0));
+                if is_young(seen_s, of_guest) {
+                    all.push(StillWatched::young(name, seen_s, of_guest));
+                }
+            }
+        }
+    }
+    all
 }
 
 /// What every rule that is switched on reports of this interval alone.
@@ -84,21 +137,23 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
 }
 
 /// Why a guest's behaviour is not judged in this interval; `None` when it is.
-fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, model: &Model) -> Option<String> {
+fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, model: &Model) -> Option<NotJudged> {
     if options.input == InputKind::File {
         return None;
     }
     if guest.domain.state == DomainState::Paused {
-        return Some("the guest is paused".into());
+        return Some(NotJudged::Paused);
     }
     let age = guest.domain.facts.started_ms.map(|at| (model.time_ms - at) as f64 / 1e3);
     if let Some(age) = age.filter(|a| (0.0..options.startup_guard_s).contains(a)) {
-        return Some(format!(
+        let because = format!(
             "the guest started {} ago; firmware and a booting system poll timers heavily, so judging starts after {}",
             seconds(age),
             seconds(options.startup_guard_s)
-        ));
+        );
+        return Some(NotJudged::For { because, seen_s: age, needed_s: options.startup_guard_s });
     }
     let resumed = memory.resumed_s(guest.domain, model.time_ms).filter(|s| *s < options.resume_guard_s)?;
-    Some(format!("the guest was resumed {} ago", seconds(resumed)))
+    let because = format!("the guest was resumed {} ago", seconds(resumed));
+    Some(NotJudged::For { because, seen_s: resumed, needed_s: options.resume_guard_s })
 }

@@ -9,7 +9,7 @@
 //! - Percentages of CPU time are of one host CPU, so a guest with four busy vCPUs has 400.
 //! - Text from guests and files is passed on as it is, escaped as JSON demands.
 
-use crate::lint::{CannotTell, Confidence, Fix, Severity, Target};
+use crate::lint::{CannotTell, Confidence, Fix, Severity, StillWatched, Target};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -48,6 +48,10 @@ pub struct JsonDocument {
     /// Rules that could not be judged, with the reason. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cannot_tell: Vec<CannotTell>,
+    /// Guests and rules of which not enough has been seen yet: that they have no finding says nothing. Left out when
+    /// there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watching: Vec<StillWatched>,
     /// Lines of the host's log, of a QEMU's log or of a trace that are about KVM or a VMM and that no rule judges. Left
     /// out when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -348,6 +352,22 @@ pub struct JsonNic {
     pub drops: f64,
 }
 
+/// How steadily a finding held.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonLasting {
+    /// Whether `since` is only how far a recording was looked back on, and the finding is older.
+    pub is_longer: bool,
+    /// For how many of the last `of_s` seconds it showed.
+    pub shown_s: f64,
+    /// Seconds since it began, at most 60.
+    pub of_s: f64,
+    /// How many seconds ago the interval ended that the evidence is of: 0 is this one.
+    pub ago_s: f64,
+    /// The decisive figure of the worst interval of the last minute. Left out if it is the one in the evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<String>,
+}
+
 /// Something that is wrong, or costs what need not be paid.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JsonFinding {
@@ -380,6 +400,9 @@ pub struct JsonFinding {
     /// Since when it holds: RFC 3339, UTC. Left out for files and configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
+    /// How steadily it held. Left out for files and configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<JsonLasting>,
     /// Other rules that fired for the same cause and are covered here. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<&'static str>,

@@ -2,7 +2,8 @@
 
 use super::View;
 use super::table::cut;
-use crate::lint::{EVERY_RULE, Finding, FixKind, is_command};
+use crate::figures::seconds;
+use crate::lint::{EVERY_RULE, Finding, FixKind, Lasting, StillWatched, is_command};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
@@ -10,10 +11,16 @@ use unicode_width::UnicodeWidthStr;
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn all(view: &View<'_>) -> String {
     let all: Vec<_> = view.selected_findings().map(one).collect();
-    let mut out = if all.is_empty() { "no findings\n".to_string() } else { all.join("\n") };
+    let is_young = view.selected_watching().any(StillWatched::is_every_rule);
+    let mut out = match (all.is_empty(), is_young) {
+        (true, true) => "no findings yet: not enough has been seen\n".to_string(),
+        (true, false) => "no findings\n".to_string(),
+        (false, _) => all.join("\n"),
+    };
     // Often one reason stops many rules: each reason takes one line.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-    for c in view.selected_cannot_tell() {
+    let watched: BTreeSet<&str> = view.selected_watching().map(|w| w.because.as_str()).collect();
+    for c in view.selected_cannot_tell().filter(|c| !watched.contains(c.because.as_str())) {
         let (rules, guests) = by_reason.entry(&c.because).or_default();
         rules.extend(Some(c.rule).filter(|r| *r != EVERY_RULE));
         guests.extend(c.domain.as_deref());
@@ -28,12 +35,45 @@ pub fn all(view: &View<'_>) -> String {
         let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules) };
         out.push_str(&wrapped(&format!("not judged: {what}{of}: {}", cut(because, 300)), 12));
     }
+    out.push_str(&watching(view));
     if let Some((count, first)) = view.unjudged_lines() {
         let text = match count {
             1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
             n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),
         };
         out.push_str(&wrapped(&text, 12));
+    }
+    out
+}
+
+/// Where not enough has been seen yet, a line each reason.
+pub(super) fn watching(view: &View<'_>) -> String {
+    let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for w in view.selected_watching() {
+        by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
+    }
+    let left_out = by_reason.len().saturating_sub(MOST_NAMES);
+    let line = |(because, who): (&str, BTreeSet<&str>)| {
+        let more = who.len().saturating_sub(MOST_NAMES);
+        let names = who.iter().take(MOST_NAMES).map(|n| cut(n, 48));
+        let names: Vec<_> = names.chain((more > 0).then(|| format!("and {more} more"))).collect();
+        wrapped(&format!("still watched: {}: {}", names.join(", "), cut(because, 300)), 15)
+    };
+    let mut out: String = by_reason.into_iter().take(MOST_NAMES).map(line).collect();
+    if left_out > 0 {
+        let _ = writeln!(out, "still watched: {left_out} more");
+    }
+    out
+}
+
+/// How steadily a finding held, in words.
+pub fn lasting(l: &Lasting) -> String {
+    let mut out = format!("shown in {} of the last {}", seconds(l.shown_s), seconds(l.of_s));
+    if l.ago_s > 0.0 {
+        let _ = write!(out, ", last {} ago", seconds(l.ago_s));
+    }
+    if let Some(worst) = &l.worst {
+        let _ = write!(out, "; at worst: {}", cut(worst, 300));
     }
     out
 }
@@ -79,6 +119,9 @@ fn one(f: &Finding) -> String {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
         // A command stays on one line, so that it can be pasted.
         out.push_str(&if is_command(e) { line + "\n" } else { wrapped(&line, 8) });
+    }
+    if let Some(l) = &f.lasting {
+        out.push_str(&wrapped(&format!("        {}", lasting(l)), 8));
     }
     if !f.why.is_empty() {
         out.push_str(&wrapped(&format!("  why   {}", cut(&f.why, 2000)), 8));

@@ -3,7 +3,7 @@
 use super::View;
 use super::document::{
     JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding, JsonHost,
-    JsonKvmEvent, JsonNic, JsonSource, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
+    JsonKvmEvent, JsonLasting, JsonNic, JsonSource, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
@@ -38,6 +38,7 @@ pub fn document(view: &View<'_>) -> JsonDocument {
         domains: view.guests().map(|d| domain(d, m)).collect(),
         findings: view.selected_findings().map(finding).collect(),
         cannot_tell: view.selected_cannot_tell().cloned().collect(),
+        watching: view.selected_watching().cloned().collect(),
         unjudged_lines: view
             .unjudged_lines()
             .map(|(count, first)| JsonUnjudgedLines { count: count as u64, first: first.to_string() }),
@@ -329,6 +330,11 @@ fn nic(n: &model::NicRates) -> JsonNic {
     }
 }
 
+fn lasting(l: &lint::Lasting) -> JsonLasting {
+    let lint::Lasting { is_longer, shown_s, of_s, ago_s, worst } = l.clone();
+    JsonLasting { is_longer, shown_s, of_s, ago_s, worst }
+}
+
 /// The JSON of a finding.
 pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
     JsonFinding {
@@ -345,6 +351,7 @@ pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
         see: f.see.clone(),
         cost_percent: f.cost,
         since: f.since_ms.and_then(time),
+        lasting: f.lasting.as_ref().map(lasting),
         folded: f.folded.clone(),
     }
 }

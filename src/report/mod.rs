@@ -45,6 +45,11 @@ impl<'a> View<'a> {
         self.domains.cannot_tell(self.model, self.findings)
     }
 
+    /// The guests and rules of which not enough has been seen, for the host and the selected guests.
+    pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
+        self.domains.watching(self.model, self.findings)
+    }
+
     /// How many lines of the host's log and of a trace are about KVM or a VMM and are judged by no rule, and the first
     /// of them; `None` if there are none.
     pub fn unjudged_lines(&self) -> Option<(usize, &'a str)> {

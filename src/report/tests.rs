@@ -2,7 +2,7 @@
 
 use super::{View, diff, diff_text, json, text};
 use crate::analysis::{DomainFilter, JudgedInterval, Pattern};
-use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Report, Severity, Target};
+use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, Severity, StillWatched, Target};
 use crate::model::{Base, Model};
 use crate::sample::{Direction, EngineKind, SourceId, SourceStatus};
 use crate::synthetic::{Fixture, Guest, Host};
@@ -44,6 +44,7 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
         see: vec!["https://libvirt.org/formatdomain.html".into()],
         cost: Some(33.2),
         since_ms: Some(1_795_269_700_000),
+        lasting: Some(Lasting { is_longer: false, shown_s: 22.0, of_s: 25.0, ago_s: 2.0, worst: Some("9k/s".into()) }),
         folded: vec!["rtc-tick"],
         ..Finding::default()
     }
@@ -51,13 +52,23 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
 
 fn report_of(findings: Vec<Finding>) -> Report {
     let because = "the duration is not known (--duration)".to_string();
+    let watching = vec![StillWatched {
+        rule: "virtio-kicks",
+        domain: Some("db-prod".into()),
+        because: "virtio-kicks shows for 1 s; it is reported after 3 of the last 5 s".into(),
+        seen_s: 1.0,
+        needed_s: 3.0,
+    }];
     let cannot = |rule| CannotTell { rule, domain: Some("db-prod".into()), because: because.clone() };
-    Report { findings, cannot_tell: vec![cannot("rtc-tick"), cannot("hpet-clock")] }
+    Report { findings, cannot_tell: vec![cannot("rtc-tick"), cannot("hpet-clock")], watching }
 }
 
 /// The keys of each object, in their order.
 const KEYS: &[(&str, &str)] = &[
-    ("", "schema tool time interval_s source engine lost_events self sources host domains findings cannot_tell"),
+    (
+        "",
+        "schema tool time interval_s source engine lost_events self sources host domains findings cannot_tell watching",
+    ),
     ("/self", "cpu_percent rss_bytes"),
     ("/sources/1", "name state cause fix"),
     ("/host", "cpus"),
@@ -83,9 +94,14 @@ const KEYS: &[(&str, &str)] = &[
     ("/domains/0/kvm_events/0", "event count rate"),
     ("/domains/0/disks/0", "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us"),
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
-    ("/findings/0", "rule severity confidence domain target title evidence why fix see cost_percent since folded"),
+    (
+        "/findings/0",
+        "rule severity confidence domain target title evidence why fix see cost_percent since lasting folded",
+    ),
     ("/findings/0/fix/0", "kind text needs"),
     ("/cannot_tell/0", "rule domain because"),
+    ("/watching/0", "rule domain because seen_s needed_s"),
+    ("/findings/0/lasting", "is_longer shown_s of_s ago_s worst"),
 ];
 
 /// A model in which every part of the document has something.
@@ -275,7 +291,7 @@ fn hostile_names_stay_harmless() {
     let model = Fixture::hostile_names().model();
     let mut bad = finding(Severity::Critical, None);
     bad.title = "a\u{1b}[2J\u{202e}b".into();
-    let findings = Report { findings: vec![bad], cannot_tell: Vec::new() };
+    let findings = Report { findings: vec![bad], ..Report::default() };
     let all = DomainFilter::default();
     let view = View { model: &model, findings: &findings, source: "live", domains: &all };
     for text in [text::interval(&view, &[]), text::report(&view)] {

@@ -47,6 +47,7 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus]) -> String {
     for f in view.selected_findings() {
         let _ = writeln!(out, "{}", findings_text::line(f));
     }
+    out.push_str(&findings_text::watching(view));
     out
 }
 

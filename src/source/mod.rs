@@ -11,6 +11,7 @@ pub mod session;
 
 use crate::sample::Sample;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Something that yields samples in order of time.
 pub trait Feed {
@@ -40,6 +41,9 @@ pub trait RecordedSamples: Send {
     /// The first sample at or after a time, which ends the interval that holds the time; the last when all are
     /// earlier.
     fn index_from(&mut self, time_ms: i64) -> usize;
+
+    /// The sample from which the time of this length before a sample is read; it may be an earlier one.
+    fn index_before(&mut self, index: usize, length: Duration) -> usize;
 
     /// Whether nothing was counted between the sample before and this one: the first sample of all, and the first of
     /// each later run of the recorder.

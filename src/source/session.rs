@@ -72,6 +72,10 @@ impl RecordedSamples for SessionSamples {
         self.cursor.index_from(time_ms)
     }
 
+    fn index_before(&mut self, index: usize, length: Duration) -> usize {
+        self.cursor.index_before(index, length)
+    }
+
     fn begins_run(&self, index: usize) -> bool {
         self.cursor.begins_run(index)
     }

@@ -2,7 +2,8 @@
 
 use super::layout;
 use super::rows;
-use super::state::{AppState, Popup, Tick};
+use super::state::{AppState, Panel, Popup, Tick};
+use crate::lint::Finding;
 use crate::model::Model;
 use crate::sample::{SourceId, SourceState};
 
@@ -22,12 +23,10 @@ impl AppState {
     }
 
     fn show(&mut self, tick: Tick, remember: bool) {
-        if let Some(before) = &tick.before {
+        if tick.passed.is_jump {
             self.history.clear();
-            for m in before {
-                self.history.push(m);
-            }
         }
+        tick.passed.before.iter().for_each(|model| self.history.push(model));
         if remember {
             self.history.push(&tick.model);
         }
@@ -45,11 +44,20 @@ impl AppState {
         {
             self.say(now);
         }
-        self.findings = tick.findings;
+        self.take_findings(tick.findings);
+        self.watching = tick.watching;
         self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
         self.model = Some(tick.model);
         self.settle();
+    }
+
+    /// Shows these findings; the cursor stays on its finding.
+    fn take_findings(&mut self, findings: Vec<Finding>) {
+        let selected = self.findings.get(self.panels.at).filter(|_| self.panels.focus == Panel::Findings);
+        let at = selected.and_then(|s| findings.iter().position(|f| f.id() == s.id()));
+        self.panels.at = at.unwrap_or(self.panels.at);
+        self.findings = findings;
     }
 
     /// Resumes a paused screen with the newest interval.

@@ -35,7 +35,7 @@ pub use guest_columns::{COLUMNS, GuestColumn};
 pub use guest_table::ColumnId;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::render;
-pub use state::{AppState, Panel, Playback, Popup, ScreenSession, ScreenSource, Tick};
+pub use state::{AppState, Panel, Passed, Playback, Popup, ScreenSession, ScreenSource, Tick};
 pub use theme::{Palette, Theme};
 pub use update::{key, update};
 

@@ -2,7 +2,7 @@
 //! [`super::render`] draws it.
 
 use super::guest_table::{GuestTable, TableRow};
-use crate::lint::{CannotTell, Finding, Target};
+use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
 use crate::model::{DomainModel, History, Model, ThreadModel};
 use jiff::tz::TimeZone;
 use tui_input::Input;
@@ -107,7 +107,7 @@ pub enum Popup {
     /// An opened finding.
     Finding {
         /// The finding.
-        key: FindingKey,
+        key: FindingId,
         /// First visible line.
         scroll: u16,
     },
@@ -115,24 +115,6 @@ pub enum Popup {
     Filter(Input),
     /// The time to go to, while it is typed.
     Goto(Input),
-}
-
-/// Identifies a finding from one interval to the next.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FindingKey {
-    /// The rule.
-    pub rule: &'static str,
-    /// The guest.
-    pub domain: Option<String>,
-    /// What it is about.
-    pub target: Target,
-}
-
-impl FindingKey {
-    /// The key of a finding.
-    pub fn of(f: &Finding) -> Self {
-        Self { rule: f.rule, domain: f.domain.clone(), target: f.target }
-    }
 }
 
 /// Position of a replay.
@@ -152,6 +134,15 @@ pub struct Playback {
     pub marks: Vec<i64>,
 }
 
+/// Intervals that are not shown themselves.
+#[derive(Debug, Clone, Default)]
+pub struct Passed {
+    /// Those right before the one shown.
+    pub before: Vec<Model>,
+    /// Whether they do not continue what was shown before: they replace the history.
+    pub is_jump: bool,
+}
+
 /// A new interval to show.
 #[derive(Debug, Clone, Default)]
 pub struct Tick {
@@ -163,8 +154,10 @@ pub struct Tick {
     pub cannot_tell: Vec<CannotTell>,
     /// Position of a replay.
     pub playback: Option<Playback>,
-    /// After a jump through time, the intervals before this one: they replace the history.
-    pub before: Option<Vec<Model>>,
+    /// Where not enough has been seen yet.
+    pub watching: Vec<StillWatched>,
+    /// Intervals that a replay judged on its way here.
+    pub passed: Passed,
     /// The interval shown before, once more: it is not added to the history again.
     pub again: bool,
 }
@@ -195,6 +188,8 @@ pub struct AppState {
     pub findings: Vec<Finding>,
     /// The rules that could not be judged, and why.
     pub cannot_tell: Vec<CannotTell>,
+    /// Where not enough has been seen yet.
+    pub watching: Vec<StillWatched>,
     /// The table of guests.
     pub table: GuestTable,
     /// The panels.
@@ -256,7 +251,7 @@ impl AppState {
     }
 
     /// A finding by its key.
-    pub fn finding(&self, key: &FindingKey) -> Option<&Finding> {
-        self.findings.iter().find(|f| FindingKey::of(f) == *key)
+    pub fn finding(&self, key: &FindingId) -> Option<&Finding> {
+        self.findings.iter().find(|f| f.id() == *key)
     }
 }

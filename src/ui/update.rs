@@ -7,8 +7,9 @@ use super::keymap;
 use super::layout;
 use super::render;
 use super::rows;
-use super::state::{AppState, FindingKey, Panel, Popup};
+use super::state::{AppState, Panel, Popup};
 use crate::analysis::{RecordingTime, is_within};
+use crate::lint::FindingId;
 use crate::lint::{Finding, FixKind};
 use crate::sample::EngineLevel;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -191,7 +192,7 @@ fn fold_all(state: &mut AppState) {
 
 fn open_finding(state: &mut AppState) {
     if let Some(f) = state.findings.get(state.panels.at) {
-        state.popup = Some(Popup::Finding { key: FindingKey::of(f), scroll: 0 });
+        state.popup = Some(Popup::Finding { key: f.id(), scroll: 0 });
     }
 }
 
@@ -237,12 +238,12 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-fn next_finding(state: &mut AppState, key: &FindingKey, by: isize) {
+fn next_finding(state: &mut AppState, key: &FindingId, by: isize) {
     let n = state.findings.len() as isize;
-    let Some(at) = state.findings.iter().position(|f| FindingKey::of(f) == *key) else { return };
+    let Some(at) = state.findings.iter().position(|f| f.id() == *key) else { return };
     let at = (at as isize + by).rem_euclid(n) as usize;
     state.panels.at = at;
-    state.popup = Some(Popup::Finding { key: FindingKey::of(&state.findings[at]), scroll: 0 });
+    state.popup = Some(Popup::Finding { key: state.findings[at].id(), scroll: 0 });
 }
 
 /// The fix: for the clipboard what can be pasted, for a file all of it.

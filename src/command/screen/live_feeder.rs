@@ -58,7 +58,13 @@ pub(crate) fn feed(
 impl From<crate::analysis::JudgedInterval> for Tick {
     fn from(interval: crate::analysis::JudgedInterval) -> Self {
         let crate::analysis::JudgedInterval { model, report } = interval;
-        Self { model, findings: report.findings, cannot_tell: report.cannot_tell, ..Self::default() }
+        Self {
+            model,
+            findings: report.findings,
+            cannot_tell: report.cannot_tell,
+            watching: report.watching,
+            ..Self::default()
+        }
     }
 }
 

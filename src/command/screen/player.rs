@@ -4,19 +4,21 @@ use super::mark_scan::MarkScan;
 use super::{run_feeder, ui_options};
 use crate::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use crate::cli::Settings;
+use crate::lint;
 use crate::model::Model;
 use crate::session::Cursor;
 use crate::source::RecordedSamples;
 use crate::source::session::SessionSamples;
-use crate::ui::{self, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
+use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Intervals before a jump's target that history and rules look back on, at most.
-const LOOK_BACK: usize = 60;
-/// How long looking back may take; a seek answers well within the 50 ms that feel immediate.
-const LOOK_BACK_TIME: Duration = Duration::from_millis(25);
+/// Intervals that the screen's history shows.
+const HISTORY: usize = 60;
+/// A jump forward over at most so many samples judges them on the way.
+const PASSED: usize = 60;
 /// A replay redraws no faster than this; at high speed it skips samples in between.
 const FRAME: Duration = Duration::from_millis(50);
 /// A replay waits no longer than this for a sample, however long the recording paused.
@@ -38,6 +40,7 @@ pub fn replay(
     let feeder = move |events: SyncSender<ScreenEvent>| {
         run_feeder(
             || {
+                let rules = lint::Options { input: lint::InputKind::Recording, ..rules };
                 Player::new(samples, marks, Pipeline::new(rules), filter, &events).play(start_ms, &requests);
                 Ok(())
             },
@@ -60,6 +63,8 @@ struct Player<'a> {
     shown: Option<(usize, JudgedInterval)>,
     /// The number of the last sample that the pipeline took, counting damaged ones that follow it.
     judged: Option<usize>,
+    /// Intervals judged on the way that the screen does not know yet.
+    passed: Vec<Model>,
     playing: bool,
     speed: f64,
 }
@@ -72,8 +77,8 @@ impl<'a> Player<'a> {
         filter: DomainFilter,
         events: &'a SyncSender<ScreenEvent>,
     ) -> Self {
-        let (position, shown, judged, playing, speed) = (0, None, None, true, 1.0);
-        Self { samples, marks, pipeline, filter, events, position, shown, judged, playing, speed }
+        let (position, shown, judged, passed, playing, speed) = (0, None, None, Vec::new(), true, 1.0);
+        Self { samples, marks, pipeline, filter, events, position, shown, judged, passed, playing, speed }
     }
 
     /// Plays until nobody sends commands any more.
@@ -174,21 +179,31 @@ impl<'a> Player<'a> {
         self.position = index;
         if let Some((_, interval)) = self.shown.as_ref().filter(|(shown, _)| *shown == index) {
             let interval = interval.clone();
-            return self.show(interval, None, true);
+            return self.show(interval, Passed::default(), true);
         }
-        let follows = index.checked_sub(1).is_some_and(|before| self.judged == Some(before));
+        let next = self.judged.map(|judged| judged + 1).filter(|next| (*next..*next + PASSED).contains(&index));
         let sample = match self.samples.sample(index) {
             Ok(sample) => sample,
             Err(e) => {
                 let _ = self.events.send(ScreenEvent::Say(format!("sample {}: {e:#}", index + 1)));
                 self.playing &= index < self.last();
-                if follows {
+                if let Some(next) = next {
+                    let passed = self.judge(next..index);
                     self.judged = Some(index);
+                    self.passed.extend(passed);
                 }
                 return;
             }
         };
-        let before = if follows { None } else { Some(self.look_back(index)) };
+        let is_jump = next.is_none();
+        let first = next.unwrap_or_else(|| self.samples.index_before(index, self.pipeline.look_back()));
+        if is_jump {
+            self.pipeline.restart();
+            self.passed.clear();
+        }
+        let mut before = std::mem::take(&mut self.passed);
+        before.extend(self.judge(first..index));
+        before.drain(..before.len().saturating_sub(HISTORY));
         if self.samples.begins_run(index) {
             self.pipeline.restart();
         }
@@ -199,10 +214,10 @@ impl<'a> Player<'a> {
         if index == self.last() {
             self.playing = false;
         }
-        self.show(interval, before, false);
+        self.show(interval, Passed { before, is_jump }, false);
     }
 
-    fn show(&mut self, interval: JudgedInterval, before: Option<Vec<Model>>, again: bool) {
+    fn show(&mut self, interval: JudgedInterval, passed: Passed, again: bool) {
         let last = self.last();
         let playback = Playback {
             index: self.position,
@@ -212,28 +227,23 @@ impl<'a> Player<'a> {
             playing: self.playing,
             marks: self.marks.times_ms(),
         };
-        let tick = Tick { playback: Some(playback), before, again, ..interval.into() };
+        let tick = Tick { playback: Some(playback), passed, again, ..interval.into() };
         let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));
     }
 
-    /// Judges the intervals before a sample that was jumped to, so that history and rules know them as if they had
-    /// been played.
-    fn look_back(&mut self, index: usize) -> Vec<Model> {
-        self.pipeline.restart();
-        let begin = Instant::now();
-        if let Some(nearest) = index.checked_sub(1) {
-            let _ = self.samples.sample(nearest);
-        }
-        let each = begin.elapsed().max(Duration::from_micros(1));
-        let n = (LOOK_BACK_TIME.as_micros() / each.as_micros()).clamp(2, LOOK_BACK as u128) as usize;
+    /// Judges samples that are not shown. After a jump the first of them is only the base of an interval, unless a
+    /// run of the recorder begins with it: that one is shown when it is played.
+    fn judge(&mut self, range: Range<usize>) -> Vec<Model> {
         let mut models = Vec::new();
-        // One more than n: the first sample is only the base of the first interval.
-        for i in index.saturating_sub(n + 1)..index {
+        for i in range {
             let Ok(sample) = self.samples.sample(i) else { continue };
-            if self.samples.begins_run(i) {
+            let interval = if self.samples.begins_run(i) {
                 self.pipeline.restart();
-            }
-            if let Some(mut interval) = self.pipeline.next(sample) {
+                Some(self.pipeline.next_or_first(sample))
+            } else {
+                self.pipeline.next(sample)
+            };
+            if let Some(mut interval) = interval {
                 interval.keep_only(&self.filter);
                 models.push(interval.model);
             }
@@ -272,6 +282,9 @@ mod tests {
         fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
             anyhow::ensure!(index != 50, "damaged");
             Ok(Arc::new(self.0.sample(index as f64)))
+        }
+        fn index_before(&mut self, index: usize, length: Duration) -> usize {
+            index.saturating_sub(length.as_secs() as usize)
         }
         fn begins_run(&self, index: usize) -> bool {
             index == 0
@@ -317,10 +330,77 @@ mod tests {
     #[test]
     fn a_jump_looks_back_and_a_step_does_not() {
         let ticks = play(&[Replay::Step(1), Replay::Jump(30_000)]);
-        assert!(ticks[0].1.before.as_ref().is_some_and(|b| !b.is_empty()));
-        assert!(ticks[1].1.before.is_none());
-        assert!(ticks[2].1.before.is_some());
+        let passed: Vec<(bool, usize)> = ticks.iter().map(|(_, t)| (t.passed.is_jump, t.passed.before.len())).collect();
+        assert_eq!(passed, [(true, 10), (false, 0), (false, 29)]);
         assert!(ticks.iter().all(|(_, t)| t.model.interval_s == Some(1.0)));
+    }
+
+    /// What a tick shows of the rules' answers.
+    type Answers = (Vec<lint::Finding>, Vec<lint::CannotTell>, Vec<lint::StillWatched>);
+
+    /// The answers at each sample of a recording that these commands show, the first sample first.
+    fn answers(path: &std::path::Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
+        let (tx, rx) = mpsc::sync_channel(10_000);
+        let (ctx, crx) = mpsc::channel();
+        commands.iter().for_each(|c| ctx.send(*c).unwrap());
+        drop(ctx);
+        let session = Session::open(path).unwrap();
+        let start = session.range_ms().unwrap().0;
+        let samples = Box::new(SessionSamples::new(session.cursor()));
+        let options =
+            lint::Options { input: lint::InputKind::Recording, startup_guard_s: 20.0, ..lint::Options::default() };
+        let (marks, pipeline) = (MarkScan::finished(Vec::new()), Pipeline::new(options));
+        Player::new(samples, marks, pipeline, DomainFilter::default(), &tx).play(Some(start), &crx);
+        drop(tx);
+        let answer = |e| match e {
+            ScreenEvent::Tick(t) => Some((t.playback?.index, (t.findings, t.cannot_tell, t.watching))),
+            _ => None,
+        };
+        rx.into_iter().filter_map(answer).collect()
+    }
+
+    fn same_however_reached(path: &std::path::Path, every: usize) {
+        let n = Session::open(path).unwrap().cursor().len();
+        let forward = vec![Replay::Step(1); n - 1];
+        let played = answers(path, &forward);
+        assert_eq!(played.len(), n);
+        assert!(played.iter().any(|(_, (findings, ..))| findings.iter().any(|f| f.lasting.is_some())));
+        let back: Vec<Replay> = std::iter::once(Replay::End { last: true }).chain([Replay::Step(-1); 12]).collect();
+        let fast: Vec<Replay> = vec![Replay::Step(7); n / 7];
+        for (how, ticks) in [("back", answers(path, &back)), ("fast", answers(path, &fast))] {
+            for (index, answer) in ticks {
+                assert_eq!(answer, played[index].1, "{how}: sample {index}");
+            }
+        }
+        for index in (0..n).step_by(every) {
+            let by = i32::try_from(index).unwrap();
+            let jumped =
+                answers(path, &[Replay::End { last: true }, Replay::End { last: false }, Replay::Step(by.into())]);
+            let (at, answer) = jumped.last().unwrap();
+            assert_eq!((*at, answer), (index, &played[index].1), "jump to sample {index}");
+        }
+    }
+
+    #[test]
+    fn the_demo_is_judged_the_same_however_a_sample_is_reached() {
+        let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.kvmtop");
+        same_however_reached(&demo, 23);
+    }
+
+    #[test]
+    fn a_recording_with_gaps_and_restarts_is_judged_the_same_however_a_sample_is_reached() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.kvmtop");
+        let fixture = Fixture::busy_host();
+        for seconds in [0..130, 200..330] {
+            let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+            // A few seconds are missing now and then.
+            for second in seconds.filter(|s| s % 37 > 3) {
+                recorder.append(&fixture.sample(f64::from(second))).unwrap();
+            }
+            recorder.close().unwrap();
+        }
+        same_however_reached(&path, 37);
     }
 
     #[test]

@@ -15,6 +15,31 @@ pub(crate) const NO_VCPUS: &str =
 const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass --duration to set it";
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
+/// Why a guest's behaviour is not judged.
+pub(crate) enum NotJudged {
+    /// It does nothing.
+    Paused,
+    /// It has to run for a while first.
+    For {
+        /// The reason, in a sentence.
+        because: String,
+        /// Seconds that it has run.
+        seen_s: f64,
+        /// Seconds after which it is judged.
+        needed_s: f64,
+    },
+}
+
+impl NotJudged {
+    /// The reason, in a sentence.
+    pub fn because(&self) -> String {
+        match self {
+            Self::Paused => "the guest is paused".into(),
+            Self::For { because, .. } => because.clone(),
+        }
+    }
+}
+
 /// One guest, with its configuration and its guessed system.
 pub(crate) struct GuestContext<'a> {
     pub domain: &'a DomainModel,
@@ -29,7 +54,7 @@ pub(crate) struct GuestContext<'a> {
     /// The Hyper-V enlightenments that the host offers, where that is known.
     pub offered: Option<BTreeSet<String>>,
     /// Why the guest's behaviour is not judged in this interval.
-    pub not_judged: Option<String>,
+    pub not_judged: Option<NotJudged>,
 }
 
 impl<'a> GuestContext<'a> {

@@ -171,6 +171,34 @@ pub enum Mark {
     Vcpu(u32),
 }
 
+/// How steadily a finding held lately, on a running host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lasting {
+    /// Whether it has held for longer than a recording is looked back on; its beginning is not known then.
+    pub is_longer: bool,
+    /// For how many seconds of the last [`Lasting::of_s`] the pattern showed.
+    pub shown_s: f64,
+    /// Seconds since it began, at most a minute.
+    pub of_s: f64,
+    /// How many seconds ago the interval ended that the evidence is of; 0 if it is this one.
+    pub ago_s: f64,
+    /// The decisive figure of the interval in the last minute in which it was worst, if it is another one.
+    pub worst: Option<String>,
+}
+
+/// Which finding it is, from one interval to the next. The worst CPU or thread may be another one in each.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FindingId {
+    /// The rule.
+    pub rule: &'static str,
+    /// The guest.
+    pub domain: Option<String>,
+    /// What kind of thing it is about.
+    about: u8,
+    /// The other guest on a CPU.
+    other: Option<String>,
+}
+
 /// Something that is wrong, or that costs performance needlessly. `report::document` holds its JSON form.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finding {
@@ -200,6 +228,8 @@ pub struct Finding {
     pub cost: Option<f64>,
     /// When it was first seen, milliseconds since the Unix epoch; `None` for files and configuration.
     pub since_ms: Option<i64>,
+    /// How steadily it held; `None` for files and configuration.
+    pub lasting: Option<Lasting>,
     /// Other rules that fired for the same cause and are part of this finding.
     pub folded: Vec<&'static str>,
     /// The table cells that made it fire.
@@ -207,6 +237,18 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Which finding it is, from one interval to the next.
+    pub fn id(&self) -> FindingId {
+        let (about, other) = match self.target {
+            Target::Host => (0, None),
+            Target::Domain => (1, None),
+            Target::Vcpu(_) => (2, None),
+            Target::Thread(_) => (3, None),
+            Target::Pcpu(_) => (4, self.also.first().cloned()),
+        };
+        FindingId { rule: self.rule, domain: self.domain.clone(), about, other }
+    }
+
     /// The first fix's text: what `y` copies.
     pub fn paste(&self) -> Option<&str> {
         self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first()).map(|f| f.text.as_str())
@@ -241,4 +283,12 @@ pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
         .then_with(|| b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)))
         .then_with(|| b.confidence.cmp(&a.confidence))
         .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
+}
+
+/// The order on a running host, in which nothing moves while the same findings hold: worst first, then the oldest.
+pub(crate) fn steady_order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
+    b.severity
+        .cmp(&a.severity)
+        .then_with(|| a.since_ms.cmp(&b.since_ms))
+        .then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
 }

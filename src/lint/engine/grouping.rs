@@ -1,10 +1,17 @@
 //! Groups findings that have one cause into one finding.
 
-use super::finding::{Finding, Fix, Mark, Severity};
+use super::finding::{Finding, Fix, Lasting, Mark, Severity};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The place of a rule in the table.
-type Rank = fn(&str) -> usize;
+/// Which of two findings names the group of both.
+#[derive(Clone, Copy)]
+pub(crate) struct Lead {
+    /// The place of a rule in the table.
+    pub rank: fn(&str) -> usize,
+    /// On a running host the costs of each second do not decide: the name would change with them.
+    pub is_steady: bool,
+}
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
 const WINDOWS_TIMERS: &[&str] =
@@ -13,16 +20,16 @@ const WINDOWS_TIMERS: &[&str] =
 const WAIT_CAUSES: &[&str] = &["quota-throttled", "isolated-pile-up", "pin-overlap", "pinned-not-isolated"];
 
 /// Groups findings that have one cause.
-pub(crate) fn group(mut findings: Vec<Finding>, rank: Rank) -> Vec<Finding> {
-    windows_timers(&mut findings, rank);
-    same_fix(&mut findings, rank);
+pub(crate) fn group(mut findings: Vec<Finding>, lead: Lead) -> Vec<Finding> {
+    windows_timers(&mut findings, lead);
+    same_fix(&mut findings, lead);
     absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);
     waits(&mut findings);
     findings
 }
 
 /// Timer findings of a Windows guest join the finding about its missing enlightenments.
-fn windows_timers(findings: &mut Vec<Finding>, rank: Rank) {
+fn windows_timers(findings: &mut Vec<Finding>, lead: Lead) {
     let is_setup = |f: &Finding| f.rule == "windows-enlightenments";
     let (setups, others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(is_setup);
     let mut groups: HashMap<Option<String>, Vec<Finding>> =
@@ -36,17 +43,17 @@ fn windows_timers(findings: &mut Vec<Finding>, rank: Rank) {
     }
     for setup in setups {
         let timers = groups.remove(&setup.domain).unwrap_or_default();
-        findings.push(if timers.is_empty() { setup } else { windows_group(setup, timers, rank) });
+        findings.push(if timers.is_empty() { setup } else { windows_group(setup, timers, lead) });
     }
 }
 
 /// One finding of a Windows guest's missing enlightenments and its timers.
-fn windows_group(setup: Finding, mut timers: Vec<Finding>, rank: Rank) -> Finding {
-    timers.sort_by(|a, b| by_cost(a, b, rank));
+fn windows_group(setup: Finding, mut timers: Vec<Finding>, names: Lead) -> Finding {
+    timers.sort_by(|a, b| names.cmp(a, b));
     // The most costly one names the group. A clock that was measured comes before wake-ups and before what the
     // configuration only suggests.
     let lead = timers.iter().position(|f| f.cost.is_some()).unwrap_or(0);
-    let named = if setup.cost > timers[lead].cost { setup.rule } else { timers[lead].rule };
+    let named = if setup.cost > timers[lead].cost && !names.is_steady { setup.rule } else { timers[lead].rule };
     let mut all = vec![setup];
     all.extend(timers);
     let costs: Vec<f64> = all.iter().filter_map(|f| f.cost).collect();
@@ -60,6 +67,7 @@ fn windows_group(setup: Finding, mut timers: Vec<Finding>, rank: Rank) -> Findin
         why: all[0].why.clone(),
         fix: all[0].fix.clone(),
         since_ms: all.iter().filter_map(|f| f.since_ms).min(),
+        lasting: all.iter().filter_map(|f| f.lasting.clone()).reduce(joined),
         cost: (!costs.is_empty()).then(|| costs.iter().sum()),
         ..Finding::default()
     };
@@ -73,21 +81,34 @@ fn windows_group(setup: Finding, mut timers: Vec<Finding>, rank: Rank) -> Findin
         join(&mut one.see, f.see);
         join(&mut one.marks, f.marks);
     }
-    one.folded.sort_by_key(|r| rank(r));
+    one.folded.sort_by_key(|r| (names.rank)(r));
     one
 }
 
-/// The most costly finding first, then by the place of its rule in the table.
-fn by_cost(a: &Finding, b: &Finding, rank: Rank) -> std::cmp::Ordering {
-    b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0)).then_with(|| rank(a.rule).cmp(&rank(b.rule)))
+impl Lead {
+    /// The most costly finding first, then by the place of its rule in the table; on a running host the most severe
+    /// one of those whose cost is known.
+    fn cmp(self, a: &Finding, b: &Finding) -> Ordering {
+        let by_cost = || b.cost.unwrap_or(0.0).total_cmp(&a.cost.unwrap_or(0.0));
+        let by_severity = || (b.cost.is_some(), b.severity).cmp(&(a.cost.is_some(), a.severity));
+        let first = if self.is_steady { by_severity() } else { by_cost() };
+        first.then_with(|| (self.rank)(a.rule).cmp(&(self.rank)(b.rule)))
+    }
+}
+
+/// How steadily two findings of one cause hold: as the one that shows more.
+fn joined(a: Lasting, b: Lasting) -> Lasting {
+    let is_longer = a.is_longer || b.is_longer;
+    let most = if (b.of_s, b.shown_s) > (a.of_s, a.shown_s) { b } else { a };
+    Lasting { is_longer, ..most }
 }
 
 /// Timer findings of one guest that share their first fix, where the configuration is not known to lack it.
-fn same_fix(findings: &mut Vec<Finding>, rank: Rank) {
+fn same_fix(findings: &mut Vec<Finding>, names: Lead) {
     let mut kept: Vec<Finding> = Vec::with_capacity(findings.len());
     let mut leads: HashMap<(Option<String>, Option<Fix>), usize> = HashMap::new();
     let mut timers = std::mem::take(findings);
-    timers.sort_by(|a, b| by_cost(a, b, rank));
+    timers.sort_by(|a, b| names.cmp(a, b));
     for f in timers {
         if !WINDOWS_TIMERS.contains(&f.rule) {
             kept.push(f);
@@ -134,6 +155,7 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>) {
     for part in parts {
         one.severity = one.severity.max(part.severity);
         one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
+        one.lasting = one.lasting.take().into_iter().chain(part.lasting).reduce(joined);
         one.cost = one.cost.into_iter().chain(part.cost).reduce(f64::max);
         join(&mut one.folded, vec![part.rule]);
         for line in part.evidence {

@@ -1,6 +1,9 @@
-//! How long a pattern has to last.
+//! How long a pattern has to last, and how long it has to be absent.
 
 use std::fmt;
+
+/// A pattern leaves when it has not shown for this long, or for as long as its rule looks back, if that is longer.
+const GONE_S: f64 = 15.0;
 
 /// How long a pattern has to last on a running host before it is reported.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +27,32 @@ impl Hold {
     pub const SPARSE: Self = Self::For(3.0, 10.0);
     /// Single events stay on the screen for less than half a minute, long enough to be read.
     pub const EVENT: Self = Self::Once(20.0);
+
+    /// For how many seconds the pattern has to show.
+    pub fn needed_s(self) -> f64 {
+        match self {
+            Self::While | Self::Once(_) => 0.0,
+            Self::For(need, _) => need,
+        }
+    }
+
+    /// Within how many seconds it has to show for so long.
+    pub fn window_s(self) -> f64 {
+        match self {
+            Self::While => 0.0,
+            Self::Once(s) => s,
+            Self::For(_, of) => of,
+        }
+    }
+
+    /// After how many seconds of absence it is no longer reported.
+    pub fn gone_s(self) -> f64 {
+        match self {
+            Self::While => 0.0,
+            Self::Once(s) => s,
+            Self::For(_, of) => of.max(GONE_S),
+        }
+    }
 }
 
 impl fmt::Display for Hold {
@@ -31,7 +60,9 @@ impl fmt::Display for Hold {
         match self {
             Self::While => f.write_str("at once, while it lasts"),
             Self::Once(s) => write!(f, "at once, kept for {s} s"),
-            Self::For(need, of) => write!(f, "after {need} of the last {of} s"),
+            Self::For(need, of) => {
+                write!(f, "after {need} of the last {of} s, until it has not shown for {} s", self.gone_s())
+            }
         }
     }
 }

@@ -1,56 +1,65 @@
 //! What rules remember of recent intervals. Bounded, and cleared on a seek.
 //!
 //! On a running host a single second says little: a finding is reported once its pattern showed in a few of the last
-//! seconds, and is withdrawn when the pattern has been absent for as long.
+//! seconds, and is withdrawn when the pattern has been absent for a while.
 
-use super::finding::{Finding, Severity, Target};
+use super::finding::{Finding, FindingId, Severity};
 use super::hold::Hold;
+use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
+use super::report::StillWatched;
 use crate::model::{DomainModel, Model};
 use crate::sample::DomainState;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A pattern whose figures have not been read for longer than this counts as absent.
-const LONGEST_NOT_READ_S: f64 = 15.0;
 /// The most patterns that are tracked at once.
 const MOST_PATTERNS: usize = 20_000;
+/// The most patterns that are named before they have lasted.
+const MOST_CANDIDATES: usize = 200;
 
 /// A guest through time: PID and start time distinguish it from another guest of the same name.
 type GuestIdentity = (Option<i32>, u64, String);
 /// The subject of a finding; `None` is the host.
 type Subject = Option<GuestIdentity>;
+/// A pattern of a subject; the number tells those apart that look the same.
+type PatternKey = (FindingId, Subject, usize);
 
 /// A guest's key in the memory.
 pub(crate) fn guest_identity(domain: &DomainModel) -> GuestIdentity {
     (domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone())
 }
 
-#[derive(Debug, Clone, Default)]
-struct PatternTrack {
-    /// Length of each recent interval, and the severity of the pattern in it, if it showed.
-    intervals: VecDeque<(f64, Option<Severity>)>,
-    /// For how many seconds the figures have not been read.
-    not_read_s: f64,
-    since_ms: i64,
-    /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
-    is_event: bool,
-    reported: bool,
-    last: Finding,
-}
-
-/// Recent observations per rule, guest and target.
+/// Recent observations per rule and guest.
 #[derive(Debug, Clone, Default)]
 pub struct RuleMemory {
-    tracks: BTreeMap<(&'static str, Subject, Target), PatternTrack>,
+    tracks: BTreeMap<PatternKey, PatternTrack>,
     paused: HashMap<GuestIdentity, i64>,
     log_judged_s: Option<f64>,
+    /// For how long each guest's behaviour was judged, at most a minute.
+    judged_s: HashMap<GuestIdentity, f64>,
+    /// For how long the host was watched, at most a minute.
+    watched_s: f64,
+}
+
+/// One interval, for the memory.
+pub(crate) struct NewInterval {
+    /// What the rules found, and who it is about.
+    pub found: Vec<(Subject, Finding)>,
+    /// The same by the lower bounds of the thresholds.
+    pub lingering: Vec<(Subject, Finding)>,
+    /// Rules whose figures were not read.
+    pub not_read: HashSet<(&'static str, Subject)>,
+    /// The end of the interval, milliseconds since the epoch.
+    pub now_ms: i64,
+    /// Its length.
+    pub seconds: f64,
+    /// Whether findings say exactly since when they hold, however long that is.
+    pub exactly: bool,
 }
 
 impl RuleMemory {
     /// Forgets everything, for example after a seek.
     pub fn clear(&mut self) {
-        self.tracks.clear();
-        self.paused.clear();
-        self.log_judged_s = None;
+        *self = Self::default();
     }
 
     /// The newest line of the host's log that was judged so far, seconds after boot.
@@ -62,12 +71,26 @@ impl RuleMemory {
     pub(crate) fn watch(&mut self, model: &Model) {
         let alive: HashSet<GuestIdentity> = model.domains.iter().map(guest_identity).collect();
         self.paused.retain(|w, _| alive.contains(w));
+        self.judged_s.retain(|w, _| alive.contains(w));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
             self.paused.insert(guest_identity(d), model.time_ms);
         }
         let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
         self.tracks.retain(|(_, w, _), track| track.is_event || w.as_ref().is_none_or(|w| alive.contains(w)));
+        self.watched_s = (self.watched_s + model.interval_s.unwrap_or(0.0)).min(REMEMBERED_S);
+    }
+
+    /// For how long the host was watched, seconds, at most a minute.
+    pub(crate) fn watched_s(&self) -> f64 {
+        self.watched_s
+    }
+
+    /// Notes that a guest's behaviour is judged in an interval of this length. Returns for how long it was by now.
+    pub(crate) fn judged_s(&mut self, domain: &DomainModel, seconds: f64) -> f64 {
+        let judged = self.judged_s.entry(guest_identity(domain)).or_default();
+        *judged = (*judged + seconds).min(REMEMBERED_S);
+        *judged
     }
 
     /// Seconds since a guest was last seen paused.
@@ -75,151 +98,159 @@ impl RuleMemory {
         self.paused.get(&guest_identity(domain)).map(|at| (now_ms - at) as f64 / 1e3)
     }
 
-    /// Takes the findings of this interval and returns those that last. An interval in which a rule's figures were not
-    /// read counts neither for nor against its patterns.
-    pub(crate) fn settle(
-        &mut self,
-        found: Vec<(Subject, Hold, Finding)>,
-        not_read: &HashSet<(&'static str, Subject)>,
-        hold: impl Fn(&str) -> Hold,
-        now_ms: i64,
-        interval_s: f64,
-    ) -> Vec<Finding> {
+    /// Takes the findings of this interval and returns those that last.
+    pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(&str) -> Hold) -> Vec<Finding> {
+        let NewInterval { found, lingering, not_read, now_ms, seconds, exactly } = new;
         let mut reported = Vec::new();
-        let mut seen = HashSet::new();
-        for (subject, hold, finding) in found {
-            if hold == Hold::While {
+        let (mut now, is_lasting) = (BTreeMap::new(), |f: &Finding| hold(f.rule) != Hold::While);
+        for ((_, subject, number), severity, finding) in numbered(found) {
+            if !is_lasting(&finding) {
                 reported.push(finding);
                 continue;
             }
-            let key = (finding.rule, subject, finding.target);
-            if !seen.insert(key.clone()) || (self.tracks.len() >= MOST_PATTERNS && !self.tracks.contains_key(&key)) {
-                continue;
-            }
-            let track = self.tracks.entry(key).or_default();
-            if track.intervals.iter().all(|(_, s)| s.is_none()) {
-                track.since_ms = now_ms - (interval_s * 1e3) as i64;
-            }
-            track.intervals.push_back((interval_s, Some(finding.severity)));
-            track.not_read_s = 0.0;
-            track.is_event = matches!(hold, Hold::Once(_));
-            track.last = finding;
+            now.insert((finding.id(), subject, number), (Some(severity), finding));
+        }
+        let mut lower = numbered(lingering);
+        lower.retain(|(_, _, finding)| is_lasting(finding));
+        let mut seen = HashSet::new();
+        for (key, severity, finding) in lower {
+            let (shows, finding) = now.remove(&key).unwrap_or((None, finding));
+            seen.insert(key.clone());
+            self.show(
+                key,
+                Observation { seconds, shows, lingers: Some(severity).max(shows), not_read: false },
+                finding,
+                now_ms,
+                &hold,
+            );
+        }
+        for (key, (shows, finding)) in now {
+            seen.insert(key.clone());
+            self.show(key, Observation { seconds, shows, lingers: shows, not_read: false }, finding, now_ms, &hold);
         }
         for (key, track) in &mut self.tracks {
+            let hold = hold(key.0.rule);
             if !seen.contains(key) {
-                let read = !not_read.contains(&(key.0, key.1.clone()));
-                track.not_read_s = if read { 0.0 } else { track.not_read_s + interval_s };
-                if read || track.not_read_s > LONGEST_NOT_READ_S {
-                    track.intervals.push_back((interval_s, None));
-                }
+                let not_read = not_read.contains(&(key.0.rule, key.1.clone()));
+                track.observe(hold, Observation { seconds, not_read, ..Observation::default() });
             }
-            let (need, of) = match hold(key.0) {
-                Hold::For(need, of) => (need, of),
-                Hold::Once(s) => (0.0, s),
-                Hold::While => (0.0, 0.0),
-            };
-            track.forget(of);
-            if let Some(severity) = track.judge(need) {
-                reported.push(Finding { severity, since_ms: Some(track.since_ms), ..track.last.clone() });
-            }
+            reported.extend(track.report(hold, now_ms, exactly));
         }
-        self.tracks.retain(|_, t| t.intervals.iter().any(|(_, s)| s.is_some()));
+        self.tracks.retain(|_, track| !track.is_over());
         reported
+    }
+
+    /// Takes note of a pattern that shows or lingers.
+    fn show(&mut self, key: PatternKey, now: Observation, finding: Finding, now_ms: i64, hold: &impl Fn(&str) -> Hold) {
+        if self.tracks.len() >= MOST_PATTERNS && !self.tracks.contains_key(&key) {
+            return;
+        }
+        let hold = hold(finding.rule);
+        self.tracks.entry(key).or_default().shows(hold, now, finding, now_ms);
+    }
+
+    /// The patterns that show and have not lasted.
+    pub(crate) fn candidates(&self, hold: impl Fn(&str) -> Hold) -> Vec<StillWatched> {
+        let candidate = |((id, ..), track): (&PatternKey, &PatternTrack)| {
+            let hold @ Hold::For(needed_s, of) = hold(id.rule) else { return None };
+            let seen_s = track.shown_lately_s(hold).filter(|_| track.report(hold, 0, true).is_none())?;
+            let domain = track.last().domain.clone();
+            Some(StillWatched::pattern(id.rule, domain, (seen_s, needed_s, of), track.last().figure()))
+        };
+        self.tracks.iter().filter_map(candidate).take(MOST_CANDIDATES).collect()
     }
 }
 
-impl PatternTrack {
-    /// Drops intervals that lie further back than `of` seconds.
-    fn forget(&mut self, of: f64) {
-        let mut all: f64 = self.intervals.iter().map(|(s, _)| s).sum();
-        while self.intervals.len() > 1 && self.intervals.front().is_some_and(|(s, _)| all - s >= of - 1e-6) {
-            all -= self.intervals.pop_front().map_or(0.0, |(s, _)| s);
-        }
-    }
-
-    /// The severity to report, if any: the highest that lasted for `need` seconds.
-    fn judge(&mut self, need: f64) -> Option<Severity> {
-        let mut hits: Vec<(Severity, f64)> = self.intervals.iter().filter_map(|(s, v)| Some(((*v)?, *s))).collect();
-        hits.sort_by_key(|h| std::cmp::Reverse(h.0));
-        let long_enough = hits.iter().map(|h| h.1).sum::<f64>() >= need - 0.05;
-        self.reported = !hits.is_empty() && (self.reported || long_enough);
-        if !self.reported {
-            return None;
-        }
-        let mut held = 0.0;
-        for (severity, seconds) in &hits {
-            held += seconds;
-            if held >= need - 0.05 {
-                return Some(*severity);
-            }
-        }
-        hits.last().map(|h| h.0)
-    }
+/// Findings with their keys and severities.
+fn numbered(found: Vec<(Subject, Finding)>) -> Vec<(PatternKey, Severity, Finding)> {
+    let mut same: HashMap<(FindingId, Subject), usize> = HashMap::new();
+    let key = |(subject, finding): (Subject, Finding)| {
+        let number = same.entry((finding.id(), subject.clone())).or_default();
+        *number += 1;
+        ((finding.id(), subject, *number), finding.severity, finding)
+    };
+    found.into_iter().map(key).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Lasting;
     use super::*;
+
+    const THREE_OF_FIVE: Hold = Hold::For(3.0, 5.0);
 
     fn finding(severity: Severity) -> Finding {
         Finding { rule: "rtc-tick", severity, ..Finding::default() }
     }
 
-    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical); the returned letters
-    /// say what was reported.
+    fn interval(second: usize, c: char) -> NewInterval {
+        let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
+        let of = |c: char| letters.iter().filter(|l| l.0 == c).map(|l| (None, finding(l.1))).collect::<Vec<_>>();
+        NewInterval {
+            found: of(c),
+            lingering: of(c.to_ascii_lowercase()),
+            not_read: if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() },
+            now_ms: second as i64 * 1000,
+            seconds: 1.0,
+            exactly: false,
+        }
+    }
+
+    /// Feeds one second a letter (`.` nothing, `-` not read, `i` info, `w` warning, `c` critical, in capitals if only
+    /// the lower bound of that severity is reached); the returned letters say what was reported.
     fn play(hold: Hold, seconds: &str) -> String {
         let mut memory = RuleMemory::default();
-        let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
-        seconds
-            .chars()
-            .enumerate()
-            .map(|(n, c)| {
-                let not_read = if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() };
-                let found = letters.iter().find(|l| l.0 == c).map(|l| (None, hold, finding(l.1)));
-                let reported = memory.settle(found.into_iter().collect(), &not_read, |_| hold, n as i64 * 1000, 1.0);
-                reported.first().and_then(|f| letters.iter().find(|l| l.1 == f.severity)).map_or('.', |l| l.0)
-            })
-            .collect()
+        let letter = |f: &Finding| f.severity.as_str().chars().next();
+        let second = |(n, c): (usize, char)| {
+            let reported = memory.settle(interval(n, c), |_| hold);
+            reported.first().and_then(letter).unwrap_or('.')
+        };
+        seconds.chars().enumerate().map(second).collect()
     }
 
     #[test]
-    fn a_pattern_has_to_last() {
-        assert_eq!(play(Hold::For(3.0, 5.0), "w.w...."), ".......");
-        assert_eq!(play(Hold::For(3.0, 5.0), "www......"), "..wwwww..");
-        assert_eq!(play(Hold::For(3.0, 5.0), "w.w.w"), "....w");
+    fn a_pattern_has_to_last_and_to_be_gone_for_a_while() {
+        assert_eq!(play(THREE_OF_FIVE, "w.w...."), ".......");
+        assert_eq!(play(THREE_OF_FIVE, "w.w.w"), "....w");
+        assert_eq!(play(THREE_OF_FIVE, &format!("www{}", ".".repeat(17))), format!("..{}...", "w".repeat(15)));
+        assert_eq!(play(THREE_OF_FIVE, &"www.......".repeat(3)), format!("..{}", "w".repeat(28)));
     }
 
     #[test]
-    fn one_loud_second_does_not_raise_the_severity() {
-        assert_eq!(play(Hold::For(3.0, 5.0), "iiciicc"), "..iiiic");
+    fn one_loud_second_does_not_raise_the_severity_and_one_quiet_second_does_not_lower_it() {
+        assert_eq!(play(THREE_OF_FIVE, "iiciicc"), "..iiiic");
+        assert_eq!(play(THREE_OF_FIVE, "ccciiic"), "..ccccc");
+        assert_eq!(play(THREE_OF_FIVE, &format!("ccc{}", "i".repeat(16))), format!("..{}ii", "c".repeat(15)));
+    }
+
+    #[test]
+    fn a_figure_below_the_threshold_keeps_a_finding_and_begins_none() {
+        assert_eq!(play(THREE_OF_FIVE, &"W".repeat(20)), ".".repeat(20));
+        assert_eq!(play(THREE_OF_FIVE, &format!("www{}", "W".repeat(40))), format!("..{}", "w".repeat(41)));
     }
 
     #[test]
     fn single_events_are_kept_for_a_while() {
         assert_eq!(play(Hold::Once(3.0), ".w....."), ".www...");
         assert_eq!(play(Hold::While, ".w.."), ".w..");
+        assert!(play(Hold::Once(f64::INFINITY), &format!("w{}", ".".repeat(200))).ends_with('w'), "kept to the end");
     }
 
     #[test]
     fn what_is_not_read_speaks_neither_for_nor_against() {
-        assert_eq!(play(Hold::For(3.0, 5.0), "www------www......"), "..wwwwwwwwwwwwww..");
-        assert_eq!(play(Hold::For(3.0, 5.0), "ww------w"), "........w");
+        assert!(play(THREE_OF_FIVE, "www------www").ends_with("wwwwwwwwww"));
+        assert_eq!(play(THREE_OF_FIVE, "ww------w"), "........w");
         let long = format!("www{}", "-".repeat(25));
-        assert!(play(Hold::For(3.0, 5.0), &long).ends_with("....."), "figures that are gone for good");
+        assert!(play(THREE_OF_FIVE, &long).ends_with("....."), "figures that are gone for good");
     }
 
     #[test]
     fn nothing_is_remembered_of_what_is_gone() {
         let mut memory = RuleMemory::default();
-        memory.settle(
-            vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))],
-            &HashSet::new(),
-            |_| Hold::For(3.0, 5.0),
-            0,
-            1.0,
-        );
-        for n in 1..=5 {
-            memory.settle(Vec::new(), &HashSet::new(), |_| Hold::For(3.0, 5.0), n * 1000, 1.0);
+        memory.settle(interval(0, 'w'), |_| THREE_OF_FIVE);
+        assert_eq!(memory.tracks.len(), 1);
+        for n in 1..=61 {
+            memory.settle(interval(n, '.'), |_| THREE_OF_FIVE);
         }
         assert!(memory.tracks.is_empty());
     }
@@ -227,7 +258,46 @@ mod tests {
     #[test]
     fn a_long_interval_is_its_own_window() {
         let mut memory = RuleMemory::default();
-        let found = vec![(None, Hold::For(3.0, 5.0), finding(Severity::Info))];
-        assert_eq!(memory.settle(found, &HashSet::new(), |_| Hold::For(3.0, 5.0), 10_000, 10.0).len(), 1);
+        let long = NewInterval { seconds: 10.0, ..interval(10, 'i') };
+        assert_eq!(memory.settle(long, |_| THREE_OF_FIVE).len(), 1);
+    }
+
+    #[test]
+    fn what_happened_more_than_a_minute_and_a_half_ago_changes_nothing() {
+        let noise: Vec<char> = (0..400_u32).map(|n| b"..wWi-c.WW.i"[(n * n * 7 % 97 % 12) as usize] as char).collect();
+        let mut played = RuleMemory::default();
+        for (now, c) in noise.iter().enumerate() {
+            let expected = played.settle(interval(now, *c), |_| THREE_OF_FIVE);
+            let mut jumped = RuleMemory::default();
+            let first = now.saturating_sub(90);
+            let last = (first..=now).map(|n| jumped.settle(interval(n, noise[n]), |_| THREE_OF_FIVE)).last();
+            assert_eq!(last, Some(expected), "at {now}");
+            assert_eq!(jumped.candidates(|_| THREE_OF_FIVE), played.candidates(|_| THREE_OF_FIVE), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_finding_says_since_when_how_often_and_how_bad() {
+        let mut memory = RuleMemory::default();
+        let costs = [20.0, 80.0, 30.0, 30.0];
+        let mut last = Vec::new();
+        for (n, cost) in costs.into_iter().enumerate() {
+            let finding = Finding { cost: Some(cost), evidence: vec![format!("{cost} %")], ..finding(Severity::Info) };
+            let found = vec![(None, finding)];
+            let new = NewInterval { lingering: found.clone(), found, ..interval(n + 10, '.') };
+            last = memory.settle(new, |_| THREE_OF_FIVE);
+        }
+        let steady = Lasting { is_longer: false, shown_s: 4.0, of_s: 4.0, ago_s: 0.0, worst: Some("80 %".into()) };
+        assert_eq!((last[0].since_ms, &last[0].lasting), (Some(9000), &Some(steady)));
+        last = memory.settle(interval(14, '.'), |_| THREE_OF_FIVE);
+        let seen = last[0].lasting.as_ref().unwrap();
+        assert_eq!((seen.shown_s, seen.of_s, seen.ago_s), (4.0, 5.0, 1.0));
+        for n in 15..100 {
+            last = memory.settle(interval(n, 'i'), |_| THREE_OF_FIVE);
+        }
+        assert_eq!(last[0].since_ms, Some(39_000), "a minute before");
+        assert!(last[0].lasting.as_ref().unwrap().is_longer);
+        let exact = memory.settle(NewInterval { exactly: true, ..interval(100, 'i') }, |_| THREE_OF_FIVE);
+        assert_eq!((exact[0].since_ms, exact[0].lasting.as_ref().unwrap().is_longer), (Some(9000), false));
     }
 }

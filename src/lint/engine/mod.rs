@@ -7,6 +7,7 @@ pub(super) mod hold;
 pub(super) mod limits;
 pub(super) mod memory;
 pub(super) mod options;
+pub(super) mod pattern;
 pub(super) mod prose;
 pub(super) mod report;
 pub(super) mod thresholds;

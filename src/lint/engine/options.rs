@@ -1,7 +1,12 @@
 //! What the user set for findings, and where the data comes from.
 
+use super::pattern::REMEMBERED_S;
 use super::thresholds::Thresholds;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A longer guard after a resume is not looked back on whole.
+const MOST_LOOK_BACK_S: f64 = 600.0;
 
 /// Where the model comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -9,6 +14,9 @@ pub enum InputKind {
     /// A running host, now or as recorded: short patterns are not reported, and a guest that starts is not judged.
     #[default]
     Live,
+    /// A sample of a recording, of which only so much is judged as its findings need: the same, but what began more
+    /// than a minute ago is not looked up.
+    Recording,
     /// A file with an interval of its own: the whole file is the window.
     File,
 }
@@ -47,6 +55,13 @@ impl Default for Options {
 }
 
 impl Options {
+    /// How far back samples have to be judged for the findings of one sample, however it is reached.
+    pub fn look_back(&self) -> Duration {
+        // A pause counts for a while, and so does an interval before the first that is remembered.
+        let before = self.resume_guard_s.clamp(30.0, MOST_LOOK_BACK_S);
+        Duration::from_secs_f64(REMEMBERED_S + before)
+    }
+
     /// Whether findings of a rule are reported at all.
     pub fn reports(&self, rule: &str) -> bool {
         self.warn.contains(rule) || !(self.allow.contains(rule) || self.allow.contains("all"))

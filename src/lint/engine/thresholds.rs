@@ -59,7 +59,15 @@ pub struct Threshold {
 /// A value that a threshold may have.
 trait ThresholdValue {
     fn text(&self) -> String;
+
+    /// The same, reached a little earlier: times `by`.
+    fn times(&self, by: f64) -> Self;
 }
+
+/// A reported finding stays until its figure is below this part of the threshold.
+const LOWER: f64 = 0.8;
+/// Figures that have to stay below the threshold.
+const LIMITS: &[&str] = &["idle_guest_cpu", "short_sleep_ms", "halt_poll_guest", "local_memory"];
 
 impl ThresholdValue for Steps {
     fn text(&self) -> String {
@@ -67,11 +75,19 @@ impl ThresholdValue for Steps {
         let reached = steps.iter().filter(|(_, from)| from.is_finite());
         reached.map(|(severity, from)| format!("{severity} {}", figure(*from))).collect::<Vec<_>>().join(", ")
     }
+
+    fn times(&self, by: f64) -> Self {
+        Self::new(self.info * by, self.warning * by, self.critical * by)
+    }
 }
 
 impl ThresholdValue for f64 {
     fn text(&self) -> String {
         figure(*self)
+    }
+
+    fn times(&self, by: f64) -> Self {
+        self * by
     }
 }
 
@@ -79,11 +95,19 @@ impl ThresholdValue for u64 {
     fn text(&self) -> String {
         self.to_string()
     }
+
+    fn times(&self, by: f64) -> Self {
+        (*self as f64 * by) as Self
+    }
 }
 
 impl ThresholdValue for (f64, f64) {
     fn text(&self) -> String {
         format!("{} and {}", figure(self.0), figure(self.1))
+    }
+
+    fn times(&self, by: f64) -> Self {
+        (self.0 * by, self.1 * by)
     }
 }
 
@@ -106,6 +130,11 @@ macro_rules! groups {
         }
 
         impl $group {
+            fn lower(&self) -> Self {
+                let by = |name| if LIMITS.contains(&name) { 1.0 / LOWER } else { LOWER };
+                Self { $($field: self.$field.times(by(stringify!($field)))),* }
+            }
+
             fn list(&self, group: &str, into: &mut Vec<Threshold>) {
                 $(into.push(Threshold {
                     name: format!("{group}.{}", stringify!($field)),
@@ -326,6 +355,19 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
+    /// The lower bounds: what is reported stays as long as its figure reaches these.
+    pub(crate) fn lower(&self) -> Self {
+        Self {
+            cost: self.cost.lower(),
+            timers: self.timers.lower(),
+            apic: self.apic.lower(),
+            devices: self.devices.lower(),
+            scheduling: self.scheduling.lower(),
+            pinning: self.pinning.lower(),
+            machine: self.machine.lower(),
+        }
+    }
+
     /// All thresholds with their values, in the order of the config file.
     pub fn list(&self) -> Vec<Threshold> {
         let mut all = Vec::new();

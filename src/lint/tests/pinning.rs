@@ -261,8 +261,8 @@ fn interrupts_of_a_large_host_are_counted_now_and_then() {
     };
     assert_eq!(play(0, 300.0), [false, false, false, true, true, true, true, true, true, true]);
     assert_eq!(play(10, 300.0), [true; 10]);
-    assert_eq!(play(20, 1.0), [true; 10]);
-    assert_eq!(play(30, 1.0), [true, true, false, false, false, false, false, false, false, false]);
+    assert_eq!(play(20, 1.0), [true, true, true, true, true, true, true, true, false, false]);
+    assert_eq!(play(30, 1.0), [false; 10]);
 }
 
 #[test]

@@ -16,13 +16,19 @@ thresholds (`src/lint`); `kvmtop check --list-rules` prints the list, with `--js
 - **Cannot tell**: what the rule does not know, or takes for something else.
 - **Fix changes**: what the suggested fix touches. kvmtop never applies a fix.
 
-Three things hold for all rules:
+Five things hold for all rules:
 
 - A guest's behaviour is not judged for STARTUP s after its start, for RESUME s after a resume or an incoming migration
   (`startup_guard` and `resume_guard`), and while it is paused.
 - Where a figure is missing, a rule reports that it cannot tell, and why.
 - Findings that have one cause become one: the timers of a Windows guest with its missing enlightenments, memory faults
   with an inhibited APICv, and the wait of vCPUs with its cause.
+- A pattern that lasted is reported until it has been absent for a while, and stays as long as its figure reaches four
+  fifths of the threshold, at most a minute after it last lasted. Severity rises and falls the same way. The evidence is
+  of the newest interval in which the pattern showed. A recording is looked back on for a minute: of an older finding it
+  says that it is older.
+- A guest that was watched for less time than a rule needs, and a pattern that shows and has not lasted, are listed as
+  still watched. `kvmtop check` exits with 3 if a guest was watched for too short a time, unless it found something worse.
 
 A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause,
 percent of one host CPU. Most rules about exits report a higher severity when the cost reaches `cost.of_one_cpu` or

@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Samples kept.
 const SAMPLES_KEPT: usize = 4;
@@ -24,6 +25,9 @@ pub struct Cursor {
     /// Segments that cannot be read to their end: part, segment.
     broken: Vec<(usize, usize)>,
 }
+
+/// A moment before a sample has at most so many samples.
+const MOST_BEFORE: usize = 2000;
 
 /// A segment being read.
 struct Open {
@@ -153,6 +157,15 @@ impl Cursor {
         let at = self.index_at(time_ms);
         let before = self.time_ms(at).is_some_and(|ms| ms < time_ms);
         if before { (at + 1).min(self.len().saturating_sub(1)) } else { at }
+    }
+
+    /// The sample from which all of the time before a sample is read, for a moment of this length. It may be an
+    /// earlier one, so that a clock that was set forward shortens nothing.
+    pub fn index_before(&self, index: usize, length: Duration) -> usize {
+        let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+        let seconds = usize::try_from(length.as_secs()).unwrap_or(usize::MAX);
+        let by_time = self.time_ms(index).map_or(0, |ms| self.index_at(ms.saturating_sub(length_ms)));
+        by_time.min(index.saturating_sub(seconds)).max(index.saturating_sub(MOST_BEFORE))
     }
 
     /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or behind damage.

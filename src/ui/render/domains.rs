@@ -91,11 +91,18 @@ fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &
     }
     if let Some(s) = severity(r) {
         put(buf, area.x + 1, area.y, &severity_glyph(s, theme).to_string(), 1, theme.style(severity_role(s)));
+    } else if r.thread.is_none() && is_still_watched(r) {
+        put(buf, area.x + 1, area.y, &g.cut.to_string(), 1, theme.style(Look::Dim));
     }
     if r.thread.is_none() {
         let open = r.state.table.unfolded.contains(&guest_table::key(r.domain));
         put(buf, area.x + 2, area.y, &g.fold[usize::from(open)].to_string(), 1, theme.style(Look::Dim));
     }
+}
+
+/// Whether too little of a guest has been seen for "no finding" to say anything.
+fn is_still_watched(r: &RowView<'_>) -> bool {
+    r.state.watching.iter().any(|w| w.is_every_rule() && w.domain.as_deref() == Some(r.domain.name()))
 }
 
 /// The mark of a severity.

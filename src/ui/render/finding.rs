@@ -4,6 +4,7 @@ use super::domains::severity_glyph;
 use super::header;
 use super::popup::{self, StyledLine};
 use crate::lint::{Finding, FixKind, is_plain_name};
+use crate::report::findings_text;
 use crate::ui::cells::severity_role;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_lines, wrap};
@@ -28,11 +29,7 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
         section(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
     }
     if let Some(ms) = f.since_ms {
-        section(
-            if f.evidence.is_empty() { "SEEN" } else { "" },
-            &format!("since {}", header::clock(ms, state)),
-            Look::Dim,
-        );
+        section(if f.evidence.is_empty() { "SEEN" } else { "" }, &since(f, ms, state), Look::Dim);
     }
     section("", " ", Look::Text);
     section("WHY", &clean_lines(&f.why), Look::Text);
@@ -68,6 +65,16 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
         section(if i == 0 { "SEE" } else { "" }, &clean_lines(s), Look::Dim);
     }
     out
+}
+
+/// Since when it holds, and how steadily.
+fn since(f: &Finding, ms: i64, state: &AppState) -> String {
+    let clock = header::clock(ms, state);
+    match &f.lasting {
+        None => format!("since {clock}"),
+        Some(l) if l.is_longer => format!("since before {clock}; {}", clean_lines(&findings_text::lasting(l))),
+        Some(l) => format!("since {clock}; {}", clean_lines(&findings_text::lasting(l))),
+    }
 }
 
 /// Paints it over the screen.

@@ -2,7 +2,7 @@
 
 use super::domains::severity_glyph;
 use super::{finding, header, say, title};
-use crate::lint::Finding;
+use crate::lint::{Finding, StillWatched};
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
@@ -21,7 +21,12 @@ const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
 /// The worst findings, as many as fit.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let right = "f: all, Enter: evidence and fix";
-    let inner = title(buf, area, Panel::Findings, &state.findings.len().to_string(), right, state, theme);
+    let watched = match state.watching.len() {
+        0 => String::new(),
+        n => format!(", {n} still watched"),
+    };
+    let left = format!("{}{watched}", state.findings.len());
+    let inner = title(buf, area, Panel::Findings, &left, right, state, theme);
     for (i, f) in state.findings.iter().take(inner.height.into()).enumerate() {
         line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, f, false, state, theme);
     }
@@ -35,12 +40,32 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         title(buf, area, Panel::Findings, &left, if n > 0 { "Enter: evidence and fix" } else { "" }, state, theme);
     if n == 0 {
         let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
-        let text = if young { "Measuring the first interval …".to_string() } else { nothing_found(state) };
+        let text = match (young, state.watching.is_empty()) {
+            (true, _) => "Measuring the first interval …".to_string(),
+            (false, true) => nothing_found(state),
+            (false, false) => "Nothing found yet: not enough has been seen.".to_string(),
+        };
         let used = say(buf, inner, &text, Look::Dim, theme);
         let rest = Rect { y: inner.y + used, height: inner.height - used, ..inner };
         cannot_tell(buf, rest, state, theme);
         return;
     }
+    let note = still_watched(state).filter(|_| inner.height > 2);
+    let inner = match note {
+        Some(text) => {
+            let y = inner.bottom() - 1;
+            put(
+                buf,
+                inner.x + 2,
+                y,
+                &fit(&text, inner.width.saturating_sub(2), theme.glyphs.cut),
+                inner.width,
+                theme.style(Look::Dim),
+            );
+            Rect { height: inner.height - 1, ..inner }
+        }
+        None => inner,
+    };
     let at = (state.panels.focus == Panel::Findings).then(|| state.panels.at.min(n - 1));
     let list = (n as u16).min(inner.height).min((inner.height / 3).max(4));
     if let Some(f) = at.and_then(|at| state.findings.get(at)) {
@@ -68,14 +93,31 @@ fn nothing_found(state: &AppState) -> String {
 
 /// The rules that could not be judged, and why: no finding does not mean that all is well.
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let rows = state.cannot_tell.iter().map(|c| {
-        let who = c.domain.as_deref().map_or_else(|| "host".to_string(), clean);
-        (vec![Cell::text(c.rule), Cell::text(who), Cell::text(clean(&c.because)).role(Look::Dim)], RowLook::Plain)
-    });
+    let row = |rule: &'static str, domain: Option<&str>, because: &str| {
+        let who = domain.map_or_else(|| "host".to_string(), clean);
+        (vec![Cell::text(rule), Cell::text(who), Cell::text(clean(because)).role(Look::Dim)], RowLook::Plain)
+    };
+    let watching = watching(state).map(|w| row(w.rule, w.domain.as_deref(), &w.because));
+    let rows = watching.chain(state.cannot_tell.iter().map(|c| row(c.rule, c.domain.as_deref(), &c.because)));
     let list = List { columns: &CANNOT_TELL, rows: rows.collect(), at: None };
     if !list.rows.is_empty() {
         list.paint(buf, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, theme);
     }
+}
+
+/// Where not enough has been seen, and that is not said among the rules that cannot tell.
+fn watching(state: &AppState) -> impl Iterator<Item = &StillWatched> {
+    let is_said = |w: &StillWatched| state.cannot_tell.iter().any(|c| c.because == w.because && c.domain == w.domain);
+    state.watching.iter().filter(move |w| !is_said(w))
+}
+
+/// In a line, beside findings: who is still looked at.
+fn still_watched(state: &AppState) -> Option<String> {
+    let first = state.watching.first()?;
+    let who = first.domain.as_deref().map_or_else(|| "host".to_string(), clean);
+    let more = state.watching.len() - 1;
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    Some(format!("still watched{more}: {who}: {}", clean(&first.because)))
 }
 
 /// The selected finding below the list, as much as fits: Enter shows all of it.
@@ -108,7 +150,10 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
     );
     let since = f
         .since_ms
-        .map(|ms| format!("since {}", header::clock(ms, state)))
+        .map(|ms| {
+            let is_longer = f.lasting.as_ref().is_some_and(|l| l.is_longer);
+            format!("since {}{}", if is_longer { "before " } else { "" }, header::clock(ms, state))
+        })
         .filter(|_| area.width >= 100)
         .unwrap_or_default();
     let end = area.right() - width(&since);

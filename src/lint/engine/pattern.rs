@@ -1,0 +1,187 @@
+//! One pattern through time: when it is reported, how severe it is, since when. All of it but the exact beginning
+//! follows from the last minute, so that it does not matter how a sample of a recording was reached.
+
+use super::finding::{Finding, Lasting, Severity};
+use super::hold::Hold;
+use std::collections::VecDeque;
+
+/// How far back findings are judged, seconds.
+pub(crate) const REMEMBERED_S: f64 = 60.0;
+/// The most intervals that are kept of one pattern.
+const MOST_KEPT: usize = 1000;
+/// Intervals are never quite as long as asked for, seconds.
+const TOLERANCE_S: f64 = 0.05;
+
+/// A figure is worth a line if it is so many times the newest one.
+const CLEARLY: f64 = 1.2;
+
+/// What one interval says about a pattern.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Observation {
+    /// Length of the interval.
+    pub seconds: f64,
+    /// How severe it is, if it shows.
+    pub shows: Option<Severity>,
+    /// The same by the lower bounds of the thresholds: what is reported stays at least so severe.
+    pub lingers: Option<Severity>,
+    /// Whether its figures were not read: the interval then counts neither for nor against it.
+    pub not_read: bool,
+}
+
+/// A figure that may be the worst of the last minute.
+#[derive(Debug, Clone)]
+struct Peak {
+    number: u64,
+    weight: (Severity, f64),
+    figure: String,
+}
+
+/// A pattern in recent intervals.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PatternTrack {
+    recent: VecDeque<Observation>,
+    /// How many intervals were observed.
+    observed: u64,
+    /// Each weighs less than the one before it.
+    peaks: VecDeque<Peak>,
+    since_ms: i64,
+    /// Seconds since then.
+    age_s: f64,
+    /// Seconds since the pattern showed or lingered.
+    absent_s: f64,
+    /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
+    pub is_event: bool,
+    /// The finding of the newest interval in which it showed.
+    last: Finding,
+}
+
+impl PatternTrack {
+    /// A pattern that shows, with its finding, in an interval that ends at `now_ms`.
+    pub fn shows(&mut self, hold: Hold, now: Observation, finding: Finding, now_ms: i64) {
+        if self.observed == 0 || self.absent_s >= hold.gone_s() - TOLERANCE_S {
+            self.since_ms = now_ms - (now.seconds * 1e3) as i64;
+            self.age_s = 0.0;
+        }
+        let weight = (now.lingers.unwrap_or_default(), finding.cost.unwrap_or(0.0));
+        let lighter = |p: &Peak| p.weight.0.cmp(&weight.0).then(p.weight.1.total_cmp(&weight.1)).is_le();
+        while self.peaks.back().is_some_and(lighter) {
+            self.peaks.pop_back();
+        }
+        let figure = finding.figure().unwrap_or_default().to_owned();
+        self.peaks.push_back(Peak { number: self.observed, weight, figure });
+        self.is_event = matches!(hold, Hold::Once(_));
+        self.last = finding;
+        self.observe(hold, now);
+        self.absent_s = 0.0;
+    }
+
+    /// Takes in an interval.
+    pub fn observe(&mut self, hold: Hold, now: Observation) {
+        self.age_s += now.seconds;
+        self.absent_s += now.seconds;
+        // What is kept until the end needs only the intervals in which it showed.
+        let for_ever = hold.gone_s().is_infinite();
+        if for_ever && now.lingers.is_none() {
+            return;
+        }
+        self.recent.push_back(now);
+        self.observed += 1;
+        let mut seconds = 0.0;
+        let enough = self.recent.iter().rev().position(|o| {
+            seconds += o.seconds;
+            seconds >= REMEMBERED_S && !for_ever
+        });
+        let keep = enough.map_or(self.recent.len(), |n| n + 1).min(MOST_KEPT);
+        self.recent.drain(..self.recent.len() - keep);
+        let oldest = self.observed - keep as u64;
+        while self.peaks.front().is_some_and(|p| p.number < oldest) {
+            self.peaks.pop_front();
+        }
+    }
+
+    /// Whether nothing of it is left to remember.
+    pub fn is_over(&self) -> bool {
+        self.recent.iter().all(|o| o.lingers.is_none())
+    }
+
+    /// The finding to report, if any. With `exactly`, the time since it began is known however long that was.
+    pub fn report(&self, hold: Hold, now_ms: i64, exactly: bool) -> Option<Finding> {
+        let severity = [Severity::Critical, Severity::Warning, Severity::Info];
+        let severity = severity.into_iter().find(|level| self.is_reported(hold, *level))?;
+        let is_longer = !exactly && self.age_s > REMEMBERED_S;
+        let since_ms = if is_longer { now_ms - (REMEMBERED_S * 1e3) as i64 } else { self.since_ms };
+        let lasting = self.lasting(is_longer);
+        Some(Finding { severity, since_ms: Some(since_ms), lasting: Some(lasting), ..self.last.clone() })
+    }
+
+    /// Whether the pattern stands at this severity or a higher one: it showed long enough, and has not been absent for
+    /// too long since.
+    fn is_reported(&self, hold: Hold, level: Severity) -> bool {
+        let (need, of, gone) = (hold.needed_s(), hold.window_s(), hold.gone_s());
+        let (mut reported, mut absent_s) = (false, 0.0);
+        // The window that ends with the interval, and for how long the pattern shows in it.
+        let (mut first, mut window_s, mut shown_s) = (0, 0.0, 0.0);
+        let shows = |o: &Observation| o.shows >= Some(level);
+        for (i, o) in self.recent.iter().enumerate() {
+            absent_s = if o.lingers >= Some(level) { 0.0 } else { absent_s + o.seconds };
+            if absent_s >= gone - TOLERANCE_S {
+                reported = false;
+            }
+            if o.not_read {
+                continue;
+            }
+            window_s += o.seconds;
+            shown_s += if shows(o) { o.seconds } else { 0.0 };
+            while let Some(oldest) = self.recent.get(first).filter(|_| first < i) {
+                if oldest.not_read {
+                    first += 1;
+                    continue;
+                }
+                if window_s - oldest.seconds < of - 1e-6 {
+                    break;
+                }
+                window_s -= oldest.seconds;
+                shown_s -= if shows(oldest) { oldest.seconds } else { 0.0 };
+                first += 1;
+            }
+            reported |= shows(o) && shown_s >= need - TOLERANCE_S;
+        }
+        reported
+    }
+
+    /// For how long it shows lately, if it does.
+    pub fn shown_lately_s(&self, hold: Hold) -> Option<f64> {
+        let (mut passed, mut shown) = (0.0, None);
+        for o in self.recent.iter().rev().filter(|o| !o.not_read) {
+            if passed >= hold.window_s() - 1e-6 {
+                break;
+            }
+            passed += o.seconds;
+            if o.shows.is_some() {
+                shown = Some(shown.unwrap_or(0.0) + o.seconds);
+            }
+        }
+        shown
+    }
+
+    /// Its newest finding.
+    pub fn last(&self) -> &Finding {
+        &self.last
+    }
+
+    fn lasting(&self, is_longer: bool) -> Lasting {
+        let (mut of_s, mut shown_s) = (0.0, 0.0);
+        let age_s = self.age_s.min(REMEMBERED_S);
+        for o in self.recent.iter().rev() {
+            if of_s >= age_s - 1e-6 {
+                break;
+            }
+            of_s += o.seconds;
+            shown_s += if o.lingers.is_some() { o.seconds } else { 0.0 };
+        }
+        let cost = self.last.cost.unwrap_or(0.0);
+        let is_worse = |p: &&Peak| p.weight.0 > self.last.severity || p.weight.1 > cost * CLEARLY;
+        let worst = self.peaks.front().filter(is_worse).map(|p| p.figure.clone()).filter(|f| !f.is_empty());
+        Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s, worst }
+    }
+}
