@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn the_demo_is_judged_the_same_however_a_sample_is_reached() {
         let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.kvmtop");
-        same_however_reached(&demo, 23);
+        same_however_reached(&demo, 41);
     }
 
     #[test]
@@ -400,7 +400,7 @@ mod tests {
             }
             recorder.close().unwrap();
         }
-        same_however_reached(&path, 37);
+        same_however_reached(&path, 61);
     }
 
     #[test]

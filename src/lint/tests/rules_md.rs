@@ -28,7 +28,8 @@ Five things hold for all rules:
   of the newest interval in which the pattern showed. A recording is looked back on for a minute: of an older finding it
   says that it is older.
 - A guest that was watched for less time than a rule needs, and a pattern that shows and has not lasted, are listed as
-  still watched. `kvmtop check` exits with 3 if a guest was watched for too short a time, unless it found something worse.
+  still watched. `kvmtop check` exits with 3 if a guest was watched for too short a time, unless it found something
+  worse.
 
 A share of time in exits leaves out the exits in which the guest sleeps. A cost is the time in exits of one cause,
 percent of one host CPU. Most rules about exits report a higher severity when the cost reaches `cost.of_one_cpu` or
