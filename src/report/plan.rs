@@ -1,5 +1,6 @@
 //! `kvmtop plan`: the host before and after, why each thread moves, and what to paste.
 
+use super::text::count;
 use crate::analysis::DomainFilter;
 use crate::kvm::{CpuSet, sanitize_name};
 use crate::lint::{Fix, FixKind, HostPlan, PlannedGuest};
@@ -227,14 +228,14 @@ fn legend(plan: &HostPlan) -> String {
     let map = &plan.map;
     let isolated = if map.isolated.is_empty() { String::new() } else { format!(", isolated {}", map.isolated) };
     let mut out = format!(
-        "{} CPUs on {} cores and {} nodes{isolated}\n. free   * several vCPUs   ~ sets that share it   | isolated\n",
-        map.all.len(),
-        map.cores.len(),
-        map.nodes.len().max(1)
+        "{} on {} and {}{isolated}\n. free   * several vCPUs   ~ sets that share it   | isolated\n",
+        count(map.all.len(), "CPU"),
+        count(map.cores.len(), "core"),
+        count(map.nodes.len().max(1), "node")
     );
     for (g, guest) in plan.guests.iter().enumerate().take(LETTERS.len()) {
         let name = sanitize_name(&guest.facts.name.value, 64);
-        let _ = writeln!(out, "{} {name}, {} vCPUs", letter(g), guest.before.vcpus.len());
+        let _ = writeln!(out, "{} {name}, {}", letter(g), count(guest.before.vcpus.len(), "vCPU"));
     }
     if plan.guests.len() > LETTERS.len() {
         let _ = writeln!(out, "# and {} guests more", plan.guests.len() - LETTERS.len());

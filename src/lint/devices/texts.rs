@@ -107,7 +107,8 @@ pub(super) fn polling_title(ports: &PolledPorts) -> String {
 pub(super) const CHECK_MSI: &str = "look inside the guest: grep virtio /proc/interrupts should show MSI";
 pub(super) const CHECK_KICKS: &str =
     "check: trace-cmd record -e kvm:kvm_userspace_exit -e kvm:kvm_fast_mmio, then trace-cmd report";
-pub(super) const CHECK_BURSTS: &str = "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio, then trace-cmd report; the gaps count, averages hide bursts";
+pub(super) const CHECK_BURSTS: &str = "check: trace-cmd record -e kvm:kvm_pio -e kvm:kvm_mmio, then trace-cmd report; \
+    the gaps count, averages hide bursts";
 pub(super) const CHECK_KWORKER: &str =
     "check: trace-cmd record -e sched:sched_wakeup -e workqueue:workqueue_execute_start, then trace-cmd report";
 pub(super) const KWORKER_ISOLATED: &str =

@@ -6,6 +6,7 @@ use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::Fix;
+use crate::model::Pins;
 use crate::placement::GuestPlan;
 use std::fmt::Write as _;
 
@@ -109,20 +110,28 @@ fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterat
     vcpus.chain(emulator).chain(iothreads)
 }
 
-/// The pins as XML, for a guest of libvirt.
+/// The pins as XML, for a guest of libvirt. Where vCPUs move these are all pins, also those that stay: who replaces
+/// the element loses none. Where only helper threads move it is their pins alone.
 fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     if guest.config.libvirt == Some(false) {
         return None;
     }
+    let pins = &guest.config.pins;
+    let vcpus_move = part.vcpus.iter().any(|(v, cpus)| pins.vcpus.get(v) != Some(cpus));
+    let mut kept = if vcpus_move { pins.clone() } else { Pins::default() };
+    if vcpus_move {
+        kept.vcpus.extend(part.vcpus.clone());
+    }
+    kept.iothreads.extend(part.iothreads.clone());
+    let emulator = part.emulator.as_ref().filter(|cpus| vcpus_move || pins.emulator.as_ref() != Some(cpus));
     let mut text = String::new();
-    for (v, cpus) in part.vcpus.iter().take(MOST_PINS).filter(|(v, cpus)| guest.config.pins.vcpus.get(v) != Some(cpus))
-    {
+    for (v, cpus) in kept.vcpus.iter().take(MOST_PINS) {
         let _ = write!(text, "\n  <vcpupin vcpu='{v}' cpuset='{cpus}'/>");
     }
-    if let Some(cpus) = part.emulator.as_ref().filter(|cpus| guest.config.pins.emulator.as_ref() != Some(cpus)) {
+    if let Some(cpus) = emulator.or(kept.emulator.as_ref()) {
         let _ = write!(text, "\n  <emulatorpin cpuset='{cpus}'/>");
     }
-    for (id, cpus) in part.iothreads.iter().take(MOST_PINS) {
+    for (id, cpus) in kept.iothreads.iter().take(MOST_PINS) {
         let _ = write!(text, "\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
     }
     let need = format!("goes into the XML of {}; takes effect at its next start", guest.name());

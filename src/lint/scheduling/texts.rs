@@ -68,8 +68,9 @@ pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -ove
 // Evidence.
 pub(super) const WAIT_UNKNOWN: &str = "whether its vCPUs wait for CPUs is unknown";
 pub(super) const TICK_UNKNOWN: &str = "the host's tick (at most 1000/s on a busy vCPU) does not explain that";
-pub(super) const CHECK_VECTORS: &str = "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report; on Intel intr_info \
-    holds the vector (0xec tick, 0xfd reschedule, 0xfb call function); look at: watch -d cat /proc/interrupts";
+pub(super) const CHECK_VECTORS: &str = "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report; on Intel \
+    intr_info holds the vector (0xec tick, 0xfd reschedule, 0xfb call function); \
+    look at: watch -d cat /proc/interrupts";
 pub(super) const CHECK_HALT_POLL: &str =
     "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns";
 
