@@ -12,6 +12,8 @@ use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::OpenOptions;
@@ -84,6 +86,7 @@ pub fn run(
     signals(events.clone())?;
     let mut guard = Guard::enter().context("cannot take over the terminal")?;
     keys(events.clone())?;
+    hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
     std::thread::Builder::new().name("feeder".into()).spawn(move || {
         feeder(events);
@@ -118,6 +121,20 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
     }
     wake.try_iter().for_each(hear);
     ended
+}
+
+/// Leaves when the terminal is gone. Neither SIGHUP nor a failing write has to say so: the signal goes to the leader of
+/// the terminal's session alone, a screen that stands still writes nothing, and crossterm reads the end of its input
+/// again and again.
+fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
+    std::thread::Builder::new().name("hang-up".into()).spawn(move || {
+        let stdin = std::io::stdin();
+        // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
+        let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
+        while poll(&mut terminal, None) == Err(Errno::INTR) {}
+        let _ = events.send(ScreenEvent::Leave);
+    })?;
+    Ok(())
 }
 
 /// Reads keys on a thread of its own; it ends with the process.

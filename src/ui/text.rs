@@ -55,13 +55,13 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
         for word in paragraph.split(' ').filter(|w| !w.is_empty()) {
             let mut word = word.to_string();
             let gap = u16::from(line.len() > indent.len());
-            if width(&line) + gap + width(&word) > columns && line.len() > indent.len() {
+            if width(&line).saturating_add(gap).saturating_add(width(&word)) > columns && line.len() > indent.len() {
                 lines.push(std::mem::replace(&mut line, indent.clone()));
             }
             if line.len() > indent.len() {
                 line.push(' ');
             }
-            while width(&line) + width(&word) > columns {
+            while width(&line).saturating_add(width(&word)) > columns {
                 let head = cut(&word, columns.saturating_sub(width(&line)).max(1));
                 word = word[head.len()..].to_string();
                 line.push_str(&head);
@@ -94,6 +94,13 @@ fn cut(text: &str, columns: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_wider_than_any_screen_is_broken() {
+        // A width beyond 65,535 counts as 65,535.
+        let lines = wrap(&format!("a {}", "x".repeat(70_000)), 80);
+        assert!(lines.iter().all(|line| width(line) <= 80));
+    }
 
     #[test]
     fn long_sentences_are_kept_whole_and_harmless() {
