@@ -125,8 +125,11 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
 
 /// Leaves when the terminal is gone. Neither SIGHUP nor a failing write has to say so: the signal goes to the leader of
 /// the terminal's session alone, a screen that stands still writes nothing, and crossterm reads the end of its input
-/// again and again.
+/// again and again. Where keys come from elsewhere than stdin there is nothing to watch.
 fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
     std::thread::Builder::new().name("hang-up".into()).spawn(move || {
         let stdin = std::io::stdin();
         // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
