@@ -18,11 +18,11 @@ pub type CpuUsers = (Vec<(usize, u32)>, usize);
 /// vCPUs that share CPUs with a vCPU that is pinned to one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuOverlap {
-    /// The guests, by their position; the first [`MOST_LISTED`].
+    /// The guests, by their position; the first `MOST_LISTED`.
     pub guests: Vec<usize>,
     /// How many guests there are in all.
     pub guest_count: usize,
-    /// By CPU: at most [`MOST_LISTED`] are listed.
+    /// By CPU: at most `MOST_LISTED` are listed.
     pub cpus: BTreeMap<u32, CpuUsers>,
 }
 

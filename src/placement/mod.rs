@@ -1,8 +1,8 @@
 //! Where the threads of all guests should run: one plan for a whole host. Pure: topology, pins and needs in, pins out.
 //!
 //! [`plan`] changes as little as possible. It finds what is wrong with the pins ([`faults`]), gives the vCPUs concerned
-//! cores of their own ([`seats`]), lets those share a set for which no CPU is left ([`pools`]), moves helper threads
-//! away from pinned vCPUs ([`helpers`]), and looks again until nothing is wrong ([`solve`]). The rules about placement
+//! cores of their own (`seats`), lets those share a set for which no CPU is left (`pools`), moves helper threads
+//! away from pinned vCPUs (`helpers`), and looks again until nothing is wrong (`solve`). The rules about placement
 //! use the same functions to find faults, so that a configuration that follows the plan has no finding.
 
 mod cores;
