@@ -73,6 +73,7 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
 }
 
 pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let broken = something_broke(ctx);
     for (owner, found) in by_guest(ctx) {
         let sensors = found.accesses.keys().all(|(m, _)| msr::is_power_meter(*m));
         let line =
@@ -92,7 +93,7 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             title: prose.title.into(),
             why: why.join(". "),
             evidence,
-            fix: fixes(sensors, &found, something_broke(ctx)),
+            fix: fixes(sensors, &found, broken),
             marks: found.marks,
             ..Finding::default()
         };
