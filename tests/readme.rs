@@ -54,6 +54,7 @@ fn commands_of_the_table() {
                 assert!(status(&out) == 0 && String::from_utf8_lossy(&out.stdout).contains("IO_INSTRUCTION"));
             }
             "diff BEFORE AFTER" => assert_eq!(status(&run(&["diff", table, table])), 0),
+            "plan" => assert_eq!(status(&run(&["plan"])), 0),
             "doctor" => assert!((0..=1).contains(&status(&run(&["doctor"])))),
             other => panic!("the README names `kvmtop {other}`, which this test does not run"),
         }
