@@ -1,6 +1,7 @@
 //! Refuses an XML whose numbers no KVM guest can have, before anything is made of them.
 
 use super::XmlError;
+use super::unreadable::LISTS;
 use crate::kvm::cpu_set::{CpuListError, CpuSet};
 use crate::kvm::limits::{self, Implausible};
 use crate::kvm::sanitize;
@@ -26,19 +27,6 @@ const NUMBERS: [(&str, &str, u32); 12] = [
     ("topology", "threads", limits::VCPUS),
     ("cell", "id", limits::NUMA_CELLS - 1),
     ("memnode", "cellid", limits::NUMA_CELLS - 1),
-];
-
-/// Elements with lists of CPUs or nodes.
-const LISTS: [(&str, &str); 9] = [
-    ("vcpu", "cpuset"),
-    ("vcpupin", "cpuset"),
-    ("emulatorpin", "cpuset"),
-    ("iothreadpin", "cpuset"),
-    ("vcpusched", "vcpus"),
-    ("iothreadsched", "iothreads"),
-    ("cell", "cpus"),
-    ("memory", "nodeset"),
-    ("memnode", "nodeset"),
 ];
 
 /// Checks all elements but those of `<metadata>`, which are other programs'.

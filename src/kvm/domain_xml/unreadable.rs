@@ -10,7 +10,7 @@ const MOST: usize = 64;
 /// A longer list is cut where it is quoted.
 const LONGEST: usize = 80;
 /// The attributes of a domain's XML that hold a list, by their elements.
-const LISTS: &[(&str, &str)] = &[
+pub(super) const LISTS: &[(&str, &str)] = &[
     ("vcpu", "cpuset"),
     ("vcpupin", "cpuset"),
     ("emulatorpin", "cpuset"),

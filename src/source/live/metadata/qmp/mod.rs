@@ -8,6 +8,7 @@ mod conversation;
 mod socket;
 
 use crate::kvm::device_map::DeviceMap;
+use crate::kvm::limits::VCPU_IDS;
 use crate::kvm::mtree;
 use crate::sample::DomainFacts;
 use conversation::QmpConversation;
@@ -27,8 +28,6 @@ pub(super) const MEMORY_MAP: &str = "info mtree -f";
 const AT_ONCE: usize = 16;
 /// At most this many questions to guests of another user at a time.
 const OF_OTHER_USER: usize = 4;
-/// vCPU numbers are below this (`KVM_MAX_VCPU_IDS` of `arch/x86/include/asm/kvm_host.h`).
-const VCPUS: u32 = 16_384;
 
 /// The answer to come, or a sentence that says why there is none.
 pub(super) type QmpReply<T> = Receiver<Result<T, String>>;
@@ -65,7 +64,7 @@ impl QmpQuestions {
     pub(super) fn vcpu_threads(&self, guest: &DomainFacts) -> Option<QmpReply<BTreeMap<u32, i32>>> {
         self.ask(guest, |monitor| {
             let threads: Vec<VcpuThread> = monitor.ask(&json!({"execute": "query-cpus-fast"}))?;
-            Ok(threads.into_iter().filter(|t| t.index < VCPUS).map(|t| (t.index, t.tid)).collect())
+            Ok(threads.into_iter().filter(|t| t.index < VCPU_IDS).map(|t| (t.index, t.tid)).collect())
         })
     }
 
