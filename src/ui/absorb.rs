@@ -2,7 +2,8 @@
 
 use super::layout;
 use super::rows;
-use super::state::{AppState, Panel, Popup, Tick};
+use super::state::{AppState, Popup, Tick};
+use super::view::ScreenView;
 use crate::lint::Finding;
 use crate::model::Model;
 use crate::sample::{SourceId, SourceState};
@@ -54,10 +55,11 @@ impl AppState {
 
     /// Shows these findings; the cursor stays on its finding.
     fn take_findings(&mut self, findings: Vec<Finding>) {
-        let selected = self.findings.get(self.panels.at).filter(|_| self.panels.focus == Panel::Findings);
-        let at = selected.and_then(|s| findings.iter().position(|f| f.id() == s.id()));
-        self.panels.at = at.unwrap_or(self.panels.at);
+        let listed = self.view.shown == ScreenView::Findings;
+        let selected = self.findings_in_view().get(self.view.at).filter(|_| listed).map(|f| f.id());
         self.findings = findings;
+        let at = selected.and_then(|id| self.findings_in_view().iter().position(|f| f.id() == id));
+        self.view.at = at.unwrap_or(self.view.at);
     }
 
     /// Resumes a paused screen with the newest interval.
@@ -73,7 +75,7 @@ impl AppState {
         let Some(model) = self.model.take() else { return };
         rows::arrange(&mut self.table, &model, &self.findings);
         self.model = Some(model);
-        self.panels.accesses_seen |= self.domain().is_some_and(|d| !d.accesses.is_empty());
+        self.accesses_seen |= self.domain().is_some_and(|d| !d.accesses.is_empty());
         if let Some(Popup::Finding { key, .. }) = &self.popup
             && self.finding(key).is_none()
         {

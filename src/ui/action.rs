@@ -1,6 +1,6 @@
 //! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
-use super::state::Panel;
+use super::view::ScreenView;
 use crate::sample::EngineLevel;
 use std::path::PathBuf;
 
@@ -33,12 +33,18 @@ pub enum Action {
     Unfold,
     /// Show or hide the threads of all guests.
     UnfoldAll,
-    /// Focus the next panel.
-    NextPanel,
-    /// Focus the previous panel.
-    PrevPanel,
-    /// Show a panel.
-    Show(Panel),
+    /// Show the next view.
+    NextView,
+    /// Show the previous view.
+    PrevView,
+    /// Show a view.
+    Show(ScreenView),
+    /// Show one guest or all of them in the view.
+    Scope,
+    /// Select the next guest of the table.
+    NextGuest,
+    /// Select the previous guest of the table.
+    PrevGuest,
     /// Type a filter.
     Filter,
     /// Choose what the table is sorted by.

@@ -1,7 +1,7 @@
 //! What wakes the screen.
 
 use super::state::Tick;
-use ratatui::crossterm::event::KeyEvent;
+use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
 /// What wakes the screen.
 pub enum ScreenEvent {
@@ -9,6 +9,8 @@ pub enum ScreenEvent {
     Tick(Box<Tick>),
     /// A key.
     Key(KeyEvent),
+    /// The mouse.
+    Mouse(MouseEvent),
     /// The terminal has another size.
     Resize,
     /// A signal asks to leave.

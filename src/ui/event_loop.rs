@@ -2,6 +2,7 @@
 
 use super::action::{Control, Effect, Replay};
 use super::event::ScreenEvent;
+use super::mouse;
 use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
@@ -146,6 +147,7 @@ fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
         loop {
             let event = match event::read() {
                 Ok(event::Event::Key(key)) => ScreenEvent::Key(key),
+                Ok(event::Event::Mouse(mouse)) => ScreenEvent::Mouse(mouse),
                 Ok(event::Event::Resize(..)) => ScreenEvent::Resize,
                 Ok(_) => continue,
                 // The terminal is gone.
@@ -192,10 +194,15 @@ fn event_loop(
                 ScreenEvent::Tick(tick) => state.absorb(*tick),
                 ScreenEvent::Say(text) => state.say(text),
                 ScreenEvent::Key(key) => {
-                    for effect in update::key(state, key) {
-                        if carry_out(effect, guard, state, handlers)? {
-                            return Ok(());
-                        }
+                    let effects = update::key(state, key);
+                    if carry_out_all(effects, guard, state, handlers)? {
+                        return Ok(());
+                    }
+                }
+                ScreenEvent::Mouse(event) => {
+                    let effects = mouse::mouse(state, event);
+                    if carry_out_all(effects, guard, state, handlers)? {
+                        return Ok(());
                     }
                 }
                 ScreenEvent::Resize => resize(guard, state)?,
@@ -219,6 +226,21 @@ fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
     state.size = (size.width, size.height);
     state.settle();
     Ok(())
+}
+
+/// Carries effects out; answers whether to leave.
+fn carry_out_all(
+    effects: Vec<Effect>,
+    guard: &mut Guard,
+    state: &mut AppState,
+    handlers: &ScreenHandlers,
+) -> anyhow::Result<bool> {
+    for effect in effects {
+        if carry_out(effect, guard, state, handlers)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Carries an effect out; answers whether to leave.

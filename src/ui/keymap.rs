@@ -1,7 +1,8 @@
 //! The table of keys: dispatch, help and footer are all made from it.
 
 use super::action::Action;
-use super::state::{AppState, Panel, Popup};
+use super::state::{AppState, Popup};
+use super::view::ScreenView;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// When a binding applies.
@@ -15,6 +16,12 @@ pub enum When {
     Live,
     /// The same, in a recording.
     Recorded,
+    /// While the table of guests is shown.
+    Table,
+    /// The same, on a live host: the arrows move through time in a recording.
+    LiveTable,
+    /// While a view is shown that can be of one guest or of all.
+    Scoped,
     /// While a finding is open.
     Finding,
 }
@@ -27,20 +34,44 @@ impl When {
             Self::Screen => "ON THE SCREEN",
             Self::Live => "ON A LIVE HOST",
             Self::Recorded => "IN A RECORDING",
+            Self::Table => "IN THE TABLE OF GUESTS",
+            Self::LiveTable => "IN THE TABLE OF GUESTS OF A LIVE HOST",
+            Self::Scoped => "IN THE OTHER VIEWS",
             Self::Finding => "IN AN OPEN FINDING",
         }
     }
 
     /// All, in the order of the help.
-    pub const ALL: [Self; 5] = [Self::Always, Self::Screen, Self::Live, Self::Recorded, Self::Finding];
+    pub const ALL: [Self; 8] = [
+        Self::Always,
+        Self::Screen,
+        Self::Table,
+        Self::LiveTable,
+        Self::Scoped,
+        Self::Live,
+        Self::Recorded,
+        Self::Finding,
+    ];
+
+    /// Whether it can hold at all on a live screen, or on a recording.
+    pub fn is_for(self, recorded: bool) -> bool {
+        match self {
+            Self::Live | Self::LiveTable => !recorded,
+            Self::Recorded => recorded,
+            _ => true,
+        }
+    }
 
     fn holds(self, state: &AppState) -> bool {
+        if !self.is_for(state.session.source.is_recorded()) {
+            return false;
+        }
         let popup = state.popup.is_some();
         match self {
             Self::Always => true,
-            Self::Screen => !popup,
-            Self::Live => !popup && !state.session.source.is_recorded(),
-            Self::Recorded => !popup && state.session.source.is_recorded(),
+            Self::Screen | Self::Live | Self::Recorded => !popup,
+            Self::Table | Self::LiveTable => !popup && state.view.shown == ScreenView::Guests,
+            Self::Scoped => !popup && state.view.shown.has_scope(),
             Self::Finding => matches!(state.popup, Some(Popup::Finding { .. })),
         }
     }
@@ -48,9 +79,10 @@ impl When {
     /// Whether two bindings can apply at once.
     #[cfg(test)]
     fn meets(self, other: Self) -> bool {
-        let screen = |w| matches!(w, Self::Screen | Self::Live | Self::Recorded);
+        let screen = |w| !matches!(w, Self::Always | Self::Finding);
         match (self, other) {
-            (Self::Live, Self::Recorded) | (Self::Recorded, Self::Live) => false,
+            (a, b) if ![false, true].into_iter().any(|recorded| a.is_for(recorded) && b.is_for(recorded)) => false,
+            (Self::Scoped, Self::Table | Self::LiveTable) | (Self::Table | Self::LiveTable, Self::Scoped) => false,
             (a, b) if a == b => true,
             (Self::Always, _) | (_, Self::Always) => true,
             (a, b) => screen(a) && screen(b),
@@ -119,13 +151,17 @@ const fn bind(
     Binding { keys, action, when, short, help }
 }
 
+const fn view(keys: &'static [KeyPress], view: ScreenView, help: &'static str) -> Binding {
+    bind(keys, Action::Show(view), When::Screen, "", help)
+}
+
 use Action as A;
 use KeyCode as C;
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
 
 /// All bindings. The footer shows those with a short word, in this order, as many as fit.
-pub static KEYMAP: [Binding; 45] = [
+pub static KEYMAP: [Binding; 52] = [
     bind(
         &[KeyPress::char('?'), KeyPress::char('h'), KeyPress::code(C::F(1))],
         A::Help,
@@ -166,15 +202,14 @@ pub static KEYMAP: [Binding; 45] = [
         "open",
         "show or hide a guest's threads, open a finding, confirm",
     ),
-    bind(&[KeyPress::code(C::Tab)], A::NextPanel, When::Screen, "panel", "focus the next panel"),
+    bind(&[KeyPress::code(C::Tab)], A::NextView, When::Screen, "view", "the next view"),
     bind(
         &[KeyPress::code(C::BackTab), KeyPress(C::BackTab, SHIFT)],
-        A::PrevPanel,
+        A::PrevView,
         When::Screen,
         "",
-        "focus the previous panel",
+        "the previous view",
     ),
-    bind(&[KeyPress::char('f')], A::Show(Panel::Findings), When::Screen, "findings", "focus the findings"),
     bind(&[KeyPress::char('p'), KeyPress::char(' ')], A::Pause, When::Live, "pause", "pause or resume the screen"),
     bind(&[KeyPress::char('p'), KeyPress::char(' ')], A::Pause, When::Recorded, "play", "play or pause"),
     bind(&[KeyPress::code(C::Left)], A::Step(-1), When::Recorded, "", "one sample back"),
@@ -198,8 +233,8 @@ pub static KEYMAP: [Binding; 45] = [
     ),
     bind(&[KeyPress::char(']')], A::Faster, When::Recorded, "", "play twice as fast, up to 64x"),
     bind(&[KeyPress::char('[')], A::Slower, When::Recorded, "", "play half as fast, down to 0.25x"),
-    bind(&[KeyPress::code(C::Home)], A::TimeStart, When::Recorded, "", "to the first sample"),
-    bind(&[KeyPress::code(C::End)], A::TimeEnd, When::Recorded, "", "to the last sample"),
+    bind(&[KeyPress::char('{'), KeyPress(C::Home, CTRL)], A::TimeStart, When::Recorded, "", "to the first sample"),
+    bind(&[KeyPress::char('}'), KeyPress(C::End, CTRL)], A::TimeEnd, When::Recorded, "", "to the last sample"),
     bind(
         &[KeyPress::char('r')],
         A::Record,
@@ -220,34 +255,24 @@ pub static KEYMAP: [Binding; 45] = [
     bind(&[KeyPress::code(C::Down), KeyPress::char('j')], A::Down, When::Always, "", "down"),
     bind(&[KeyPress::code(C::PageUp), KeyPress::ctrl('b')], A::PageUp, When::Always, "", "a page up"),
     bind(&[KeyPress::code(C::PageDown), KeyPress::ctrl('f')], A::PageDown, When::Always, "", "a page down"),
-    bind(&[KeyPress::code(C::Home)], A::First, When::Live, "", "to the first row"),
-    bind(&[KeyPress::code(C::End)], A::Last, When::Live, "", "to the last row"),
-    bind(&[KeyPress::code(C::Right), KeyPress::char('l')], A::Unfold, When::Live, "", "show a guest's threads"),
-    bind(&[KeyPress::code(C::Left)], A::Fold, When::Live, "", "hide a guest's threads"),
-    bind(&[KeyPress::char('*')], A::UnfoldAll, When::Screen, "", "show or hide the threads of all guests"),
-    bind(&[KeyPress::char('1')], A::Show(Panel::Exits), When::Screen, "", "exits by reason"),
-    bind(
-        &[KeyPress::char('2')],
-        A::Show(Panel::Accesses),
-        When::Screen,
-        "",
-        "hot ports, addresses and MSRs, with their devices",
-    ),
-    bind(&[KeyPress::char('3')], A::Show(Panel::Cpus), When::Screen, "", "which threads run on which host CPU"),
-    bind(
-        &[KeyPress::char('4')],
-        A::Show(Panel::Userspace),
-        When::Screen,
-        "",
-        "exits to the VMM, kvm tracepoints, KVM's counters",
-    ),
-    bind(
-        &[KeyPress::char('5')],
-        A::Show(Panel::Sources),
-        When::Screen,
-        "",
-        "which sources work, which are missing, and how to enable them",
-    ),
+    bind(&[KeyPress::code(C::Home)], A::First, When::Always, "", "to the first row"),
+    bind(&[KeyPress::code(C::End)], A::Last, When::Always, "", "to the last row"),
+    bind(&[KeyPress::code(C::Right), KeyPress::char('l')], A::Unfold, When::LiveTable, "", "show a guest's threads"),
+    bind(&[KeyPress::code(C::Left)], A::Fold, When::LiveTable, "", "hide a guest's threads"),
+    bind(&[KeyPress::char('*')], A::UnfoldAll, When::Table, "", "show or hide the threads of all guests"),
+    view(&[KeyPress::char('1')], ScreenView::Guests, "the table of guests, and what fits of the selected guest"),
+    view(&[KeyPress::char('2')], ScreenView::Threads, "threads"),
+    view(&[KeyPress::char('3')], ScreenView::Exits, "exits by reason, exits to the VMM, KVM's counters"),
+    view(&[KeyPress::char('4')], ScreenView::Accesses, "hot ports, addresses and MSRs, with their devices"),
+    view(&[KeyPress::char('5')], ScreenView::Cpus, "which threads run on which host CPU"),
+    view(&[KeyPress::char('6')], ScreenView::Latency, "how long vCPUs wait for a CPU"),
+    view(&[KeyPress::char('7')], ScreenView::Disks, "disks and network interfaces"),
+    view(&[KeyPress::char('8')], ScreenView::Memory, "memory"),
+    view(&[KeyPress::char('9'), KeyPress::char('f')], ScreenView::Findings, "the findings, with evidence and fix"),
+    view(&[KeyPress::char('0')], ScreenView::Sources, "which sources work, which are missing, and how to enable them"),
+    bind(&[KeyPress::char('a')], A::Scope, When::Scoped, "one/all", "show the selected guest or all guests"),
+    bind(&[KeyPress::char('>')], A::NextGuest, When::Screen, "", "select the next guest"),
+    bind(&[KeyPress::char('<')], A::PrevGuest, When::Screen, "", "select the previous guest"),
     bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "suspend kvmtop; fg resumes it"),
 ];
 

@@ -9,7 +9,8 @@
 //!  footer
 //! ```
 
-use super::state::{AppState, Panel};
+use super::state::AppState;
+use super::view::ScreenView;
 use crate::sample::SourceState;
 use ratatui::layout::Rect;
 use std::collections::BTreeSet;
@@ -34,10 +35,12 @@ pub struct Plan {
     pub too_small: bool,
     /// Host and engine.
     pub header: Rect,
-    /// The table of guests with its header; empty if a panel takes its room.
+    /// The line of views.
+    pub tabs: Rect,
+    /// The table of guests with its header; empty if a view takes its room.
     pub table: Rect,
-    /// The panels with their titles.
-    pub panels: Vec<(Panel, Rect)>,
+    /// The view, or the panels below the table, with their titles.
+    pub panels: Vec<(ScreenView, Rect)>,
     /// The worst findings, a line each.
     pub strip: Rect,
     /// The time line of a replay.
@@ -53,7 +56,7 @@ impl Plan {
     }
 
     /// How many rows fit into a panel below its title and headers.
-    pub fn panel_rows(&self, panel: Panel) -> usize {
+    pub fn panel_rows(&self, panel: ScreenView) -> usize {
         let area = self.panels.iter().find(|(p, _)| *p == panel).map(|(_, a)| a.height);
         usize::from(area.unwrap_or(0).saturating_sub(2))
     }
@@ -73,44 +76,41 @@ pub fn plan(state: &AppState) -> Plan {
     let mut cut = Cutter { area: Rect::new(0, 0, width, height) };
     let roomy = height >= ROOMY;
     let header = cut.top(if roomy { 2 + u16::from(has_problem(state)) } else { 1 });
+    let tabs = cut.top(u16::from(roomy));
     let footer = cut.bottom(1);
     let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
-    let shown = if state.panels.focus == Panel::Domains { state.panels.shown } else { state.panels.focus };
-    let mut plan = Plan { header, timeline, footer, ..Plan::default() };
-    if !roomy {
-        match state.panels.focus {
-            Panel::Domains => plan.table = cut.area,
-            panel => plan.panels = vec![(panel, cut.area)],
-        }
+    let mut plan = Plan { header, tabs, timeline, footer, ..Plan::default() };
+    if state.view.shown != ScreenView::Guests {
+        plan.panels = vec![(state.view.shown, cut.area)];
         return plan;
     }
-    if state.model.as_ref().is_some_and(|m| m.domains.is_empty()) && state.panels.focus == Panel::Domains {
+    if !roomy {
+        plan.table = cut.area;
+        return plan;
+    }
+    if state.model.as_ref().is_some_and(|m| m.domains.is_empty()) {
         // Without a guest, a missing source may be the reason that none is seen.
         plan.table = cut.top(5);
-        plan.panels = vec![(if has_problem(state) { Panel::Sources } else { Panel::Cpus }, cut.area)];
+        plan.panels = vec![(if has_problem(state) { ScreenView::Sources } else { ScreenView::Cpus }, cut.area)];
         return plan;
     }
     let strip = match state.findings.len() as u16 {
         0 => 0,
-        _ if shown == Panel::Findings || height < 20 => 0,
+        _ if height < 20 => 0,
         n => 1 + n.min(if height >= 30 { 5 } else { 2 }),
     };
     let on_right = width >= RIGHT_OF_TABLE.0 && height >= RIGHT_OF_TABLE.1;
     if on_right {
         let side = cut.right((width * 2 / 5).clamp(76, 100));
         let mut side = Cutter { area: side };
-        if state.panels.accesses_seen {
+        if state.accesses_seen {
             let accesses = side.bottom(side.area.height / 2);
-            plan.panels = vec![(Panel::Exits, side.area), (Panel::Accesses, accesses)];
+            plan.panels = vec![(ScreenView::Exits, side.area), (ScreenView::Accesses, accesses)];
         } else {
-            plan.panels = vec![(Panel::Exits, side.area)];
+            plan.panels = vec![(ScreenView::Exits, side.area)];
         }
     }
-    let under = match shown {
-        Panel::Exits | Panel::Accesses | Panel::Domains if on_right => Panel::Cpus,
-        Panel::Domains => Panel::Exits,
-        other => other,
-    };
+    let under = if on_right { ScreenView::Cpus } else { ScreenView::Exits };
     let rows = state.table.rows.len() as u16 + 1;
     let rest = cut.area.height.saturating_sub(strip);
     // The table takes the rows it needs, up to a bit more than half; the panel below it takes the rest.
@@ -120,14 +120,14 @@ pub fn plan(state: &AppState) -> Plan {
         plan.table.height += cut.area.height;
         return plan;
     }
-    let pair = matches!(under, Panel::Exits | Panel::Accesses) && width >= SIDE_BY_SIDE;
+    let pair = under == ScreenView::Exits && width >= SIDE_BY_SIDE;
     let cpus = cpu_rows(state).min(cut.area.height * 11 / 20);
     if pair && cpus >= cpu_rows(state).min(LEAST_CPUS) && cut.area.height - cpus >= LEAST_EXITS {
-        plan.panels.push((Panel::Cpus, cut.bottom(cpus)));
+        plan.panels.push((ScreenView::Cpus, cut.bottom(cpus)));
     }
-    if pair && (state.panels.accesses_seen || under == Panel::Accesses) {
+    if pair && state.accesses_seen {
         let accesses = cut.right(width * 9 / 20);
-        plan.panels.extend([(Panel::Exits, cut.area), (Panel::Accesses, accesses)]);
+        plan.panels.extend([(ScreenView::Exits, cut.area), (ScreenView::Accesses, accesses)]);
     } else {
         plan.panels.push((under, cut.area));
     }
@@ -189,12 +189,12 @@ mod tests {
         let mut s = state(120, 40);
         for width in (40..=260).step_by(17) {
             for height in (10..=34).chain([40, 50, 70]) {
-                for focus in Panel::ALL {
+                for view in ScreenView::ALL {
                     s.size = (width, height);
-                    s.panels.focus = focus;
+                    s.view.shown = view;
                     s.settle();
                     let p = plan(&s);
-                    let mut areas = vec![p.header, p.table, p.strip, p.timeline, p.footer];
+                    let mut areas = vec![p.header, p.tabs, p.table, p.strip, p.timeline, p.footer];
                     areas.extend(p.panels.iter().map(|(_, a)| *a));
                     areas.retain(|a| !a.is_empty());
                     for (i, a) in areas.iter().enumerate() {
@@ -209,16 +209,16 @@ mod tests {
     #[test]
     fn exits_and_accesses_are_shown_where_there_is_room() {
         let panels = |w, h| plan(&state(w, h)).panels.iter().map(|(p, _)| *p).collect::<Vec<_>>();
-        assert_eq!(panels(80, 24), [Panel::Exits]);
-        assert_eq!(panels(120, 30), [Panel::Exits, Panel::Accesses]);
-        assert_eq!(panels(120, 40), [Panel::Cpus, Panel::Exits, Panel::Accesses]);
-        assert_eq!(panels(200, 50), [Panel::Exits, Panel::Accesses, Panel::Cpus]);
+        assert_eq!(panels(80, 24), [ScreenView::Exits]);
+        assert_eq!(panels(120, 30), [ScreenView::Exits, ScreenView::Accesses]);
+        assert_eq!(panels(120, 40), [ScreenView::Cpus, ScreenView::Exits, ScreenView::Accesses]);
+        assert_eq!(panels(200, 50), [ScreenView::Exits, ScreenView::Accesses, ScreenView::Cpus]);
         // Two pCPUs need no tall screen.
         let mut small = state(120, 30);
         let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(1).pio(0x608, Direction::Read, 10.0, 9.0));
         small.absorb(Tick { model: Fixture::new(Host::numa(1, 2, 1)).guest(guest).model(), ..Tick::default() });
-        let panels: Vec<Panel> = plan(&small).panels.iter().map(|(p, _)| *p).collect();
-        assert_eq!(panels, [Panel::Cpus, Panel::Exits, Panel::Accesses]);
+        let panels: Vec<ScreenView> = plan(&small).panels.iter().map(|(p, _)| *p).collect();
+        assert_eq!(panels, [ScreenView::Cpus, ScreenView::Exits, ScreenView::Accesses]);
     }
 
     #[test]

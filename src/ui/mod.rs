@@ -20,6 +20,7 @@ mod guest_columns;
 mod guest_table;
 mod keymap;
 mod layout;
+mod mouse;
 mod render;
 mod rows;
 mod state;
@@ -27,6 +28,7 @@ mod terminal;
 mod text;
 mod theme;
 mod update;
+mod view;
 
 pub use action::{Action, Control, Effect, Replay};
 pub use event::ScreenEvent;
@@ -35,9 +37,10 @@ pub use guest_columns::{COLUMNS, GuestColumn};
 pub use guest_table::ColumnId;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::render;
-pub use state::{AppState, Panel, Passed, Playback, Popup, ScreenSession, ScreenSource, Tick};
+pub use state::{AppState, Passed, Playback, Popup, ScreenSession, ScreenSource, Tick};
 pub use theme::{Palette, Theme};
 pub use update::{key, update};
+pub use view::ScreenView;
 
 #[cfg(test)]
 mod tests;

@@ -2,56 +2,12 @@
 //! [`super::render`] draws it.
 
 use super::guest_table::{GuestTable, TableRow};
+use super::view::{ScreenView, ViewState};
+use crate::kvm::thread_name::Role;
 use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
 use crate::model::{DomainModel, History, Model, ThreadModel};
 use jiff::tz::TimeZone;
 use tui_input::Input;
-
-/// The panels, in the order in which Tab focuses them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Panel {
-    /// The table of guests and their threads.
-    #[default]
-    Domains,
-    /// Exits by reason.
-    Exits,
-    /// Ports, addresses and MSRs.
-    Accesses,
-    /// Which threads run on which host CPU.
-    Cpus,
-    /// Exits to the VMM, kvm tracepoints, KVM's counters.
-    Userspace,
-    /// The findings.
-    Findings,
-    /// Which sources work and which are missing.
-    Sources,
-}
-
-impl Panel {
-    /// In the order of Tab.
-    pub const ALL: [Self; 7] =
-        [Self::Domains, Self::Exits, Self::Accesses, Self::Cpus, Self::Userspace, Self::Findings, Self::Sources];
-
-    /// The title.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Domains => "GUESTS",
-            Self::Exits => "EXITS",
-            Self::Accesses => "ACCESSES",
-            Self::Cpus => "PCPUS",
-            Self::Userspace => "USERSPACE EXITS",
-            Self::Findings => "FINDINGS",
-            Self::Sources => "SOURCES",
-        }
-    }
-
-    /// The panel `by` places further; after the last comes the first.
-    #[must_use]
-    pub fn turn(self, by: isize) -> Self {
-        let at = Self::ALL.iter().position(|p| *p == self).unwrap_or(0);
-        Self::ALL[(at as isize + by).rem_euclid(Self::ALL.len() as isize) as usize]
-    }
-}
 
 /// Where the samples come from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -162,19 +118,6 @@ pub struct Tick {
     pub again: bool,
 }
 
-/// Which panels are shown and which one has the focus.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Panels {
-    /// The panel that the keys act on.
-    pub focus: Panel,
-    /// The panel below the table.
-    pub shown: Panel,
-    /// The selected row of the focused panel, when it is not the table.
-    pub at: usize,
-    /// Whether the selected guest ever had accesses: the panel then stays, even for an interval without any.
-    pub accesses_seen: bool,
-}
-
 /// All that the screen shows.
 #[derive(Debug, Clone, Default)]
 pub struct AppState {
@@ -192,8 +135,10 @@ pub struct AppState {
     pub watching: Vec<StillWatched>,
     /// The table of guests.
     pub table: GuestTable,
-    /// The panels.
-    pub panels: Panels,
+    /// The view.
+    pub view: ViewState,
+    /// Whether the selected guest ever had accesses: their panel then stays, even for an interval without any.
+    pub accesses_seen: bool,
     /// The open popup.
     pub popup: Option<Popup>,
     /// Whether a live screen is paused.
@@ -215,8 +160,7 @@ pub struct AppState {
 impl AppState {
     /// A screen that waits for its first sample.
     pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
-        let panels = Panels { shown: Panel::Exits, ..Panels::default() };
-        Self { session, panels, size, ..Self::default() }
+        Self { session, size, ..Self::default() }
     }
 
     /// Shows a message in the last line.
@@ -234,20 +178,34 @@ impl AppState {
         }
     }
 
+    /// The guests that the view is about, in the order of the table: all that pass the filter, or the selected one.
+    pub fn guests_in_view(&self) -> Vec<&DomainModel> {
+        if !self.view.is_of_all() {
+            return self.domain().into_iter().collect();
+        }
+        self.table.rows.iter().filter(|r| r.thread.is_none()).filter_map(|r| Some(self.at_row(*r)?.0)).collect()
+    }
+
+    /// The findings that the view of findings lists.
+    pub fn findings_in_view(&self) -> Vec<&Finding> {
+        let guest = self.domain().filter(|_| !self.view.of_all.contains(&ScreenView::Findings)).map(DomainModel::name);
+        self.findings.iter().filter(|f| guest.is_none_or(|name| f.concerns(name))).collect()
+    }
+
     /// The selected guest, and the thread on a thread's row.
     pub fn selected(&self) -> Option<(&DomainModel, Option<&ThreadModel>)> {
         self.at_row(*self.table.rows.get(self.table.at)?)
     }
 
-    /// The guest that the panels show.
+    /// The guest that the views show.
     pub fn domain(&self) -> Option<&DomainModel> {
         self.selected().map(|(d, _)| d)
     }
 
-    /// The vCPU that the panels show, if a vCPU's row is selected.
+    /// The vCPU that the views show, if a vCPU's row is selected.
     pub fn vcpu(&self) -> Option<u32> {
         let (_, thread) = self.selected()?;
-        thread.filter(|t| t.role == crate::kvm::thread_name::Role::Vcpu)?.index
+        thread.filter(|t| t.role == Role::Vcpu)?.index
     }
 
     /// A finding by its key.

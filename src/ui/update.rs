@@ -7,7 +7,8 @@ use super::keymap;
 use super::layout;
 use super::render;
 use super::rows;
-use super::state::{AppState, Panel, Popup};
+use super::state::{AppState, Popup};
+use super::view::ScreenView;
 use crate::analysis::{RecordingTime, is_within};
 use crate::lint::FindingId;
 use crate::lint::{Finding, FixKind};
@@ -43,7 +44,7 @@ pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
 }
 
 fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
-    let table = state.panels.focus == Panel::Domains;
+    let table = state.view.shown == ScreenView::Guests;
     match action {
         Action::Up => travel(state, -1),
         Action::Down => travel(state, 1),
@@ -51,20 +52,25 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::PageDown => travel(state, page(state)),
         Action::First => travel(state, isize::MIN),
         Action::Last => travel(state, isize::MAX),
-        Action::Open if state.panels.focus == Panel::Findings => open_finding(state),
+        Action::Open if state.view.shown == ScreenView::Findings => open_finding(state),
         Action::Open if table => fold(state, None),
         Action::Open => {}
         Action::Unfold => fold(state, Some(true)),
         Action::Fold => fold(state, Some(false)),
         Action::UnfoldAll => fold_all(state),
         Action::Back => back(state),
-        Action::NextPanel => focus(state, state.panels.focus.turn(1)),
-        Action::PrevPanel => focus(state, state.panels.focus.turn(-1)),
-        Action::Show(Panel::Findings) => focus(state, Panel::Findings),
-        Action::Show(panel) => {
-            focus(state, Panel::Domains);
-            state.panels.shown = panel;
+        Action::NextView => state.view.show(state.view.shown.turn(1)),
+        Action::PrevView => state.view.show(state.view.shown.turn(-1)),
+        Action::Show(view) => state.view.show(view),
+        Action::Scope => {
+            let shown = state.view.shown;
+            if !state.view.of_all.remove(&shown) {
+                state.view.of_all.insert(shown);
+            }
+            state.view.at = 0;
         }
+        Action::NextGuest => next_guest(state, 1),
+        Action::PrevGuest => next_guest(state, -1),
         Action::Filter => state.popup = Some(Popup::Filter(Input::new(state.table.filter.clone()))),
         Action::SortMenu => {
             let at = guest_columns::sortable().position(|c| c.id == state.table.sort.column).unwrap_or(0);
@@ -103,7 +109,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::KvmEvents => {
             state.kvm_events = !state.kvm_events;
-            state.panels.shown = Panel::Userspace;
+            state.view.show(ScreenView::Exits);
             vec![Effect::SetKvmEvents(state.kvm_events)]
         }
         Action::Record if render::recording(state) => vec![Effect::StopRecord],
@@ -123,44 +129,45 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
 /// Moves the selection of the table or of the focused panel.
 fn travel(state: &mut AppState, by: isize) {
     let go = |at: usize, len: usize| (at as isize).saturating_add(by).clamp(0, len.saturating_sub(1) as isize) as usize;
-    if state.panels.focus == Panel::Domains {
-        let Some(model) = &state.model else { return };
-        let at = go(state.table.at, state.table.rows.len());
-        let before = rows::row_key(&state.table, model, state.table.at).map(|k| k.domain);
-        state.table.cursor = rows::row_key(&state.table, model, at);
-        state.table.at = at;
-        if state.table.cursor.as_ref().map(|k| &k.domain) != before.as_ref() {
-            state.panels.accesses_seen = false;
-        }
+    if state.view.shown == ScreenView::Guests {
+        select(state, go(state.table.at, state.table.rows.len()));
     } else {
-        state.panels.at = go(state.panels.at, render::panel_len(state, state.panels.focus));
+        state.view.at = go(state.view.at, render::len(state, state.view.shown));
     }
+}
+
+/// Selects a row of the table.
+pub(super) fn select(state: &mut AppState, at: usize) {
+    let Some(model) = &state.model else { return };
+    let before = rows::row_key(&state.table, model, state.table.at).map(|k| k.domain);
+    state.table.cursor = rows::row_key(&state.table, model, at);
+    state.table.at = at;
+    if state.table.cursor.as_ref().map(|k| &k.domain) != before.as_ref() {
+        state.accesses_seen = false;
+    }
+}
+
+/// Selects the guest `by` places further in the table.
+fn next_guest(state: &mut AppState, by: isize) {
+    let guests: Vec<usize> = (0..state.table.rows.len()).filter(|&i| state.table.rows[i].thread.is_none()).collect();
+    let Some(now) = guests.iter().rposition(|&i| i <= state.table.at) else { return };
+    let next = (now as isize + by).rem_euclid(guests.len() as isize) as usize;
+    select(state, guests[next]);
+    state.view.at = 0;
 }
 
 fn page(state: &AppState) -> isize {
     let plan = layout::plan(state);
-    let rows = match state.panels.focus {
-        Panel::Domains => plan.table_rows(),
+    let rows = match state.view.shown {
+        ScreenView::Guests => plan.table_rows(),
         panel => plan.panel_rows(panel),
     };
     rows.saturating_sub(1).max(1) as isize
 }
 
-fn focus(state: &mut AppState, panel: Panel) {
-    state.panels.focus = panel;
-    state.panels.at = 0;
-    if panel != Panel::Domains {
-        state.panels.shown = panel;
-    }
-}
-
 fn back(state: &mut AppState) {
-    if state.panels.focus != Panel::Domains {
-        focus(state, Panel::Domains);
-        // The strip shows the findings again; the exits return to the room below the table.
-        if state.panels.shown == Panel::Findings {
-            state.panels.shown = Panel::Exits;
-        }
+    if state.view.shown != ScreenView::Guests {
+        state.view.show(ScreenView::Guests);
     } else if !state.table.filter.is_empty() {
         state.table.filter.clear();
     }
@@ -191,8 +198,8 @@ fn fold_all(state: &mut AppState) {
 }
 
 fn open_finding(state: &mut AppState) {
-    if let Some(f) = state.findings.get(state.panels.at) {
-        state.popup = Some(Popup::Finding { key: f.id(), scroll: 0 });
+    if let Some(key) = state.findings_in_view().get(state.view.at).map(|f| f.id()) {
+        state.popup = Some(Popup::Finding { key, scroll: 0 });
     }
 }
 
@@ -205,9 +212,11 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Down => 1,
         Action::PageUp => -page,
         Action::PageDown => page,
+        Action::First => isize::MIN,
+        Action::Last => isize::MAX,
         _ => 0,
     };
-    let go = |at: usize, len: usize| (at as isize + by).clamp(0, len.saturating_sub(1) as isize) as usize;
+    let go = |at: usize, len: usize| (at as isize).saturating_add(by).clamp(0, len.saturating_sub(1) as isize) as usize;
     match (popup, action) {
         (_, Action::Back) | (Popup::Help { .. }, Action::Help | Action::Open) => state.popup = None,
         (_, Action::Help) => state.popup = Some(Popup::Help { scroll: 0 }),
@@ -239,11 +248,12 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
 }
 
 fn next_finding(state: &mut AppState, key: &FindingId, by: isize) {
-    let n = state.findings.len() as isize;
-    let Some(at) = state.findings.iter().position(|f| f.id() == *key) else { return };
-    let at = (at as isize + by).rem_euclid(n) as usize;
-    state.panels.at = at;
-    state.popup = Some(Popup::Finding { key: state.findings[at].id(), scroll: 0 });
+    let shown = state.findings_in_view();
+    let Some(at) = shown.iter().position(|f| f.id() == *key) else { return };
+    let at = (at as isize + by).rem_euclid(shown.len() as isize) as usize;
+    let key = shown[at].id();
+    state.view.at = at;
+    state.popup = Some(Popup::Finding { key, scroll: 0 });
 }
 
 /// The fix: for the clipboard what can be pasted, for a file all of it.

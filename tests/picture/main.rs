@@ -51,7 +51,7 @@ fn picture() -> (String, String) {
     keys.write_all(b"p").unwrap();
     wait_for(&text, PAUSED);
     // Back to the first sample, then step by step: a jump would look back only as far as the machine is fast.
-    keys.write_all(b"\x1b[H").unwrap();
+    keys.write_all(b"{").unwrap();
     wait_for(&text, " 1/");
     for sample in 2..=SAMPLE {
         keys.write_all(b"\x1b[C").unwrap();

@@ -6,9 +6,10 @@ use crate::lint::Mark;
 use crate::model::AccessRow;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -50,12 +51,17 @@ pub fn rows(state: &AppState) -> Vec<&AccessRow> {
     }
 }
 
-/// Paints the panel.
+/// How many rows there are.
+pub fn len(state: &AppState) -> usize {
+    rows(state).len()
+}
+
+/// Paints the view or panel.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = rows(state);
     let total = rows.iter().filter_map(|r| r.rate).reduce(|a, b| a + b);
     let right = total.map(|t| format!("{}/s", rate(t))).unwrap_or_default();
-    let inner = title(buf, area, Panel::Accesses, &scope(state), &right, state, theme);
+    let inner = title(buf, area, ScreenView::Accesses.title(), &scope(state), &right, theme);
     if inner.is_empty() || state.domain().is_none() {
         return;
     }
@@ -66,7 +72,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let list = List {
         columns: &COLUMNS,
         rows: rows.iter().map(|r| (cells(r), look(r, state))).collect(),
-        at: (state.panels.focus == Panel::Accesses).then_some(state.panels.at),
+        at: (state.view.shown == ScreenView::Accesses).then_some(state.view.at),
     };
     list.paint(buf, inner, theme);
 }

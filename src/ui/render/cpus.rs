@@ -10,9 +10,10 @@ use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::guest_table;
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -105,7 +106,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let right = isolated.map(|s| format!("isolated {s}")).unwrap_or_default();
     let shared_count = model.host.cpus.iter().filter(|c| shared(model, c)).count();
     let left = if shared_count > 0 { format!("{shared_count} shared by busy vCPUs") } else { String::new() };
-    let mut inner = title(buf, area, Panel::Cpus, &left, &right, state, theme);
+    let mut inner = title(buf, area, ScreenView::Cpus.title(), &left, &right, theme);
     if model.host.cpus.is_empty() {
         say(buf, inner, "This input does not describe the host's CPUs.", Look::Dim, theme);
         return;
@@ -116,7 +117,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let list = List {
         columns: &COLUMNS,
         rows: listed(state, model).into_iter().map(|c| row(state, model, c, theme)).collect(),
-        at: (state.panels.focus == Panel::Cpus).then_some(state.panels.at),
+        at: (state.view.shown == ScreenView::Cpus).then_some(state.view.at),
     };
     if inner.height >= 2 && !list.rows.is_empty() {
         list.paint(buf, inner, theme);

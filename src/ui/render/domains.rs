@@ -8,9 +8,10 @@ use crate::ui::draw::put;
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
 use crate::ui::guest_columns::{COLUMNS, GuestColumn};
 use crate::ui::guest_table;
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -86,7 +87,7 @@ fn head(c: &GuestColumn, state: &AppState, theme: &Theme) -> String {
 fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &Theme) {
     let g = &theme.glyphs;
     if selected {
-        let focused = r.state.panels.focus == Panel::Domains;
+        let focused = r.state.view.shown == ScreenView::Guests;
         put(buf, area.x, area.y, &g.cursor.to_string(), 1, theme.style(if focused { Look::Strong } else { Look::Dim }));
     }
     if let Some(s) = severity(r) {

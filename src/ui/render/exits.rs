@@ -9,9 +9,10 @@ use crate::sample::EngineLevel;
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit};
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -62,8 +63,16 @@ fn instead(state: &AppState) -> bool {
     state.model.as_ref().is_some_and(crate::model::Model::no_kvm_exit)
 }
 
-/// Paints the panel.
+/// Paints the view, or the panel of the first screen. The view has exits to the VMM and KVM's counters below.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let below = if state.view.shown == ScreenView::Exits { area.height * 2 / 5 } else { 0 };
+    by_reason(buf, Rect { height: area.height - below, ..area }, state, theme);
+    if below > 0 {
+        userspace::paint(buf, Rect { y: area.bottom() - below, height: below, ..area }, state, theme);
+    }
+}
+
+fn by_reason(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(m) = &state.model else { return };
     let table = table(state);
     let total = table.and_then(|t| Some(format!("{}/s", rate(t.count as f64 / m.interval_s?))));
@@ -71,7 +80,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         table.and_then(|t| Some(format!("work {} % of a cpu", percent(t.work_ns? as f64 / (m.interval_s? * 1e7)))));
     let right = [total, work].into_iter().flatten().collect::<Vec<_>>().join("  ");
     let right = if table.is_some_and(|t| t.count > 0) { right } else { String::new() };
-    let mut inner = title(buf, area, Panel::Exits, &scope(state), &right, state, theme);
+    let mut inner = title(buf, area, ScreenView::Exits.title(), &scope(state), &right, theme);
     if inner.is_empty() || state.domain().is_none() {
         return;
     }
@@ -82,18 +91,18 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         if instead(state) && len(state) > 0 {
             inner.y += used;
             inner.height -= used;
-            userspace::exits_list(state, state.panels.focus == Panel::Exits).paint(buf, inner, theme);
+            userspace::exits_list(state, state.view.shown == ScreenView::Exits).paint(buf, inner, theme);
         }
         return;
     }
-    let focused = state.panels.focus == Panel::Exits;
-    let of = rows.get(if focused { state.panels.at.min(rows.len() - 1) } else { 0 });
+    let focused = state.view.shown == ScreenView::Exits;
+    let of = rows.get(if focused { state.view.at.min(rows.len() - 1) } else { 0 });
     let used = foot(buf, inner, rows.len() as u16 + 1, focused, of, theme);
     inner.height -= used;
     let list = List {
         columns: &COLUMNS,
         rows: rows.iter().map(|r| (cells(r, m.interval_s), look(r, state))).collect(),
-        at: focused.then_some(state.panels.at),
+        at: focused.then_some(state.view.at),
     };
     list.paint(buf, inner, theme);
 }
@@ -169,7 +178,7 @@ fn nothing(state: &AppState) -> String {
     if m.engine.level == EngineLevel::None || m.engine.kind == crate::sample::EngineKind::None {
         let rate_known = state.domain().is_some_and(|d| d.exit_rate.0.is_some());
         let counters = if rate_known { " EXITS/s comes from KVM's own counters." } else { "" };
-        return format!("Exits are not being traced.{counters} Press e to trace, 5 to see what is missing.");
+        return format!("Exits are not being traced.{counters} Press e to trace, 0 to see what is missing.");
     }
     "No exit in this interval.".into()
 }

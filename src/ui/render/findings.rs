@@ -6,9 +6,10 @@ use crate::lint::{Finding, StillWatched};
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -20,13 +21,13 @@ const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
 
 /// The worst findings, as many as fit.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let right = "f: all, Enter: evidence and fix";
+    let right = "9: all, Enter: evidence and fix";
     let watched = match state.watching.len() {
         0 => String::new(),
         n => format!(", {n} still watched"),
     };
     let left = format!("{}{watched}", state.findings.len());
-    let inner = title(buf, area, Panel::Findings, &left, right, state, theme);
+    let inner = title(buf, area, ScreenView::Findings.title(), &left, right, theme);
     for (i, f) in state.findings.iter().take(inner.height.into()).enumerate() {
         line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, f, false, state, theme);
     }
@@ -34,10 +35,17 @@ pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 
 /// Paints the panel.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let n = state.findings.len();
+    let shown = state.findings_in_view();
+    let n = shown.len();
     let left = if n > 0 { n.to_string() } else { String::new() };
-    let inner =
-        title(buf, area, Panel::Findings, &left, if n > 0 { "Enter: evidence and fix" } else { "" }, state, theme);
+    let inner = title(
+        buf,
+        area,
+        ScreenView::Findings.title(),
+        &left,
+        if n > 0 { "Enter: evidence and fix" } else { "" },
+        theme,
+    );
     if n == 0 {
         let young = state.model.as_ref().is_none_or(|m| m.interval_s.is_none());
         let text = match (young, state.watching.is_empty()) {
@@ -66,15 +74,15 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         }
         None => inner,
     };
-    let at = (state.panels.focus == Panel::Findings).then(|| state.panels.at.min(n - 1));
+    let at = (state.view.shown == ScreenView::Findings).then(|| state.view.at.min(n - 1));
     let list = (n as u16).min(inner.height).min((inner.height / 3).max(4));
-    if let Some(f) = at.and_then(|at| state.findings.get(at)) {
+    if let Some(f) = at.and_then(|at| shown.get(at)) {
         let room = Rect { y: inner.y + list + 1, height: inner.height.saturating_sub(list + 1), ..inner };
         preview(buf, room, f, state, theme);
     }
     let height = usize::from(list).max(1);
     let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
-    for (i, f) in state.findings.iter().enumerate().skip(offset).take(height) {
+    for (i, f) in shown.iter().enumerate().skip(offset).take(height) {
         let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
         line(buf, area, f, at == Some(i), state, theme);
     }

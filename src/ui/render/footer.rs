@@ -2,7 +2,7 @@
 
 use crate::ui::draw::put;
 use crate::ui::keymap;
-use crate::ui::state::{AppState, Panel, Popup};
+use crate::ui::state::{AppState, Popup};
 use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
@@ -46,9 +46,6 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     for b in keymap::footer(state) {
         let Some(key) = b.keys.first().map(|k| k.name()) else { continue };
-        if b.short == "findings" && (state.findings.is_empty() || state.panels.focus == Panel::Findings) {
-            continue;
-        }
         if x + width(&key) + width(b.short) + 3 > right {
             break;
         }

@@ -205,7 +205,7 @@ fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         words.push(format!("{} {}{cause}", s.id.as_str(), s.state.as_str()));
     }
     let more =
-        if words.len() > 1 { format!(" (and {} more: 5)", words.len() - 1) } else { " (5: how to enable it)".into() };
+        if words.len() > 1 { format!(" (and {} more: 0)", words.len() - 1) } else { " (0: how to enable it)".into() };
     let Some(first) = words.into_iter().next() else { return };
     let room = area.width.saturating_sub(4 + width(&more));
     put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Look::Warning));

@@ -17,10 +17,7 @@ const LABEL: u16 = 22;
 pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
     let mut out: Vec<StyledLine> = Vec::new();
-    for when in When::ALL {
-        if when == (if recorded { When::Live } else { When::Recorded }) {
-            continue;
-        }
+    for when in When::ALL.into_iter().filter(|w| w.is_for(recorded)) {
         heading(&mut out, when.title());
         for b in KEYMAP.iter().filter(|b| b.when == when) {
             let mut keys: Vec<String> = b.keys.iter().map(|k| k.name()).collect();

@@ -2,6 +2,7 @@
 
 mod accesses;
 mod cpus;
+mod disks;
 mod domains;
 mod exits;
 mod finding;
@@ -10,21 +11,27 @@ mod footer;
 mod header;
 mod help;
 mod histogram;
+mod latency;
+mod memory;
 mod popup;
 mod sort_menu;
 mod sources;
+mod tabs;
+mod threads;
 mod timeline;
 mod userspace;
 
 use super::draw::put;
 use super::layout::{self, SMALLEST};
-use super::state::{AppState, Panel, Popup};
+use super::state::{AppState, Popup};
 use super::text::{fit, width};
 use super::theme::{Look, Theme};
+use super::view::ScreenView;
 use crate::sample::{SourceId, SourceState};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+pub use tabs::at as tab_at;
 
 /// Draws the whole screen.
 pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
@@ -36,11 +43,14 @@ pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
         return;
     }
     header::paint(buf, plan.header, state, theme);
+    if !plan.tabs.is_empty() {
+        tabs::paint(buf, plan.tabs, state, theme);
+    }
     if !plan.table.is_empty() {
         domains::paint(buf, plan.table, state, theme);
     }
-    for (panel, area) in &plan.panels {
-        panel_at(buf, *panel, *area, state, theme);
+    for (view, area) in &plan.panels {
+        view_at(buf, *view, *area, state, theme);
     }
     if !plan.strip.is_empty() {
         findings::strip(buf, plan.strip, state, theme);
@@ -64,28 +74,34 @@ pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
     }
 }
 
-fn panel_at(buf: &mut Buffer, panel: Panel, area: Rect, state: &AppState, theme: &Theme) {
-    match panel {
-        Panel::Domains => {}
-        Panel::Exits => exits::paint(buf, area, state, theme),
-        Panel::Accesses => accesses::paint(buf, area, state, theme),
-        Panel::Cpus => cpus::paint(buf, area, state, theme),
-        Panel::Userspace => userspace::paint(buf, area, state, theme),
-        Panel::Findings => findings::paint(buf, area, state, theme),
-        Panel::Sources => sources::paint(buf, area, state, theme),
+fn view_at(buf: &mut Buffer, view: ScreenView, area: Rect, state: &AppState, theme: &Theme) {
+    match view {
+        ScreenView::Guests => domains::paint(buf, area, state, theme),
+        ScreenView::Threads => threads::paint(buf, area, state, theme),
+        ScreenView::Exits => exits::paint(buf, area, state, theme),
+        ScreenView::Accesses => accesses::paint(buf, area, state, theme),
+        ScreenView::Cpus => cpus::paint(buf, area, state, theme),
+        ScreenView::Latency => latency::paint(buf, area, state, theme),
+        ScreenView::Disks => disks::paint(buf, area, state, theme),
+        ScreenView::Memory => memory::paint(buf, area, state, theme),
+        ScreenView::Findings => findings::paint(buf, area, state, theme),
+        ScreenView::Sources => sources::paint(buf, area, state, theme),
     }
 }
 
-/// Number of rows of a panel through which the selection can move.
-pub fn panel_len(state: &AppState, panel: Panel) -> usize {
-    match panel {
-        Panel::Domains => state.table.rows.len(),
-        Panel::Exits => exits::len(state),
-        Panel::Accesses => accesses::rows(state).len(),
-        Panel::Cpus => cpus::len(state),
-        Panel::Userspace => userspace::len(state),
-        Panel::Findings => state.findings.len(),
-        Panel::Sources => sources::lines(state, state.size.0, &Theme::default()).len(),
+/// Number of rows of a view through which the selection can move.
+pub fn len(state: &AppState, view: ScreenView) -> usize {
+    match view {
+        ScreenView::Guests => state.table.rows.len(),
+        ScreenView::Threads => threads::len(state),
+        ScreenView::Exits => exits::len(state),
+        ScreenView::Accesses => accesses::len(state),
+        ScreenView::Cpus => cpus::len(state),
+        ScreenView::Latency => latency::len(state),
+        ScreenView::Disks => disks::len(state),
+        ScreenView::Memory => memory::len(state),
+        ScreenView::Findings => state.findings_in_view().len(),
+        ScreenView::Sources => sources::len(state),
     }
 }
 
@@ -106,9 +122,8 @@ pub fn recording(state: &AppState) -> bool {
     sources.iter().any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
 }
 
-/// Paints a panel's title on a rule, with text at both ends. Returns the area below.
-fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, state: &AppState, theme: &Theme) -> Rect {
-    let focused = state.panels.focus == panel;
+/// Paints the title of a view or panel on a rule, with text at both ends. Returns the area below.
+fn title(buf: &mut Buffer, area: Rect, name: &str, left: &str, right: &str, theme: &Theme) -> Rect {
     put(
         buf,
         area.x,
@@ -118,16 +133,8 @@ fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, st
         theme.style(Look::Dim),
     );
     let mut x = area.x + 1;
-    let name = format!(" {} ", panel.title());
-    let style = theme.style(Look::Head);
-    put(
-        buf,
-        x,
-        area.y,
-        &name,
-        area.width.saturating_sub(1),
-        if focused { style.patch(theme.selected()) } else { style },
-    );
+    let name = format!(" {name} ");
+    put(buf, x, area.y, &name, area.width.saturating_sub(1), theme.style(Look::Head));
     x += width(&name);
     let room = area.right().saturating_sub(x + 1);
     let right_width = width(right) + 2;
@@ -149,8 +156,12 @@ fn title(buf: &mut Buffer, area: Rect, panel: Panel, left: &str, right: &str, st
     Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(1) }
 }
 
-/// Name of what the panels show: `win10-2`, `win10-2 vcpu 3`.
+/// Whom the view or panel is about: `win10-2`, `win10-2 vcpu 3`, `5 guests`.
 fn scope(state: &AppState) -> String {
+    if state.view.is_of_all() {
+        let n = state.guests_in_view().len();
+        return format!("{n} guest{}", if n == 1 { "" } else { "s" });
+    }
     let Some(d) = state.domain() else { return String::new() };
     let name = super::text::clean(d.name());
     state.vcpu().map_or_else(|| name.clone(), |v| format!("{name} vcpu {v}"))

@@ -5,9 +5,10 @@ use super::title;
 use crate::figures::bytes;
 use crate::sample::SourceState;
 use crate::ui::draw::put;
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::{clean_lines, width, wrap};
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -64,14 +65,19 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
     out
 }
 
-/// Paints the panel.
+/// Number of lines.
+pub fn len(state: &AppState) -> usize {
+    lines(state, state.size.0, &Theme::default()).len()
+}
+
+/// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(m) = &state.model else { return };
     let cost = if m.own_rss > 0 { format!("kvmtop itself: {} resident", bytes(m.own_rss)) } else { String::new() };
-    let inner = title(buf, area, Panel::Sources, "", &cost, state, theme);
+    let inner = title(buf, area, ScreenView::Sources.title(), "", &cost, theme);
     let lines = lines(state, inner.width, theme);
     let height = usize::from(inner.height);
-    let at = if state.panels.focus == Panel::Sources { state.panels.at } else { 0 };
+    let at = if state.view.shown == ScreenView::Sources { state.view.at } else { 0 };
     let offset = at.min(lines.len().saturating_sub(height));
     for (i, line) in lines.iter().skip(offset).take(height).enumerate() {
         let mut x = inner.x;

@@ -5,7 +5,7 @@ use crate::figures::{rate, share};
 use crate::kvm::userspace_exit;
 use crate::ui::cells::userspace_name;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::state::{AppState, Panel};
+use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
@@ -46,11 +46,6 @@ fn rates(state: &AppState) -> Vec<(String, f64)> {
     all
 }
 
-/// Number of rows through which the selection can move.
-pub fn len(state: &AppState) -> usize {
-    exits(state).len().max(rates(state).len())
-}
-
 /// The list of exits to the VMM.
 pub fn exits_list(state: &AppState, focused: bool) -> List<'static> {
     let rows = exits(state);
@@ -68,18 +63,17 @@ pub fn exits_list(state: &AppState, focused: bool) -> List<'static> {
     List {
         columns: &EXITS,
         rows: rows.into_iter().map(|r| (cells(r), RowLook::Plain)).collect(),
-        at: focused.then_some(state.panels.at),
+        at: focused.then_some(state.view.at),
     }
 }
 
 /// Paints the panel.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let inner = title(buf, area, Panel::Userspace, &scope(state), "", state, theme);
+    let inner = title(buf, area, "EXITS TO THE VMM, KVM'S COUNTERS", &scope(state), "", theme);
     if inner.is_empty() || state.domain().is_none() {
         return;
     }
     let (exits, rates) = (exits(state), rates(state));
-    let focused = state.panels.focus == Panel::Userspace;
     if exits.is_empty() && rates.is_empty() {
         say(buf, inner, "No exit to the VMM in this interval, and no counter of KVM that moved.", Look::Dim, theme);
         return;
@@ -95,9 +89,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             left.width = inner.width - right.width - 2;
         }
         let rows = rates.into_iter().map(|(k, r)| (vec![Cell::text(k), Cell::text(rate(r))], RowLook::Plain)).collect();
-        List { columns: &RATES, rows, at: focused.then_some(state.panels.at) }.paint(buf, right, theme);
+        List { columns: &RATES, rows, at: None }.paint(buf, right, theme);
     }
     if left.width > 0 {
-        exits_list(state, focused).paint(buf, left, theme);
+        exits_list(state, false).paint(buf, left, theme);
     }
 }

@@ -6,8 +6,9 @@ use crate::ui::action::{Effect, Replay};
 use crate::ui::guest_table::ColumnId;
 use crate::ui::keymap::KEYMAP;
 use crate::ui::render::popup_len;
+use crate::ui::state::Popup;
 use crate::ui::state::Tick;
-use crate::ui::state::{Panel, Popup};
+use crate::ui::view::ScreenView;
 
 fn names(state: &AppState) -> Vec<&str> {
     state.table.rows.iter().filter(|r| r.thread.is_none()).map(|r| model(state).domains[r.domain].name()).collect()
@@ -29,9 +30,7 @@ fn help_lists_every_key() {
             press(&mut state, "<Down>");
         }
         for b in &KEYMAP {
-            use crate::ui::keymap::When;
-            let other = if recorded { When::Live } else { When::Recorded };
-            if b.when != other {
+            if b.when.is_for(recorded) {
                 assert!(all.contains(&b.help[..b.help.len().min(60)]), "{}", b.help);
             }
         }
@@ -140,45 +139,77 @@ fn guests_with_similar_figures_keep_their_places() {
 }
 
 #[test]
-fn tab_cycles_through_the_panels_and_escape_returns() {
+fn tab_cycles_through_the_views_and_escape_returns() {
     let mut s = busy(120, 40);
-    for panel in Panel::ALL.into_iter().skip(1) {
+    for view in ScreenView::ALL.into_iter().skip(1) {
         press(&mut s, "<Tab>");
-        assert_eq!(s.panels.focus, panel);
+        assert_eq!(s.view.shown, view);
     }
     press(&mut s, "<Tab>");
-    assert_eq!(s.panels.focus, Panel::Domains);
+    assert_eq!(s.view.shown, ScreenView::Guests);
     press(&mut s, "<BackTab>");
-    assert_eq!(s.panels.focus, Panel::Sources);
+    assert_eq!(s.view.shown, ScreenView::Sources);
     press(&mut s, "<Esc>");
-    assert_eq!((s.panels.focus, s.panels.shown), (Panel::Domains, Panel::Sources));
+    assert_eq!(s.view.shown, ScreenView::Guests);
 }
 
 #[test]
-fn digits_show_a_panel_and_leave_the_focus_on_the_table() {
+fn digits_show_a_view() {
     let mut s = busy(120, 40);
-    for (key, panel) in [
-        ("2", Panel::Accesses),
-        ("3", Panel::Cpus),
-        ("4", Panel::Userspace),
-        ("5", Panel::Sources),
-        ("1", Panel::Exits),
-    ] {
-        press(&mut s, key);
-        assert_eq!((s.panels.focus, s.panels.shown), (Panel::Domains, panel));
+    for view in ScreenView::ALL.into_iter().rev() {
+        press(&mut s, &view.key().to_string());
+        assert_eq!(s.view.shown, view);
     }
     press(&mut s, "f");
-    assert_eq!(s.panels.focus, Panel::Findings);
+    assert_eq!(s.view.shown, ScreenView::Findings);
 }
 
 #[test]
-fn arrows_move_the_selection_of_the_focused_panel() {
+fn a_view_is_of_one_guest_or_of_all() {
     let mut s = busy(120, 40);
-    press(&mut s, "<Down><Tab><Down><Down>");
-    assert_eq!((s.panels.focus, s.panels.at), (Panel::Exits, 2));
+    press(&mut s, "<Down>3");
+    let names = |s: &AppState| s.guests_in_view().iter().map(|d| d.name().to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&s), ["win10-2"]);
+    press(&mut s, "a");
+    assert_eq!(names(&s).len(), 5);
+    press(&mut s, "a>");
+    assert_eq!(names(&s), ["build-3"]);
+    press(&mut s, "<<");
+    assert_eq!(names(&s), ["db-prod"]);
+    press(&mut s, "9");
+    assert_eq!(s.findings_in_view().len(), s.findings.len());
+    press(&mut s, "a");
+    assert!(s.findings_in_view().iter().all(|f| f.concerns("db-prod")));
+}
+
+#[test]
+fn a_click_shows_a_view_or_selects_a_row() {
+    use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+    let mut s = busy(120, 40);
+    let click = |s: &mut AppState, column, row| {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        crate::ui::mouse::mouse(s, MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
+    };
+    let lines: Vec<String> = text(&draw(&s, &Theme::default())).lines().map(String::from).collect();
+    let row = lines.iter().position(|l| l.contains("9 Findings")).unwrap();
+    let column = lines[row].find("9 Findings").unwrap();
+    let guest = lines.iter().position(|l| l.contains("build-3")).unwrap();
+    click(&mut s, 10, guest as u16);
+    assert_eq!(selected(&s), "build-3");
+    click(&mut s, column as u16, row as u16);
+    assert_eq!(s.view.shown, ScreenView::Findings);
+}
+
+#[test]
+fn arrows_move_the_selection_of_the_view() {
+    let mut s = busy(120, 40);
+    press(&mut s, "<Down>3<Down><Down>");
+    assert_eq!((s.view.shown, s.view.at), (ScreenView::Exits, 2));
     assert_eq!(selected(&s), "win10-2");
     press(&mut s, "<End>");
-    assert_eq!(s.panels.at, s.domain().unwrap().exits.rows.len() - 1);
+    assert_eq!(s.view.at, s.domain().unwrap().exits.rows.len() - 1);
+    press(&mut s, "<Home>");
+    assert_eq!(s.view.at, 0);
 }
 
 #[test]
@@ -273,8 +304,9 @@ fn keys_of_a_replay() {
         ("<Right>", Replay::Step(1)),
         ("<S-Left>", Replay::Jump(-60_000)),
         ("<C-Right>", Replay::Jump(60_000)),
-        ("<Home>", Replay::End { last: false }),
-        ("<End>", Replay::End { last: true }),
+        ("{", Replay::End { last: false }),
+        ("}", Replay::End { last: true }),
+        ("<C-Home>", Replay::End { last: false }),
         ("]", Replay::Speed(8.0)),
         ("[", Replay::Speed(2.0)),
         ("n", Replay::Mark { forward: true }),
@@ -314,7 +346,7 @@ fn a_finding_can_be_opened_copied_written_and_stepped_through() {
     }
     press(&mut s, "<Esc>");
     assert!(s.popup.is_none());
-    assert_eq!(s.panels.focus, Panel::Findings);
+    assert_eq!(s.view.shown, ScreenView::Findings);
 }
 
 #[test]

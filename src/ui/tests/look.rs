@@ -10,7 +10,7 @@ fn colours_of_the_first_screen() {
 #[test]
 fn colours_of_the_pcpu_map() {
     let mut state = busy(80, 24);
-    press(&mut state, "3");
+    press(&mut state, "5");
     snapshot("styled_pcpus_80x24", &styled(&draw(&state, &Theme::new(Palette::Xterm, false))));
 }
 
@@ -23,7 +23,7 @@ fn colours_of_a_finding() {
 
 #[test]
 fn no_color_sets_no_colour_anywhere() {
-    for keys in ["", "<Enter>", "2", "3", "4", "5", "f", "f<Enter>", "s", "?"] {
+    for keys in ["", "<Enter>", "2", "3", "4", "5", "6", "7", "8", "0", "f", "f<Enter>", "s", "?"] {
         let mut state = busy(120, 40);
         press(&mut state, keys);
         let buf = draw(&state, &Theme::new(Palette::None, false));

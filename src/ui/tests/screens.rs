@@ -25,17 +25,17 @@ fn unfolded_guest() {
 
 #[test]
 fn accesses() {
-    at_sizes("accesses", "<Down>2");
+    at_sizes("accesses", "<Down>4");
 }
 
 #[test]
 fn pcpus() {
-    at_sizes("pcpus", "3");
+    at_sizes("pcpus", "5");
 }
 
 #[test]
-fn userspace() {
-    at_sizes("userspace", "<Down>4");
+fn exits() {
+    at_sizes("exits", "<Down>3");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn opened_finding() {
 
 #[test]
 fn sources() {
-    at_sizes("sources", "5");
+    at_sizes("sources", "0");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn kernel_without_kvm_exit_and_missing_sources() {
         shows(&format!("no_kvm_exit_{w}x{h}"), &screen(&Fixture::no_kvm_exit(), w, h));
     }
     let mut state = screen(&Fixture::no_kvm_exit(), 80, 24);
-    press(&mut state, "5");
+    press(&mut state, "0");
     shows("no_kvm_exit_sources_80x24", &state);
 }
 
@@ -174,7 +174,7 @@ fn three_hundred_vcpus() {
 fn hostile_names() {
     for (w, h) in SIZES {
         let mut state = screen(&Fixture::hostile_names(), w, h);
-        press(&mut state, "3<Down><Enter>");
+        press(&mut state, "<Down><Enter>5");
         shows(&format!("hostile_{w}x{h}"), &state);
     }
 }
@@ -197,7 +197,7 @@ fn hostile_text_never_reaches_the_terminal() {
         why: evil.into(),
         ..Finding::default()
     };
-    for keys in ["", "<Enter>", "2", "3", "4", "5", "f", "f<Enter>", "/x\u{202e}", "s", "?"] {
+    for keys in ["", "<Enter>", "2", "3", "4", "5", "6", "7", "8", "0", "f", "f<Enter>", "/x\u{202e}", "s", "?"] {
         let mut state = screen(&f, 120, 40);
         state.findings = vec![finding.clone()];
         state.message = Some(evil.into());
@@ -211,7 +211,7 @@ fn hostile_text_never_reaches_the_terminal() {
 #[test]
 fn ascii() {
     let theme = Theme::new(Palette::None, true);
-    for (name, keys) in [("first", ""), ("pcpus", "3"), ("finding", "f<Enter>"), ("help", "?")] {
+    for (name, keys) in [("first", ""), ("pcpus", "5"), ("finding", "f<Enter>"), ("help", "?")] {
         let mut state = busy(120, 40);
         press(&mut state, keys);
         let shown = text(&draw(&state, &theme));
@@ -253,7 +253,23 @@ fn every_size_draws() {
             (180, 30),
             (400, 120),
         ] {
-            for keys in ["", "<Enter>", "2", "3", "4", "5", "f", "s", "?", "/a", "<Tab><Tab><Tab><PgDn><PgDn>"] {
+            for keys in [
+                "",
+                "<Enter>",
+                "2",
+                "3",
+                "4",
+                "5",
+                "6",
+                "7",
+                "8",
+                "0",
+                "f",
+                "s",
+                "?",
+                "/a",
+                "<Tab><Tab><Tab><PgDn><PgDn>",
+            ] {
                 let mut state = first.clone();
                 state.size = (w, h);
                 state.settle();

@@ -192,7 +192,7 @@ fn ctrl_z_without_a_shell_continues() {
     pty.press("\x1a");
     std::thread::sleep(Duration::from_millis(500));
     pty.signal(Signal::CONT);
-    pty.press("3");
+    pty.press("5");
     pty.wait_for("PCPUS");
     assert!(pty.seen.lock().unwrap().screen().alternate_screen());
     pty.press("q");

@@ -1,0 +1,149 @@
+//! The views: what fills the screen, chosen by number, Tab or mouse.
+
+use std::collections::BTreeSet;
+
+/// What fills the screen below the header. The first view shows short forms of some of the others below its table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScreenView {
+    /// The table of guests, and what fits of the selected guest.
+    #[default]
+    Guests,
+    /// Threads.
+    Threads,
+    /// Exits by reason, exits to the VMM, kvm tracepoints, KVM's counters.
+    Exits,
+    /// Ports, addresses and MSRs.
+    Accesses,
+    /// Which threads run on which host CPU.
+    Cpus,
+    /// How long vCPUs wait for a CPU.
+    Latency,
+    /// Disks and network interfaces.
+    Disks,
+    /// Memory.
+    Memory,
+    /// The findings.
+    Findings,
+    /// Which sources work and which are missing.
+    Sources,
+}
+
+impl ScreenView {
+    /// In the order of their keys and of Tab.
+    pub const ALL: [Self; 10] = [
+        Self::Guests,
+        Self::Threads,
+        Self::Exits,
+        Self::Accesses,
+        Self::Cpus,
+        Self::Latency,
+        Self::Disks,
+        Self::Memory,
+        Self::Findings,
+        Self::Sources,
+    ];
+
+    /// The title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Guests => "GUESTS",
+            Self::Threads => "THREADS",
+            Self::Exits => "EXITS",
+            Self::Accesses => "ACCESSES",
+            Self::Cpus => "PCPUS",
+            Self::Latency => "LATENCY",
+            Self::Disks => "DISKS AND NICS",
+            Self::Memory => "MEMORY",
+            Self::Findings => "FINDINGS",
+            Self::Sources => "SOURCES",
+        }
+    }
+
+    /// Its name in the line of views.
+    pub fn tab(self) -> &'static str {
+        match self {
+            Self::Guests => "Guests",
+            Self::Threads => "Threads",
+            Self::Exits => "Exits",
+            Self::Accesses => "Access",
+            Self::Cpus => "pCPUs",
+            Self::Latency => "Latency",
+            Self::Disks => "Disks",
+            Self::Memory => "Mem",
+            Self::Findings => "Findings",
+            Self::Sources => "Sources",
+        }
+    }
+
+    /// The key that shows it.
+    pub fn key(self) -> char {
+        match self {
+            Self::Guests => '1',
+            Self::Threads => '2',
+            Self::Exits => '3',
+            Self::Accesses => '4',
+            Self::Cpus => '5',
+            Self::Latency => '6',
+            Self::Disks => '7',
+            Self::Memory => '8',
+            Self::Findings => '9',
+            Self::Sources => '0',
+        }
+    }
+
+    /// Whether it can show one guest as well as all.
+    pub fn has_scope(self) -> bool {
+        !matches!(self, Self::Guests | Self::Sources)
+    }
+
+    /// The view `by` places further; after the last comes the first.
+    #[must_use]
+    pub fn turn(self, by: isize) -> Self {
+        let at = Self::ALL.iter().position(|v| *v == self).unwrap_or(0);
+        Self::ALL[(at as isize + by).rem_euclid(Self::ALL.len() as isize) as usize]
+    }
+}
+
+/// Which view is shown, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewState {
+    /// The view.
+    pub shown: ScreenView,
+    /// Its selected row; that of the table of guests is `AppState::table`'s.
+    pub at: usize,
+    /// The views that show all guests instead of the selected one.
+    pub of_all: BTreeSet<ScreenView>,
+}
+
+impl Default for ViewState {
+    fn default() -> Self {
+        let of_all = BTreeSet::from([ScreenView::Cpus, ScreenView::Disks, ScreenView::Memory, ScreenView::Findings]);
+        Self { shown: ScreenView::Guests, at: 0, of_all }
+    }
+}
+
+impl ViewState {
+    /// Whether the view on the screen shows all guests.
+    pub fn is_of_all(&self) -> bool {
+        self.of_all.contains(&self.shown)
+    }
+
+    /// Shows another view, from its first row.
+    pub fn show(&mut self, view: ScreenView) {
+        if self.shown != view {
+            *self = Self { shown: view, at: 0, of_all: std::mem::take(&mut self.of_all) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_turn_in_a_circle() {
+        assert_eq!(ScreenView::Guests.turn(1), ScreenView::Threads);
+        assert_eq!(ScreenView::Guests.turn(-1), ScreenView::Sources);
+        assert_eq!(ScreenView::Sources.turn(1), ScreenView::Guests);
+    }
+}
