@@ -244,7 +244,7 @@ File types are detected by content; a folder means all its files:
   text of `perf kvm stat report|live`      trace-cmd, ftrace, perf-prof, perf script
   libvirt domain XML (or status XML)       a qemu-system command line
   `info mtree` of QEMU                     a kernel log
-  `lscpu`, `lscpu -e`, `numactl -H`        `virsh capabilities`, /proc/cpuinfo
+  `lscpu`, `lscpu -e`, `numactl -H`        `virsh capabilities|domcapabilities`, cpuinfo
   `virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dominfo`
   a Proxmox .conf                          parts of an XML, also cut or escaped
   command lines and JSON configurations of cloud-hypervisor, Firecracker, crosvm

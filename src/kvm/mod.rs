@@ -6,6 +6,7 @@
 pub mod cmdline;
 pub mod cpu_set;
 pub mod device_map;
+pub mod domain_capabilities;
 pub mod domain_xml;
 pub mod event_totals;
 pub mod exit_reason;

@@ -1,6 +1,7 @@
 //! The host's part of a sample.
 
 use crate::kvm::cpu_set::CpuSet;
+use crate::kvm::domain_capabilities::DomainCapabilities;
 use crate::kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,6 +27,10 @@ pub struct HostSample {
 /// and separated by spaces.
 pub const ENLIGHTENMENTS_OFFERED: &str = "kvm.hyperv_enlightenments";
 
+/// Name of the entry of [`HostFacts::params`] that says (`Y` or `N`) whether a guest can have `invtsc`: a TSC that does
+/// not stop.
+pub const INVTSC_OFFERED: &str = "kvm.invtsc";
+
 /// The unchanging facts of a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
@@ -41,12 +46,22 @@ pub struct HostFacts {
     pub topology: HostTopology,
     /// Module parameters that rules use, such as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and
     /// kernel settings by their sysctl names, such as `kernel.sched_rt_runtime_us`, with their text; and
-    /// [`ENLIGHTENMENTS_OFFERED`].
+    /// [`ENLIGHTENMENTS_OFFERED`] and [`INVTSC_OFFERED`].
     pub params: BTreeMap<String, String>,
     /// Whether this host is itself a guest (the `hypervisor` CPU flag).
     pub virtualised: Option<bool>,
     /// `CONFIG_HZ`, the host's tick rate, if known.
     pub tick_hz: Option<u32>,
+}
+
+impl HostFacts {
+    /// The entries of [`HostFacts::params`] that say what the host's QEMU and KVM offer.
+    pub fn offers(capabilities: &DomainCapabilities) -> BTreeMap<String, String> {
+        let names = capabilities.enlightenments.as_ref().map(|names| names.iter().map(String::as_str));
+        let names = names.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.collect::<Vec<_>>().join(" ")));
+        let invtsc = capabilities.invtsc.map(|on| (INVTSC_OFFERED.to_owned(), if on { "Y" } else { "N" }.to_owned()));
+        names.into_iter().chain(invtsc).collect()
+    }
 }
 
 /// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns` and `nice_ns`

@@ -141,6 +141,9 @@ pub enum SourceId {
     Virsh,
     /// The configuration of a VMM in a file, other than a libvirt XML.
     Config,
+    /// `virsh domcapabilities` in a file.
+    #[serde(rename = "domcapabilities")]
+    DomainCapabilities,
 }
 
 impl SourceId {
@@ -167,6 +170,7 @@ impl SourceId {
             Self::Topology => "topology",
             Self::Virsh => "virsh",
             Self::Config => "config",
+            Self::DomainCapabilities => "domcapabilities",
         }
     }
 }
@@ -243,6 +247,7 @@ mod tests {
             Topology,
             Virsh,
             Config,
+            DomainCapabilities,
         ];
         for id in all {
             assert_eq!(serde_json::to_value(id).unwrap(), id.as_str());

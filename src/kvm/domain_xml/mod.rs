@@ -9,7 +9,7 @@ mod xml;
 pub use read::parse;
 pub use repair::{Repaired, repair, unescaped};
 pub use unreadable::{UnreadableSet, unreadable_sets};
-pub(crate) use xml::document;
+pub(crate) use xml::{document, slice as element_text};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;

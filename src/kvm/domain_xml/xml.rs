@@ -15,7 +15,7 @@ const MAX_NAMESPACES: usize = 64;
 /// The part of a text from `<name` to its closing tag, without a prompt before it or a second XML after it. Elements of
 /// the same name do not nest in libvirt's XML, so the first closing tag ends it. Without one, the whole rest belongs to
 /// it.
-pub(super) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let open = format!("<{name}");
     let mut from = 0;
     while let Some(at) = text.get(from..)?.find(&open) {

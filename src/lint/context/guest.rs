@@ -3,7 +3,7 @@
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
-use crate::sample::{DomainState, ENLIGHTENMENTS_OFFERED};
+use crate::sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
 use std::collections::BTreeSet;
 
 /// A rate over a shorter interval says nothing, seconds.
@@ -53,6 +53,8 @@ pub(crate) struct GuestContext<'a> {
     interval_known: bool,
     /// The Hyper-V enlightenments that the host offers, where that is known.
     pub offered: Option<BTreeSet<String>>,
+    /// Whether the host offers `invtsc`, where that is known.
+    pub offers_invtsc: Option<bool>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<NotJudged>,
 }
@@ -68,7 +70,8 @@ impl<'a> GuestContext<'a> {
         let interval_known = model.interval_s.is_some();
         let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
         let offered = model.host.facts.params.get(ENLIGHTENMENTS_OFFERED).map(words);
-        Self { domain, config, kind, index, seconds, interval_known, offered, not_judged: None }
+        let offers_invtsc = model.host.facts.params.get(INVTSC_OFFERED).map(|value| value == "Y");
+        Self { domain, config, kind, index, seconds, interval_known, offered, offers_invtsc, not_judged: None }
     }
 
     pub fn name(&self) -> &'a str {

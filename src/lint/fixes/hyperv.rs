@@ -15,6 +15,9 @@ const STIMER_SINCE: (u32, u32) = (2, 6);
 /// QEMU of this version has `hv-avic`.
 const AVIC_SINCE: (u32, u32) = (6, 2);
 
+/// Enlightenments that other ones are built on and that change no timer by themselves.
+const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
+
 const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
     remove /usepmtimer from its boot.ini, or upgrade to Windows 7, 2008 R2 or later";
 const KEEP_HPET: &str = "Remove -no-hpet from QEMU's command line";
@@ -67,12 +70,8 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
         return vec![advice(TOO_OLD)];
     }
     if guest.config.machine.version.is_some_and(|v| v < STIMER_SINCE) {
-        // Without synthetic timers the HPET costs less than the RTC (QEMU, `hyperv.rst`).
         let mut fixes = enable(guest, &["hypervclock"]);
-        if guest.config.hpet() == Some(false) {
-            let on = timer(guest, "<timer name='hpet' present='yes'/>");
-            fixes.extend(either(guest, xml(on), advice(KEEP_HPET)));
-        }
+        fixes.extend(hpet_instead(guest));
         fixes.push(advice(NEWER_MACHINE));
         return fixes;
     }
@@ -89,11 +88,23 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
         // It has everything that it needs, so something inside forces another clock.
         return vec![command(BOOT_SETTINGS).needing(BOOT_SETTINGS_NEED)];
     }
+    if synic && !host_offers(guest, "stimer") {
+        fixes.extend(hpet_instead(guest));
+    }
     let possible = ctx.apic_virtualisation() != Some(false) && host_offers(guest, "avic");
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
         fixes.push(advice(ADD_AVIC));
     }
     fixes
+}
+
+/// Without synthetic timers the HPET costs less than the RTC (QEMU, `hyperv.rst`).
+fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
+    if guest.config.hpet() != Some(false) {
+        return Vec::new();
+    }
+    let on = timer(guest, "<timer name='hpet' present='yes'/>");
+    either(guest, xml(on), advice(KEEP_HPET))
 }
 
 /// The enlightenments of a list that the guest lacks.
@@ -111,11 +122,18 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
         wanted.contains(&known.name) || wanted.iter().any(|name| hyperv::needs(name).contains(&known.name))
     };
     let all: Vec<&str> = hyperv::ALL.iter().filter(known).map(|known| known.name).collect();
-    let (names, refused): (Vec<_>, Vec<_>) =
+    let (mut names, refused): (Vec<_>, Vec<_>) =
         missing(guest, &all).into_iter().partition(|name| host_offers(guest, name));
+    // What only serves others is of no use without them.
+    let before = names.clone();
+    let has = |name: &str| before.contains(&name) || guest.config.hyperv.has(name);
+    let serves = |name: &str| hyperv::ALL.iter().any(|known| has(known.name) && known.needs.contains(&name));
+    names.retain(|name| refused.is_empty() || !ONLY_SERVE.contains(name) || serves(name));
     let mut fixes = if names.is_empty() { Vec::new() } else { switch_on(guest, &names) };
     if !refused.is_empty() {
-        fixes.push(advice(not_offered(&refused)));
+        let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
+        fixes.extend(useless.map(|name| advice(switch_off(name))));
+        fixes.push(advice(not_offered(&refused, names.is_empty())));
     }
     fixes
 }
@@ -126,11 +144,21 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
     offered.contains(name) && hyperv::needs(name).iter().all(|need| offered.contains(*need))
 }
 
-fn not_offered(names: &[&str]) -> String {
+fn not_offered(names: &[&str], all: bool) -> String {
+    let names = names.join(", ");
+    let what = if all {
+        format!("No enlightenment is proposed: this host offers none of {names}")
+    } else {
+        format!("{names}: left out, because this host does not offer it")
+    };
     format!(
-        "This host's KVM does not offer {}: with it the guest would not start; a newer kernel on the host may offer it",
-        names.join(", ")
+        "{what} (virsh domcapabilities, or KVM's CPUID), and with it the guest would not start; a newer kernel with \
+         CONFIG_KVM_HYPERV, or a newer QEMU, may offer it"
     )
+}
+
+fn switch_off(name: &str) -> String {
+    format!("Switch {name} off: this host does not offer what it needs, so the guest does not start with it")
 }
 
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {

@@ -18,6 +18,8 @@ const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
 pub(crate) const IN_GUEST: &str = "run it inside the guest";
+const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to guests (its own TSC may stop, or it is \
+    itself a guest without it), and a guest that requires it would not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
 /// What a `taskset` command needs.
@@ -108,6 +110,9 @@ pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
 /// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the
 /// host's.
 pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_hand: &[&str]) -> Vec<Fix> {
+    if name == "invtsc" && guest.offers_invtsc == Some(false) {
+        return vec![advice(NO_INVTSC)];
+    }
     let features: Vec<String> = by_hand.iter().map(|feature| (*feature).to_owned()).collect();
     let argument = cpu::argument(guest, &features);
     if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {

@@ -292,7 +292,42 @@ fn only_what_the_host_offers_is_proposed() {
     let report = judge(&guest.first());
     let f = get(&report, "windows-enlightenments");
     assert!(f.fix[0].text.contains("hypervclock") && !f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
-    assert!(f.fix[1].text.contains("does not offer synic, stimer"), "{:?}", f.fix);
+    assert!(!f.fix[0].text.contains("vpindex"), "nothing needs it here: {:?}", f.fix);
+    assert!(f.fix[1].text.starts_with("synic, stimer: left out"), "{:?}", f.fix);
+    offered(&mut guest, "spinlocks vendor_id");
+    let report = judge(&guest.first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix.len() == 1 && f.fix[0].kind == FixKind::Advice, "{:?}", f.fix);
+    assert!(f.fix[0].text.starts_with("No enlightenment is proposed: this host offers none of"), "{:?}", f.fix);
+    let mut without_hpet = on(Guest::new("w", 5)
+        .windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>")
+        .vcpus(1, |_, t| t));
+    offered(&mut without_hpet, "hypervclock");
+    let report = judge(&without_hpet.first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix.iter().any(|fix| fix.text.contains("<timer name='hpet' present='yes'/>")), "{:?}", f.fix);
+}
+
+#[test]
+fn what_is_on_and_not_offered_is_switched_off() {
+    let mut guest =
+        on(Guest::new("w", 5).windows("<features><hyperv><stimer state='on'/></hyperv></features>").vcpus(1, |_, t| t));
+    guest.host.facts.params.insert(crate::sample::ENLIGHTENMENTS_OFFERED.into(), "relaxed hypervclock".into());
+    let report = judge(&guest.first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix.iter().any(|fix| fix.text.starts_with("Switch stimer off")), "{:?}", f.fix);
+    assert!(f.fix.iter().all(|fix| fix.kind != FixKind::LibvirtXml || !fix.text.contains("synic")), "{:?}", f.fix);
+}
+
+#[test]
+fn invtsc_is_proposed_only_where_the_host_has_it() {
+    let mut guest = on(Guest::new("w", 5)
+        .windows(ENLIGHTENED)
+        .vcpus(1, |v, t| t.on(v).cpu(50.0, 0.0, 5.0, 0.0).msr(0x4000_0020, Direction::Read, 20_000.0, 2.0)));
+    let fixes = |guest: &Fixture| format!("{:?}", get(&judge(&guest.model()), "hyperv-tsc-page").fix);
+    assert!(fixes(&guest).contains("name='invtsc'"));
+    guest.host.facts.params.insert(crate::sample::INVTSC_OFFERED.into(), "N".into());
+    assert!(!fixes(&guest).contains("name='invtsc'") && fixes(&guest).contains("invtsc is not proposed"));
 }
 
 #[test]

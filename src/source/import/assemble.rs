@@ -50,14 +50,9 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     }
     let mut sample = Sample { engine, ..Sample::default() };
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
-    sample.host = HostSample {
-        facts: Arc::new(HostFacts {
-            topology: gathered.topology.unwrap_or_default(),
-            ..gathered.host.unwrap_or_default()
-        }),
-        kernel_log: gathered.log,
-        ..HostSample::default()
-    };
+    let mut facts = HostFacts { topology: gathered.topology.unwrap_or_default(), ..gathered.host.unwrap_or_default() };
+    facts.params.extend(gathered.offers);
+    sample.host = HostSample { facts: Arc::new(facts), kernel_log: gathered.log, ..HostSample::default() };
     sample.domains = domains.into_iter().map(|files| domain(files, options)).collect();
     sample.normalise();
     gathered.types.sort_unstable();
@@ -90,6 +85,7 @@ fn source_id(file_type: InputType) -> SourceId {
         InputType::Topology => SourceId::Topology,
         InputType::Virsh => SourceId::Virsh,
         InputType::Config => SourceId::Config,
+        InputType::DomainCapabilities => SourceId::DomainCapabilities,
     }
 }
 

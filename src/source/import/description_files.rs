@@ -6,6 +6,7 @@ use super::imported::Imported;
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{DomainFacts, DomainSample, HostFacts, Known, Origin, Sample, ThreadEvents};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Limit of the completed facts that are kept for reuse.
@@ -16,6 +17,8 @@ const MAX_COMPLETED: usize = 4096;
 pub struct DescriptionFiles {
     described: Vec<Arc<DomainFacts>>,
     topology: Option<HostTopology>,
+    /// What the host offers to its guests, and the like.
+    params: BTreeMap<String, String>,
     log: Vec<LogLine>,
     /// Facts as recorded and as completed, so that samples go on sharing them.
     completed: Vec<(Arc<DomainFacts>, Arc<DomainFacts>)>,
@@ -36,6 +39,7 @@ impl DescriptionFiles {
         let files = Self {
             described: described.into_iter().map(|d| d.facts).collect(),
             topology: (topology != HostTopology::default()).then_some(topology),
+            params: host.facts.params.clone(),
             log: host.kernel_log,
             ..Self::default()
         };
@@ -44,7 +48,7 @@ impl DescriptionFiles {
 
     /// Whether there is nothing to add.
     pub fn is_empty(&self) -> bool {
-        self.described.is_empty() && self.topology.is_none() && self.log.is_empty()
+        self.described.is_empty() && self.topology.is_none() && self.params.is_empty() && self.log.is_empty()
     }
 
     /// Completes a sample.
@@ -53,11 +57,15 @@ impl DescriptionFiles {
         for domain in &mut sample.domains {
             domain.facts = self.completed(&domain.facts, is_only);
         }
-        if let Some(topology) = self.topology.as_ref().filter(|_| sample.host.facts.topology == HostTopology::default())
-        {
+        if self.topology.is_some() || !self.params.is_empty() {
             let done = self.host.take().filter(|(from, _)| Arc::ptr_eq(from, &sample.host.facts));
             let (from, to) = done.unwrap_or_else(|| {
-                let facts = HostFacts { topology: topology.clone(), ..(*sample.host.facts).clone() };
+                let mut facts = (*sample.host.facts).clone();
+                let topology = self.topology.as_ref().filter(|_| facts.topology == HostTopology::default());
+                facts.topology = topology.cloned().unwrap_or(facts.topology);
+                for (name, value) in &self.params {
+                    facts.params.entry(name.clone()).or_insert_with(|| value.clone());
+                }
                 (sample.host.facts.clone(), Arc::new(facts))
             });
             sample.host.facts = to.clone();

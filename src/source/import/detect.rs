@@ -13,7 +13,7 @@ const HEAD: usize = 256 * 1024;
 pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
     lines of 'trace-cmd report', ftrace, perf-prof or 'perf script' with kvm events, the output of kvm_stat or of \
     'perf stat -e kvm:*', a libvirt domain XML or a part of one, a QEMU command line, the output of 'info mtree', a \
-    kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities' or 'virsh \
+    kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities', 'virsh domcapabilities' or 'virsh \
     vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats', a Proxmox .conf, a command line or JSON configuration of \
     cloud-hypervisor, Firecracker or crosvm, or a sosreport (folder or archive)";
 

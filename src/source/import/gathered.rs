@@ -10,6 +10,7 @@ use crate::kvm::kernel_log::LogLine;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Vmm};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub(super) enum InputType {
     Virsh,
     /// The configuration of a VMM other than a libvirt XML.
     Config,
+    /// `virsh domcapabilities`.
+    DomainCapabilities,
 }
 
 /// The content of all files so far.
@@ -57,6 +60,8 @@ pub(super) struct Gathered {
     pub topology: Option<HostTopology>,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
+    /// What the host offers to its guests.
+    pub offers: BTreeMap<String, String>,
     /// Length of each input in seconds.
     pub seconds: Vec<(InputType, f64)>,
     /// Events that the recorder lost.

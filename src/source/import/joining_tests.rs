@@ -132,7 +132,7 @@ fn is_read_as_a_whole(imported: &Imported) {
     assert_eq!((host.all().to_string(), host.node_of(3)), ("0-3".into(), Some(1)));
     assert_eq!(host.isolated.as_ref().map(ToString::to_string), Some("2-3".into()));
     assert_eq!(imported.sample.host.kernel_log.len(), 2, "each message of the kernel once");
-    assert!(imported.notes.iter().any(|note| note.contains("8 of 12 files are of use")), "{:?}", imported.notes);
+    assert!(imported.notes.iter().any(|note| note.contains("9 of 12 files are of use")), "{:?}", imported.notes);
 }
 
 fn tarball() -> Vec<u8> {

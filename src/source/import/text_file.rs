@@ -7,9 +7,10 @@ use super::imported::io_message;
 use super::{kvm_stat, pasted_text, trace};
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::{
-    cmdline, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text, vmm_config,
+    cmdline, domain_capabilities, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text,
+    vmm_config,
 };
-use crate::sample::Vmm;
+use crate::sample::{HostFacts, Vmm};
 use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
@@ -44,9 +45,17 @@ pub(super) fn read(
     drop(bytes);
     let text = unquoted(&text);
     let text = domain_xml::unescaped(&text);
+    // They hold elements of the names that a domain's XML has.
+    let text = match domain_capabilities::split(&text) {
+        Some((before, part, after)) => {
+            offers(path, part, gathered)?;
+            Cow::Owned([before, after].concat())
+        }
+        None => text,
+    };
     let types = detect::text(&text);
     if types.is_empty() {
-        return Ok(false);
+        return Ok(matches!(text, Cow::Owned(_)) && gathered.types.contains(&InputType::DomainCapabilities));
     }
     if !whole && types != [InputType::Trace] {
         let limit = format!("larger than {} MiB, the limit for files of this type", MAX_TEXT >> 20);
@@ -103,7 +112,7 @@ fn read_type(
         InputType::Counts => counts(path, text, gathered),
         InputType::Virsh => virsh(path, text, gathered),
         InputType::Config => configs(path, text, gathered),
-        InputType::PerfData => {}
+        InputType::PerfData | InputType::DomainCapabilities => {}
     }
     Ok(())
 }
@@ -147,6 +156,19 @@ fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
             ..Description::default()
         });
     }
+}
+
+/// What the host offers. Guests without KVM have another CPU, and of several answers the first counts.
+fn offers(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
+    let found = domain_capabilities::parse(text).map_err(|e| format!("virsh domcapabilities: {e}"))?;
+    gathered.types.push(InputType::DomainCapabilities);
+    if found.domain_type.as_deref().is_some_and(|kind| kind != "kvm") {
+        let what = "describes guests without KVM and is not used; run 'virsh domcapabilities --virttype kvm'";
+        gathered.notes.push(format!("{}: {what}", file_name(path)));
+    } else if gathered.offers.is_empty() {
+        gathered.offers = HostFacts::offers(&found);
+    }
+    Ok(())
 }
 
 /// The domains of a text: whole XML, else what can be read of a damaged one or of fragments.

@@ -142,6 +142,9 @@ impl Collector {
         // busy host.
         let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
         let read = (self.options.clock)();
+        for offers in self.options.metadata_sources.iter_mut().filter_map(|source| source.host_offers()) {
+            self.host.inform(offers);
+        }
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let facts = self.host.facts();
         let cpus = self.host.cpus();

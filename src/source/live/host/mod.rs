@@ -7,3 +7,4 @@ pub(crate) mod tasks;
 pub(crate) mod topology;
 
 mod interrupts;
+mod kvm_offers;

@@ -2,6 +2,7 @@
 
 use super::interrupts::Interrupts;
 use super::topology;
+use crate::kvm::domain_capabilities::DomainCapabilities;
 use crate::kvm::sanitize;
 use crate::sample::{CpuTimes, HostFacts, HostMemory};
 use crate::source::live::proc::file::{self, read_kept, read_word};
@@ -26,6 +27,8 @@ pub(crate) struct HostReader {
     dir: Option<OwnedFd>,
     buf: Vec<u8>,
     interrupts: Interrupts,
+    /// What libvirt says that the host offers to its guests.
+    offers: Option<Arc<BTreeMap<String, String>>>,
     /// The CPUs of the last reading: a difference means that one went online or offline.
     numbers: Vec<u32>,
 }
@@ -38,6 +41,7 @@ impl HostReader {
             dir: file::open_dir(&paths.proc).ok(),
             buf: vec![0; 64 * 1024],
             interrupts: Interrupts::new(paths.proc.join("interrupts")),
+            offers: None,
             numbers: Vec::new(),
             paths: paths.clone(),
         }
@@ -46,6 +50,21 @@ impl HostReader {
     /// The constant facts, as last read.
     pub(crate) fn facts(&self) -> Arc<HostFacts> {
         self.facts.clone()
+    }
+
+    /// Takes over what libvirt says that the host offers: it knows the limits of QEMU beside those of KVM.
+    pub(crate) fn inform(&mut self, offers: Arc<BTreeMap<String, String>>) {
+        if !self.offers.as_ref().is_some_and(|known| Arc::ptr_eq(known, &offers)) {
+            self.offers = Some(offers);
+            self.renew();
+        }
+    }
+
+    fn renew(&mut self) {
+        let mut facts = facts(&self.paths);
+        let offers = self.offers.iter().flat_map(|offers| offers.iter());
+        facts.params.extend(offers.map(|(name, value)| (name.clone(), value.clone())));
+        self.facts = Arc::new(facts);
     }
 
     /// The CPUs' times; empty where /proc/stat cannot be read.
@@ -58,7 +77,7 @@ impl HostReader {
         let numbers: Vec<u32> = cpus.iter().map(|c| c.cpu).collect();
         if numbers != self.numbers {
             if !self.numbers.is_empty() {
-                self.facts = Arc::new(facts(&self.paths));
+                self.renew();
             }
             self.numbers = numbers;
         }
@@ -120,12 +139,27 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     let cpuinfo = file::read_text(&paths.proc.join("cpuinfo"), 4096).unwrap_or_default();
     let flavour = flavour(&paths.sys, &cpuinfo);
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
+    // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's module, opening
+    // /dev/kvm would load it.
+    let here = flavour.is_some() && paths.sys == Path::new("/sys");
+    // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the kernel shows it as
+    // these flags (arch/x86/kernel/cpu/intel.c and amd.c).
+    let invtsc = || cpu_flags(&cpuinfo).map(|mut flags| flags.any(|flag| flag == "nonstop_tsc"));
+    let offers = DomainCapabilities {
+        enlightenments: here.then(super::kvm_offers::enlightenments).flatten(),
+        invtsc: here.then(invtsc).flatten(),
+        ..DomainCapabilities::default()
+    };
     HostFacts {
         hostname: kernel("hostname").unwrap_or_default(),
         kernel: kernel("osrelease").unwrap_or_default(),
         arch: rustix::system::uname().machine().to_string_lossy().into_owned(),
         topology: topology::read(&paths.sys),
-        params: modules.flat_map(|m| parameters(&paths.sys, m)).chain(sysctls(&paths.proc)).collect(),
+        params: modules
+            .flat_map(|m| parameters(&paths.sys, m))
+            .chain(sysctls(&paths.proc))
+            .chain(HostFacts::offers(&offers))
+            .collect(),
         virtualised: cpu_flags(&cpuinfo).map(|mut f| f.any(|flag| flag == "hypervisor")),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,

@@ -126,6 +126,10 @@ impl MetadataSource for LibvirtAndQmp {
         Some(given.metadata.clone())
     }
 
+    fn host_offers(&mut self) -> Option<Arc<BTreeMap<String, String>>> {
+        self.libvirt.host_offers()
+    }
+
     fn status(&mut self) -> Vec<SourceStatus> {
         vec![self.libvirt.status(Instant::now()), self.devices.status()]
     }

@@ -100,6 +100,12 @@ pub trait MetadataSource: Send {
     /// What is known of a guest. Returns at once. The same `Arc` as before means that nothing changed.
     fn metadata(&mut self, guest: &WatchedGuest) -> Option<Arc<GuestMetadata>>;
 
+    /// What the host offers to its guests, as entries of [`crate::sample::HostFacts::params`]. The same `Arc` as before
+    /// means that nothing changed.
+    fn host_offers(&mut self) -> Option<Arc<BTreeMap<String, String>>> {
+        None
+    }
+
     /// The status of the source.
     fn status(&mut self) -> Vec<SourceStatus>;
 }

@@ -3,6 +3,7 @@
 
 use super::loader::{Loaded, load};
 use super::stats::{self, Stats, StatsValue};
+use crate::kvm::domain_capabilities::{self, DomainCapabilities};
 use crate::kvm::{sanitize, sanitize_name};
 use crate::sample::{DiskSample, DomainState, NicSample};
 use crate::source::live::metadata::source::CounterReading;
@@ -47,6 +48,8 @@ impl DeviceCounters {
 pub struct LibvirtConnection {
     uri: String,
     read_only: Option<Connect>,
+    /// Whether this connection was asked what the host offers.
+    offers_asked: bool,
     /// Opened only for monitor commands.
     writable: Option<Connect>,
 }
@@ -54,7 +57,7 @@ pub struct LibvirtConnection {
 impl LibvirtConnection {
     pub fn new(uri: Option<String>) -> Self {
         let uri = uri.unwrap_or_else(|| "qemu:///system".into());
-        Self { uri, read_only: None, writable: None }
+        Self { uri, read_only: None, offers_asked: false, writable: None }
     }
 
     /// Every running or paused domain.
@@ -78,6 +81,16 @@ impl LibvirtConnection {
             });
         }
         Ok(found)
+    }
+
+    /// What the host offers to guests under KVM, once a connection: a new daemon can find another QEMU.
+    pub fn new_offers(&mut self) -> Option<DomainCapabilities> {
+        let connect = self.open().ok()?;
+        if std::mem::replace(&mut self.offers_asked, true) {
+            return None;
+        }
+        let text = connect.domain_capabilities(None, None, None, Some("kvm"), 0).ok()?;
+        domain_capabilities::parse(&text).ok()
     }
 
     /// KVM's counters of a domain. `every` is the time between two readings.
@@ -124,7 +137,7 @@ impl LibvirtConnection {
         self.read_only = None;
         match Connect::open_read_only(Some(&self.uri)) {
             Ok(c) => {
-                self.read_only = Some(c.clone());
+                (self.read_only, self.offers_asked) = (Some(c.clone()), false);
                 Ok(c)
             }
             Err(e) => Err(self.failed(&e)),

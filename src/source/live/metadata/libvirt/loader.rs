@@ -60,7 +60,7 @@ macro_rules! functions {
 functions! {
     virSetErrorFunc virGetLastError virResetLastError
     virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef virConnectIsAlive virConnectSetKeepAlive
-    virConnectGetLibVersion virConnectListAllDomains virDomainListGetStats
+    virConnectGetLibVersion virConnectGetDomainCapabilities virConnectListAllDomains virDomainListGetStats
     virDomainStatsRecordListFree virDomainRef virDomainFree virDomainGetName virDomainGetUUIDString virDomainGetID
     virDomainGetXMLDesc virDomainGetState virDomainLookupByUUIDString virEventRegisterDefaultImpl
     virDomainQemuMonitorCommand

@@ -17,12 +17,12 @@ mod stats;
 use self::release_pages::give_back_libraries;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::{self, DomainXml};
-use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
+use crate::sample::{DiskSample, DomainState, HostFacts, NicSample, SourceId, SourceStatus};
 use crate::source::live::metadata::source::CounterReading;
 use connection::{DeviceCounters, LibvirtConnection, LibvirtFailure, PolledDomain};
 use guest_calls::{DEADLINE, GuestCalls, GuestQuestion};
 use loader::{Loaded, load};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -103,6 +103,8 @@ struct LibvirtState {
     asked: Option<Instant>,
     /// The failure of the last poll.
     failure: Option<LibvirtFailure>,
+    /// What the host offers to its guests.
+    offers: Option<Arc<BTreeMap<String, String>>>,
     /// Whether a poll has ended, successfully or not.
     answered: bool,
     /// Whether libvirt passes on monitor commands.
@@ -143,6 +145,11 @@ impl Libvirt {
             Some(uuid) => shared.domains.get(&uuid.to_ascii_lowercase()).cloned(),
             None => shared.domains.values().find(|d| Some(d.name.as_str()) == name).cloned(),
         }
+    }
+
+    /// What the host offers to its guests, as entries of [`HostFacts::params`].
+    pub fn host_offers(&self) -> Option<Arc<BTreeMap<String, String>>> {
+        lock(&self.shared).offers.clone()
     }
 
     /// Whether a poll has ended since the start: before that, a domain that is not found may still be libvirt's.
@@ -302,6 +309,9 @@ fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, o
         let now = Instant::now();
         if now >= next {
             let ok = turn(shared, &mut connection);
+            if ok && let Some(offers) = asking(shared, || connection.new_offers()) {
+                lock(shared).offers = Some(Arc::new(HostFacts::offers(&offers)));
+            }
             give_back_libraries();
             ask_all(shared, &calls, || GuestQuestion::Devices);
             next = Instant::now() + if ok { POLL } else { RETRY };
