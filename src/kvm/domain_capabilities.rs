@@ -92,7 +92,7 @@ mod tests {
     }
 
     fn hyperv(values: &[&str]) -> String {
-        let values: String = values.iter().map(|v| format!("<value>{v}</value>")).collect();
+        let values = values.iter().map(|v| format!("<value>{v}</value>")).collect::<Vec<_>>().concat();
         format!("<hyperv supported='yes'><enum name='features'>{values}</enum></hyperv>")
     }
 
