@@ -15,6 +15,7 @@ mod cells;
 mod draw;
 mod event;
 mod event_loop;
+mod filter;
 mod grid;
 mod guest_columns;
 mod guest_table;
