@@ -6,7 +6,8 @@ use super::mouse;
 use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
-use super::theme::{Palette, Theme};
+use super::terminal_traits::{self, ThemeChoice};
+use super::theme::Theme;
 use super::update;
 use crate::kvm::without_hidden;
 use anyhow::Context;
@@ -70,13 +71,8 @@ pub fn run(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "the screen needs a terminal; for a pipe or a file use --batch"
     );
-    let env = |name| std::env::var(name).ok();
-    let palette = if options.no_color {
-        Palette::None
-    } else {
-        Palette::detect(env("NO_COLOR").as_deref(), env("TERM").as_deref(), env("COLORTERM").as_deref())
-    };
-    let theme = Theme::new(palette, options.ascii);
+    let env = |name: &str| std::env::var(name).ok();
+    let theme = terminal_traits::theme(ThemeChoice::Auto, options.ascii, options.no_color, &env);
     let session = ScreenSession {
         source: options.source,
         title: options.title,

@@ -26,6 +26,7 @@ mod render;
 mod rows;
 mod state;
 mod terminal;
+mod terminal_traits;
 mod text;
 mod theme;
 mod update;
@@ -39,7 +40,8 @@ pub use guest_table::ColumnId;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::render;
 pub use state::{AppState, Passed, Playback, Popup, ScreenSession, ScreenSource, Tick};
-pub use theme::{Palette, Theme};
+pub use terminal_traits::ThemeChoice;
+pub use theme::{Charset, Palette, Theme, Tone};
 pub use update::{key, update};
 pub use view::ScreenView;
 

@@ -40,6 +40,8 @@ pub enum Look {
 /// How many colours the terminal shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Palette {
+    /// None, and neither bold nor reverse: a terminal that only writes.
+    Plain,
     /// None: bold, dim and reverse only.
     None,
     /// The terminal's own sixteen.
@@ -47,21 +49,30 @@ pub enum Palette {
     /// The 256 of xterm.
     #[default]
     Xterm,
+    /// Any colour, by red, green and blue.
+    True,
 }
 
-impl Palette {
-    /// From the environment: `NO_COLOR`, if it is not empty (no-color.org), `TERM` and `COLORTERM`.
-    pub fn detect(no_color: Option<&str>, term: Option<&str>, colorterm: Option<&str>) -> Self {
-        if no_color.is_some_and(|v| !v.is_empty()) {
-            return Self::None;
-        }
-        match term {
-            None | Some("" | "dumb" | "unknown" | "vt100" | "vt220") => Self::None,
-            Some(t) if t.contains("256") || t.contains("direct") || t.contains("kitty") => Self::Xterm,
-            Some(_) if colorterm.is_some_and(|c| !c.is_empty()) => Self::Xterm,
-            Some(_) => Self::Sixteen,
-        }
-    }
+/// The terminal's background.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// Dark.
+    #[default]
+    Dark,
+    /// Light.
+    Light,
+}
+
+/// Which characters the terminal shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Charset {
+    /// Those of Unicode.
+    #[default]
+    Unicode,
+    /// Those of code page 437, which every font of the Linux console has (`drivers/tty/vt/cp437.uni`).
+    Console,
+    /// ASCII.
+    Ascii,
 }
 
 /// The characters of the screen, which `--ascii` replaces.
@@ -127,10 +138,57 @@ const ASCII: Glyphs = Glyphs {
     arrow: "->",
 };
 
+const CONSOLE: Glyphs = Glyphs {
+    bar: ['█', '▓', '▒', '░'],
+    edges: ['│', '│'],
+    levels: ['_', '_', '▄', '▄', '▄', '█', '█', '█'],
+    severity: ['▲', '•', '·'],
+    fold: ['►', '▼'],
+    cursor: '▌',
+    rule: '─',
+    cut: '~',
+    run: ['►', '=', '•'],
+    dot: '·',
+    sort: ['▼', '▲'],
+    frame: ['┌', '┐', '└', '┘', '─', '│'],
+    arrow: "→",
+};
+
+/// A hue among the sixteen colours, among xterm's 256, and by red, green and blue.
+type Hue = (Color, u8, (u8, u8, u8));
+
+/// Less important, guest, usr, sys, wait, irq, critical, warning, info on a dark background.
+const ON_DARK: [Hue; 9] = [
+    (Color::DarkGray, 244, (0x8b, 0x94, 0x9e)),
+    (Color::Green, 71, (0x5f, 0xb8, 0x6a)),
+    (Color::Cyan, 74, (0x5a, 0xb0, 0xd6)),
+    (Color::Yellow, 173, (0xdb, 0x8f, 0x5c)),
+    (Color::Magenta, 133, (0xbc, 0x6f, 0xc4)),
+    (Color::Blue, 109, (0x86, 0xa9, 0xb8)),
+    (Color::LightRed, 203, (0xff, 0x6b, 0x64)),
+    (Color::LightYellow, 178, (0xe3, 0xb3, 0x41)),
+    (Color::LightBlue, 110, (0x86, 0xb4, 0xe6)),
+];
+
+/// The same on a light background: each at least 4.5 times as dark as white (WCAG 2.2, 1.4.3).
+const ON_LIGHT: [Hue; 9] = [
+    (Color::DarkGray, 242, (0x65, 0x6d, 0x76)),
+    (Color::Green, 22, (0x1a, 0x7f, 0x37)),
+    (Color::Blue, 25, (0x0a, 0x6c, 0xa8)),
+    (Color::Yellow, 94, (0x9a, 0x52, 0x10)),
+    (Color::Magenta, 90, (0x82, 0x2a, 0x90)),
+    (Color::Cyan, 24, (0x2f, 0x5d, 0x72)),
+    (Color::Red, 160, (0xc9, 0x1f, 0x1f)),
+    (Color::Yellow, 94, (0x8a, 0x5a, 0x00)),
+    (Color::Blue, 25, (0x1f, 0x5f, 0xbf)),
+];
+
 /// How everything looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Theme {
     palette: Palette,
+    tone: Tone,
+    charset: Charset,
     /// The characters.
     pub glyphs: Glyphs,
 }
@@ -142,31 +200,59 @@ impl Default for Theme {
 }
 
 impl Theme {
-    /// A theme with these colours, in Unicode or ASCII.
+    /// A theme for a dark terminal with these colours, in Unicode or ASCII.
     pub fn new(palette: Palette, ascii: bool) -> Self {
-        Self { palette, glyphs: if ascii { ASCII } else { UNICODE } }
+        Self::of(palette, Tone::Dark, if ascii { Charset::Ascii } else { Charset::Unicode })
+    }
+
+    /// A theme with these colours, for this background, with these characters.
+    pub fn of(palette: Palette, tone: Tone, charset: Charset) -> Self {
+        let glyphs = match charset {
+            Charset::Unicode => UNICODE,
+            Charset::Console => CONSOLE,
+            Charset::Ascii => ASCII,
+        };
+        Self { palette, tone, charset, glyphs }
+    }
+
+    /// Whether only ASCII may be written.
+    pub fn is_ascii(&self) -> bool {
+        self.charset == Charset::Ascii
+    }
+
+    /// The colour of a meaning; `None` for that of the terminal's text.
+    fn colour(&self, role: Look) -> Option<Color> {
+        let at = match role {
+            Look::Text | Look::Strong | Look::Head | Look::Key => return None,
+            Look::Dim => 0,
+            Look::Guest | Look::Good => 1,
+            Look::Usr => 2,
+            Look::Sys => 3,
+            Look::Wait => 4,
+            Look::Irq => 5,
+            Look::Critical => 6,
+            Look::Warning => 7,
+            Look::Info => 8,
+        };
+        let hues = match self.tone {
+            Tone::Dark => &ON_DARK,
+            Tone::Light => &ON_LIGHT,
+        };
+        let (sixteen, xterm, (r, g, b)) = hues[at];
+        match self.palette {
+            Palette::Plain | Palette::None => None,
+            Palette::Sixteen => Some(sixteen),
+            Palette::Xterm => Some(Color::Indexed(xterm)),
+            Palette::True => Some(Color::Rgb(r, g, b)),
+        }
     }
 
     /// Style of a meaning.
     pub fn style(&self, role: Look) -> Style {
-        let (xterm, sixteen) = match role {
-            Look::Text | Look::Strong | Look::Head | Look::Key => (None, None),
-            Look::Dim => (Some(244), Some(Color::DarkGray)),
-            Look::Guest | Look::Good => (Some(71), Some(Color::Green)),
-            Look::Usr => (Some(74), Some(Color::Cyan)),
-            Look::Sys => (Some(173), Some(Color::Yellow)),
-            Look::Wait => (Some(133), Some(Color::Magenta)),
-            Look::Irq => (Some(109), Some(Color::Blue)),
-            Look::Critical => (Some(203), Some(Color::LightRed)),
-            Look::Warning => (Some(178), Some(Color::LightYellow)),
-            Look::Info => (Some(110), Some(Color::LightBlue)),
-        };
-        let mut style = Style::new();
-        match self.palette {
-            Palette::None => {}
-            Palette::Sixteen => style.fg = sixteen,
-            Palette::Xterm => style.fg = xterm.map(Color::Indexed),
+        if self.palette == Palette::Plain {
+            return Style::new();
         }
+        let style = Style { fg: self.colour(role), ..Style::new() };
         match role {
             Look::Strong | Look::Head | Look::Critical | Look::Key => style.add_modifier(Modifier::BOLD),
             Look::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
@@ -177,23 +263,16 @@ impl Theme {
 
     /// The selected row.
     pub fn selected(&self) -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
+        match self.palette {
+            Palette::Plain => Style::new(),
+            _ => Style::new().add_modifier(Modifier::REVERSED),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn colours_follow_the_environment() {
-        assert_eq!(Palette::detect(Some("1"), Some("xterm-256color"), None), Palette::None);
-        assert_eq!(Palette::detect(Some(""), Some("xterm-256color"), None), Palette::Xterm);
-        assert_eq!(Palette::detect(None, Some("dumb"), None), Palette::None);
-        assert_eq!(Palette::detect(None, None, None), Palette::None);
-        assert_eq!(Palette::detect(None, Some("linux"), None), Palette::Sixteen);
-        assert_eq!(Palette::detect(None, Some("xterm"), Some("truecolor")), Palette::Xterm);
-    }
 
     #[test]
     fn without_colour_no_style_sets_one() {
@@ -205,13 +284,52 @@ mod tests {
 
     #[test]
     fn the_four_hues_differ_in_every_palette() {
-        for palette in [Palette::Sixteen, Palette::Xterm] {
-            let theme = Theme::new(palette, false);
+        let tones = [Tone::Dark, Tone::Light];
+        let palettes = [Palette::Sixteen, Palette::Xterm, Palette::True];
+        for (palette, tone) in palettes.into_iter().flat_map(|p| tones.map(|t| (p, t))) {
+            let theme = Theme::of(palette, tone, Charset::Unicode);
             let hues = [Look::Guest, Look::Usr, Look::Sys, Look::Wait].map(|r| theme.style(r).fg);
             for (i, a) in hues.iter().enumerate() {
                 assert!(hues[i + 1..].iter().all(|b| a != b));
             }
         }
+    }
+
+    /// Contrast as WCAG 2.2 defines it; xterm's 256 colours from 16 on are fixed.
+    #[test]
+    fn every_hue_can_be_read_on_its_background() {
+        let light = |(r, g, b): (u8, u8, u8)| {
+            let part = |c: u8| {
+                let c = f64::from(c) / 255.0;
+                if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b)
+        };
+        let xterm = |n: u8| match n {
+            232.. => (8 + 10 * (n - 232), 8 + 10 * (n - 232), 8 + 10 * (n - 232)),
+            _ => {
+                let level = |i: u8| if i == 0 { 0 } else { 55 + 40 * i };
+                (level((n - 16) / 36), level((n - 16) / 6 % 6), level((n - 16) % 6))
+            }
+        };
+        for (hues, background) in [(ON_DARK, (0x0d, 0x11, 0x17)), (ON_LIGHT, (0xff, 0xff, 0xff))] {
+            for (_, index, rgb) in hues {
+                for colour in [xterm(index), rgb] {
+                    let (a, b) = (light(colour), light(background));
+                    let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
+                    assert!(contrast >= 4.5, "{index} {colour:?} on {background:?}: {contrast:.1}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_only_writes_gets_no_attribute() {
+        let theme = Theme::of(Palette::Plain, Tone::Dark, Charset::Ascii);
+        for role in [Look::Text, Look::Dim, Look::Head, Look::Critical, Look::Warning, Look::Key] {
+            assert_eq!(theme.style(role), Style::new());
+        }
+        assert_eq!(theme.selected(), Style::new());
     }
 
     #[test]

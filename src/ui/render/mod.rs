@@ -69,8 +69,18 @@ pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
         }
         Some(Popup::Filter(_) | Popup::Goto(_)) | None => {}
     }
+    if theme.is_ascii() {
+        only_ascii(frame.buffer_mut());
+    }
     if let Some(at) = cursor {
         frame.set_cursor_position(at);
+    }
+}
+
+/// Replaces what a terminal without Unicode cannot show: names of guests may be in any script.
+fn only_ascii(buf: &mut Buffer) {
+    for cell in buf.content.iter_mut().filter(|c| !c.symbol().is_ascii()) {
+        cell.set_symbol("?");
     }
 }
 
