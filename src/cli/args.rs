@@ -2,6 +2,7 @@
 
 use super::values;
 use crate::analysis::{Pattern, RecordingTime};
+use crate::ui::ThemeChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -168,6 +169,11 @@ pub struct ScreenArgs {
     /// Draw without colour (as with the variable `NO_COLOR`)
     #[arg(long)]
     pub no_color: bool,
+    /// Colours: auto, dark, light, 16 or mono [default: auto]
+    ///
+    /// auto looks at TERM, COLORTERM and COLORFGBG. No theme uses what the terminal lacks.
+    #[arg(long, value_name = "THEME", value_parser = theme)]
+    pub theme: Option<ThemeChoice>,
 }
 
 /// `kvmtop record`.
@@ -407,6 +413,15 @@ pub fn rule(name: &str) -> Result<String, String> {
         Some((_, near)) => format!("there is no such rule; did you mean {near}?"),
         None => "there is no such rule".into(),
     })
+}
+
+/// The name of a theme.
+///
+/// # Errors
+/// A sentence with the names that there are.
+pub fn theme(name: &str) -> Result<ThemeChoice, String> {
+    let names = || ThemeChoice::ALL.map(ThemeChoice::name).join(", ");
+    ThemeChoice::named(name).ok_or_else(|| format!("there is no such theme; there are {}", names()))
 }
 
 /// The name of a rule, or `all`.

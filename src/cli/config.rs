@@ -5,6 +5,7 @@ use super::args::{self, EngineChoice};
 use super::values;
 use crate::analysis::Pattern;
 use crate::lint::Thresholds;
+use crate::ui::ThemeChoice;
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
@@ -70,11 +71,14 @@ pub struct Screen {
     pub color: bool,
     /// With ASCII characters only.
     pub ascii: bool,
+    /// Its colours.
+    #[serde(deserialize_with = "theme")]
+    pub theme: ThemeChoice,
 }
 
 impl Default for Screen {
     fn default() -> Self {
-        Self { color: true, ascii: false }
+        Self { color: true, ascii: false, theme: ThemeChoice::Auto }
     }
 }
 
@@ -194,6 +198,10 @@ fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     parsed(d, values::interval)
 }
 
+fn theme<'de, D: Deserializer<'de>>(d: D) -> Result<ThemeChoice, D::Error> {
+    parsed(d, args::theme)
+}
+
 fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
     parsed(d, values::size).map(Some)
 }
@@ -247,6 +255,7 @@ mod tests {
             "[screen]",
             "color",
             "ascii",
+            "theme",
             "[record]",
             "max_size",
             "max_age",

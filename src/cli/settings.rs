@@ -5,6 +5,7 @@ use super::config::Config;
 use crate::analysis::DomainFilter;
 use crate::lint;
 use crate::session::Limits;
+use crate::ui::ThemeChoice;
 use std::time::Duration;
 
 /// What a command runs with.
@@ -37,6 +38,8 @@ pub struct ScreenLook {
     pub color: bool,
     /// With ASCII characters only.
     pub ascii: bool,
+    /// Its colours.
+    pub theme: ThemeChoice,
 }
 
 impl Settings {
@@ -75,6 +78,7 @@ impl Settings {
             look: ScreenLook {
                 color: config.screen.color && !screen.no_color && !no_color,
                 ascii: config.screen.ascii || screen.ascii,
+                theme: screen.theme.unwrap_or(config.screen.theme),
             },
             limits: Limits { size: config.record.max_size, age: config.record.max_age },
         }

@@ -4,6 +4,7 @@ use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
 use super::settings::{ScreenLook, Settings};
 use crate::analysis::Pattern;
+use crate::ui::ThemeChoice;
 use clap::{CommandFactory, Parser};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -38,7 +39,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
     assert_eq!((default.engine, default.monitor, default.kvm_events), (EngineChoice::Auto, true, false));
-    assert_eq!(default.look, ScreenLook { color: true, ascii: false });
+    assert_eq!(default.look, ScreenLook { color: true, ascii: false, theme: ThemeChoice::Auto });
     assert_eq!(default.findings, crate::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
@@ -65,6 +66,10 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
 
     assert!(!settings("--no-monitor", "").monitor);
     assert!(!settings("--no-color", "").look.color);
+    let theme = |line: &str, file: &str| settings(line, file).look.theme;
+    assert_eq!(theme("", "[screen]\ntheme = 'light'\n"), ThemeChoice::Light);
+    assert_eq!(theme("--theme 16", "[screen]\ntheme = 'light'\n"), ThemeChoice::Sixteen);
+    assert!(parse("--theme blue").unwrap_err().to_string().contains("there are auto, dark, light, 16, mono"));
     let cli = parse("").unwrap();
     let no_color = Settings::new(&Config::default(), None, &cli.choice, None, true);
     assert!(!no_color.look.color, "NO_COLOR is heeded");

@@ -9,6 +9,7 @@ use crate::kvm::thread_name::Role;
 use crate::lint::{Finding, Severity};
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
 use crate::sample::DomainState;
+use std::collections::BTreeSet;
 
 /// What the cells of a row are made from.
 #[derive(Clone, Copy)]
@@ -52,10 +53,7 @@ impl<'a> RowView<'a> {
         if self.thread.is_some() && vcpu.is_none() {
             return None;
         }
-        let rows = || self.domain.userspace.iter().filter(|(v, ..)| *v == vcpu);
-        let all: u64 = rows().map(|(_, _, n)| n).sum();
-        let (_, reason, n) = rows().max_by_key(|(_, _, n)| *n)?;
-        Some((*reason, 100.0 * *n as f64 / all.max(1) as f64))
+        top_userspace(self.domain, vcpu)
     }
 
     /// The access that took the most time.
@@ -128,6 +126,36 @@ pub(super) fn wait(r: &RowView<'_>) -> Cell {
     let cell = figure(value, percent);
     // Guests begin to notice steal at about 5 %.
     if value.is_some_and(|v| v >= 5.0) { cell.role(Look::Wait) } else { cell }
+}
+
+/// The host CPUs that the guest's vCPUs ran on last: `0-3,8`; empty if none is known.
+pub(super) fn vcpu_cpus(d: &DomainModel) -> String {
+    let cpus: BTreeSet<u32> = d.vcpus().filter_map(|t| t.place.cpu).collect();
+    cpus.into_iter().map(|c| c.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// The name of the exit reason that took the most time, else of the most frequent exit to the VMM.
+pub(super) fn top_reason(d: &DomainModel) -> Option<String> {
+    match d.exits.top() {
+        Some(e) => Some(clean(&e.reason)),
+        None => top_userspace(d, None).map(|(reason, _)| userspace_name(reason).replace("KVM_EXIT_", "to VMM: ")),
+    }
+}
+
+/// Its share, percent.
+pub(super) fn top_share(d: &DomainModel) -> Option<f64> {
+    match d.exits.top() {
+        Some(e) => e.work_percent.or(e.count_percent),
+        None => top_userspace(d, None).map(|(_, percent)| percent),
+    }
+}
+
+/// The most frequent exit to the VMM of a guest or of its vCPU, and its share of them in percent.
+fn top_userspace(d: &DomainModel, vcpu: Option<u32>) -> Option<(i32, f64)> {
+    let rows = || d.userspace.iter().filter(|(v, ..)| *v == vcpu);
+    let all: u64 = rows().map(|(_, _, n)| n).sum();
+    let (_, reason, n) = rows().max_by_key(|(_, _, n)| *n)?;
+    Some((*reason, 100.0 * *n as f64 / all.max(1) as f64))
 }
 
 /// The host CPU of a thread; the NUMA nodes of a guest.

@@ -38,6 +38,8 @@ pub struct UiOptions {
     pub ascii: bool,
     /// No colour, whatever the terminal can do; `NO_COLOR` and `TERM` are heeded in any case.
     pub no_color: bool,
+    /// Its colours.
+    pub theme: ThemeChoice,
     /// Where the samples come from.
     pub source: ScreenSource,
     /// What is being replayed.
@@ -72,7 +74,7 @@ pub fn run(
         "the screen needs a terminal; for a pipe or a file use --batch"
     );
     let env = |name: &str| std::env::var(name).ok();
-    let theme = terminal_traits::theme(ThemeChoice::Auto, options.ascii, options.no_color, &env);
+    let theme = terminal_traits::theme(options.theme, options.ascii, options.no_color, &env);
     let session = ScreenSession {
         source: options.source,
         title: options.title,

@@ -2,6 +2,7 @@
 //! are all made from this list.
 
 use super::cells::{self, RowView, device_text, userspace_name};
+use super::filter::{FieldValue, FilterField};
 use super::grid::{Cell, ColumnLayout};
 use super::guest_table::ColumnId;
 use super::text::clean;
@@ -19,7 +20,7 @@ pub enum SortValue {
     Figure(Option<f64>),
     /// A count: the greatest comes first.
     Number(i64),
-    /// A name, in alphabetical order.
+    /// A name, in alphabetical order; an empty one is unknown and comes last.
     Name(String),
 }
 
@@ -34,7 +35,7 @@ impl SortValue {
                 (a, b) => a.is_some().cmp(&b.is_some()),
             },
             (Self::Number(a), Self::Number(b)) => a.cmp(b),
-            (Self::Name(a), Self::Name(b)) => b.cmp(a),
+            (Self::Name(a), Self::Name(b)) => (a.is_empty(), a).cmp(&(b.is_empty(), b)).reverse(),
             _ => Ordering::Equal,
         }
     }
@@ -44,14 +45,16 @@ impl SortValue {
 pub struct GuestColumn {
     /// Its identity.
     pub id: ColumnId,
+    /// Its name in filters, in the config file, in CSV, and in JSON where JSON has it.
+    pub name: &'static str,
     /// Header, with the unit.
     pub header: &'static str,
     /// What it shows and what a percentage is relative to.
     pub help: &'static str,
     /// Width, growth, alignment, and when it is left out.
     pub layout: ColumnLayout,
-    /// What it sorts by; `None` for a column that cannot be sorted by.
-    pub sort: Option<fn(&DomainModel, &[Finding]) -> SortValue>,
+    /// Its value: what it sorts by.
+    pub sort: fn(&DomainModel, &[Finding]) -> SortValue,
     /// Its cell in a row.
     pub cell: fn(&RowView<'_>) -> Cell,
 }
@@ -61,38 +64,59 @@ pub fn column(id: ColumnId) -> &'static GuestColumn {
     COLUMNS.iter().find(|c| c.id == id).unwrap_or(&COLUMNS[0])
 }
 
-/// The columns that can be sorted by.
-pub fn sortable() -> impl Iterator<Item = &'static GuestColumn> {
-    COLUMNS.iter().filter(|c| c.sort.is_some())
+/// The value of a guest's column, for filters and CSV.
+pub fn value(column: &GuestColumn, domain: &DomainModel, findings: &[Finding]) -> FieldValue {
+    let of_guest = || findings.iter().filter(|f| f.concerns(domain.name())).count();
+    match (column.id, (column.sort)(domain, findings)) {
+        // Its order is by severity.
+        (ColumnId::Findings, _) => FieldValue::Figure(of_guest() as f64),
+        (ColumnId::Name, _) => FieldValue::Text(domain.name().to_string()),
+        (_, SortValue::Figure(figure)) => {
+            figure.filter(|f| f.is_finite()).map_or(FieldValue::Unknown, FieldValue::Figure)
+        }
+        (_, SortValue::Number(n)) => FieldValue::Figure(n as f64),
+        (_, SortValue::Name(name)) if name.is_empty() => FieldValue::Unknown,
+        (_, SortValue::Name(name)) => FieldValue::Text(name),
+    }
+}
+
+/// What filters can name.
+pub fn filter_fields() -> Vec<FilterField> {
+    let nothing = DomainModel::default();
+    let is_text = |c: &GuestColumn| matches!((c.sort)(&nothing, &[]), SortValue::Name(_));
+    COLUMNS.iter().map(|c| FilterField { name: c.name, is_text: is_text(c) }).collect()
 }
 
 /// All columns, left to right.
 pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Name,
+        name: "name",
         header: "GUEST",
         help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it.",
         layout: ColumnLayout::left(14, 14, 0),
-        sort: Some(|d, _| SortValue::Name(d.name().to_lowercase())),
+        sort: |d, _| SortValue::Name(d.name().to_lowercase()),
         cell: cells::name,
     },
     GuestColumn {
         id: ColumnId::Findings,
+        name: "findings",
         header: "!",
         help: "Number of findings about the guest.",
         layout: ColumnLayout::right(1, 0, 12),
-        sort: Some(|d, f| {
+        sort: |d, f| {
             let worst = cells::worst_severity(f, d.name()).map_or(0, |s| 1 + s as i64);
             SortValue::Number(worst * 1000 + f.iter().filter(|f| f.concerns(d.name())).count() as i64)
-        }),
+        },
         cell: cells::findings,
     },
     GuestColumn {
         id: ColumnId::Vcpus,
+        name: "vcpus",
         header: "VCPU",
         help: "Number of virtual CPUs.",
         layout: ColumnLayout::right(4, 0, 5),
-        sort: Some(|d, _| SortValue::Number(d.vcpu_count().into())),
+        sort: |d, _| SortValue::Number(d.vcpu_count().into()),
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
             None => Cell::text(r.domain.vcpu_count().to_string()),
@@ -100,19 +124,21 @@ pub static COLUMNS: [GuestColumn; 17] = [
     },
     GuestColumn {
         id: ColumnId::Cpu,
+        name: "cpu",
         header: "CPU%",
         help: "CPU time of all threads of the guest, vhost included, by the scheduler's clock. 100 is one host CPU.",
         layout: ColumnLayout::right(6, 0, 0),
-        sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.busy()))),
+        sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.busy())),
         cell: |r| cells::figure(r.cpu().map(|c| c.busy()), percent),
     },
     GuestColumn {
         id: ColumnId::Bar,
+        name: "load",
         header: "OF VCPUS",
         help: "CPU time and wait as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, \
                sys and wait in the colours of the host's line.",
         layout: ColumnLayout::left(10, 10, 3),
-        sort: None,
+        sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.busy() / f64::from(d.vcpu_count().max(1)))),
         cell: |r| match r.cpu() {
             Some(c) => Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0 * r.capacity()),
             None => Cell::unknown(),
@@ -120,61 +146,68 @@ pub static COLUMNS: [GuestColumn; 17] = [
     },
     GuestColumn {
         id: ColumnId::Guest,
+        name: "guest",
         header: "GUEST%",
         help: "Time in guest code. 100 is one host CPU.",
         layout: ColumnLayout::right(6, 0, 11),
-        sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.guest))),
+        sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.guest)),
         cell: |r| cells::figure(r.cpu().map(|c| c.guest), percent).role(Look::Guest),
     },
     GuestColumn {
         id: ColumnId::Usr,
+        name: "usr",
         header: "USR%",
         help: "Time of the VMM in user mode, without guest code. 100 is one host CPU.",
         layout: ColumnLayout::right(5, 0, 11),
-        sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.usr))),
+        sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.usr)),
         cell: |r| cells::figure(r.cpu().map(|c| c.usr), percent).role(Look::Usr),
     },
     GuestColumn {
         id: ColumnId::Sys,
+        name: "sys",
         header: "SYS%",
         help: "Time in the host's kernel on the guest's behalf: KVM, system calls, vhost. 100 is one host CPU.",
         layout: ColumnLayout::right(5, 0, 11),
-        sort: Some(|d, _| SortValue::Figure(d.cpu.map(|c| c.sys))),
+        sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.sys)),
         cell: |r| cells::figure(r.cpu().map(|c| c.sys), percent).role(Look::Sys),
     },
     GuestColumn {
         id: ColumnId::Wait,
+        name: "wait",
         header: "WAIT%",
         help: "What the guest sees as steal: time that a thread was runnable but not running, percent of the interval. \
                A guest's row shows its worst vCPU.",
         layout: ColumnLayout::right(5, 0, 1),
-        sort: Some(|d, _| SortValue::Figure(d.longest_wait())),
+        sort: |d, _| SortValue::Figure(d.longest_wait()),
         cell: cells::wait,
     },
     GuestColumn {
         id: ColumnId::Place,
+        name: "cpus",
         header: "ON CPU",
         help: "The host CPU a thread ran on last; `=` if it may only run there, else `any` or the CPUs it may run on. \
                A guest's row shows the NUMA nodes of its vCPUs.",
         layout: ColumnLayout::left(7, 6, 6),
-        sort: None,
+        sort: |d, _| SortValue::Name(cells::vcpu_cpus(d)),
         cell: cells::place,
     },
     GuestColumn {
         id: ColumnId::Exits,
+        name: "exits",
         header: "EXITS/s",
         help: "Exits per second: kvm_exit events, else KVM's own counter (c), else, where the kernel fires no \
                kvm_exit, exits to the VMM (u).",
         layout: ColumnLayout::right(7, 0, 1),
-        sort: Some(|d, _| SortValue::Figure(d.exit_rate.0)),
+        sort: |d, _| SortValue::Figure(d.exit_rate.0),
         cell: cells::exits,
     },
     GuestColumn {
         id: ColumnId::Trend,
+        name: "trend",
         header: "TREND",
         help: "Exits per second over the last minute, scaled to the guest's own maximum.",
         layout: ColumnLayout::left(8, 12, 9),
-        sort: None,
+        sort: |d, _| SortValue::Figure(d.exit_rate.0),
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
             None => Cell::Spark(r.state.history.points(r.domain).map(|p| p.exits).collect()),
@@ -182,10 +215,11 @@ pub static COLUMNS: [GuestColumn; 17] = [
     },
     GuestColumn {
         id: ColumnId::TopExit,
+        name: "reason",
         header: "TOP EXIT",
         help: "The exit reason that took the most time, idle exits excluded.",
         layout: ColumnLayout::left(14, 6, 2),
-        sort: None,
+        sort: |d, _| SortValue::Name(cells::top_reason(d).unwrap_or_default()),
         cell: |r| match r.exits().and_then(ExitTable::top) {
             Some(e) => Cell::text(clean(&e.reason)),
             None => match r.top_userspace() {
@@ -197,11 +231,12 @@ pub static COLUMNS: [GuestColumn; 17] = [
     },
     GuestColumn {
         id: ColumnId::TopShare,
+        name: "work_percent",
         header: "%",
         help: "Its share of the time in all exits but idle ones. Where times are not measured: of the number of exits, \
                or of exits to the VMM.",
         layout: ColumnLayout::right(3, 0, 4),
-        sort: None,
+        sort: |d, _| SortValue::Figure(cells::top_share(d)),
         cell: |r| match r.exits().and_then(ExitTable::top) {
             Some(e) => cells::figure(e.work_percent.or(e.count_percent), share),
             None => cells::figure(r.top_userspace().map(|(_, percent)| percent), share),
@@ -209,10 +244,11 @@ pub static COLUMNS: [GuestColumn; 17] = [
     },
     GuestColumn {
         id: ColumnId::HotDevice,
+        name: "device",
         header: "HOT DEVICE",
         help: "The device or MSR whose accesses took the most time.",
         layout: ColumnLayout::left(12, 8, 7),
-        sort: None,
+        sort: |d, _| SortValue::Name(d.hot_access().map(cells::device_text).unwrap_or_default()),
         cell: |r| match r.hot() {
             Some(a) => Cell::text(device_text(a)),
             None => Cell::unknown().role(Look::Dim),
@@ -220,18 +256,20 @@ pub static COLUMNS: [GuestColumn; 17] = [
     },
     GuestColumn {
         id: ColumnId::HotRate,
+        name: "device_rate",
         header: "/s",
         help: "Accesses to it per second.",
         layout: ColumnLayout::right(5, 0, 7),
-        sort: Some(|d, _| SortValue::Figure(d.hot_access().and_then(|a| a.rate))),
+        sort: |d, _| SortValue::Figure(d.hot_access().and_then(|a| a.rate)),
         cell: |r| cells::figure(r.hot().and_then(|a| a.rate), rate),
     },
     GuestColumn {
         id: ColumnId::Migrations,
+        name: "migrations",
         header: "MOVE/s",
         help: "Moves of the guest's vCPUs from one host CPU to another, per second.",
         layout: ColumnLayout::right(6, 0, 8),
-        sort: Some(|d, _| SortValue::Figure(d.vcpu_migrations().map(|m| m as f64))),
+        sort: |d, _| SortValue::Figure(d.vcpu_migrations().map(|m| m as f64)),
         cell: cells::migrations,
     },
 ];
@@ -247,6 +285,17 @@ mod tests {
             assert!(COLUMNS[i + 1..].iter().all(|o| o.id != c.id), "{}", c.header);
             assert!(c.layout.width as usize >= c.header.len().min(c.layout.width as usize));
         }
+    }
+
+    #[test]
+    fn every_column_has_a_name_that_filters_can_use() {
+        for (i, c) in COLUMNS.iter().enumerate() {
+            assert!(COLUMNS[i + 1..].iter().all(|o| o.name != c.name), "{}", c.name);
+            assert!(c.name.chars().all(|l| l.is_ascii_lowercase() || l == '_'), "{}", c.name);
+            assert!(!["and", "or", "not"].contains(&c.name));
+        }
+        assert!(filter_fields().iter().any(|f| f.name == "device" && f.is_text));
+        assert!(filter_fields().iter().any(|f| f.name == "cpu" && !f.is_text));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The table of guests as plain data: its rows, their order, and what is selected. [`super::rows`] arranges them.
 
+use super::filter::TableFilter;
 use crate::model::{DomainKey, DomainModel};
 use std::collections::BTreeSet;
 
@@ -83,8 +84,8 @@ pub struct GuestTable {
     pub unfolded: BTreeSet<DomainKey>,
     /// Its order.
     pub sort: Sort,
-    /// Only guests whose name matches this are shown; empty for all.
-    pub filter: String,
+    /// Which guests are shown.
+    pub filter: TableFilter,
 }
 
 /// An order of the table.

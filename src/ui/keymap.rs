@@ -191,7 +191,7 @@ pub static KEYMAP: [Binding; 52] = [
         A::Filter,
         When::Screen,
         "filter",
-        "show only guests whose name contains this, or matches the glob (* ? [)",
+        "show only guests whose name has this, or of which cpu>50 and device~tmr",
     ),
     bind(&[KeyPress::char('s')], A::SortMenu, When::Screen, "sort", "choose the sort column"),
     bind(&[KeyPress::char('S')], A::SortReverse, When::Screen, "", "reverse the sort order"),

@@ -1,25 +1,21 @@
 //! Arranges the rows of the table of guests: filter, order, threads. The selection follows its guest or thread.
 
-use super::guest_columns::{self, SortValue};
+use super::guest_columns::{self, COLUMNS, SortValue};
 use super::guest_table::{GuestTable, TableRow, TableRowKey, key};
 use crate::lint::Finding;
-use crate::model::{DomainKey, Model};
-use globset::{GlobBuilder, GlobMatcher};
+use crate::model::{DomainKey, DomainModel, Model};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding]) {
-    let matcher = Matcher::new(&table.filter);
     let keys: Vec<DomainKey> = model.domains.iter().map(key).collect();
-    let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| matcher.is_match(model.domains[i].name())).collect();
+    let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| is_shown(table, &model.domains[i], findings)).collect();
     let before: HashMap<&DomainKey, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
     shown.sort_by_key(|&i| before.get(&keys[i]).copied().unwrap_or(usize::MAX));
-    if let Some(value) = guest_columns::column(table.sort.column).sort {
-        let reversed = table.sort.reversed;
-        let values: Vec<SortValue> = model.domains.iter().map(|d| value(d, findings)).collect();
-        order(&mut shown, &values, reversed);
-    }
+    let value = guest_columns::column(table.sort.column).sort;
+    let values: Vec<SortValue> = model.domains.iter().map(|d| value(d, findings)).collect();
+    order(&mut shown, &values, table.sort.reversed);
     table.order = shown.iter().map(|&i| keys[i].clone()).collect();
     table.unfolded.retain(|k| keys.contains(k));
     table.rows.clear();
@@ -75,22 +71,7 @@ pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<TableRowK
     Some(TableRowKey { domain: key(domain), thread })
 }
 
-/// A filter on names: a glob if it contains `*`, `?` or `[`, else a part of the name. Case is ignored.
-struct Matcher {
-    part: String,
-    glob: Option<GlobMatcher>,
-}
-
-impl Matcher {
-    fn new(filter: &str) -> Self {
-        let glob = filter.contains(['*', '?', '[']).then(|| GlobBuilder::new(filter).case_insensitive(true).build());
-        Self { part: filter.to_lowercase(), glob: glob.and_then(Result::ok).map(|g| g.compile_matcher()) }
-    }
-
-    fn is_match(&self, name: &str) -> bool {
-        match &self.glob {
-            Some(glob) => glob.is_match(name),
-            None => name.to_lowercase().contains(&self.part),
-        }
-    }
+/// Whether a guest passes the filter.
+fn is_shown(table: &GuestTable, domain: &DomainModel, findings: &[Finding]) -> bool {
+    table.filter.shows(domain.name(), &|i| guest_columns::value(&COLUMNS[i], domain, findings))
 }

@@ -1,7 +1,8 @@
 //! What keys do: they change the state and return effects for the event loop. Pure.
 
 use super::action::{Action, Effect, Replay};
-use super::guest_columns;
+use super::filter;
+use super::guest_columns::{COLUMNS, filter_fields};
 use super::guest_table;
 use super::keymap;
 use super::layout;
@@ -71,9 +72,9 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::NextGuest => next_guest(state, 1),
         Action::PrevGuest => next_guest(state, -1),
-        Action::Filter => state.popup = Some(Popup::Filter(Input::new(state.table.filter.clone()))),
+        Action::Filter => state.popup = Some(Popup::Filter(Input::new(state.table.filter.text().to_string()))),
         Action::SortMenu => {
-            let at = guest_columns::sortable().position(|c| c.id == state.table.sort.column).unwrap_or(0);
+            let at = COLUMNS.iter().position(|c| c.id == state.table.sort.column).unwrap_or(0);
             state.popup = Some(Popup::Sort { at });
         }
         Action::SortReverse => state.table.sort.reversed = !state.table.sort.reversed,
@@ -224,7 +225,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
             *scroll = go((*scroll).into(), lines.max(1)) as u16;
         }
         (Popup::Sort { at }, Action::Open) => {
-            if let Some(column) = guest_columns::sortable().nth(*at) {
+            if let Some(column) = COLUMNS.get(*at) {
                 let sort = &mut state.table.sort;
                 // Choosing the same column again reverses the order.
                 sort.reversed = sort.column == column.id && !sort.reversed;
@@ -233,7 +234,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
             }
             state.popup = None;
         }
-        (Popup::Sort { at }, _) => *at = go(*at, guest_columns::sortable().count()),
+        (Popup::Sort { at }, _) => *at = go(*at, COLUMNS.len()),
         (Popup::Finding { key, .. }, Action::NextFinding | Action::PrevFinding) => {
             let key = key.clone();
             next_finding(state, &key, if action == Action::NextFinding { 1 } else { -1 });
@@ -303,12 +304,13 @@ fn typing(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
             state.settle();
             return Vec::new();
         }
+        KeyCode::Tab => return complete(state),
         _ => return Vec::new(),
     };
     match &mut state.popup {
         Some(Popup::Filter(input)) => {
             input.handle(request);
-            state.table.filter = input.value().to_string();
+            state.table.filter.set(input.value(), &filter_fields());
         }
         Some(Popup::Goto(input)) => {
             input.handle(request);
@@ -319,8 +321,29 @@ fn typing(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     Vec::new()
 }
 
+/// Completes the name of a column in the filter.
+fn complete(state: &mut AppState) -> Vec<Effect> {
+    if let Some(Popup::Filter(input)) = &mut state.popup
+        && let Some(text) = filter::completed(input.value(), &filter_fields())
+    {
+        state.table.filter.set(&text, &filter_fields());
+        *input = Input::new(text);
+        state.settle();
+    }
+    Vec::new()
+}
+
 fn accept(state: &mut AppState) -> Vec<Effect> {
-    let Some(Popup::Goto(input)) = state.popup.take() else { return Vec::new() };
+    let input = match state.popup.take() {
+        Some(Popup::Goto(input)) => input,
+        Some(Popup::Filter(_)) => {
+            if let Some(error) = state.table.filter.settle() {
+                state.say(format!("{error}; the filter is as before"));
+            }
+            return Vec::new();
+        }
+        _ => return Vec::new(),
+    };
     let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
     let time = RecordingTime::parse_typed(input.value());
     if let Some(ms) = time.and_then(|time| time.time_ms(range, &state.session.zone)) {

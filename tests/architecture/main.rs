@@ -26,7 +26,8 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("figures", &[]),
     ("report", &["kvm", "sample", "model", "placement", "lint", "figures", "analysis"]),
     ("ui", &["kvm", "sample", "model", "lint", "figures", "analysis", "report"]),
-    ("cli", &["session", "lint", "analysis"]),
+    // The config file names columns, keys and themes.
+    ("cli", &["session", "lint", "analysis", "ui"]),
     ("command", &["kvm", "sample", "session", "source", "model", "lint", "figures", "analysis", "report", "ui", "cli"]),
     ("lib", &["command"]),
 ];

@@ -27,6 +27,8 @@ fn picture() -> (String, String) {
     let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
     command.arg("demo");
     command.env("TERM", "xterm-256color");
+    command.env("LC_ALL", "C.UTF-8");
+    command.env_remove("COLORTERM");
     command.env("TZ", "UTC");
     command.env_remove("NO_COLOR");
     // No config file of whoever runs the test.

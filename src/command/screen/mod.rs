@@ -17,6 +17,7 @@ pub fn ui_options(settings: &Settings) -> UiOptions {
     UiOptions {
         ascii: settings.look.ascii,
         no_color: !settings.look.color,
+        theme: settings.look.theme,
         interval_s: settings.interval.as_secs_f64(),
         ..UiOptions::default()
     }

@@ -69,6 +69,61 @@ pub enum Filter {
     Not(Box<Filter>),
 }
 
+/// The filter of the table: as typed, and as in force. While what is typed cannot be read, the last one that could be
+/// stays in force.
+#[derive(Debug, Clone, Default)]
+pub struct TableFilter {
+    typed: String,
+    text: String,
+    filter: Option<Filter>,
+    error: Option<FilterError>,
+}
+
+impl TableFilter {
+    /// Takes what was typed.
+    pub fn set(&mut self, typed: &str, fields: &[FilterField]) {
+        self.typed = typed.to_string();
+        match parse(typed, fields) {
+            Ok(filter) => {
+                (self.filter, self.error) = (filter, None);
+                self.text = self.typed.trim().to_string();
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// Ends the typing: the text in force is the filter's text. Answers what was wrong with the text typed last.
+    pub fn settle(&mut self) -> Option<FilterError> {
+        self.typed.clone_from(&self.text);
+        self.error.take()
+    }
+
+    /// Shows every row again.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether every row is shown.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// The text in force.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is wrong with the text typed last.
+    pub fn error(&self) -> Option<&FilterError> {
+        self.error.as_ref()
+    }
+
+    /// Whether a row is shown; see [`Filter::shows`].
+    pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> FieldValue) -> bool {
+        self.filter.as_ref().is_none_or(|f| f.shows(name, value))
+    }
+}
+
 /// How a value is compared.
 #[derive(Debug, Clone)]
 pub enum Comparison {
@@ -152,19 +207,34 @@ impl Comparison {
     }
 }
 
-/// The names of columns that continue a filter at its end, while it is typed: those that begin with its last word. Empty
-/// where no column can stand.
+/// The names of columns that continue a filter at its end, while it is typed: those that begin with its last word.
+/// Empty where no column can stand.
 pub fn suggestions(text: &str, fields: &[FilterField]) -> Vec<&'static str> {
-    let start = text.rfind(|c: char| c.is_whitespace() || c == '(').map_or(0, |at| at + 1);
+    let start = last_word(text);
     let word = text[start..].to_lowercase();
     let open = text[..start].trim_end().to_lowercase();
     let after = open.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
     let expected = open.is_empty() || open.ends_with('(') || ["and", "or", "not"].contains(&after);
-    // At the very beginning every name would be listed: one letter has to be there.
-    if !expected || word.contains(['=', '<', '>', '~', '!', '"', '\'']) || (open.is_empty() && word.is_empty()) {
+    if !expected || word.contains(['=', '<', '>', '~', '!', '"', '\'']) {
         return Vec::new();
     }
     fields.iter().map(|f| f.name).filter(|name| name.starts_with(&word) && *name != word).collect()
+}
+
+/// The filter with its last word completed to what all suggestions have in common; `None` if that adds nothing.
+pub fn completed(text: &str, fields: &[FilterField]) -> Option<String> {
+    let start = last_word(text);
+    let names = suggestions(text, fields);
+    let first = names.first()?;
+    let common = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let shared = names.iter().map(|name| common(name, first)).min()?;
+    (start + shared > text.len()).then(|| format!("{}{}", &text[..start], &first[..shared]))
+}
+
+/// Where the last word of a text begins.
+fn last_word(text: &str) -> usize {
+    text.rfind(|c: char| c.is_whitespace() || c == '(')
+        .map_or(0, |at| at + text[at..].chars().next().map_or(0, char::len_utf8))
 }
 
 #[cfg(test)]

@@ -132,19 +132,47 @@ fn columns_are_suggested_where_one_can_stand() {
     assert_eq!(names("e"), ["exits"]);
     assert_eq!(names("cpu>5 and "), ["name", "cpu", "exits", "device", "vcpus"]);
     assert_eq!(names("cpu>5 and not (d"), ["device"]);
-    for text in ["", "cpu>", "cpu>5 e", "cpu>5", "device=e", "exits"] {
+    assert_eq!(names("").len(), 5);
+    for text in ["cpu>", "cpu>5 e", "cpu>5", "device=e", "exits"] {
         assert!(names(text).is_empty(), "{text}");
     }
 }
 
+#[test]
+fn tab_completes_as_far_as_names_agree() {
+    let fields = [FilterField { name: "device", is_text: true }, FilterField { name: "device_rate", is_text: false }];
+    assert_eq!(completed("a or de", &fields).as_deref(), Some("a or device"));
+    assert_eq!(completed("a or device", &fields).as_deref(), Some("a or device_rate"));
+    assert_eq!(completed("cpu", &fields), None);
+    assert_eq!(completed("é\u{3000}d", &fields), None, "no column can stand there");
+}
+
+#[test]
+fn a_half_typed_filter_leaves_the_last_good_one_in_force() {
+    let mut filter = TableFilter::default();
+    let shows = |f: &TableFilter| f.shows("win10-2", &|_| FieldValue::Figure(10.0));
+    for (typed, good) in [("cpu>5", true), ("cpu>50", false), ("cpu>50 an", false), ("cpu>5", true), ("cpu>", true)] {
+        filter.set(typed, &FIELDS);
+        assert_eq!(shows(&filter), good, "{typed}");
+    }
+    assert_eq!(filter.text(), "cpu>5");
+    assert_eq!(filter.error().unwrap().to_string(), "a value is missing after cpu>");
+    assert!(filter.settle().is_some() && filter.error().is_none());
+    filter.clear();
+    assert!(filter.is_empty() && shows(&filter));
+}
+
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "[ -~é数]{0,80}", words in "(cpu|name|and|or|not|[(]|[)]|<|>=|!=|~|=|5k|'| ){0,40}") {
+    fn any_text_is_read_or_refused(
+        text in "[ -~é数]{0,80}",
+        words in "(cpu|name|and|or|not|[(]|[)]|<|>=|!=|~|=|5k|'| ){0,40}",
+    ) {
         for text in [text, words] {
             if let Ok(Some(filter)) = parse(&text, &FIELDS) {
                 filter.shows("x", &|_| FieldValue::Unknown);
             }
-            suggestions(&text, &FIELDS);
+            completed(&text, &FIELDS);
         }
     }
 }

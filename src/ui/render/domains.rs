@@ -41,7 +41,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let text = format!(
             "None of {} guests matches '{}'. Esc clears the filter.",
             model.domains.len(),
-            clean(&state.table.filter)
+            clean(state.table.filter.text())
         );
         say(buf, inner(area), &text, Look::Text, theme);
         return;

@@ -1,6 +1,8 @@
 //! The last line: keys, a message, or the text being typed.
 
 use crate::ui::draw::put;
+use crate::ui::filter;
+use crate::ui::guest_columns::filter_fields;
 use crate::ui::keymap;
 use crate::ui::state::{AppState, Popup};
 use crate::ui::text::{clean, fit, width};
@@ -26,8 +28,23 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> O
     let text: String = clean(input.value());
     let shown: String = text.chars().skip(scroll).collect();
     put(buf, x, area.y, &shown, room, theme.style(Look::Text));
+    if matches!(state.popup, Some(Popup::Filter(_))) {
+        hint(buf, Rect { x: x + width(&shown).min(room) + 2, ..area }, area.right(), state, input.value(), theme);
+    }
     let at = x + (input.visual_cursor().saturating_sub(scroll) as u16).min(room);
     Some(Position::new(at, area.y))
+}
+
+/// What is wrong with the filter being typed, else the columns that could follow.
+fn hint(buf: &mut Buffer, at: Rect, end: u16, state: &AppState, typed: &str, theme: &Theme) {
+    let room = end.saturating_sub(at.x + 1);
+    let names = filter::suggestions(typed, &filter_fields());
+    let (text, look) = match state.table.filter.error() {
+        Some(error) if names.is_empty() => (clean(&error.to_string()), Look::Warning),
+        _ if names.is_empty() => return,
+        _ => (format!("Tab: {}", names.join(" ")), Look::Dim),
+    };
+    put(buf, at.x, at.y, &fit(&text, room, theme.glyphs.cut), room, theme.style(look));
 }
 
 fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
@@ -39,7 +56,7 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let mut right = area.right();
     if !state.table.filter.is_empty() {
-        let text = format!("filter: {} (Esc clears)", clean(&state.table.filter));
+        let text = format!("filter: {} (Esc clears)", clean(state.table.filter.text()));
         let text = fit(&text, area.width / 2, theme.glyphs.cut);
         right = area.right().saturating_sub(width(&text) + 1);
         put(buf, right, area.y, &text, width(&text), theme.style(Look::Warning));

@@ -1,7 +1,7 @@
 //! The menu of sort columns.
 
 use super::popup::{self, StyledLine};
-use crate::ui::guest_columns;
+use crate::ui::guest_columns::COLUMNS;
 use crate::ui::state::AppState;
 use crate::ui::text::{fit, wrap};
 use crate::ui::theme::{Look, Theme};
@@ -13,14 +13,14 @@ pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &
     let room = popup::room(area.width);
     let g = &theme.glyphs;
     let mut lines: Vec<StyledLine> = Vec::new();
-    for (i, c) in guest_columns::sortable().enumerate() {
+    for (i, c) in COLUMNS.iter().enumerate() {
         let selected = i == at;
         let now = c.id == state.table.sort.column;
         let order = if now { g.sort[usize::from(state.table.sort.reversed)] } else { ' ' };
         let cursor = if selected { g.cursor } else { ' ' };
         let help = wrap(c.help, 10_000).remove(0);
         lines.push(vec![
-            (format!("{cursor} {order} {:<10}", c.header), if selected || now { Look::Strong } else { Look::Text }),
+            (format!("{cursor} {order} {:<12}", c.header), if selected || now { Look::Strong } else { Look::Text }),
             (fit(&help, room.saturating_sub(14), g.cut), Look::Dim),
         ]);
     }
