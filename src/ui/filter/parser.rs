@@ -1,6 +1,6 @@
 //! From a filter's text to a [`Filter`], by recursive descent.
 
-use super::words::{Piece, is_expression, pieces};
+use super::words::{FilterWord, is_expression, pieces};
 use super::{Comparison, Filter, FilterError, FilterField, LONGEST, TextPattern};
 
 /// Deepest nesting of parentheses and `not`.
@@ -25,23 +25,23 @@ pub fn parse(text: &str, fields: &[FilterField]) -> Result<Option<Filter>, Filte
     let filter = parser.any(0)?;
     match parser.peek() {
         None => Ok(Some(filter)),
-        Some(Piece::Close) => Err(FilterError("')' without '('".into())),
+        Some(FilterWord::Close) => Err(FilterError("')' without '('".into())),
         Some(piece) => Err(FilterError(format!("'and' or 'or' is missing before {}", shown(piece)))),
     }
 }
 
 struct Parser<'a> {
-    pieces: Vec<Piece>,
+    pieces: Vec<FilterWord>,
     at: usize,
     fields: &'a [FilterField],
 }
 
 impl Parser<'_> {
-    fn peek(&self) -> Option<&Piece> {
+    fn peek(&self) -> Option<&FilterWord> {
         self.pieces.get(self.at)
     }
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<FilterWord> {
         let piece = self.pieces.get(self.at).cloned();
         self.at += 1;
         piece
@@ -49,9 +49,9 @@ impl Parser<'_> {
 
     /// Goes past a keyword if it is the next word.
     fn keyword(&mut self, keyword: &str) -> bool {
-        let is = matches!(self.peek(), Some(Piece::Word(w)) if w.eq_ignore_ascii_case(keyword))
+        let is = matches!(self.peek(), Some(FilterWord::Word(w)) if w.eq_ignore_ascii_case(keyword))
             // `or=1` is the comparison of a column.
-            && !matches!(self.pieces.get(self.at + 1), Some(Piece::Operator(_)));
+            && !matches!(self.pieces.get(self.at + 1), Some(FilterWord::Operator(_)));
         self.at += usize::from(is);
         is
     }
@@ -80,16 +80,16 @@ impl Parser<'_> {
             return Ok(Filter::Not(Box::new(self.one(depth + 1)?)));
         }
         match self.next() {
-            Some(Piece::Open) => {
+            Some(FilterWord::Open) => {
                 let inner = self.any(depth + 1)?;
                 match self.next() {
-                    Some(Piece::Close) => Ok(inner),
+                    Some(FilterWord::Close) => Ok(inner),
                     None => Err(FilterError("')' is missing".into())),
                     Some(piece) => Err(FilterError(format!("'and', 'or' or ')' is missing before {}", shown(&piece)))),
                 }
             }
-            Some(Piece::Word(word)) => match self.peek() {
-                Some(&Piece::Operator(operator)) => {
+            Some(FilterWord::Word(word)) => match self.peek() {
+                Some(&FilterWord::Operator(operator)) => {
                     self.at += 1;
                     self.comparison(&word, operator)
                 }
@@ -98,9 +98,11 @@ impl Parser<'_> {
                 }
                 _ => Ok(Filter::Name(TextPattern::new(&word, false))),
             },
-            Some(Piece::Quoted(text)) => Ok(Filter::Name(TextPattern::new(&text, false))),
-            Some(Piece::Operator(operator)) => Err(FilterError(format!("a column is missing before '{operator}'"))),
-            Some(Piece::Close) => Err(FilterError("a condition is missing before ')'".into())),
+            Some(FilterWord::Quoted(text)) => Ok(Filter::Name(TextPattern::new(&text, false))),
+            Some(FilterWord::Operator(operator)) => {
+                Err(FilterError(format!("a column is missing before '{operator}'")))
+            }
+            Some(FilterWord::Close) => Err(FilterError("a condition is missing before ')'".into())),
             None => Err(FilterError("a condition is missing at the end, such as cpu>50".into())),
         }
     }
@@ -111,8 +113,8 @@ impl Parser<'_> {
             return Err(FilterError(format!("no column '{name}'; there are {}", names.join(", "))));
         };
         let (value, is_quoted) = match self.next() {
-            Some(Piece::Word(word)) => (word, false),
-            Some(Piece::Quoted(text)) => (text, true),
+            Some(FilterWord::Word(word)) => (word, false),
+            Some(FilterWord::Quoted(text)) => (text, true),
             None => return Err(FilterError(format!("a value is missing after {name}{operator}"))),
             Some(piece) => return Err(FilterError(format!("a value is missing before {}", shown(&piece)))),
         };
@@ -169,11 +171,11 @@ fn figure(text: &str) -> Option<(f64, f64)> {
     Some((value * unit, unit * 0.1_f64.powi(decimals as i32)))
 }
 
-fn shown(piece: &Piece) -> String {
+fn shown(piece: &FilterWord) -> String {
     match piece {
-        Piece::Word(text) | Piece::Quoted(text) => format!("'{text}'"),
-        Piece::Operator(o) => format!("'{o}'"),
-        Piece::Open => "'('".into(),
-        Piece::Close => "')'".into(),
+        FilterWord::Word(text) | FilterWord::Quoted(text) => format!("'{text}'"),
+        FilterWord::Operator(o) => format!("'{o}'"),
+        FilterWord::Open => "'('".into(),
+        FilterWord::Close => "')'".into(),
     }
 }

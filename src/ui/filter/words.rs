@@ -4,7 +4,7 @@ use super::FilterError;
 
 /// A piece of a filter's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum FilterWord {
     /// A word as it was typed.
     Word(String),
     /// Text in quotes: never an operator and never a keyword.
@@ -34,30 +34,30 @@ pub fn is_expression(text: &str) -> bool {
 ///
 /// # Errors
 /// When a quote is not closed.
-pub fn pieces(text: &str) -> Result<Vec<Piece>, FilterError> {
+pub fn pieces(text: &str) -> Result<Vec<FilterWord>, FilterError> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         if c.is_whitespace() {
             rest = &rest[c.len_utf8()..];
         } else if let Some(operator) = operator_at(rest) {
-            out.push(Piece::Operator(if operator == "==" { "=" } else { operator }));
+            out.push(FilterWord::Operator(if operator == "==" { "=" } else { operator }));
             rest = &rest[operator.len()..];
         } else if c == '(' || c == ')' {
-            out.push(if c == '(' { Piece::Open } else { Piece::Close });
+            out.push(if c == '(' { FilterWord::Open } else { FilterWord::Close });
             rest = &rest[1..];
         } else if c == '"' || c == '\'' {
             let Some(end) = rest[1..].find(c) else {
                 return Err(FilterError(format!("the quote {c} is not closed")));
             };
-            out.push(Piece::Quoted(rest[1..=end].to_string()));
+            out.push(FilterWord::Quoted(rest[1..=end].to_string()));
             rest = &rest[end + 2..];
         } else {
             let ends = |(at, c): &(usize, char)| {
                 c.is_whitespace() || "()\"'".contains(*c) || operator_at(&rest[*at..]).is_some()
             };
             let end = rest.char_indices().find(ends).map_or(rest.len(), |(at, _)| at);
-            out.push(Piece::Word(rest[..end].to_string()));
+            out.push(FilterWord::Word(rest[..end].to_string()));
             rest = &rest[end..];
         }
     }
