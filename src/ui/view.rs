@@ -59,6 +59,27 @@ impl ScreenView {
         }
     }
 
+    /// Its name in the config file and in names of files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Guests => "guests",
+            Self::Threads => "threads",
+            Self::Exits => "exits",
+            Self::Accesses => "accesses",
+            Self::Cpus => "pcpus",
+            Self::Latency => "latency",
+            Self::Disks => "disks",
+            Self::Memory => "memory",
+            Self::Findings => "findings",
+            Self::Sources => "sources",
+        }
+    }
+
+    /// The view of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|v| v.name() == name)
+    }
+
     /// Its name in the line of views.
     pub fn tab(self) -> &'static str {
         match self {

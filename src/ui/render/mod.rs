@@ -30,17 +30,23 @@ use super::view::ScreenView;
 use crate::sample::{SourceId, SourceState};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 pub use tabs::at as tab_at;
 
 /// Draws the whole screen.
 pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
+    if let Some(at) = paint(frame.buffer_mut(), state, theme) {
+        frame.set_cursor_position(at);
+    }
+}
+
+/// Draws the whole screen into a buffer. Returns the position of the text cursor while text is typed.
+pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Position> {
     let plan = layout::plan(state);
-    let area = frame.area();
-    let buf = frame.buffer_mut();
+    let area = buf.area;
     if plan.too_small || area.width < state.size.0 || area.height < state.size.1 {
         too_small(buf, area, theme);
-        return;
+        return None;
     }
     header::paint(buf, plan.header, state, theme);
     if !plan.tabs.is_empty() {
@@ -70,11 +76,9 @@ pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
         Some(Popup::Filter(_) | Popup::Goto(_)) | None => {}
     }
     if theme.is_ascii() {
-        only_ascii(frame.buffer_mut());
+        only_ascii(buf);
     }
-    if let Some(at) = cursor {
-        frame.set_cursor_position(at);
-    }
+    cursor
 }
 
 /// Replaces what a terminal without Unicode cannot show: names of guests may be in any script.
