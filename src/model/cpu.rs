@@ -108,6 +108,15 @@ impl ThreadModel {
         (set.len() == 1).then(|| set.iter().next()).flatten()
     }
 
+    /// The mean time that it was runnable before it got a CPU, microseconds: all its wait over how often it was
+    /// switched out, each of which was followed by one wait. `None` if either is not known or it was never switched
+    /// out.
+    pub fn run_delay_us(&self, interval_s: Option<f64>) -> Option<f64> {
+        let switches = self.voluntary?.saturating_add(self.involuntary?);
+        let wait_us = self.cpu?.wait? / 100.0 * interval_s? * 1e6;
+        (switches > 0).then(|| wait_us / switches as f64)
+    }
+
     pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &SampleInterval) -> Self {
         let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
         let older = match before {

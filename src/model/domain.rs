@@ -4,8 +4,11 @@ use super::devices::{self, DiskRates, NicRates};
 use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since, total};
 use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
-use crate::sample::{DomainFacts, DomainSample, DomainState, Sample, ThreadSample, Throttling, UserspaceCell};
-use std::collections::{BTreeMap, HashMap};
+use crate::kvm::topology::HostTopology;
+use crate::sample::{
+    DomainFacts, DomainSample, DomainState, MemoryUse, Sample, ThreadSample, Throttling, UserspaceCell,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The source of a domain's exit rate.
@@ -62,6 +65,8 @@ pub struct DomainModel {
     pub node_memory: BTreeMap<u32, u64>,
     /// Memory in swap and its growth within the interval, bytes.
     pub swap: Option<(u64, i64)>,
+    /// Memory resident on the host and left by the balloon.
+    pub memory: MemoryUse,
 }
 
 impl DomainModel {
@@ -100,6 +105,14 @@ impl DomainModel {
     /// The wait of the vCPU that waited longest, percent of the interval.
     pub fn longest_wait(&self) -> Option<f64> {
         self.vcpus().filter_map(|t| t.cpu?.wait).reduce(f64::max)
+    }
+
+    /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory whose node is known;
+    /// `None` where the nodes of memory or vCPUs are not known.
+    pub fn local_memory_percent(&self, topology: &HostTopology) -> Option<f64> {
+        let nodes: BTreeSet<u32> = self.vcpus().filter_map(|t| topology.node_of(t.place.cpu?)).collect();
+        let here = self.node_memory.iter().filter(|(node, _)| nodes.contains(node)).map(|(_, bytes)| *bytes);
+        exits::share(total(here), total(self.node_memory.values().copied())).filter(|_| !nodes.is_empty())
     }
 
     /// Wait of all vCPUs as percent of the time that they ran or were runnable.
@@ -220,6 +233,7 @@ impl DomainModel {
                         .map_or(0, |b| i64::try_from(s).unwrap_or(0) - i64::try_from(b).unwrap_or(0)),
                 )
             }),
+            memory: now.memory,
         }
     }
 }

@@ -6,6 +6,9 @@ use crate::kvm::isa::Isa;
 use crate::sample::{DomainSample, ExitCell, MissingExtreme, ThreadSample, Timing, sum_of_known};
 use std::collections::{BTreeMap, HashMap};
 
+/// Reasons that are added up over time at most; no instruction set has more.
+const MOST_REASONS: usize = 1024;
+
 /// Exits of one reason within an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExitRow {
@@ -48,6 +51,39 @@ pub struct ExitTable {
     pub work_ns: Option<u64>,
 }
 
+impl ExitRow {
+    /// Adds the exits of another interval.
+    fn add(&mut self, row: Self) {
+        let Self {
+            reason: _,
+            id: _,
+            vcpu: _,
+            idle: _,
+            span,
+            rate: _,
+            count_percent: _,
+            time_percent: _,
+            work_percent: _,
+            userspace_ns,
+            halted_ns,
+            preempted_ns,
+        } = row;
+        let add = |sum: Option<u64>, part: Option<u64>| match (sum, part) {
+            (Some(sum), Some(part)) => Some(sum.saturating_add(part)),
+            (sum, part) => sum.or(part),
+        };
+        self.userspace_ns = add(self.userspace_ns, userspace_ns);
+        self.halted_ns = add(self.halted_ns, halted_ns);
+        self.preempted_ns = add(self.preempted_ns, preempted_ns);
+        self.span.merge(&span, missing_extreme(&span));
+    }
+}
+
+/// The engine reports the extremes of an interval at times with the next one.
+pub(super) fn missing_extreme(span: &Timing) -> MissingExtreme {
+    if span.total_ns.is_some() { MissingExtreme::NothingInInterval } else { MissingExtreme::Unknown }
+}
+
 impl ExitTable {
     /// The row of a reason.
     pub fn row(&self, reason: &str) -> Option<&ExitRow> {
@@ -57,6 +93,18 @@ impl ExitTable {
     /// The reason with most time that is not idle; by count if times are not known.
     pub fn top(&self) -> Option<&ExitRow> {
         self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
+    }
+
+    /// Adds the rows of another interval. Totals and shares stand again after [`ExitTable::build`].
+    pub(super) fn add(&mut self, table: Self) {
+        let Self { rows, count: _, total_ns: _, work_ns: _ } = table;
+        for row in rows {
+            if let Some(sum) = self.rows.iter_mut().find(|r| r.reason == row.reason) {
+                sum.add(row);
+            } else if self.rows.len() < MOST_REASONS {
+                self.rows.push(row);
+            }
+        }
     }
 
     /// The table of these rows, whose counts and times are those of so many seconds.

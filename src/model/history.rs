@@ -1,12 +1,16 @@
-//! The last intervals of each domain, for sparklines. The number of points and of domains is limited.
+//! The last intervals of each domain, for sparklines and pictures over time, and its exits since the history began. The
+//! number of points, domains and vCPUs is limited.
 
-use super::Model;
-use std::collections::{HashMap, VecDeque};
+use super::latency::{self, LatencyRing};
+use super::{DomainModel, ExitTable, LatencyPoint, Model};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Points kept for each domain.
 const POINTS: usize = 60;
-/// Limit of domains. Further domains have no sparkline.
+/// Limit of domains. Further domains have no history.
 const DOMAINS: usize = 4096;
+/// Limit of vCPUs of all domains together. Further vCPUs have no history of latencies.
+const VCPUS: usize = 2048;
 
 /// Identifies a domain across samples. Process id and start distinguish domains of the same name.
 pub type DomainKey = (Option<i32>, u64, String);
@@ -20,38 +24,126 @@ pub struct HistoryPoint {
     pub cpu: Option<f64>,
 }
 
+/// The exits of a domain since its history began.
+#[derive(Debug, Clone, Default)]
+pub struct PastExits {
+    /// Length of the intervals added up, seconds.
+    pub seconds: f64,
+    /// Those of the domain.
+    pub all: ExitTable,
+    /// Those of each vCPU.
+    pub vcpus: BTreeMap<u32, ExitTable>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct DomainHistory {
+    points: VecDeque<HistoryPoint>,
+    vcpus: BTreeMap<u32, LatencyRing>,
+    exits: PastExits,
+}
+
 /// The recent past of all domains.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    rings: HashMap<DomainKey, VecDeque<HistoryPoint>>,
+    domains: HashMap<DomainKey, DomainHistory>,
 }
 
 impl History {
     /// Adds an interval and removes domains that are gone.
     pub fn push(&mut self, model: &Model) {
-        let mut old = std::mem::take(&mut self.rings);
+        let mut old = std::mem::take(&mut self.domains);
+        let mut room = VCPUS;
         for d in model.domains.iter().take(DOMAINS) {
             let key = key(d);
-            let mut ring = old.remove(&key).unwrap_or_default();
-            if ring.len() == POINTS {
-                ring.pop_front();
+            let mut past = old.remove(&key).unwrap_or_default();
+            if past.points.len() == POINTS {
+                past.points.pop_front();
             }
-            ring.push_back(HistoryPoint { exits: d.exit_rate.0, cpu: d.cpu.map(|c| c.busy()) });
-            self.rings.insert(key, ring);
+            past.points.push_back(HistoryPoint { exits: d.exit_rate.0, cpu: d.cpu.map(|c| c.busy()) });
+            let mut rings = std::mem::take(&mut past.vcpus);
+            for (vcpu, thread) in d.vcpus().filter_map(|t| Some((t.index?, t))).take(room) {
+                let mut ring = rings.remove(&vcpu).unwrap_or_default();
+                latency::push(&mut ring, LatencyPoint::of(thread, model.interval_s));
+                past.vcpus.insert(vcpu, ring);
+            }
+            room -= past.vcpus.len();
+            past.exits.add(d, model.interval_s);
+            self.domains.insert(key, past);
         }
     }
 
     /// The points of a domain, oldest first.
-    pub fn points(&self, domain: &super::DomainModel) -> impl Iterator<Item = &HistoryPoint> {
-        self.rings.get(&key(domain)).into_iter().flatten()
+    pub fn points(&self, domain: &DomainModel) -> impl Iterator<Item = &HistoryPoint> {
+        self.domains.get(&key(domain)).into_iter().flat_map(|past| &past.points)
+    }
+
+    /// The latencies of a vCPU, oldest first.
+    pub fn latencies(&self, domain: &DomainModel, vcpu: u32) -> impl DoubleEndedIterator<Item = &LatencyPoint> {
+        self.domains.get(&key(domain)).and_then(|past| past.vcpus.get(&vcpu)).into_iter().flatten()
+    }
+
+    /// The exits of a domain since its history began.
+    pub fn exits(&self, domain: &DomainModel) -> Option<&PastExits> {
+        self.domains.get(&key(domain)).map(|past| &past.exits)
     }
 
     /// Removes everything, as after a seek.
     pub fn clear(&mut self) {
-        self.rings.clear();
+        self.domains.clear();
     }
 }
 
-fn key(d: &super::DomainModel) -> DomainKey {
+impl PastExits {
+    fn add(&mut self, domain: &DomainModel, interval_s: Option<f64>) {
+        self.seconds += interval_s.unwrap_or(0.0);
+        let seconds = Some(self.seconds).filter(|s| *s > 0.0);
+        add(&mut self.all, &domain.exits, seconds);
+        for (vcpu, table) in &domain.vcpu_exits {
+            add(self.vcpus.entry(*vcpu).or_default(), table, seconds);
+        }
+    }
+}
+
+fn add(sum: &mut ExitTable, table: &ExitTable, seconds: Option<f64>) {
+    if !table.rows.is_empty() || !sum.rows.is_empty() {
+        sum.add(table.clone());
+        *sum = ExitTable::build(std::mem::take(&mut sum.rows), seconds);
+    }
+}
+
+fn key(d: &DomainModel) -> DomainKey {
     (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::Fixture;
+
+    #[test]
+    fn exits_add_up_over_time() {
+        let model = Fixture::busy_host().model();
+        let mut history = History::default();
+        (0..3).for_each(|_| history.push(&model));
+        let guest = &model.domains[0];
+        let past = history.exits(guest).unwrap();
+        assert_eq!((past.seconds, past.all.count), (3.0, 3 * guest.exits.count));
+        let (now, then) = (guest.exits.rows[0].clone(), past.all.row(&guest.exits.rows[0].reason).unwrap());
+        assert_eq!((then.rate, then.span.max_ns), (now.rate, now.span.max_ns));
+        assert_eq!(then.time_percent.map(f64::round), now.time_percent.map(f64::round));
+        assert_eq!(past.vcpus[&0].count, 3 * guest.vcpu_exits[0].1.count);
+    }
+
+    #[test]
+    fn latencies_of_a_vcpu_are_kept_and_limited() {
+        let model = Fixture::busy_host().model();
+        let mut history = History::default();
+        (0..200).for_each(|_| history.push(&model));
+        let points: Vec<_> = history.latencies(&model.domains[0], 0).collect();
+        assert_eq!(points.len(), latency::LATENCY_POINTS);
+        assert!(points[0].wakeups.is_some_and(|bands| bands.iter().sum::<u16>() == 52));
+        assert_eq!(history.points(&model.domains[0]).count(), POINTS);
+        history.clear();
+        assert_eq!(history.latencies(&model.domains[0], 0).count(), 0);
+    }
 }

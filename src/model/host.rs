@@ -170,6 +170,8 @@ pub struct CpuModel {
     pub device_irq_rate: Option<f64>,
     /// Local timer interrupts per second.
     pub timer_irq_rate: Option<f64>,
+    /// Frequency as last read, kHz.
+    pub frequency_khz: Option<u64>,
     /// Threads of guests that ran here last or are pinned here, busiest first.
     pub guest_threads: Vec<GuestThread>,
 }
@@ -226,6 +228,7 @@ impl HostModel {
                     time: old.and_then(|o| CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))),
                     device_irq_rate: rate(|c| c.device_irqs),
                     timer_irq_rate: rate(|c| c.timer_irqs),
+                    frequency_khz: c.frequency_khz,
                     guest_threads: Vec::new(),
                 }
             })

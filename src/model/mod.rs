@@ -9,6 +9,7 @@ mod exits;
 mod guest;
 mod history;
 mod host;
+mod latency;
 mod sum;
 mod timing;
 
@@ -19,8 +20,9 @@ pub use devices::{DiskRates, NicRates};
 pub use domain::{DomainModel, ExitRateSource, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
-pub use history::{DomainKey, History, HistoryPoint};
+pub use history::{DomainKey, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
+pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LatencyPoint};
 pub use sum::ModelSum;
 
 use std::collections::HashMap;

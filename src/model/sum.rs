@@ -104,13 +104,14 @@ fn add_host(sum: &mut HostModel, now: HostModel, seconds: f64) {
     (sum.facts, sum.kernel_log) = (facts, kernel_log);
     sum.memory = memory.or(sum.memory);
     for (place, cpu) in cpus.into_iter().enumerate() {
-        let CpuModel { cpu, time, device_irq_rate, timer_irq_rate, guest_threads: _ } = cpu;
+        let CpuModel { cpu, time, device_irq_rate, timer_irq_rate, frequency_khz, guest_threads: _ } = cpu;
         let same = same_or_new(&mut sum.cpus, place, |c| c.cpu == cpu, || CpuModel { cpu, ..CpuModel::default() });
         if let Some(time) = time {
             same.time.get_or_insert_default().add(&time.scale(seconds));
         }
         add_rate(&mut same.device_irq_rate, device_irq_rate, seconds);
         add_rate(&mut same.timer_irq_rate, timer_irq_rate, seconds);
+        same.frequency_khz = frequency_khz.or(same.frequency_khz);
     }
     for (place, task) in tasks.into_iter().enumerate() {
         let same = |t: &HostTaskModel| (t.tid, t.pid, &t.comm) == (task.tid, task.pid, &task.comm);

@@ -130,6 +130,9 @@ pub struct JsonCpu {
     pub siblings: Vec<u32>,
     /// Whether the CPU is isolated from the scheduler (`isolcpus=`). `null` where that is not known.
     pub isolated: Option<bool>,
+    /// Frequency as last read, kHz. `null` without cpufreq, and on kernels before 5.19, where reading it disturbs the
+    /// CPU.
+    pub frequency_khz: Option<u64>,
 }
 
 /// A guest.
@@ -173,10 +176,39 @@ pub struct JsonDomain {
     /// KVM's own statistics by KVM's names, per second (a `_ns` counter: nanoseconds per second). Empty where they
     /// cannot be read, and in the first interval.
     pub counters: BTreeMap<String, f64>,
-    /// Block devices, from libvirt. Empty without it, and in the first interval.
+    /// Block devices, from libvirt, or from the monitor of a guest that libvirt does not know. Empty without either, and
+    /// until two readings were made (every 5 s).
     pub disks: Vec<JsonDisk>,
     /// Network interfaces, from libvirt. Empty without it, and in the first interval.
     pub nics: Vec<JsonNic>,
+    /// Its memory on the host.
+    pub memory: JsonMemory,
+}
+
+/// A guest's memory on the host, bytes, as last read. Values are `null` for files without them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct JsonMemory {
+    /// Resident memory of the VMM, explicit huge pages not included.
+    pub resident_bytes: Option<u64>,
+    /// Explicit huge pages of the VMM.
+    pub hugetlb_bytes: Option<u64>,
+    /// Memory of the VMM in swap.
+    pub swap_bytes: Option<u64>,
+    /// What the balloon leaves to the guest. `null` as well without a balloon, and without libvirt and monitor.
+    pub balloon_bytes: Option<u64>,
+    /// Memory by NUMA node. Empty on a host with one node, and until it was read (every 30 s).
+    pub nodes: Vec<JsonNodeMemory>,
+    /// The part on the nodes where the vCPUs ran last, percent of `nodes`. `null` without nodes.
+    pub local_percent: Option<f64>,
+}
+
+/// Memory of a guest on one NUMA node.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonNodeMemory {
+    /// Number of the node.
+    pub node: u32,
+    /// Bytes on it.
+    pub bytes: u64,
 }
 
 /// Where CPU time went, percent of one host CPU. All are `null` where it was not measured: in the first interval and

@@ -3,7 +3,8 @@
 use super::View;
 use super::document::{
     JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding, JsonHost,
-    JsonKvmEvent, JsonLasting, JsonNic, JsonSource, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
+    JsonKvmEvent, JsonLasting, JsonMemory, JsonNic, JsonNodeMemory, JsonSource, JsonThread, JsonUnjudgedLines,
+    JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
@@ -110,6 +111,7 @@ fn cpu(c: &CpuModel, host: &HostFacts) -> JsonCpu {
         core: place.and_then(|p| p.core),
         siblings: place.map(|p| p.siblings.iter().collect()).unwrap_or_default(),
         isolated: host.topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
+        frequency_khz: c.frequency_khz,
     }
 }
 
@@ -150,6 +152,14 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
         counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
         disks: d.disks.iter().map(disk).collect(),
         nics: d.nics.iter().map(nic).collect(),
+        memory: JsonMemory {
+            resident_bytes: d.memory.resident,
+            hugetlb_bytes: d.memory.hugetlb,
+            swap_bytes: d.swap.map(|(bytes, _)| bytes),
+            balloon_bytes: d.memory.balloon,
+            nodes: d.node_memory.iter().map(|(&node, &bytes)| JsonNodeMemory { node, bytes }).collect(),
+            local_percent: d.local_memory_percent(&m.host.facts.topology),
+        },
     }
 }
 

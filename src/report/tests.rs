@@ -72,11 +72,12 @@ const KEYS: &[(&str, &str)] = &[
     ("/self", "cpu_percent rss_bytes"),
     ("/sources/1", "name state cause fix"),
     ("/host", "cpus"),
-    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated"),
+    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated \
+     frequency_khz"),
     (
         "/domains/0",
         "name uuid pid vcpus machine guest_os guest_os_confidence guest_os_reasons vmm state cpu threads exits \
-         accesses userspace_exits kvm_events counters disks nics",
+         accesses userspace_exits kvm_events counters disks nics memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (
@@ -94,6 +95,8 @@ const KEYS: &[(&str, &str)] = &[
     ("/domains/0/kvm_events/0", "event count rate"),
     ("/domains/0/disks/0", "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us"),
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
+    ("/domains/0/memory", "resident_bytes hugetlb_bytes swap_bytes balloon_bytes nodes local_percent"),
+    ("/domains/0/memory/nodes/0", "node bytes"),
     (
         "/findings/0",
         "rule severity confidence domain target title evidence why fix see cost_percent since lasting folded",
@@ -122,6 +125,7 @@ fn full() -> Model {
         read_mean_us: Some(130.0),
         ..Default::default()
     }];
+    d.node_memory = [(0, 4 << 30), (1, 1 << 30)].into();
     d.nics = vec![crate::model::NicRates { name: "vnet0".into(), ..Default::default() }];
     model.sources.sort_by_key(|s| s.id != SourceId::Tracepoints);
     model.sources.retain(|s| s.id == SourceId::Tracepoints || s.id == SourceId::Libvirt);

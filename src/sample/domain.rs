@@ -165,6 +165,8 @@ pub struct DomainSample {
     pub node_memory: BTreeMap<u32, u64>,
     /// Memory of the VMM in swap, bytes (`VmSwap`).
     pub swap_bytes: Option<u64>,
+    /// Its memory on the host.
+    pub memory: MemoryUse,
 }
 
 /// One reading of a thread of a guest.
@@ -258,6 +260,17 @@ pub struct NicSample {
     pub tx_packets: u64,
     /// Packets dropped, both ways.
     pub drops: u64,
+}
+
+/// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of [`DomainSample`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Resident memory of the VMM (`VmRSS`), explicit huge pages not included.
+    pub resident: Option<u64>,
+    /// Explicit huge pages of the VMM (`HugetlbPages`).
+    pub hugetlb: Option<u64>,
+    /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the monitor).
+    pub balloon: Option<u64>,
 }
 
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.

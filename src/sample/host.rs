@@ -94,6 +94,8 @@ pub struct CpuTimes {
     pub device_irqs: Option<u64>,
     /// Local timer interrupts (`LOC`), cumulative; `None` if not read.
     pub timer_irqs: Option<u64>,
+    /// Frequency as last read, kHz (`cpufreq/scaling_cur_freq`); `None` for a CPU without cpufreq.
+    pub frequency_khz: Option<u64>,
 }
 
 /// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the last scan, a limited

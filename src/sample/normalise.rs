@@ -13,8 +13,8 @@
 
 use super::{
     AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, EngineStatus, ExitCell, Histogram,
-    HostFacts, HostMemory, HostSample, HostTask, Migrations, NicSample, OtherTask, OwnCost, Placement, Sample,
-    ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
+    HostFacts, HostMemory, HostSample, HostTask, MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement,
+    Sample, ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
 };
 use crate::kvm::cpu_set::MAX_CPUS;
 use crate::kvm::domain_xml::{BandwidthXml, DomainXml};
@@ -131,10 +131,12 @@ impl HostSample {
             guest_nice_ns,
             device_irqs,
             timer_irqs,
+            frequency_khz,
         } in cpus
         {
             cut([user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns]);
             cut([guest_ns, guest_nice_ns].into_iter().chain(device_irqs).chain(timer_irqs));
+            cut(frequency_khz);
         }
         for HostTask { tid: _, pid: _, comm: _, kernel: _, used_ns, over_ns, last_cpu: _ } in tasks {
             cut([used_ns, over_ns]);
@@ -160,12 +162,14 @@ impl DomainSample {
             throttling,
             node_memory,
             swap_bytes,
+            memory: MemoryUse { resident, hugetlb, balloon },
         } = self;
         threads.iter_mut().for_each(ThreadSample::normalise);
         unattributed.normalise();
         node_memory.retain(|node, _| *node < MAX_CPUS);
         cut(counters.values_mut().chain(kvm_events.values_mut()).chain(node_memory.values_mut()));
         cut([devices_ns].into_iter().chain(swap_bytes));
+        cut([resident, hugetlb, balloon].into_iter().flatten());
         for DiskSample { name: _, read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns } in disks {
             cut([read_ops, write_ops, read_bytes, write_bytes].into_iter().chain(read_ns).chain(write_ns));
         }

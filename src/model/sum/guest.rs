@@ -4,8 +4,8 @@ use super::{add_count, add_rate, divide, same_or_new};
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::accesses::{self, AccessRow};
-use crate::model::exits::share;
-use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitRow, ExitTable, NicRates, ThreadModel};
+use crate::model::exits::{self, share};
+use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, NicRates, ThreadModel};
 use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask, Throttling, Timing};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -49,16 +49,17 @@ impl GuestSum {
             throttling,
             node_memory,
             swap,
+            memory,
         } = interval;
         let sum = &mut self.sum;
-        (sum.facts, sum.state, sum.node_memory) = (facts, state, node_memory);
+        (sum.facts, sum.state, sum.node_memory, sum.memory) = (facts, state, node_memory, memory);
         add_cpu(&mut sum.cpu, cpu, seconds);
         add_threads(&mut sum.threads, threads, seconds);
         let timed = exits.total_ns.is_some();
-        add_exits(&mut sum.exits, exits);
+        sum.exits.add(exits);
         for (place, (vcpu, table)) in vcpu_exits.into_iter().enumerate() {
             let new = || (vcpu, ExitTable::default());
-            add_exits(&mut same_or_new(&mut sum.vcpu_exits, place, |(v, _)| *v == vcpu, new).1, table);
+            same_or_new(&mut sum.vcpu_exits, place, |(v, _)| *v == vcpu, new).1.add(table);
         }
         for row in accesses.into_iter().chain(vcpu_accesses) {
             add_access(&mut self.accesses, row, timed);
@@ -219,37 +220,6 @@ fn add_tasks(sum: &mut Vec<OtherTask>, tasks: Vec<OtherTask>) {
     }
 }
 
-/// The engine reports the extremes of an interval at times with the next one.
-fn missing_extreme(span: &Timing) -> MissingExtreme {
-    if span.total_ns.is_some() { MissingExtreme::NothingInInterval } else { MissingExtreme::Unknown }
-}
-
-fn add_exits(sum: &mut ExitTable, table: ExitTable) {
-    let ExitTable { rows, count: _, total_ns: _, work_ns: _ } = table;
-    for (place, row) in rows.into_iter().enumerate() {
-        let ExitRow {
-            reason,
-            id,
-            vcpu,
-            idle,
-            span,
-            rate: _,
-            count_percent: _,
-            time_percent: _,
-            work_percent: _,
-            userspace_ns,
-            halted_ns,
-            preempted_ns,
-        } = row;
-        let new = || ExitRow { reason: reason.clone(), id, vcpu, idle, ..ExitRow::default() };
-        let sum = same_or_new(&mut sum.rows, place, |r| r.reason == reason, new);
-        add_count(&mut sum.userspace_ns, userspace_ns);
-        add_count(&mut sum.halted_ns, halted_ns);
-        add_count(&mut sum.preempted_ns, preempted_ns);
-        sum.span.merge(&span, missing_extreme(&span));
-    }
-}
-
 /// `timed`: durations were measured. An access counts when it occurs, its time when its exit ends, so one that is under
 /// way at the end of an interval has no time in it.
 fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed: bool) {
@@ -262,7 +232,7 @@ fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed:
     let address = row.address.filter(|_| fits);
     let entry =
         sum.entry(id(address)).or_insert_with(|| AccessRow { vcpu: row.vcpu, address, ..accesses::empty(&row) });
-    accesses::merge(entry, &row, missing_extreme(&row.span));
+    accesses::merge(entry, &row, exits::missing_extreme(&row.span));
     // The latest name: the monitor may answer after the first accesses were counted.
     entry.device = row.device.filter(|_| fits).or(entry.device.take());
 }

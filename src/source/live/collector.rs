@@ -147,7 +147,7 @@ impl Collector {
         }
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let facts = self.host.facts();
-        let cpus = self.host.cpus();
+        let cpus = self.host.cpus(now.mono_ns);
         if !Arc::ptr_eq(&facts, &self.host.facts())
             && let Some(engine) = &mut self.options.engine
         {

@@ -340,6 +340,7 @@ impl LiveGuest {
             if sample.devices_ns == 0 {
                 (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
             }
+            sample.memory.balloon = sample.memory.balloon.or(t.balloon);
         }
         if !self.resources.has_counters() {
             sample.counters.clone_from(&self.interpolation.shown().vm);

@@ -1,14 +1,17 @@
-//! A guest's memory on the host: how much is swapped out, and on which NUMA nodes it lies. Read rarely, as the kernel
-//! walks the page tables for it.
+//! A guest's memory on the host: how much is resident and swapped out, and on which NUMA nodes it lies. The nodes are
+//! read rarely, as the kernel walks the page tables for them.
 
 use super::stagger::stagger;
+use crate::sample::MemoryUse;
 use crate::source::live::proc::file;
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::stat::kilobytes;
 use std::collections::BTreeMap;
 
-/// Time between two readings of `VmSwap`: short enough to see whether it keeps growing.
-const SWAP_NS: u64 = 2_000_000_000;
+/// Time between two readings of `status` where the host swaps: short enough to see whether `VmSwap` keeps growing.
+const SWAPPING_NS: u64 = 2_000_000_000;
+/// The same where the host has nothing swapped out.
+const STATUS_NS: u64 = 10_000_000_000;
 /// Time between two readings of `numa_maps`, of one guest per tick.
 const NODES_NS: u64 = 30_000_000_000;
 /// At most this many bytes of `numa_maps` are read.
@@ -19,9 +22,12 @@ const MAX_MAPS: usize = 4 << 20;
 pub(crate) struct GuestMemory {
     /// `VmSwap`, bytes.
     pub swap_bytes: Option<u64>,
+    /// What is resident.
+    pub used: MemoryUse,
     /// Bytes by node.
     pub nodes: BTreeMap<u32, u64>,
-    swap_due_ns: u64,
+    /// Monotonic nanoseconds of the last reading of `status`.
+    status_ns: Option<u64>,
     nodes_due_ns: u64,
 }
 
@@ -29,12 +35,16 @@ impl GuestMemory {
     /// Reads what is due. If the host has nothing swapped out, no guest has. `may_walk` is the tick's permission to
     /// read one `numa_maps`; using it clears it.
     pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, swapped: bool, may_walk: &mut bool) {
-        if !swapped {
-            (self.swap_bytes, self.swap_due_ns) = (Some(0), 0);
-        } else if now_ns >= self.swap_due_ns {
-            self.swap_due_ns = now_ns + SWAP_NS + stagger(pid) / 8;
+        let every_ns = if swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
+        if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
+            self.status_ns = Some(now_ns);
             let status = file::read_text(&paths.process(pid, "status"), 8192).unwrap_or_default();
-            self.swap_bytes = kilobytes(&status, "VmSwap");
+            let bytes = |name| kilobytes(&status, name);
+            self.swap_bytes = bytes("VmSwap");
+            self.used = MemoryUse { resident: bytes("VmRSS"), hugetlb: bytes("HugetlbPages"), balloon: None };
+        }
+        if !swapped {
+            self.swap_bytes = Some(0);
         }
         if *may_walk && now_ns >= self.nodes_due_ns {
             *may_walk = false;
@@ -86,12 +96,13 @@ mod tests {
         let fake = FakeProc::new();
         let p = fake
             .process(10, "qemu")
-            .process_file("status", b"VmSwap:\t    12 kB\n")
+            .process_file("status", b"VmRSS:\t 1000 kB\nVmSwap:\t    12 kB\nHugetlbPages:\t 2048 kB\n")
             .process_file("numa_maps", MAPS.as_bytes());
         let mut memory = GuestMemory::default();
         let mut may = false;
         memory.read(&fake.paths(), 10, 0, true, &mut may);
         assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
+        assert_eq!((memory.used.resident, memory.used.hugetlb), (Some(1_024_000), Some(2 << 20)));
         may = true;
         memory.read(&fake.paths(), 10, 1, true, &mut may);
         assert_eq!((memory.nodes.len(), may), (2, false));
@@ -99,12 +110,12 @@ mod tests {
         may = true;
         memory.read(&fake.paths(), 10, 2, true, &mut may);
         assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
-        memory.read(&fake.paths(), 10, 2 * SWAP_NS, true, &mut may);
-        assert_eq!(memory.swap_bytes, Some(13_312));
+        memory.read(&fake.paths(), 10, 2 * SWAPPING_NS, true, &mut may);
+        assert_eq!((memory.swap_bytes, memory.used.resident), (Some(13_312), None));
         p.process_file("status", b"VmSwap:\t    14 kB\n");
-        memory.read(&fake.paths(), 10, 2 * SWAP_NS + 1, false, &mut may);
-        assert_eq!(memory.swap_bytes, Some(0), "not read where nothing is swapped out");
-        memory.read(&fake.paths(), 10, 2 * SWAP_NS + 2, true, &mut may);
+        memory.read(&fake.paths(), 10, 2 * SWAPPING_NS + 1, false, &mut may);
+        assert_eq!(memory.swap_bytes, Some(0), "nothing of it where the host has nothing swapped out");
+        memory.read(&fake.paths(), 10, 4 * SWAPPING_NS, true, &mut may);
         assert_eq!(memory.swap_bytes, Some(14_336));
     }
 }

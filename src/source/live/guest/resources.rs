@@ -91,6 +91,7 @@ impl GuestResources {
             throttling: self.throttling.clone(),
             node_memory: self.memory.nodes.clone(),
             swap_bytes: self.memory.swap_bytes,
+            memory: self.memory.used,
             ..DomainSample::default()
         }
     }

@@ -6,5 +6,6 @@ pub(crate) mod self_usage;
 pub(crate) mod tasks;
 pub(crate) mod topology;
 
+mod frequencies;
 mod interrupts;
 mod kvm_offers;

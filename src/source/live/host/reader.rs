@@ -1,5 +1,6 @@
 //! The host's CPU times, memory and constant facts.
 
+use super::frequencies::Frequencies;
 use super::interrupts::Interrupts;
 use super::topology;
 use crate::kvm::domain_capabilities::DomainCapabilities;
@@ -29,14 +30,17 @@ pub(crate) struct HostReader {
     interrupts: Interrupts,
     /// What libvirt says that the host offers to its guests.
     offers: Option<Arc<BTreeMap<String, String>>>,
+    frequencies: Frequencies,
     /// The CPUs of the last reading: a difference means that one went online or offline.
     numbers: Vec<u32>,
 }
 
 impl HostReader {
     pub(crate) fn new(paths: &SystemPaths) -> Self {
+        let facts = Arc::new(facts(paths));
         Self {
-            facts: Arc::new(facts(paths)),
+            frequencies: Frequencies::new(&paths.sys, &facts.kernel),
+            facts,
             stat: None,
             dir: file::open_dir(&paths.proc).ok(),
             buf: vec![0; 64 * 1024],
@@ -67,8 +71,8 @@ impl HostReader {
         self.facts = Arc::new(facts);
     }
 
-    /// The CPUs' times; empty where /proc/stat cannot be read.
-    pub(crate) fn cpus(&mut self) -> Vec<CpuTimes> {
+    /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
+    pub(crate) fn cpus(&mut self, now_ns: u64) -> Vec<CpuTimes> {
         let Some(dir) = &self.dir else { return Vec::new() };
         let mut cpus = match read_kept(dir, || "stat".into(), &mut self.stat, i32::MAX, &mut self.buf) {
             Ok(text) => parse_stat(text),
@@ -78,10 +82,12 @@ impl HostReader {
         if numbers != self.numbers {
             if !self.numbers.is_empty() {
                 self.renew();
+                self.frequencies = Frequencies::new(&self.paths.sys, &self.facts.kernel);
             }
             self.numbers = numbers;
         }
         self.interrupts.read(&mut cpus);
+        self.frequencies.set(&mut cpus, now_ns);
         cpus
     }
 
@@ -126,6 +132,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
                 guest_nice_ns: next(),
                 device_irqs: None,
                 timer_irqs: None,
+                frequency_khz: None,
             })
         })
         .collect();
@@ -241,7 +248,7 @@ mod tests {
     #[test]
     fn cpus_in_nanoseconds() {
         let fake = FakeProc::new();
-        let cpus = host(&fake).cpus();
+        let cpus = host(&fake).cpus(0);
         assert_eq!(cpus.iter().map(|c| c.cpu).collect::<Vec<_>>(), [0, 2]);
         let c = cpus[0];
         assert_eq!(
@@ -287,11 +294,11 @@ mod tests {
     fn a_cpu_that_comes_on_line_renews_the_facts() {
         let fake = FakeProc::new();
         let mut host = host(&fake);
-        host.cpus();
+        host.cpus(0);
         assert_eq!(host.facts().topology.cpus.len(), 2);
         fake.write("proc/stat", &STAT.replace("intr", "cpu3 1 0 0 0\nintr"));
         fake.write("sys/devices/system/cpu/online", "0,2-3\n");
-        assert_eq!(host.cpus().len(), 3);
+        assert_eq!(host.cpus(0).len(), 3);
         assert_eq!(host.facts().topology.cpus.len(), 3);
     }
 

@@ -96,6 +96,12 @@ impl DeviceMaps {
         query.map.clone()
     }
 
+    /// Whether a guest is being asked.
+    pub(super) fn is_asking(&self, facts: &DomainFacts) -> bool {
+        let query = facts.pid.and_then(|pid| self.guests.get(&(pid, facts.start_ticks)));
+        query.is_some_and(|query| query.pending.is_some())
+    }
+
     /// Forgets guests that are gone.
     pub fn retain(&mut self, alive: impl Fn(i32, u64) -> bool) {
         self.guests.retain(|&(pid, start), _| alive(pid, start));

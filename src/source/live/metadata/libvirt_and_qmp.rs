@@ -3,6 +3,7 @@
 
 use super::device_maps::{DeviceMaps, MonitorRoute};
 use super::libvirt::{Libvirt, LibvirtDomain};
+use super::own_devices::{DeviceFigures, OwnDevices};
 use super::qmp::{QmpQuestions, QmpReply};
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
 use crate::kvm::device_map::DeviceMap;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 struct GivenMetadata {
     domain: Option<Arc<LibvirtDomain>>,
     devices: Option<Known<Arc<DeviceMap>>>,
+    figures: Option<Arc<DeviceFigures>>,
     vcpu_tids: BTreeMap<u32, i32>,
     tids: VcpuThreads,
     metadata: Arc<GuestMetadata>,
@@ -25,6 +27,7 @@ struct GivenMetadata {
 pub struct LibvirtAndQmp {
     libvirt: Libvirt,
     devices: DeviceMaps,
+    own_devices: OwnDevices,
     counters_every: Duration,
     counting: bool,
     questions: Option<QmpQuestions>,
@@ -42,6 +45,7 @@ impl LibvirtAndQmp {
         Self {
             libvirt,
             devices,
+            own_devices: OwnDevices::default(),
             counters_every,
             counting: false,
             questions,
@@ -77,6 +81,7 @@ impl MetadataSource for LibvirtAndQmp {
         let stopped = guests.iter().filter(|guest| guest.stopped && self.is_its_own(guest)).filter_map(uuid);
         self.libvirt.set_stopped(stopped.collect());
         self.devices.retain(|pid, start| alive.contains(&(pid, start)));
+        self.own_devices.retain(|key| alive.contains(key));
         self.given.retain(|key, _| alive.contains(key));
     }
 
@@ -92,15 +97,26 @@ impl MetadataSource for LibvirtAndQmp {
         // A name proves nothing: another program may have given it to a guest of its own.
         let domain = uuid(guest).filter(|_| its_own).and_then(|uuid| self.libvirt.domain(Some(&uuid), None));
         let route = match &domain {
+            // A monitor serves one client at a time.
+            None if self.own_devices.is_asking(&guest.facts) => MonitorRoute::Undecided,
             Some(d) => MonitorRoute::Libvirt(&self.libvirt, &d.uuid),
             // libvirt may still find it by its UUID, and the monitor socket of a libvirt guest serves libvirt alone.
             None if its_own && guest.facts.uuid.is_some() && !self.libvirt.answered() => MonitorRoute::Undecided,
             None => MonitorRoute::Own,
         };
         let devices = self.devices.map(&guest.facts, guest.unnamed, &route, Instant::now());
+        let figures = match &self.questions {
+            // The monitor of a guest with a map answers kvmtop.
+            Some(questions) if domain.is_none() && devices.is_some() => {
+                let may_ask = !guest.stopped && !self.devices.is_asking(&guest.facts);
+                self.own_devices.figures(&guest.facts, may_ask.then_some(questions), Instant::now())
+            }
+            _ => None,
+        };
         let given = self.given.entry((guest.pid, guest.start_ticks)).or_insert_with(|| GivenMetadata {
             domain: None,
             devices: None,
+            figures: None,
             vcpu_tids: BTreeMap::new(),
             tids: VcpuThreads::Unasked,
             metadata: Arc::default(),
@@ -108,20 +124,17 @@ impl MetadataSource for LibvirtAndQmp {
         let new_tids = self.questions.as_ref().and_then(|q| given.tids.next(guest, q));
         let same_tids = new_tids.is_none();
         given.vcpu_tids = new_tids.unwrap_or_else(|| std::mem::take(&mut given.vcpu_tids));
-        let same_domain = match (&given.domain, &domain) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (a, b) => a.is_none() && b.is_none(),
-        };
-        let same_devices = match (&given.devices, &devices) {
-            (Some(a), Some(b)) => Arc::ptr_eq(&a.value, &b.value),
-            (a, b) => a.is_none() && b.is_none(),
-        };
-        if !same_domain || !same_devices || !same_tids {
+        let map = |known: &Option<Known<Arc<DeviceMap>>>| known.as_ref().map(|k| k.value.clone());
+        let same = same_tids
+            && is_same(given.domain.as_ref(), domain.as_ref())
+            && is_same(map(&given.devices).as_ref(), map(&devices).as_ref())
+            && is_same(given.figures.as_ref(), figures.as_ref());
+        if !same {
             given.metadata = Arc::new(GuestMetadata {
                 vcpu_tids: given.vcpu_tids.clone(),
-                ..metadata_of(domain.as_deref(), devices.clone())
+                ..metadata_of(domain.as_deref(), devices.clone(), figures.as_deref())
             });
-            (given.domain, given.devices) = (domain, devices);
+            (given.domain, given.devices, given.figures) = (domain, devices, figures);
         }
         Some(given.metadata.clone())
     }
@@ -172,8 +185,23 @@ impl VcpuThreads {
     }
 }
 
-fn metadata_of(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceMap>>>) -> GuestMetadata {
-    let Some(d) = domain else { return GuestMetadata { devices, ..GuestMetadata::default() } };
+/// Whether both are the same answer.
+fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+fn metadata_of(
+    domain: Option<&LibvirtDomain>,
+    devices: Option<Known<Arc<DeviceMap>>>,
+    own: Option<&DeviceFigures>,
+) -> GuestMetadata {
+    let Some(d) = domain else {
+        let DeviceFigures { disks, devices_ns, balloon } = own.cloned().unwrap_or_default();
+        return GuestMetadata { devices, disks, devices_ns, balloon, ..GuestMetadata::default() };
+    };
     let known = |value: &str| Some(Known::new(value.to_owned(), Origin::Libvirt));
     let xml = d.xml.as_ref();
     GuestMetadata {
@@ -189,6 +217,7 @@ fn metadata_of(domain: Option<&LibvirtDomain>, devices: Option<Known<Arc<DeviceM
         disks: d.disks.clone(),
         nics: d.nics.clone(),
         devices_ns: d.devices_ns,
+        balloon: d.balloon,
         ..GuestMetadata::default()
     }
 }

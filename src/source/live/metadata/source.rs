@@ -85,6 +85,8 @@ pub struct GuestMetadata {
     pub nics: Vec<NicSample>,
     /// The time that `disks` and `nics` cover, nanoseconds.
     pub devices_ns: u64,
+    /// What the balloon leaves to the guest, bytes.
+    pub balloon: Option<u64>,
 }
 
 /// A source that answers from its last readings and never blocks the tick.

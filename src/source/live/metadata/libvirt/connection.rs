@@ -5,7 +5,8 @@ use super::loader::{Loaded, load};
 use super::stats::{self, Stats, StatsValue};
 use crate::kvm::domain_capabilities::{self, DomainCapabilities};
 use crate::kvm::{sanitize, sanitize_name};
-use crate::sample::{DiskSample, DomainState, NicSample};
+use crate::sample::DomainState;
+use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
 use crate::source::live::timestamps;
 use std::ffi::CStr;
@@ -27,21 +28,6 @@ pub struct PolledDomain {
     pub name: String,
     pub state: DomainState,
     pub xml: Option<String>,
-}
-
-/// Cumulative counters of a domain's devices at one instant.
-pub struct DeviceCounters {
-    at: Instant,
-    disks: Vec<DiskSample>,
-    nics: Vec<NicSample>,
-}
-
-impl DeviceCounters {
-    /// Activity of disks and interfaces since an earlier reading, and the time between the two.
-    pub fn since(&self, before: &Self) -> (Vec<DiskSample>, Vec<NicSample>, u64) {
-        let ns = self.at.saturating_duration_since(before.at).as_nanos() as u64;
-        (disks_since(&self.disks, &before.disks), nics_since(&self.nics, &before.nics), ns)
-    }
 }
 
 /// A connection that opens itself, and reopens after the daemon was away.
@@ -103,10 +89,12 @@ impl LibvirtConnection {
         Some(CounterReading { at_ns, every_ns: every.as_nanos() as u64, vm, vcpus })
     }
 
-    /// The counters of a domain's disks and interfaces.
+    /// The counters of a domain's disks and interfaces, and its balloon.
     pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
-        let read = self.stats(uuid, sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE)?;
-        Some(DeviceCounters { at: Instant::now(), disks: stats::disks(&read), nics: stats::nics(&read) })
+        let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE | sys::VIR_DOMAIN_STATS_BALLOON;
+        let read = self.stats(uuid, groups)?;
+        let (disks, nics) = (stats::disks(&read), stats::nics(&read));
+        Some(DeviceCounters { at: Instant::now(), disks, nics, balloon: stats::balloon(&read) })
     }
 
     /// A human monitor command.
@@ -209,38 +197,4 @@ fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {
 
 fn text(e: &virt::error::Error) -> String {
     sanitize(e.message(), 200)
-}
-
-fn disks_since(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            let time = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
-            Some(DiskSample {
-                name: n.name.clone(),
-                read_ops: n.read_ops.saturating_sub(b.read_ops),
-                write_ops: n.write_ops.saturating_sub(b.write_ops),
-                read_bytes: n.read_bytes.saturating_sub(b.read_bytes),
-                write_bytes: n.write_bytes.saturating_sub(b.write_bytes),
-                read_ns: time(n.read_ns, b.read_ns),
-                write_ns: time(n.write_ns, b.write_ns),
-            })
-        })
-        .collect()
-}
-
-fn nics_since(now: &[NicSample], before: &[NicSample]) -> Vec<NicSample> {
-    now.iter()
-        .filter_map(|n| {
-            let b = before.iter().find(|b| b.name == n.name)?;
-            Some(NicSample {
-                name: n.name.clone(),
-                rx_bytes: n.rx_bytes.saturating_sub(b.rx_bytes),
-                tx_bytes: n.tx_bytes.saturating_sub(b.tx_bytes),
-                rx_packets: n.rx_packets.saturating_sub(b.rx_packets),
-                tx_packets: n.tx_packets.saturating_sub(b.tx_packets),
-                drops: n.drops.saturating_sub(b.drops),
-            })
-        })
-        .collect()
 }

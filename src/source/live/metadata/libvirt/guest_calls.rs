@@ -4,10 +4,11 @@
 //! with the no-wait flags, which concern other jobs of the domain. So each guest is asked for itself, and a thread that
 //! waits too long leaves only its guest out; it goes on when QEMU does.
 
-use super::connection::{DeviceCounters, LibvirtConnection};
+use super::connection::LibvirtConnection;
 use super::release_pages::give_back_libraries;
 use super::{LibvirtState, MonitorReply, lock};
 use crate::kvm::mtree;
+use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::SyncSender;
@@ -177,8 +178,9 @@ impl GuestCalls {
 impl LibvirtState {
     fn take_devices(&mut self, uuid: &str, read: DeviceCounters) {
         let Some(domain) = self.domains.get_mut(uuid) else { return };
+        let domain = Arc::make_mut(domain);
+        domain.balloon = read.balloon;
         if let Some(before) = self.devices.remove(uuid) {
-            let domain = Arc::make_mut(domain);
             (domain.disks, domain.nics, domain.devices_ns) = read.since(&before);
         }
         self.devices.insert(uuid.to_owned(), read);
@@ -195,8 +197,10 @@ impl LibvirtState {
     /// Drops the figures of a guest that is not read: the last ones are not those of now.
     pub(super) fn leave_out(&mut self, uuid: &str) {
         self.devices.remove(uuid);
-        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| d.devices_ns > 0 || d.counters.is_some()) {
+        let has_figures = |d: &super::LibvirtDomain| d.devices_ns > 0 || d.counters.is_some() || d.balloon.is_some();
+        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)) {
             let domain = Arc::make_mut(domain);
+            domain.balloon = None;
             (domain.disks, domain.nics, domain.devices_ns, domain.counters) = (Vec::new(), Vec::new(), 0, None);
         }
     }

@@ -18,8 +18,9 @@ use self::release_pages::give_back_libraries;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::{self, DomainXml};
 use crate::sample::{DiskSample, DomainState, HostFacts, NicSample, SourceId, SourceStatus};
+use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
-use connection::{DeviceCounters, LibvirtConnection, LibvirtFailure, PolledDomain};
+use connection::{LibvirtConnection, LibvirtFailure, PolledDomain};
 use guest_calls::{DEADLINE, GuestCalls, GuestQuestion};
 use loader::{Loaded, load};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -62,6 +63,8 @@ pub struct LibvirtDomain {
     pub nics: Vec<NicSample>,
     /// The time that `disks` and `nics` cover.
     pub devices_ns: u64,
+    /// What the balloon leaves to the guest, bytes.
+    pub balloon: Option<u64>,
     /// KVM's counters, when they are wanted.
     pub counters: Option<Arc<CounterReading>>,
     /// Why the XML is not used.

@@ -50,6 +50,14 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
         .collect()
 }
 
+/// What the balloon leaves to the guest, bytes.
+pub fn balloon(stats: &Stats) -> Option<u64> {
+    match stats.get("balloon.current")? {
+        StatsValue::Number(kib) => kib.checked_mul(1024),
+        StatsValue::Text(_) => None,
+    }
+}
+
 /// KVM's counters of the vCPUs (by number) and of the VM: the cumulative ones (`….sum`), by KVM's names.
 pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTreeMap<String, u64>) {
     let (mut vcpus, mut vm) = (BTreeMap::<u32, BTreeMap<_, _>>::new(), BTreeMap::new());
@@ -117,11 +125,14 @@ mod tests {
             ("net.0.name", StatsValue::Text("vnet0".into())),
             ("net.0.rx.drop", StatsValue::Number(1)),
             ("net.0.tx.drop", StatsValue::Number(2)),
+            ("balloon.current", StatsValue::Number(262_144)),
         ]);
         let disks = disks(&s);
         assert_eq!((disks[0].read_ops, disks[0].write_bytes, disks[0].read_ns), (7, 512, None));
         assert!(disks[0].name.starts_with("vda") && !disks[0].name.contains('\u{1b}'));
         assert_eq!(nics(&s)[0].drops, 3);
+        assert_eq!(balloon(&s), Some(256 << 20));
+        assert_eq!(balloon(&stats(&[("balloon.current", StatsValue::Number(u64::MAX))])), None);
     }
 
     #[test]

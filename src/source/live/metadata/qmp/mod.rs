@@ -5,12 +5,14 @@
 
 mod act_as;
 mod conversation;
+mod devices;
 mod socket;
 
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::limits::VCPU_IDS;
 use crate::kvm::mtree;
 use crate::sample::DomainFacts;
+use crate::source::live::metadata::device_counters::DeviceCounters;
 use conversation::QmpConversation;
 use rustix::process::geteuid;
 use serde::Deserialize;
@@ -66,6 +68,11 @@ impl QmpQuestions {
             let threads: Vec<VcpuThread> = monitor.ask(&json!({"execute": "query-cpus-fast"}))?;
             Ok(threads.into_iter().filter(|t| t.index < VCPU_IDS).map(|t| (t.index, t.tid)).collect())
         })
+    }
+
+    /// Asks for the counters of the disks, and for the balloon. `None` as above.
+    pub(super) fn devices(&self, guest: &DomainFacts) -> Option<QmpReply<DeviceCounters>> {
+        self.ask(guest, devices::ask)
     }
 
     fn ask<T: Send + 'static>(

@@ -1,0 +1,79 @@
+//! The recent latencies of each vCPU, for the picture over time. The number of points and of vCPUs is limited.
+
+use super::ThreadModel;
+use crate::sample::{BUCKETS, Histogram};
+use std::collections::VecDeque;
+
+/// Points kept for each vCPU.
+pub const LATENCY_POINTS: usize = 120;
+/// Bands of latencies, each twice as long as the one before; see [`LatencyPoint::upper_us`].
+pub const LATENCY_BANDS: usize = 16;
+/// The bucket of a [`Histogram`] that is the second band.
+const SECOND: usize = 4;
+
+/// One interval of one vCPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LatencyPoint {
+    /// Number of wake-ups by latency, from woken to running; `None` if not measured.
+    pub wakeups: Option<[u16; LATENCY_BANDS]>,
+    /// Runnable but not running, percent of the interval.
+    pub wait: Option<f32>,
+    /// Mean time that it was runnable before it got a CPU, microseconds; `None` if it never had to be put on one.
+    pub delay_us: Option<f32>,
+}
+
+impl LatencyPoint {
+    /// The upper limit of a band, microseconds; the last band holds all longer latencies.
+    pub fn upper_us(band: usize) -> f64 {
+        Histogram::upper(band + SECOND - 1) as f64 / 1e3
+    }
+
+    /// The band of a latency.
+    pub fn band_us(us: f64) -> usize {
+        (0..LATENCY_BANDS - 1).find(|band| us < Self::upper_us(*band)).unwrap_or(LATENCY_BANDS - 1)
+    }
+
+    pub(super) fn of(thread: &ThreadModel, interval_s: Option<f64>) -> Self {
+        let wakeups = thread.wakeups.as_ref().and_then(|w| w.histogram.as_ref()).map(|Histogram(buckets)| {
+            let mut bands = [0_u16; LATENCY_BANDS];
+            for (bucket, count) in buckets.iter().enumerate().take(BUCKETS) {
+                let band = &mut bands[bucket.saturating_sub(SECOND - 1).min(LATENCY_BANDS - 1)];
+                *band = band.saturating_add(u16::try_from(*count).unwrap_or(u16::MAX));
+            }
+            bands
+        });
+        Self {
+            wakeups,
+            wait: thread.cpu.and_then(|c| c.wait).map(|w| w as f32),
+            delay_us: thread.run_delay_us(interval_s).map(|us| us as f32),
+        }
+    }
+}
+
+/// The recent points of a vCPU, oldest first.
+pub(super) type LatencyRing = VecDeque<LatencyPoint>;
+
+/// Adds a point and drops the oldest beyond the limit.
+pub(super) fn push(ring: &mut LatencyRing, point: LatencyPoint) {
+    if ring.len() == LATENCY_POINTS {
+        ring.pop_front();
+    }
+    ring.push_back(point);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Timing;
+
+    #[test]
+    fn latencies_fall_into_bands_of_a_factor_of_two() {
+        assert_eq!([0, 1, 2].map(LatencyPoint::upper_us), [1.024, 2.048, 4.096]);
+        assert_eq!([0.5, 1.5, 3.0, 1e9].map(LatencyPoint::band_us), [0, 1, 2, LATENCY_BANDS - 1]);
+        let mut wakeups = Timing::default();
+        [500, 900, 1500, 3000, u64::MAX / 4].into_iter().for_each(|ns| wakeups.add(ns));
+        let point = LatencyPoint::of(&ThreadModel { wakeups: Some(wakeups), ..ThreadModel::default() }, None);
+        let bands = point.wakeups.unwrap();
+        assert_eq!((bands[0], bands[1], bands[2], bands[LATENCY_BANDS - 1]), (2, 1, 1, 1));
+    }
+}
