@@ -68,7 +68,10 @@ mod tests {
 
     #[test]
     fn latencies_fall_into_bands_of_a_factor_of_two() {
-        assert_eq!([0, 1, 2].map(LatencyPoint::upper_us), [1.024, 2.048, 4.096]);
+        assert_eq!(
+            [0, 1, 2].map(|band| LatencyPoint::upper_us(band) * 1e3).map(f64::round).map(|ns| ns as u32),
+            [1024, 2048, 4096]
+        );
         assert_eq!([0.5, 1.5, 3.0, 1e9].map(LatencyPoint::band_us), [0, 1, 2, LATENCY_BANDS - 1]);
         let mut wakeups = Timing::default();
         [500, 900, 1500, 3000, u64::MAX / 4].into_iter().for_each(|ns| wakeups.add(ns));

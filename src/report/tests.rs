@@ -72,8 +72,11 @@ const KEYS: &[(&str, &str)] = &[
     ("/self", "cpu_percent rss_bytes"),
     ("/sources/1", "name state cause fix"),
     ("/host", "cpus"),
-    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated \
-     frequency_khz"),
+    (
+        "/host/cpus/0",
+        "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated \
+     frequency_khz",
+    ),
     (
         "/domains/0",
         "name uuid pid vcpus machine guest_os guest_os_confidence guest_os_reasons vmm state cpu threads exits \

@@ -41,12 +41,12 @@ pub(super) fn ask(monitor: &mut QmpConversation) -> Result<DeviceCounters, Strin
     let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
-    let disks = blocks.into_iter().take(MOST_DISKS).filter_map(disk).collect();
+    let disks = blocks.iter().take(MOST_DISKS).filter_map(disk).collect();
     Ok(DeviceCounters { at, disks, nics: Vec::new(), balloon })
 }
 
 /// An empty drive (no medium) is left out.
-fn disk(block: QmpBlock) -> Option<DiskSample> {
+fn disk(block: &QmpBlock) -> Option<DiskSample> {
     let stats = &block.stats;
     Some(DiskSample {
         read_ops: stats.rd_operations,
@@ -55,7 +55,7 @@ fn disk(block: QmpBlock) -> Option<DiskSample> {
         write_bytes: stats.wr_bytes,
         read_ns: stats.rd_total_time_ns,
         write_ns: stats.wr_total_time_ns,
-        name: name(&block).filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
+        name: name(block).filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
     })
 }
 
@@ -81,7 +81,7 @@ mod tests {
                             "rd_total_time_ns":9000,"wr_total_time_ns":0}"#;
             let text = json!({"device": device, "qdev": qdev, "node-name": node}).to_string();
             let text = format!("{},\"stats\":{stats}}}", text.trim_end_matches('}'));
-            disk(serde_json::from_str(&text).unwrap()).unwrap()
+            disk(&serde_json::from_str(&text).unwrap()).unwrap()
         };
         assert_eq!(block("drive-scsi0", Some("/machine/x"), Some("#block1")).name, "drive-scsi0");
         assert_eq!(block("", Some("/machine/peripheral/disk0/virtio-backend"), Some("n")).name, "disk0");
