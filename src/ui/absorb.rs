@@ -1,6 +1,8 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
+use super::guest_table;
 use super::layout;
+use super::render;
 use super::rows;
 use super::state::{AppState, Popup, Tick};
 use super::view::ScreenView;
@@ -45,12 +47,18 @@ impl AppState {
         {
             self.say(now);
         }
+        if let Some(now) = new_problem(self.model.as_ref(), &tick.model) {
+            self.say(now);
+        }
         self.take_findings(tick.findings);
         self.watching = tick.watching;
         self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
         self.model = Some(tick.model);
         self.settle();
+        if self.view.shown == ScreenView::Guests {
+            self.rows.keep();
+        }
     }
 
     /// Shows these findings; the cursor stays on its finding.
@@ -75,7 +83,11 @@ impl AppState {
         let Some(model) = self.model.take() else { return };
         rows::arrange(&mut self.table, &model, &self.findings);
         self.model = Some(model);
-        self.accesses_seen |= self.domain().is_some_and(|d| !d.accesses.is_empty());
+        let guest = self.domain().map(guest_table::key);
+        self.rows.of(guest);
+        if self.view.shown == ScreenView::Guests {
+            self.rows.now = render::measure(self);
+        }
         if let Some(Popup::Finding { key, .. }) = &self.popup
             && self.finding(key).is_none()
         {
@@ -91,4 +103,18 @@ impl AppState {
             t.offset = t.at + 1 - height;
         }
     }
+}
+
+/// A source that is not whole and was so far: it is said once. The view of sources says it for as long as it lasts.
+fn new_problem(before: Option<&Model>, now: &Model) -> Option<String> {
+    let troubled = |m: &Model| -> Vec<(SourceId, SourceState)> {
+        m.sources.iter().filter(|s| s.state != SourceState::Ok).map(|s| (s.id, s.state)).collect()
+    };
+    let known = before.map(troubled).unwrap_or_default();
+    let new: Vec<_> = troubled(now).into_iter().filter(|t| !known.contains(t) && t.0 != SourceId::Recording).collect();
+    let (id, _) = new.first()?;
+    let source = now.sources.iter().find(|s| s.id == *id)?;
+    let more = if new.len() > 1 { format!(" (and {} more)", new.len() - 1) } else { String::new() };
+    let cause = source.cause.as_deref().map(|c| format!(": {c}")).unwrap_or_default();
+    Some(format!("0 says how to enable what is missing{more}: {} {}{cause}", source.id.as_str(), source.state.as_str()))
 }

@@ -1,8 +1,10 @@
 //! Writing into the screen's buffer.
 
 use crate::kvm::without_hidden;
+use crate::ui::theme::Theme;
 use ratatui::buffer::Buffer;
-use ratatui::style::Style;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Style};
 
 /// Writes text at a position, cut to a width. The style replaces what was there. Controls and invisible
 /// characters are left out.
@@ -16,5 +18,17 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: St
             usize::from(columns.min(area.right() - x)),
             Style::reset().patch(style),
         );
+    }
+}
+
+/// Gives a painted row the one background of a selected row. Without colours of its own the row is reversed as a whole.
+pub fn highlight(buf: &mut Buffer, row: Rect, theme: &Theme) {
+    let style = theme.selected();
+    for at in row.intersection(buf.area).positions() {
+        let cell = &mut buf[at];
+        if style.bg.is_none() || cell.fg == Color::Reset {
+            cell.fg = style.fg.unwrap_or(Color::Reset);
+        }
+        cell.set_style(Style { fg: None, ..style });
     }
 }

@@ -2,31 +2,32 @@
 //!
 //! ```text
 //!  header
+//!  views
 //!  table of guests           | at 180 columns and more: exits
 //!  findings                  |                          accesses
-//!  the shown panel           |
+//!  the selected guest        |                          its worst finding
 //!  time line (replay)
 //!  footer
 //! ```
+//!
+//! Panels stand in the order of what matters. Each gets the lines it needs as long as there are any; what is left goes
+//! to those that have more to show.
 
-use super::state::AppState;
+use super::state::{AppState, Popup};
 use super::view::ScreenView;
 use crate::sample::SourceState;
 use ratatui::layout::Rect;
-use std::collections::BTreeSet;
 
 /// Smallest screen (columns, rows) that can show anything.
 pub const SMALLEST: (u16, u16) = (40, 10);
 /// From this width on, exits and accesses stand side by side below the table.
 const SIDE_BY_SIDE: u16 = 120;
-/// From this size (columns, rows) on, they stand to the right of the table.
-const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
-/// Rows that exits and accesses keep if the pCPUs stand below them.
-const LEAST_EXITS: u16 = 9;
-/// Fewest rows for the pCPUs of a large host.
-const LEAST_CPUS: u16 = 12;
-/// With fewer rows there is room for the table or for one panel, not for both.
+/// From this size (columns, rows) on, the selected guest's exits and accesses stand to the right of the table.
+pub const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
+/// With fewer rows the host's line and the line of views are left out.
 const ROOMY: u16 = 16;
+/// Lines below the rows of the exits: how long one takes, and what it means.
+const EXITS_FOOT: usize = 5;
 
 /// The areas of the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,10 +40,14 @@ pub struct Plan {
     pub tabs: Rect,
     /// The table of guests with its header; empty if a view takes its room.
     pub table: Rect,
-    /// The view, or the panels below the table, with their titles.
-    pub panels: Vec<(ScreenView, Rect)>,
-    /// The worst findings, a line each.
+    /// The worst findings, a line each, below a title.
     pub strip: Rect,
+    /// The view, or the panels of the selected guest, with their titles.
+    pub panels: Vec<(ScreenView, Rect)>,
+    /// The worst finding about the selected guest, with its title.
+    pub worst: Rect,
+    /// An opened finding.
+    pub opened: Rect,
     /// The time line of a replay.
     pub timeline: Rect,
     /// Keys.
@@ -55,16 +60,16 @@ impl Plan {
         usize::from(self.table.height.saturating_sub(1))
     }
 
-    /// How many rows fit into a panel below its title and headers.
-    pub fn panel_rows(&self, panel: ScreenView) -> usize {
-        let area = self.panels.iter().find(|(p, _)| *p == panel).map(|(_, a)| a.height);
+    /// How many rows fit into a view below its title and headers.
+    pub fn view_rows(&self, view: ScreenView) -> usize {
+        let area = self.panels.iter().find(|(v, _)| *v == view).map(|(_, a)| a.height);
         usize::from(area.unwrap_or(0).saturating_sub(2))
     }
 }
 
-/// Whether the header has a missing source or lost events to report.
-pub fn has_problem(state: &AppState) -> bool {
-    state.model.as_ref().is_some_and(|m| m.sources.iter().any(|s| s.state != SourceState::Ok) || m.lost > 0)
+/// Whether a source is missing.
+fn has_problem(state: &AppState) -> bool {
+    state.model.as_ref().is_some_and(|m| m.sources.iter().any(|s| s.state != SourceState::Ok))
 }
 
 /// Lays the screen out.
@@ -75,70 +80,166 @@ pub fn plan(state: &AppState) -> Plan {
     }
     let mut cut = Cutter { area: Rect::new(0, 0, width, height) };
     let roomy = height >= ROOMY;
-    let header = cut.top(if roomy { 2 + u16::from(has_problem(state)) } else { 1 });
+    let header = cut.top(if roomy { 2 } else { 1 });
     let tabs = cut.top(u16::from(roomy));
     let footer = cut.bottom(1);
     let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
     let mut plan = Plan { header, tabs, timeline, footer, ..Plan::default() };
-    if state.view.shown != ScreenView::Guests {
+    let no_guest = state.model.as_ref().is_some_and(|m| m.domains.is_empty());
+    if matches!(state.popup, Some(Popup::Finding { .. })) {
+        plan.opened = cut.area;
+    } else if state.view.shown != ScreenView::Guests {
         plan.panels = vec![(state.view.shown, cut.area)];
-        return plan;
-    }
-    if !roomy {
-        plan.table = cut.area;
-        return plan;
-    }
-    if state.model.as_ref().is_some_and(|m| m.domains.is_empty()) {
-        // Without a guest, a missing source may be the reason that none is seen.
-        plan.table = cut.top(5);
+    } else if no_guest && roomy {
+        // A missing source may be the reason that no guest is seen.
+        plan.table = cut.top(3);
+        let findings = state.findings.len().min(3);
+        plan.strip = cut.top(if findings > 0 { findings as u16 + 1 } else { 0 });
         plan.panels = vec![(if has_problem(state) { ScreenView::Sources } else { ScreenView::Cpus }, cut.area)];
-        return plan;
-    }
-    let strip = match state.findings.len() as u16 {
-        0 => 0,
-        _ if height < 20 => 0,
-        n => 1 + n.min(if height >= 30 { 5 } else { 2 }),
-    };
-    let on_right = width >= RIGHT_OF_TABLE.0 && height >= RIGHT_OF_TABLE.1;
-    if on_right {
-        let side = cut.right((width * 2 / 5).clamp(76, 100));
-        let mut side = Cutter { area: side };
-        if state.accesses_seen {
-            let accesses = side.bottom(side.area.height / 2);
-            plan.panels = vec![(ScreenView::Exits, side.area), (ScreenView::Accesses, accesses)];
-        } else {
-            plan.panels = vec![(ScreenView::Exits, side.area)];
-        }
-    }
-    let under = if on_right { ScreenView::Cpus } else { ScreenView::Exits };
-    let rows = state.table.rows.len() as u16 + 1;
-    let rest = cut.area.height.saturating_sub(strip);
-    // The table takes the rows it needs, up to a bit more than half; the panel below it takes the rest.
-    plan.table = cut.top(rows.clamp(3, (rest * 11 / 20).max(5)));
-    plan.strip = cut.top(strip);
-    if cut.area.height < 3 {
-        plan.table.height += cut.area.height;
-        return plan;
-    }
-    let pair = under == ScreenView::Exits && width >= SIDE_BY_SIDE;
-    let cpus = cpu_rows(state).min(cut.area.height * 11 / 20);
-    if pair && cpus >= cpu_rows(state).min(LEAST_CPUS) && cut.area.height - cpus >= LEAST_EXITS {
-        plan.panels.push((ScreenView::Cpus, cut.bottom(cpus)));
-    }
-    if pair && state.accesses_seen {
-        let accesses = cut.right(width * 9 / 20);
-        plan.panels.extend([(ScreenView::Exits, cut.area), (ScreenView::Accesses, accesses)]);
     } else {
-        plan.panels.push((under, cut.area));
+        first_screen(&mut plan, cut, state);
     }
     plan
 }
 
-/// Rows that the panel of pCPUs needs to show everything: title, four lines a node, headers, CPUs.
-fn cpu_rows(state: &AppState) -> u16 {
-    let Some(model) = &state.model else { return 0 };
-    let nodes: BTreeSet<_> = model.host.facts.topology.cpus.iter().map(|c| c.node).collect();
-    (2 + 4 * nodes.len().max(1) + model.host.cpus.len()).try_into().unwrap_or(u16::MAX)
+/// What stands in a column of the first screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Table,
+    Strip,
+    Panel(ScreenView),
+    /// Exits and accesses side by side.
+    Pair,
+    Worst,
+}
+
+/// How many lines something can use.
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    slot: Part,
+    /// With fewer it is not worth its place.
+    least: usize,
+    /// What it gets as long as there is room.
+    want: usize,
+    /// All that it can fill.
+    most: usize,
+}
+
+fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
+    let height = usize::from(cut.area.height);
+    let panel = |view| panel_need(state, view);
+    let worst = worst_need(state);
+    let mut left = vec![table_need(state, height), strip_need(state, height)];
+    let size = (cut.area.width, state.size.1);
+    if size.0 >= RIGHT_OF_TABLE.0 && size.1 >= RIGHT_OF_TABLE.1 {
+        let right = [panel(ScreenView::Exits), panel(ScreenView::Accesses), worst];
+        let right: Vec<Need> = right.into_iter().chain([ScreenView::Latency, ScreenView::Disks].map(panel)).collect();
+        left.extend([ScreenView::Threads, ScreenView::Cpus, ScreenView::Memory].map(panel));
+        if right.iter().any(|n| n.most > 0) {
+            let area = cut.right((size.0 * 2 / 5).clamp(76, 100));
+            stack(plan, area, &right);
+        }
+    } else {
+        if size.0 >= SIDE_BY_SIDE {
+            left.push(pair_need(state));
+        } else {
+            left.extend([ScreenView::Exits, ScreenView::Accesses].map(panel));
+        }
+        left.extend([panel(ScreenView::Threads), worst]);
+        left.extend([ScreenView::Cpus, ScreenView::Latency, ScreenView::Disks, ScreenView::Memory].map(panel));
+    }
+    stack(plan, cut.area, &left);
+}
+
+/// The table takes the rows it has, up to a bit less than half of the screen before the others had theirs.
+fn table_need(state: &AppState, height: usize) -> Need {
+    let rows = state.table.rows.len().max(1) + 1;
+    Need { slot: Part::Table, least: 2, want: rows.min((height * 9 / 20).max(4)), most: rows }
+}
+
+fn strip_need(state: &AppState, height: usize) -> Need {
+    let rows = match state.rows.of_panel(ScreenView::Findings) {
+        0 => 0,
+        n => n + 1,
+    };
+    Need { slot: Part::Strip, least: rows.min(2), want: rows.min((height / 3).max(3)), most: rows }
+}
+
+/// Lines of a panel's rows with title and header; none for a panel without rows.
+fn panel_need(state: &AppState, view: ScreenView) -> Need {
+    let (least, want, most) = match (view, state.rows.of_panel(view)) {
+        (_, 0) => (0, 0, 0),
+        (ScreenView::Exits, n) => (4, (n + 2).min(10), n + 2 + EXITS_FOOT),
+        (ScreenView::Cpus, n) => {
+            let map = state.rows.now.cpu_map;
+            (map + 4, map + 2 + n.min(8), map + 2 + n)
+        }
+        (ScreenView::Threads, n) => (4, (n + 2).min(8), n + 2),
+        (_, n) => (3, (n + 2).min(8), n + 2),
+    };
+    Need { slot: Part::Panel(view), least: least.min(most), want, most }
+}
+
+fn pair_need(state: &AppState) -> Need {
+    let (exits, accesses) = (panel_need(state, ScreenView::Exits), panel_need(state, ScreenView::Accesses));
+    if accesses.most == 0 {
+        return exits;
+    }
+    if exits.most == 0 {
+        return accesses;
+    }
+    Need {
+        slot: Part::Pair,
+        least: exits.least.max(accesses.least),
+        want: exits.want.max(accesses.want),
+        most: exits.most.max(accesses.most),
+    }
+}
+
+fn worst_need(state: &AppState) -> Need {
+    let lines = state.rows.now.worst;
+    let most = if lines > 0 { lines + 1 } else { 0 };
+    Need { slot: Part::Worst, least: most.min(6), want: most.min(12), most }
+}
+
+/// Gives each need its lines, top to bottom.
+fn stack(plan: &mut Plan, area: Rect, needs: &[Need]) {
+    let mut room = usize::from(area.height);
+    let mut lines: Vec<usize> = Vec::new();
+    // The findings are the last to go: the table leaves them their least.
+    let reserved = |i: usize| needs[i + 1..].iter().filter(|n| n.slot == Part::Strip).map(|n| n.want.min(3)).sum();
+    for (i, need) in needs.iter().enumerate() {
+        let free = room.saturating_sub(reserved(i));
+        let got = if free >= need.least { need.want.min(free) } else { 0 };
+        lines.push(got);
+        room -= got;
+    }
+    for (got, need) in lines.iter_mut().zip(needs) {
+        if *got > 0 {
+            let more = need.most.saturating_sub(*got).min(room);
+            *got += more;
+            room -= more;
+        }
+    }
+    if let Some(last) = lines.iter_mut().rev().find(|n| **n > 0) {
+        *last += room;
+    }
+    let mut cut = Cutter { area };
+    for (need, lines) in needs.iter().zip(lines).filter(|(_, lines)| *lines > 0) {
+        let mut area = cut.top(lines as u16);
+        match need.slot {
+            Part::Table => plan.table = area,
+            Part::Strip => plan.strip = area,
+            Part::Worst => plan.worst = area,
+            Part::Panel(view) => plan.panels.push((view, area)),
+            Part::Pair => {
+                let mut pair = Cutter { area };
+                let accesses = pair.right(area.width * 9 / 20);
+                area = pair.area;
+                plan.panels.extend([(ScreenView::Exits, area), (ScreenView::Accesses, accesses)]);
+            }
+        }
+    }
 }
 
 /// An area from which pieces are cut off.
@@ -174,8 +275,7 @@ impl Cutter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Direction;
-    use crate::synthetic::{Fixture, Guest, Host};
+    use crate::synthetic::Fixture;
     use crate::ui::state::{ScreenSession, Tick};
 
     fn state(width: u16, height: u16) -> AppState {
@@ -194,7 +294,7 @@ mod tests {
                     s.view.shown = view;
                     s.settle();
                     let p = plan(&s);
-                    let mut areas = vec![p.header, p.tabs, p.table, p.strip, p.timeline, p.footer];
+                    let mut areas = vec![p.header, p.tabs, p.table, p.strip, p.worst, p.timeline, p.footer];
                     areas.extend(p.panels.iter().map(|(_, a)| *a));
                     areas.retain(|a| !a.is_empty());
                     for (i, a) in areas.iter().enumerate() {
@@ -208,17 +308,12 @@ mod tests {
 
     #[test]
     fn exits_and_accesses_are_shown_where_there_is_room() {
-        let panels = |w, h| plan(&state(w, h)).panels.iter().map(|(p, _)| *p).collect::<Vec<_>>();
-        assert_eq!(panels(80, 24), [ScreenView::Exits]);
-        assert_eq!(panels(120, 30), [ScreenView::Exits, ScreenView::Accesses]);
-        assert_eq!(panels(120, 40), [ScreenView::Cpus, ScreenView::Exits, ScreenView::Accesses]);
-        assert_eq!(panels(200, 50), [ScreenView::Exits, ScreenView::Accesses, ScreenView::Cpus]);
-        // Two pCPUs need no tall screen.
-        let mut small = state(120, 30);
-        let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(1).pio(0x608, Direction::Read, 10.0, 9.0));
-        small.absorb(Tick { model: Fixture::new(Host::numa(1, 2, 1)).guest(guest).model(), ..Tick::default() });
-        let panels: Vec<ScreenView> = plan(&small).panels.iter().map(|(p, _)| *p).collect();
-        assert_eq!(panels, [ScreenView::Cpus, ScreenView::Exits, ScreenView::Accesses]);
+        let panels = |w, h| plan(&state(w, h)).panels.iter().map(|(v, _)| *v).collect::<Vec<_>>();
+        assert_eq!(panels(80, 24)[0], ScreenView::Exits);
+        assert_eq!(panels(120, 30)[..2], [ScreenView::Exits, ScreenView::Accesses]);
+        let wide = plan(&state(200, 50));
+        let exits = wide.panels.iter().find(|(v, _)| *v == ScreenView::Exits).unwrap().1;
+        assert!(exits.x > wide.table.right() && exits.y == wide.table.y);
     }
 
     #[test]

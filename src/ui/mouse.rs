@@ -23,7 +23,7 @@ fn click(state: &mut AppState, column: u16, row: u16) -> Vec<Effect> {
     let plan = layout::plan(state);
     let at = Position::new(column, row);
     if plan.tabs.contains(at) {
-        return match render::tab_at(plan.tabs, state.view.shown, column) {
+        return match render::tab_at(plan.tabs, state, column) {
             Some(view) => update::update(state, Action::Show(view)),
             None => Vec::new(),
         };

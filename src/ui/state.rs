@@ -2,6 +2,7 @@
 //! [`super::render`] draws it.
 
 use super::guest_table::{GuestTable, TableRow};
+use super::panel_rows::PanelRows;
 use super::view::{ScreenView, ViewState};
 use crate::kvm::thread_name::Role;
 use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
@@ -137,8 +138,8 @@ pub struct AppState {
     pub table: GuestTable,
     /// The view.
     pub view: ViewState,
-    /// Whether the selected guest ever had accesses: their panel then stays, even for an interval without any.
-    pub accesses_seen: bool,
+    /// How much there is to show in the panels of the first screen.
+    pub rows: PanelRows,
     /// The open popup.
     pub popup: Option<Popup>,
     /// Whether a live screen is paused.
@@ -206,6 +207,12 @@ impl AppState {
     pub fn vcpu(&self) -> Option<u32> {
         let (_, thread) = self.selected()?;
         thread.filter(|t| t.role == Role::Vcpu)?.index
+    }
+
+    /// The worst finding about the selected guest.
+    pub fn worst_finding(&self) -> Option<&Finding> {
+        let name = self.domain()?.name();
+        self.findings.iter().find(|f| f.concerns(name))
     }
 
     /// A finding by its key.

@@ -13,6 +13,11 @@ pub fn clean(text: &str) -> String {
     sanitize(text, LONGEST_NAME)
 }
 
+/// The same for a sentence: a title, a figure, a cause.
+pub fn clean_line(text: &str) -> String {
+    sanitize(text, LONGEST_LINE)
+}
+
 /// The same for the sentences and commands of findings and sources; line breaks stay.
 pub fn clean_lines(text: &str) -> String {
     text.lines().map(|line| sanitize(line, LONGEST_LINE)).collect::<Vec<_>>().join("\n")
@@ -43,6 +48,50 @@ pub fn fit(text: &str, columns: u16, mark: char) -> String {
         out.push(mark);
     }
     out
+}
+
+/// Cuts a sentence to a width in columns, behind a word; `mark` ends text that was cut. A first word that is wider than
+/// all of the room is cut itself.
+pub fn fit_words(text: &str, columns: u16, mark: char) -> String {
+    if width(text) <= columns {
+        return text.to_string();
+    }
+    let mut used = 0;
+    let mut end = 0;
+    for (at, word) in text.split(' ').scan(0, |at, word| {
+        let start = *at;
+        *at += word.len() + 1;
+        Some((start, word))
+    }) {
+        used += width(word) + u16::from(at > 0);
+        // A blank and the mark follow.
+        if used.saturating_add(2) > columns {
+            break;
+        }
+        end = at + word.len();
+    }
+    let kept = text[..end].trim_end_matches([' ', ',', ';', ':', '(']);
+    if kept.is_empty() { fit(text, columns, mark) } else { format!("{kept} {mark}") }
+}
+
+/// Cuts a name to a width in columns in its middle: names of guests differ at their ends as often as at their
+/// beginnings.
+pub fn fit_middle(name: &str, columns: u16, mark: char) -> String {
+    if width(name) <= columns || columns < 4 {
+        return fit(name, columns, mark);
+    }
+    let room = columns - 1;
+    let head = cut(name, room.div_ceil(2));
+    let mut used = 0;
+    let tail: Vec<char> = name
+        .chars()
+        .rev()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0) as u16;
+            used <= room - width(&head).min(room)
+        })
+        .collect();
+    head.chars().chain([mark]).chain(tail.into_iter().rev()).collect()
 }
 
 /// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks in the text stay.
@@ -117,6 +166,23 @@ mod tests {
         assert_eq!(fit("short", 5, '~'), "short");
         assert_eq!(fit("shorter", 5, '~'), "shor~");
         assert_eq!(fit("x", 0, '~'), "");
+    }
+
+    #[test]
+    fn sentences_are_cut_behind_a_word_and_names_in_the_middle() {
+        assert_eq!(fit_words("one two three", 13, '~'), "one two three");
+        assert_eq!(fit_words("one two three", 12, '~'), "one two ~");
+        assert_eq!(fit_words("one two, three", 10, '~'), "one two ~");
+        assert_eq!(fit_words("onetwothree four", 5, '~'), "onet~");
+        assert_eq!(fit_words("数据库 主机 数据", 12, '~'), "数据库 ~");
+        assert_eq!(fit_middle("web-frontend-01", 9, '~'), "web-~d-01");
+        assert_eq!(fit_middle("web-frontend-01", 15, '~'), "web-frontend-01");
+        assert_eq!(fit_middle("数据库主机数据", 8, '~'), "数据~据");
+        assert_eq!(fit_middle("abc", 2, '~'), "a~");
+        for columns in 0..20 {
+            assert!(width(&fit_middle("数据库-主机-web", columns, '~')) <= columns, "{columns}");
+            assert!(width(&fit_words("数据库 主机 web", columns, '~')) <= columns, "{columns}");
+        }
     }
 
     #[test]

@@ -266,11 +266,15 @@ impl Theme {
         }
     }
 
-    /// The selected row.
+    /// The selected row. Its background and text suit each other, whatever the terminal's own background is.
     pub fn selected(&self) -> Style {
         match self.palette {
             Palette::Plain => Style::new(),
-            _ => Style::new().add_modifier(Modifier::REVERSED),
+            Palette::None | Palette::Sixteen => Style::new().add_modifier(Modifier::REVERSED),
+            Palette::Xterm | Palette::True => {
+                let (text, ground) = if self.tone == Tone::Dark { (255, 238) } else { (234, 253) };
+                Style::new().fg(Color::Indexed(text)).bg(Color::Indexed(ground))
+            }
         }
     }
 }

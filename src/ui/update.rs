@@ -140,12 +140,8 @@ fn travel(state: &mut AppState, by: isize) {
 /// Selects a row of the table.
 pub(super) fn select(state: &mut AppState, at: usize) {
     let Some(model) = &state.model else { return };
-    let before = rows::row_key(&state.table, model, state.table.at).map(|k| k.domain);
     state.table.cursor = rows::row_key(&state.table, model, at);
     state.table.at = at;
-    if state.table.cursor.as_ref().map(|k| &k.domain) != before.as_ref() {
-        state.accesses_seen = false;
-    }
 }
 
 /// Selects the guest `by` places further in the table.
@@ -161,7 +157,7 @@ fn page(state: &AppState) -> isize {
     let plan = layout::plan(state);
     let rows = match state.view.shown {
         ScreenView::Guests => plan.table_rows(),
-        panel => plan.panel_rows(panel),
+        view => plan.view_rows(view),
     };
     rows.saturating_sub(1).max(1) as isize
 }

@@ -86,13 +86,23 @@ impl ScreenView {
             Self::Guests => "Guests",
             Self::Threads => "Threads",
             Self::Exits => "Exits",
-            Self::Accesses => "Access",
+            Self::Accesses => "Accesses",
             Self::Cpus => "pCPUs",
             Self::Latency => "Latency",
             Self::Disks => "Disks",
-            Self::Memory => "Mem",
+            Self::Memory => "Memory",
             Self::Findings => "Findings",
             Self::Sources => "Sources",
+        }
+    }
+
+    /// The same on a narrow screen.
+    pub fn short_tab(self) -> &'static str {
+        match self {
+            Self::Accesses => "Access",
+            Self::Memory => "Mem",
+            Self::Findings => "Finds",
+            other => other.tab(),
         }
     }
 

@@ -26,6 +26,9 @@ const CORE: u16 = 3;
 /// Width of the labels before the cores: `core`, `t0`.
 const LABEL: u16 = 5;
 
+/// Width of a node's name before its line of CPUs.
+const LINE_NAME: u16 = 18;
+
 /// Header and layout of the list below the map.
 pub const COLUMNS: [(&str, ColumnLayout); 8] = [
     ("CPU", ColumnLayout::right(4, 0, 0)),
@@ -140,14 +143,43 @@ fn nodes(model: &Model) -> BTreeMap<Option<u32>, Cores<'_>> {
     nodes
 }
 
+/// Lines of the map, or of the lines of a host that is too large for it.
+pub fn map_height(state: &AppState, columns: u16) -> u16 {
+    let Some(model) = &state.model else { return 0 };
+    let nodes = nodes(model);
+    let shape = Shape::new(&nodes, columns);
+    if shape.widest <= columns {
+        return shape.tall;
+    }
+    let per_line = usize::from(columns.saturating_sub(LINE_NAME).max(1));
+    let lines: usize = nodes.values().map(|n| n.values().map(Vec::len).sum::<usize>().div_ceil(per_line)).sum();
+    lines as u16
+}
+
+/// How the map is arranged.
+struct Shape {
+    threads: u16,
+    widest: u16,
+    across: u16,
+    tall: u16,
+}
+
+impl Shape {
+    fn new(nodes: &BTreeMap<Option<u32>, Cores<'_>>, columns: u16) -> Self {
+        let threads = nodes.values().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(1) as u16;
+        let cores = nodes.values().map(BTreeMap::len).max().unwrap_or(0) as u16;
+        let widest = cores.saturating_mul(CORE).saturating_add(LABEL);
+        let fits = columns.saturating_add(3).checked_div(widest.saturating_add(3)).unwrap_or(0);
+        let across = fits.clamp(1, nodes.len().max(1) as u16);
+        Self { threads, widest, across, tall: (nodes.len() as u16).div_ceil(across) * (2 + threads) }
+    }
+}
+
 /// Paints the map, or one line a node for a host that is too large for the map. Returns the number of lines.
 fn map(buf: &mut Buffer, area: Rect, state: &AppState, model: &Model, theme: &Theme) -> u16 {
     let nodes = nodes(model);
-    let threads = nodes.values().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(1) as u16;
-    let widest = nodes.values().map(BTreeMap::len).max().unwrap_or(0) as u16 * CORE + LABEL;
-    let across = (area.width + 3).checked_div(widest + 3).unwrap_or(0).clamp(1, nodes.len().max(1) as u16);
+    let Shape { threads, widest, across, tall } = Shape::new(&nodes, area.width);
     let block = 2 + threads;
-    let tall = (nodes.len() as u16).div_ceil(across) * block;
     if widest > area.width || tall > area.height * 2 / 3 {
         return lines(buf, area, &nodes, state, model, theme);
     }
@@ -223,22 +255,21 @@ fn lines(
     model: &Model,
     theme: &Theme,
 ) -> u16 {
-    const NAME: u16 = 18;
-    let room = area.width.saturating_sub(NAME).max(1);
+    let room = area.width.saturating_sub(LINE_NAME).max(1);
     let mut y = area.y;
     let last = area.y + area.height.saturating_sub(area.height / 3);
     for (node, cores) in nodes {
         if y >= last {
             break;
         }
-        put(buf, area.x, y, &node_name(*node, cores), NAME - 1, theme.style(Look::Head));
+        put(buf, area.x, y, &node_name(*node, cores), LINE_NAME - 1, theme.style(Look::Head));
         let cpus: Vec<&&CpuModel> = cores.values().flatten().collect();
         for line in cpus.chunks(room.into()) {
             if y >= last {
                 break;
             }
             for (i, cpu) in line.iter().enumerate() {
-                let x = area.x + NAME + i as u16;
+                let x = area.x + LINE_NAME + i as u16;
                 glyph(buf, x, y, cpu, theme);
                 if let Some((_, role)) = mark(cpu, state, model, theme) {
                     let style = if role == Look::Strong {

@@ -10,7 +10,7 @@ use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, fit};
+use crate::ui::text::{clean, fit_words};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
@@ -55,7 +55,9 @@ pub fn table(state: &AppState) -> Option<&ExitTable> {
 
 /// How many rows it has.
 pub fn len(state: &AppState) -> usize {
-    table(state).map_or(0, |t| t.rows.len()).max(if instead(state) { userspace::exits(state).len() } else { 0 })
+    let rows = table(state).map_or(0, |t| t.rows.len());
+    // A line says that exits to the VMM are shown instead, or why there are none.
+    rows.max(if instead(state) { userspace::exits(state).len() + 1 } else { 0 })
 }
 
 /// Whether exits to the VMM are shown instead.
@@ -121,7 +123,7 @@ fn foot(buf: &mut Buffer, area: Rect, table: u16, focused: bool, row: Option<&Ex
         && (spare >= 1 || focused && area.height >= 5)
     {
         let at = below(1);
-        put(buf, at.x, at.y, &fit(text, at.width, theme.glyphs.cut), at.width, theme.style(Look::Dim));
+        put(buf, at.x, at.y, &fit_words(text, at.width, theme.glyphs.cut), at.width, theme.style(Look::Dim));
     }
     if spare > histogram::LINES + 1 {
         histogram::paint(buf, below(histogram::LINES), row, theme);

@@ -2,12 +2,14 @@
 
 use super::domains::severity_glyph;
 use super::header;
-use super::popup::{self, StyledLine};
-use crate::lint::{Finding, FixKind, is_plain_name};
+use super::popup::StyledLine;
+use super::title;
+use crate::lint::{Finding, Fix, FixKind, is_command, is_plain_name};
 use crate::report::findings_text;
 use crate::ui::cells::severity_role;
+use crate::ui::draw::put;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, clean_lines, wrap};
+use crate::ui::text::{clean, clean_line, clean_lines, width, wrap};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,27 +17,28 @@ use ratatui::layout::Rect;
 /// Width of the labels on the left.
 const LABEL: u16 = 10;
 
-/// The text, wrapped to a screen's width.
-pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
-    let room = popup::room(screen).saturating_sub(LABEL);
-    let mut out = Vec::new();
-    let mut section = |label: &'static str, text: &str, role: Look| {
-        for (i, line) in wrap(text, room).into_iter().enumerate() {
+/// Widest text that is still easy to read.
+const WIDEST: u16 = 120;
+
+/// Labelled text, wrapped to a width.
+struct Sections {
+    room: u16,
+    lines: Vec<StyledLine>,
+}
+
+impl Sections {
+    fn new(columns: u16) -> Self {
+        Self { room: columns.saturating_sub(2).min(WIDEST).saturating_sub(LABEL), lines: Vec::new() }
+    }
+
+    fn add(&mut self, label: &'static str, text: &str, role: Look) {
+        for (i, line) in wrap(text, self.room).into_iter().enumerate() {
             let label = if i == 0 { label } else { "" };
-            out.push(vec![(format!("{label:<10}"), Look::Head), (line, role)]);
+            self.lines.push(vec![(format!("{label:<10}"), Look::Head), (line, role)]);
         }
-    };
-    for (i, e) in f.evidence.iter().enumerate() {
-        section(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
     }
-    if let Some(ms) = f.since_ms {
-        section(if f.evidence.is_empty() { "SEEN" } else { "" }, &since(f, ms, state), Look::Dim);
-    }
-    section("", " ", Look::Text);
-    section("WHY", &clean_lines(&f.why), Look::Text);
-    for (i, fix) in f.fix.iter().enumerate() {
-        section("", " ", Look::Text);
-        let label = if i == 0 { "FIX" } else { "or" };
+
+    fn fix(&mut self, label: &'static str, fix: &Fix, f: &Finding) {
         let what = match fix.kind {
             FixKind::LibvirtXml => match &f.domain {
                 Some(d) if is_plain_name(d) => format!("virsh edit {d}:"),
@@ -47,44 +50,132 @@ pub fn lines(f: &Finding, state: &AppState, screen: u16) -> Vec<StyledLine> {
             FixKind::Advice => String::new(),
         };
         if what.is_empty() {
-            section(label, &clean_lines(&fix.text), Look::Text);
+            self.add(label, &clean_lines(&fix.text), Look::Text);
         } else {
-            section(label, &what, Look::Dim);
+            self.add(label, &what, Look::Dim);
             for line in clean_lines(&fix.text).lines() {
-                section("", &format!("  {line}"), Look::Strong);
+                self.add("", &format!("  {line}"), Look::Strong);
             }
         }
         if let Some(needs) = &fix.needs {
-            section("", &format!("needs: {}", clean_lines(needs)), Look::Dim);
+            self.add("", &format!("needs: {}", clean_lines(needs)), Look::Dim);
         }
     }
+}
+
+/// All of the text.
+pub fn lines(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
+    let mut text = Sections::new(columns);
+    for (i, e) in f.evidence.iter().enumerate() {
+        text.add(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
+    }
+    if let Some(ms) = f.since_ms {
+        text.add(if f.evidence.is_empty() { "SEEN" } else { "" }, &since(f, ms, state), Look::Dim);
+    }
+    text.add("", " ", Look::Text);
+    text.add("WHY", &clean_lines(&f.why), Look::Text);
+    for (i, fix) in f.fix.iter().enumerate() {
+        text.add("", " ", Look::Text);
+        text.fix(if i == 0 { "FIX" } else { "or" }, fix, f);
+    }
     if !f.see.is_empty() {
-        section("", " ", Look::Text);
+        text.add("", " ", Look::Text);
     }
     for (i, s) in f.see.iter().enumerate() {
-        section(if i == 0 { "SEE" } else { "" }, &clean_lines(s), Look::Dim);
+        text.add(if i == 0 { "SEE" } else { "" }, &clean_lines(s), Look::Dim);
     }
-    out
+    text.lines
 }
 
-/// Since when it holds, and how steadily.
+/// What to know at first sight: the figures, the first fix, the reason.
+pub fn brief(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
+    let mut text = Sections::new(columns);
+    for (i, e) in f.evidence.iter().filter(|e| !is_command(e)).take(2).enumerate() {
+        text.add(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
+    }
+    if let Some(ms) = f.since_ms {
+        text.add("", &since(f, ms, state), Look::Dim);
+    }
+    if let Some(fix) = f.fix.first() {
+        text.fix("FIX", fix, f);
+    }
+    text.add("WHY", &clean_lines(&f.why), Look::Text);
+    text.lines
+}
+
+/// Since when it is seen, and how steadily.
 fn since(f: &Finding, ms: i64, state: &AppState) -> String {
     let clock = header::clock(ms, state);
-    match &f.lasting {
-        None => format!("since {clock}"),
-        Some(l) if l.is_longer => format!("since before {clock}; {}", clean_lines(&findings_text::lasting(l))),
-        Some(l) => format!("since {clock}; {}", clean_lines(&findings_text::lasting(l))),
+    let steadily = f.lasting.as_ref().map(|l| format!("; {}", clean_lines(&findings_text::lasting(l))));
+    format!("seen since {clock}{}", steadily.unwrap_or_default())
+}
+
+/// The finding's heading: its severity, its guest, its title. A line for each part of a long title.
+fn heading(f: &Finding, columns: u16, theme: &Theme) -> Vec<StyledLine> {
+    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
+    let text = format!("{who} {} {}", theme.glyphs.dot, clean_line(&f.title));
+    let mark = severity_glyph(f.severity, theme);
+    let lines = wrap(&text, columns.saturating_sub(4)).into_iter().enumerate();
+    lines
+        .map(|(i, line)| {
+            let mark = if i == 0 { format!("{mark} ") } else { "  ".into() };
+            vec![(mark, severity_role(f.severity)), (line, Look::Strong)]
+        })
+        .collect()
+}
+
+/// Paints lines, each cut to the area.
+fn text(buf: &mut Buffer, area: Rect, lines: &[StyledLine], theme: &Theme) {
+    for (i, line) in lines.iter().take(area.height.into()).enumerate() {
+        let mut x = area.x;
+        for (text, role) in line {
+            put(buf, x, area.y + i as u16, text, area.right().saturating_sub(x), theme.style(*role));
+            x += width(text);
+        }
     }
 }
 
-/// Paints it over the screen.
+/// Number of lines of the opened finding.
+pub fn opened_len(f: &Finding, state: &AppState) -> usize {
+    let theme = Theme::default();
+    heading(f, state.size.0, &theme).len() + 1 + lines(f, state, state.size.0).len()
+}
+
+/// Paints it in place of a view.
 pub fn paint(buf: &mut Buffer, area: Rect, f: &Finding, scroll: u16, state: &AppState, theme: &Theme) {
-    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
-    let title = vec![
-        (format!("{} ", severity_glyph(f.severity, theme)), severity_role(f.severity)),
-        (format!("{who} {} {}", theme.glyphs.dot, clean(&f.title)), Look::Strong),
-    ];
+    let shown = state.findings_in_view();
+    let at = shown.iter().position(|s| s.id() == f.id()).map_or(1, |at| at + 1);
     let rules: Vec<&str> = std::iter::once(f.rule).chain(f.folded.iter().copied()).collect();
     let note = format!("{} {} {} confidence", rules.join(" + "), theme.glyphs.dot, f.confidence.as_str());
-    popup::paint(buf, area, title, &note, &lines(f, state, area.width), scroll, theme);
+    let mut all = heading(f, area.width, theme);
+    all.push(Vec::new());
+    all.extend(lines(f, state, area.width));
+    let room = usize::from(area.height.saturating_sub(1));
+    let scroll = usize::from(scroll).min(all.len().saturating_sub(room));
+    let part = if all.len() > room {
+        format!("lines {}-{} of {}", scroll + 1, scroll + room, all.len())
+    } else {
+        String::new()
+    };
+    let name = format!("FINDING {at} of {}", shown.len().max(1));
+    let inner = title(buf, area, &name, &note, &part, theme);
+    text(buf, inner, &all[scroll.min(all.len())..], theme);
+}
+
+/// Paints the worst finding about the selected guest on the first screen, as much as fits.
+pub fn worst(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(f) = state.worst_finding() else { return };
+    let who = state.domain().map(|d| clean(d.name())).unwrap_or_default();
+    let left = format!("{who} {} {}", theme.glyphs.dot, clean_line(&f.title));
+    let inner = title(buf, area, "WORST FINDING", &left, "", theme);
+    let mut all = brief(f, state, area.width);
+    let room = usize::from(inner.height);
+    if all.len() > room && room > 0 {
+        all.truncate(room - 1);
+        all.push(vec![
+            (format!("{:<1$}", "", usize::from(LABEL)), Look::Dim),
+            ("9, Enter: the rest".into(), Look::Dim),
+        ]);
+    }
+    text(buf, inner, &all, theme);
 }

@@ -1,17 +1,22 @@
 //! The findings, a line each: the strip below the tables, and the panel.
 
 use super::domains::severity_glyph;
-use super::{finding, header, say, title};
+use super::{finding, header, say, scope, title};
 use crate::lint::{Finding, StillWatched};
 use crate::ui::cells::severity_role;
-use crate::ui::draw::put;
+use crate::ui::draw::{highlight, put};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, fit, width};
+use crate::ui::text::{clean, clean_line, fit_middle, fit_words, width};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+
+/// From this width on a line says since when the finding is seen.
+const SINCE_FROM: u16 = 100;
+/// With less room a line has the figure and no title.
+const FIGURE_ALONE: u16 = 50;
 
 const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
     ("CANNOT TELL", ColumnLayout::left(22, 0, 0)),
@@ -21,13 +26,13 @@ const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
 
 /// The worst findings, as many as fit.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let right = "9: all, Enter: evidence and fix";
-    let watched = match state.watching.len() {
-        0 => String::new(),
-        n => format!(", {n} still watched"),
-    };
-    let left = format!("{}{watched}", state.findings.len());
-    let inner = title(buf, area, ScreenView::Findings.title(), &left, right, theme);
+    let n = state.findings.len();
+    let room = usize::from(area.height.saturating_sub(1));
+    let mut left = if n > room { format!("{room} of {n}") } else { n.to_string() };
+    if !state.watching.is_empty() {
+        left.push_str(&format!(", {} still watched", state.watching.len()));
+    }
+    let inner = title(buf, area, ScreenView::Findings.title(), &left, "9: evidence and fix", theme);
     for (i, f) in state.findings.iter().take(inner.height.into()).enumerate() {
         line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, f, false, state, theme);
     }
@@ -37,7 +42,8 @@ pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let shown = state.findings_in_view();
     let n = shown.len();
-    let left = if n > 0 { n.to_string() } else { String::new() };
+    let whose = if state.view.is_of_all() { "of all guests and the host".to_string() } else { scope(state) };
+    let left = if n > 0 { format!("{n}, {whose}") } else { whose };
     let inner = title(
         buf,
         area,
@@ -66,7 +72,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
                 buf,
                 inner.x + 2,
                 y,
-                &fit(&text, inner.width.saturating_sub(2), theme.glyphs.cut),
+                &fit_words(&text, inner.width.saturating_sub(2), theme.glyphs.cut),
                 inner.width,
                 theme.style(Look::Dim),
             );
@@ -75,7 +81,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         None => inner,
     };
     let at = (state.view.shown == ScreenView::Findings).then(|| state.view.at.min(n - 1));
-    let list = (n as u16).min(inner.height).min((inner.height / 3).max(4));
+    // The selected one is shown below the list where both have room.
+    let list = (n as u16).min(inner.height).min((inner.height / 2).max(4));
     if let Some(f) = at.and_then(|at| shown.get(at)) {
         let room = Rect { y: inner.y + list + 1, height: inner.height.saturating_sub(list + 1), ..inner };
         preview(buf, room, f, state, theme);
@@ -94,7 +101,7 @@ fn nothing_found(state: &AppState) -> String {
     lines.map_or_else(
         || "Nothing found: all quiet.".to_string(),
         |(n, first)| {
-            format!("Nothing found; {n} lines of the log about KVM are not judged, the first: {}", clean(first))
+            format!("Nothing found; {n} lines of the log about KVM are not judged, the first: {}", clean_line(first))
         },
     )
 }
@@ -103,7 +110,7 @@ fn nothing_found(state: &AppState) -> String {
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let row = |rule: &'static str, domain: Option<&str>, because: &str| {
         let who = domain.map_or_else(|| "host".to_string(), clean);
-        (vec![Cell::text(rule), Cell::text(who), Cell::text(clean(because)).role(Look::Dim)], RowLook::Plain)
+        (vec![Cell::text(rule), Cell::text(who), Cell::text(clean_line(because)).role(Look::Dim)], RowLook::Plain)
     };
     let watching = watching(state).map(|w| row(w.rule, w.domain.as_deref(), &w.because));
     let rows = watching.chain(state.cannot_tell.iter().map(|c| row(c.rule, c.domain.as_deref(), &c.because)));
@@ -125,7 +132,7 @@ fn still_watched(state: &AppState) -> Option<String> {
     let who = first.domain.as_deref().map_or_else(|| "host".to_string(), clean);
     let more = state.watching.len() - 1;
     let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-    Some(format!("still watched{more}: {who}: {}", clean(&first.because)))
+    Some(format!("still watched{more}: {who}: {}", clean_line(&first.because)))
 }
 
 /// The selected finding below the list, as much as fits: Enter shows all of it.
@@ -139,53 +146,34 @@ fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &
     }
 }
 
-/// A finding in a line: mark, guest, title, most important figure, and since when.
+/// A finding in a line: mark, guest, decisive figure, title, and since when it is seen.
 fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppState, theme: &Theme) {
-    let plain = theme.style(Look::Text);
-    let style = if selected { plain.patch(theme.selected()) } else { plain };
-    if selected {
-        buf.set_style(area, theme.selected());
-    }
     let role = severity_role(f.severity);
-    let mark = theme.style(role);
-    put(
-        buf,
-        area.x,
-        area.y,
-        &severity_glyph(f.severity, theme).to_string(),
-        1,
-        if selected { mark.patch(theme.selected()) } else { mark },
-    );
-    let since = f
-        .since_ms
-        .map(|ms| {
-            let is_longer = f.lasting.as_ref().is_some_and(|l| l.is_longer);
-            format!("since {}{}", if is_longer { "before " } else { "" }, header::clock(ms, state))
-        })
-        .filter(|_| area.width >= 100)
-        .unwrap_or_default();
+    let cut = theme.glyphs.cut;
+    put(buf, area.x, area.y, &severity_glyph(f.severity, theme).to_string(), 1, theme.style(role));
+    let since = f.since_ms.filter(|_| area.width >= SINCE_FROM);
+    let since = since.map(|ms| format!("seen since {}", header::clock_minute(ms, state))).unwrap_or_default();
     let end = area.right() - width(&since);
-    put(buf, end, area.y, &since, width(&since), if selected { style } else { theme.style(Look::Dim) });
+    put(buf, end, area.y, &since, width(&since), theme.style(Look::Dim));
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
-    let who_width = if area.width >= 100 { 18 } else { 12 };
+    let who_width = (area.width / 7).clamp(10, 24);
     let x = area.x + 2;
-    put(buf, x, area.y, &fit(&who, who_width, theme.glyphs.cut), who_width, style.patch(theme.style(Look::Strong)));
+    put(buf, x, area.y, &fit_middle(&who, who_width, cut), who_width, theme.style(Look::Strong));
     let x = x + who_width + 1;
     let room = end.saturating_sub(x + 1);
-    let headline = clean(&f.title);
-    // The figure is shown if the title leaves room for a few words.
-    let figure = f.figure().map(clean).unwrap_or_default();
-    let title_room = width(&headline).min(room);
-    put(buf, x, area.y, &fit(&headline, title_room, theme.glyphs.cut), room, style);
-    let rest = room.saturating_sub(title_room + 2);
-    if rest >= 16 {
-        put(
-            buf,
-            x + title_room + 2,
-            area.y,
-            &fit(&figure, rest, theme.glyphs.cut),
-            rest,
-            if selected { style } else { theme.style(Look::Dim) },
-        );
+    let (headline, figure) = (clean_line(&f.title), f.figure().map(clean_line).unwrap_or_default());
+    // The columns of figures and titles stand still. Where both do not fit the figure tells more.
+    let figure_room = match (figure.is_empty(), room) {
+        (true, _) => 0,
+        (false, ..FIGURE_ALONE) => room,
+        (false, _) => room * 11 / 20,
+    };
+    put(buf, x, area.y, &fit_words(&figure, figure_room, cut), figure_room, theme.style(Look::Text));
+    let gap = if figure_room > 0 { 2 } else { 0 };
+    let rest = room.saturating_sub(figure_room + gap);
+    let look = theme.style(if figure_room > 0 { Look::Dim } else { Look::Text });
+    put(buf, x + figure_room + gap, area.y, &fit_words(&headline, rest, cut), rest, look);
+    if selected {
+        highlight(buf, area, theme);
     }
 }

@@ -5,7 +5,7 @@ use crate::ui::filter;
 use crate::ui::guest_columns::filter_fields;
 use crate::ui::keymap;
 use crate::ui::state::{AppState, Popup};
-use crate::ui::text::{clean, fit, width};
+use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -51,7 +51,7 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let mut x = area.x + 1;
     if let Some(message) = &state.message {
         let room = area.width.saturating_sub(2);
-        put(buf, x, area.y, &fit(&clean(message), room, theme.glyphs.cut), room, theme.style(Look::Strong));
+        put(buf, x, area.y, &fit_words(&clean_line(message), room, theme.glyphs.cut), room, theme.style(Look::Strong));
         return;
     }
     let mut right = area.right();

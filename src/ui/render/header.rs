@@ -1,11 +1,11 @@
 //! The header: host, guests, engine, kvmtop's own cost, and missing sources.
 
-use crate::figures::{figure, or_unknown, percent, rate};
-use crate::sample::{EngineKind, EngineLevel, SourceState};
+use crate::figures::{figure, or_unknown, rate, share};
+use crate::sample::{EngineKind, EngineLevel};
 use crate::ui::bars;
 use crate::ui::draw::put;
 use crate::ui::state::{AppState, ScreenSource};
-use crate::ui::text::{clean, fit, width};
+use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
@@ -23,9 +23,6 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if area.height > 1 {
         host(buf, Rect { y: area.y + 1, height: 1, ..area }, state, theme);
     }
-    if area.height > 2 {
-        problem(buf, Rect { y: area.y + 2, height: 1, ..area }, state, theme);
-    }
 }
 
 /// Clock time of an instant.
@@ -34,6 +31,11 @@ pub fn clock(ms: i64, state: &AppState) -> String {
         Ok(t) => t.to_zoned(state.session.zone.clone()).strftime("%H:%M:%S").to_string(),
         Err(_) => "--:--:--".into(),
     }
+}
+
+/// Clock time of an instant, to the minute.
+pub fn clock_minute(ms: i64, state: &AppState) -> String {
+    clock(ms, state).rsplit_once(':').map(|(minute, _)| minute.to_string()).unwrap_or_default()
 }
 
 fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
@@ -76,11 +78,8 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
         all.push((1, (format!("  {}", clean(&facts.hostname)), Look::Text)));
     }
     let nodes = facts.topology.nodes().len();
-    if cpus > 0 {
-        all.push((3, (format!(" {dot} {}", plural(cpus, "cpu")), Look::Dim)));
-    }
     if nodes > 1 {
-        all.push((4, (format!(" {}", plural(nodes, "node")), Look::Dim)));
+        all.push((4, (format!(" {dot} {}", plural(nodes, "node")), Look::Dim)));
     }
     if !facts.kernel.is_empty() {
         all.push((5, (format!(" {dot} {}", clean(&facts.kernel)), Look::Dim)));
@@ -91,7 +90,7 @@ fn left_pieces(state: &AppState, theme: &Theme, room: u16) -> Vec<Piece> {
     all.push((2, (format!("  {}", plural(m.domains.len(), "guest")), Look::Text)));
     all.push((3, (format!(" {}", plural(vcpus as usize, "vcpu")), Look::Text)));
     if cpus > 0 && vcpus > 0 {
-        all.push((4, (format!(" {}x", figure(f64::from(vcpus) / cpus as f64)), Look::Dim)));
+        all.push((4, (format!(" {} a cpu", figure(f64::from(vcpus) / cpus as f64)), Look::Dim)));
     }
     while all.iter().map(|(_, (t, _))| width(t)).sum::<u16>() > room {
         let Some(at) =
@@ -117,7 +116,7 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
             (kind, EngineLevel::Full) => (kind.as_str().into(), Look::Text),
         };
         all.push((engine, role));
-        all.push((format!("cost {}%", or_unknown(m.own_cpu, percent)), Look::Dim));
+        all.push((format!("cost {}% of a cpu", or_unknown(m.own_cpu, share)), Look::Dim));
     }
     if m.lost > 0 {
         all.push((format!("lost {}", m.lost), Look::Warning));
@@ -140,76 +139,50 @@ fn right_pieces(state: &AppState, theme: &Theme) -> Vec<Piece> {
 fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else { return };
     let mut x = area.x + 1;
-    put(buf, x, area.y, "host", 4, theme.style(Look::Dim));
-    x += 5;
+    let n = model.host.cpus.len();
+    let base = if n == 0 { "host".into() } else { format!("% of {n} cpu{}", if n == 1 { "" } else { "s" }) };
+    put(buf, x, area.y, &base, width(&base), theme.style(Look::Dim));
+    x += width(&base) + 1;
     let Some(time) = model.host.total() else {
-        let why =
-            if model.host.cpus.is_empty() { "no figures on its CPUs" } else { "measuring the first interval …" };
-        put(buf, x, area.y, why, area.width - 6, theme.style(Look::Dim));
+        let why = if n == 0 { "no figures on its CPUs" } else { "measuring the first interval …" };
+        put(buf, x, area.y, why, area.right().saturating_sub(x), theme.style(Look::Dim));
         return;
     };
-    let cpus = model.host.cpus.len().max(1) as f64;
-    let wait = model.domains.iter().filter_map(|d| d.cpu.and_then(|c| c.wait)).reduce(|a, b| a + b).map(|w| w / cpus);
-    let bar = if area.width >= 110 {
-        32
-    } else if area.width >= 80 {
-        14
-    } else {
-        0
+    let wait = model.domains.iter().filter_map(|d| d.cpu.and_then(|c| c.wait)).reduce(|a, b| a + b);
+    let bar = match area.width {
+        110.. => 24,
+        80.. => 10,
+        _ => 0,
     };
-    bars::parts(
-        buf,
-        x,
-        area.y,
-        bar,
-        [time.guest, time.usr, time.sys, time.irq + time.softirq + time.steal],
-        100.0,
-        theme,
-    );
+    let other = time.irq + time.softirq + time.steal;
+    bars::parts(buf, x, area.y, bar, [time.guest, time.usr, time.sys, other], 100.0, theme);
     x += bar + u16::from(bar > 0);
+    // A slot is left out for want of room, never for its value: what stands where is the same in each interval.
     let figures = [
         ("guest", Some(time.guest), Look::Guest),
         ("usr", Some(time.usr), Look::Usr),
         ("sys", Some(time.sys), Look::Sys),
-        ("wait", wait, Look::Wait),
+        ("wait", wait.map(|w| w / n.max(1) as f64), Look::Wait),
+        ("steal", Some(time.steal), Look::Warning),
         ("irq", Some(time.irq + time.softirq), Look::Irq),
-        ("steal", Some(time.steal).filter(|s| *s >= 0.05), Look::Warning),
-        ("iowait", Some(time.iowait).filter(|s| *s >= 0.05), Look::Dim),
         ("idle", Some(time.idle), Look::Dim),
+        ("iowait", Some(time.iowait), Look::Dim),
     ];
     let exits = model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
     let exits = if model.domains.is_empty() { String::new() } else { format!("exits {}/s", or_unknown(exits, rate)) };
-    let end = area.right().saturating_sub(width(&exits) + 2);
+    // The widest: `exits 49.5k/s`.
+    let end = area.right().saturating_sub(15);
     for (name, value, role) in figures {
-        let Some(v) = value else { continue };
-        let w = name.len() as u16 + 7;
+        let w = name.len() as u16 + 5;
         if x + w > end {
             break;
         }
+        let text = or_unknown(value, share);
+        let role = if text == "0" { Look::Dim } else { role };
         put(buf, x, area.y, name, w, theme.style(role));
-        put(buf, x + name.len() as u16 + 1, area.y, &format!("{:>4}", percent(v)), 5, theme.style(Look::Text));
+        put(buf, x + name.len() as u16, area.y, &format!("{text:>4}"), 4, theme.style(Look::Text));
         x += w;
     }
-    put(buf, end + 1, area.y, &exits, area.right().saturating_sub(end + 1), theme.style(Look::Strong));
-}
-
-/// One line on missing sources and lost events; the panel of sources has the details.
-fn problem(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let Some(m) = &state.model else { return };
-    let mut words: Vec<String> = Vec::new();
-    if m.lost > 0 {
-        words.push(format!("{} events lost in this interval: counts are too low", m.lost));
-    }
-    for s in m.sources.iter().filter(|s| s.state != SourceState::Ok) {
-        let cause = s.cause.as_deref().map(|c| format!(": {}", clean(c))).unwrap_or_default();
-        words.push(format!("{} {}{cause}", s.id.as_str(), s.state.as_str()));
-    }
-    let more =
-        if words.len() > 1 { format!(" (and {} more: 0)", words.len() - 1) } else { " (0: how to enable it)".into() };
-    let Some(first) = words.into_iter().next() else { return };
-    let room = area.width.saturating_sub(4 + width(&more));
-    put(buf, area.x + 1, area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(Look::Warning));
-    let first = fit(&first, room, theme.glyphs.cut);
-    put(buf, area.x + 3, area.y, &first, room, theme.style(Look::Text));
-    put(buf, area.x + 3 + width(&first), area.y, &more, width(&more), theme.style(Look::Dim));
+    let x = area.right().saturating_sub(width(&exits) + 1);
+    put(buf, x, area.y, &exits, area.right().saturating_sub(x), theme.style(Look::Strong));
 }

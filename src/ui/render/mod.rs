@@ -23,8 +23,9 @@ mod userspace;
 
 use super::draw::put;
 use super::layout::{self, SMALLEST};
+use super::panel_rows::PanelSizes;
 use super::state::{AppState, Popup};
-use super::text::{fit, width};
+use super::text::{fit_words, width};
 use super::theme::{Look, Theme};
 use super::view::ScreenView;
 use crate::sample::{SourceId, SourceState};
@@ -61,6 +62,9 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
     if !plan.strip.is_empty() {
         findings::strip(buf, plan.strip, state, theme);
     }
+    if !plan.worst.is_empty() {
+        finding::worst(buf, plan.worst, state, theme);
+    }
     if !plan.timeline.is_empty() {
         timeline::paint(buf, plan.timeline, state, theme);
     }
@@ -70,7 +74,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
         Some(Popup::Sort { at }) => sort_menu::paint(buf, area, *at, state, theme),
         Some(Popup::Finding { key, scroll }) => {
             if let Some(f) = state.finding(key) {
-                finding::paint(buf, area, f, *scroll, state, theme);
+                finding::paint(buf, plan.opened, f, *scroll, state, theme);
             }
         }
         Some(Popup::Filter(_) | Popup::Goto(_)) | None => {}
@@ -119,13 +123,24 @@ pub fn len(state: &AppState, view: ScreenView) -> usize {
     }
 }
 
+/// What there is to show on the first screen.
+pub fn measure(state: &AppState) -> PanelSizes {
+    use ScreenView as V;
+    let panels = [V::Exits, V::Accesses, V::Threads, V::Cpus, V::Latency, V::Disks, V::Memory, V::Findings];
+    let wide = state.size.0 >= layout::RIGHT_OF_TABLE.0;
+    let half = if wide { state.size.0 * 2 / 5 } else { state.size.0 };
+    PanelSizes {
+        rows: panels.into_iter().map(|view| (view, len(state, view))).collect(),
+        cpu_map: cpus::map_height(state, state.size.0 - if wide { half } else { 0 }).into(),
+        worst: state.worst_finding().map_or(0, |f| finding::brief(f, state, half).len()),
+    }
+}
+
 /// Number of lines of the open popup.
 pub fn popup_len(state: &AppState) -> usize {
     match &state.popup {
         Some(Popup::Help { .. }) => help::lines(state, state.size.0).len(),
-        Some(Popup::Finding { key, .. }) => {
-            state.finding(key).map_or(0, |f| finding::lines(f, state, state.size.0).len())
-        }
+        Some(Popup::Finding { key, .. }) => state.finding(key).map_or(0, |f| finding::opened_len(f, state)),
         _ => 0,
     }
 }
@@ -159,7 +174,7 @@ fn title(buf: &mut Buffer, area: Rect, name: &str, left: &str, right: &str, them
             buf,
             x,
             area.y,
-            &format!("{} ", fit(left, left_room.saturating_sub(1), theme.glyphs.cut)),
+            &format!("{} ", fit_words(left, left_room.saturating_sub(1), theme.glyphs.cut)),
             left_room,
             theme.style(Look::Text),
         );

@@ -1,6 +1,9 @@
 //! The line of views: number and name of each, the one on the screen marked.
 
-use crate::ui::draw::put;
+use super::domains::severity_glyph;
+use crate::sample::SourceState;
+use crate::ui::cells::severity_role;
+use crate::ui::draw::{highlight, put};
 use crate::ui::state::AppState;
 use crate::ui::text::width;
 use crate::ui::theme::{Look, Theme};
@@ -8,47 +11,67 @@ use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// A view in the line: its left edge, and its name after the number.
-type Tab = (ScreenView, u16, String);
+/// A view in the line: its left edge, its name after the number, and its mark.
+type Tab = (ScreenView, u16, String, Option<(char, Look)>);
+
+/// What a view has to say while another one is on the screen: findings, missing sources.
+fn mark(view: ScreenView, state: &AppState, theme: &Theme) -> Option<(char, Look)> {
+    match view {
+        ScreenView::Findings => {
+            let worst = state.findings.iter().map(|f| f.severity).max()?;
+            Some((severity_glyph(worst, theme), severity_role(worst)))
+        }
+        ScreenView::Sources => {
+            let model = state.model.as_ref()?;
+            let is_whole = model.sources.iter().all(|s| s.state == SourceState::Ok) && model.lost == 0;
+            (!is_whole).then_some((theme.glyphs.severity[1], Look::Warning))
+        }
+        _ => None,
+    }
+}
 
 /// How the names are written: with a space, without, and the shown view's alone where there is little room.
-fn places(area: Rect, shown: ScreenView) -> Vec<Tab> {
-    let names: [fn(ScreenView, ScreenView) -> String; 3] = [
-        |v, _| format!(" {}", v.tab()),
-        |v, _| v.tab().to_string(),
-        |v, shown| if v == shown { v.tab().to_string() } else { String::new() },
-    ];
-    let mut tabs = Vec::new();
-    for (i, name) in names.into_iter().enumerate() {
-        let gap = if i == 0 { 2 } else { 1 };
+fn places(area: Rect, state: &AppState, theme: &Theme) -> Vec<Tab> {
+    let names: [fn(ScreenView) -> String; 2] = [|v| format!(" {}", v.tab()), |v| v.short_tab().to_string()];
+    let place = |gap: u16, name: &dyn Fn(ScreenView) -> String| {
         let mut x = area.x + 1;
-        tabs.clear();
+        let mut tabs = Vec::new();
         for view in ScreenView::ALL {
-            let name = name(view, shown);
+            let (name, mark) = (name(view), mark(view, state, theme));
             let at = x;
-            x += 1 + width(&name) + gap;
-            tabs.push((view, at, name));
+            x += 1 + width(&name) + u16::from(mark.is_some()) + gap;
+            tabs.push((view, at, name, mark));
         }
-        if x <= area.right() + gap {
-            break;
+        (tabs, x - gap)
+    };
+    for (gap, name) in [(2, names[0]), (1, names[1])] {
+        let (tabs, end) = place(gap, &name);
+        if end <= area.right() {
+            return tabs;
         }
     }
-    tabs
+    place(1, &|v| if v == state.view.shown { v.tab().to_string() } else { String::new() }).0
 }
 
 /// The view whose name stands in this column.
-pub fn at(area: Rect, shown: ScreenView, column: u16) -> Option<ScreenView> {
-    places(area, shown).into_iter().find(|(_, x, name)| (*x..=x + width(name)).contains(&column)).map(|(view, ..)| view)
+pub fn at(area: Rect, state: &AppState, column: u16) -> Option<ScreenView> {
+    let tabs = places(area, state, &Theme::default());
+    tabs.into_iter().find(|(_, x, name, _)| (*x..=x + width(name)).contains(&column)).map(|(view, ..)| view)
 }
 
 /// Paints the line.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    for (view, x, name) in places(area, state.view.shown) {
-        let (mut key, mut text) = (theme.style(Look::Key), theme.style(Look::Dim));
-        if view == state.view.shown {
-            (key, text) = (key.patch(theme.selected()), theme.style(Look::Strong).patch(theme.selected()));
+    let room = |x: u16| area.right().saturating_sub(x);
+    for (view, x, name, mark) in places(area, state, theme) {
+        put(buf, x, area.y, &view.key().to_string(), room(x), theme.style(Look::Key));
+        let shown = view == state.view.shown;
+        put(buf, x + 1, area.y, &name, room(x + 1), theme.style(if shown { Look::Strong } else { Look::Dim }));
+        let end = x + 1 + width(&name);
+        if let Some((glyph, look)) = mark {
+            put(buf, end, area.y, &glyph.to_string(), room(end), theme.style(look));
         }
-        put(buf, x, area.y, &view.key().to_string(), area.right().saturating_sub(x), key);
-        put(buf, x + 1, area.y, &name, area.right().saturating_sub(x + 1), text);
+        if shown {
+            highlight(buf, Rect { x, width: end - x, ..area }, theme);
+        }
     }
 }

@@ -1,0 +1,77 @@
+//! How much there is to show in the panels of the first screen. Their heights follow the most of the last intervals, so
+//! that nothing jumps when a row comes and goes.
+
+use super::view::ScreenView;
+use crate::model::DomainKey;
+use std::collections::{BTreeMap, VecDeque};
+
+/// For how many intervals a panel keeps the height of its tallest one.
+const KEPT: usize = 30;
+
+/// What there is to show now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PanelSizes {
+    /// The rows of each panel.
+    pub rows: BTreeMap<ScreenView, usize>,
+    /// Lines of the map of host CPUs.
+    pub cpu_map: usize,
+    /// Lines of the worst finding about the selected guest; 0 without one.
+    pub worst: usize,
+}
+
+/// What there is to show now, and what there was lately.
+#[derive(Debug, Clone, Default)]
+pub struct PanelRows {
+    /// Now.
+    pub now: PanelSizes,
+    guest: Option<DomainKey>,
+    recent: BTreeMap<ScreenView, VecDeque<usize>>,
+}
+
+impl PanelRows {
+    /// Forgets what another guest had to show. Findings are of all guests.
+    pub fn of(&mut self, guest: Option<DomainKey>) {
+        if self.guest != guest {
+            self.guest = guest;
+            self.recent.retain(|view, _| *view == ScreenView::Findings);
+        }
+    }
+
+    /// Keeps what there is now as an interval's.
+    pub fn keep(&mut self) {
+        for (view, rows) in &self.now.rows {
+            let recent = self.recent.entry(*view).or_default();
+            if recent.len() == KEPT {
+                recent.pop_front();
+            }
+            recent.push_back(*rows);
+        }
+    }
+
+    /// The most rows that a panel had lately.
+    pub fn of_panel(&self, view: ScreenView) -> usize {
+        let recent = self.recent.get(&view).into_iter().flatten();
+        recent.chain(self.now.rows.get(&view)).max().copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panel_grows_at_once_and_shrinks_late() {
+        let mut rows = PanelRows::default();
+        let interval = |rows: &mut PanelRows, n| {
+            rows.now.rows = BTreeMap::from([(ScreenView::Exits, n), (ScreenView::Findings, 4)]);
+            rows.keep();
+        };
+        [3, 5, 2].into_iter().for_each(|n| interval(&mut rows, n));
+        assert_eq!(rows.of_panel(ScreenView::Exits), 5);
+        (0..KEPT).for_each(|_| interval(&mut rows, 2));
+        assert_eq!(rows.of_panel(ScreenView::Exits), 2);
+        rows.now.rows.clear();
+        rows.of(Some((Some(1), 2, "g".into())));
+        assert_eq!((rows.of_panel(ScreenView::Exits), rows.of_panel(ScreenView::Findings)), (0, 4));
+    }
+}
