@@ -26,6 +26,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     }
     let mut verdicts = ask_all(&context);
     let watching = still_watched(&context, memory);
+    verdicts.cannot_tell.extend(unmeasured(&context));
     for guest in &context.guests {
         if let Some(because) = guest.not_judged.as_ref().map(NotJudged::because) {
             let domain = Some(guest.name().to_owned());
@@ -134,6 +135,31 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
         }
     }
     verdicts
+}
+
+/// What files leave open as a whole: guests that they describe and do not measure, or whose exits they only count.
+fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
+    if context.options.input != InputKind::File {
+        return Vec::new();
+    }
+    let of_guest = |guest: &GuestContext<'_>| {
+        let d = guest.domain;
+        let events = d.exits.count > 0 || !d.accesses.is_empty() || !d.userspace.is_empty();
+        let threads = d.threads.iter().any(|t| t.cpu.is_some());
+        let counts = !d.counters.is_empty() || !d.kvm_events.is_empty();
+        let because = match (events, counts, threads) {
+            (true, ..) | (_, false, true) => return None,
+            (_, true, _) => "these counts have no exit reasons (add perf kvm stat, or kvm_stat -1 -f kvm_exit)",
+            _ => "these files describe the guest and measure nothing of it (add perf kvm stat or a recording)",
+        };
+        Some(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because: because.into() })
+    };
+    let mut all: Vec<_> = context.guests.iter().filter_map(of_guest).collect();
+    if context.guests.is_empty() {
+        let because = "no file describes or measures a guest".to_owned();
+        all.push(CannotTell { rule: EVERY_RULE, domain: None, because });
+    }
+    all
 }
 
 /// Why a guest's behaviour is not judged in this interval; `None` when it is.

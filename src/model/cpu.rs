@@ -19,6 +19,8 @@ pub struct CpuShare {
     /// On a CPU by the scheduler's clock; `None` if no source reports it. The three kinds above count in clock ticks of
     /// 10 ms.
     pub ran: Option<f64>,
+    /// Whether the source has no kinds: the three are 0 then, and only `ran` tells.
+    pub kinds_unknown: bool,
 }
 
 impl CpuShare {
@@ -27,12 +29,18 @@ impl CpuShare {
         self.ran.unwrap_or(self.usr + self.sys + self.guest)
     }
 
+    /// A kind of time, where the source has kinds.
+    pub fn kind(&self, of: fn(&Self) -> f64) -> Option<f64> {
+        (!self.kinds_unknown).then(|| of(self))
+    }
+
     /// Adds the shares of another thread.
     pub fn add(&mut self, other: &Self) {
         self.ran = self.ran.or(other.ran).map(|_| self.busy() + other.busy());
         self.usr += other.usr;
         self.sys += other.sys;
         self.guest += other.guest;
+        self.kinds_unknown |= other.kinds_unknown;
         self.wait = match (self.wait, other.wait) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
@@ -53,9 +61,14 @@ impl CpuShare {
             guest,
             wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)).map(|wait| wait.min(room)),
             ran,
+            kinds_unknown: now.user_ns | now.system_ns | now.guest_ns == 0 && now.run_ns >= Some(KINDLESS_NS),
         })
     }
 }
+
+/// The kernel divides all CPU time into kinds: a source that reports this much of it and no kind has none
+/// (kernel/sched/cputime.c, `cputime_adjust`).
+const KINDLESS_NS: u64 = 20_000_000;
 
 /// A thread of a guest within an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -121,7 +134,9 @@ impl ThreadModel {
         let born = ThreadTimes { run_ns: Some(0), wait_ns: Some(0), ..ThreadTimes::default() };
         let older = match before {
             Some(b) => b.cpu,
-            None => now.cpu_before.or_else(|| interval.born_within(now.start_ticks).then_some(born)),
+            None => {
+                now.cpu_before.or_else(|| (interval.whole || interval.born_within(now.start_ticks)).then_some(born))
+            }
         };
         let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, interval));
         let count = |f: fn(&ThreadTimes) -> Option<u64>| {
@@ -212,6 +227,7 @@ mod tests {
             seconds: Some(1.0),
             started: true,
             engine_continues: true,
+            whole: false,
             previous_boot_ns: Some(900_000_000_000),
         };
         let now = ThreadSample { cpu: Some(times(700)), start_ticks: 100, ..ThreadSample::default() };
@@ -226,6 +242,7 @@ mod tests {
             seconds: Some(1.0),
             started: true,
             engine_continues: true,
+            whole: false,
             previous_boot_ns: Some(900_000_000_000),
         };
         let task = |tid, count, ns| OtherTask { tid, comm: "t".into(), count, ns };

@@ -94,6 +94,7 @@ impl Model {
             seconds: interval_s,
             started: !matches!(base, Base::Start),
             engine_continues: same_engine.is_some(),
+            whole: matches!(base, Base::Whole(_)),
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
         // The first one stays where two have the same identity.
@@ -162,6 +163,8 @@ pub(crate) struct SampleInterval {
     pub started: bool,
     /// Whether event counters continue those of the previous sample.
     pub engine_continues: bool,
+    /// Whether all counters began at zero with the interval.
+    pub whole: bool,
     /// `boot_ns` of the previous sample.
     pub previous_boot_ns: Option<u64>,
 }
@@ -192,8 +195,11 @@ pub(crate) fn counter_rates(
     before: Option<&std::collections::BTreeMap<String, u64>>,
     interval: &SampleInterval,
 ) -> Rates {
-    let Some(before) = before else { return Rates::new() };
-    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(n.checked_sub(*before.get(k)?)?)?))).collect()
+    let grown = |name: &String, n: u64| match before {
+        Some(before) => n.checked_sub(*before.get(name)?),
+        None => interval.whole.then_some(n),
+    };
+    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(grown(k, *n)?)?))).collect()
 }
 
 /// The sum of figures. Forged ones could be more than fits.

@@ -209,9 +209,9 @@ const LINUXES: &[&str] = &[
 
 fn share(c: Option<&model::CpuShare>) -> JsonCpuTime {
     c.map_or_else(JsonCpuTime::default, |c| JsonCpuTime {
-        usr: Some(c.usr),
-        sys: Some(c.sys),
-        guest: Some(c.guest),
+        usr: c.kind(|c| c.usr),
+        sys: c.kind(|c| c.sys),
+        guest: c.kind(|c| c.guest),
         wait: c.wait,
     })
 }

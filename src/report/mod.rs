@@ -1,6 +1,7 @@
 //! Everything that kvmtop prints without its screen: tables, JSON and comparisons. Pure: a model and its findings in,
 //! text out.
 
+mod counter_tables;
 pub mod diff;
 pub mod diff_text;
 pub mod document;

@@ -78,6 +78,11 @@ pub fn cut(text: &str, columns: usize) -> String {
     out
 }
 
+/// How many rows of a table are left out.
+pub(super) fn more(all: usize, shown: usize) -> String {
+    if all > shown { format!("  … {} more\n", all - shown) } else { String::new() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

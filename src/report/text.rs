@@ -1,10 +1,10 @@
 //! Tables for people: `--batch`, `report`, `check`.
 
-use super::table::{Table, cut};
-use super::{View, findings_text};
+use super::table::{Table, cut, more};
+use super::{View, counter_tables, findings_text};
 use crate::figures::{bytes, duration, micros, or_unknown, percent, rate, seconds};
 use crate::kvm::Space;
-use crate::model::{AccessRow, DomainModel, ExitTable, Model, ThreadModel};
+use crate::model::{AccessRow, CpuShare, DomainModel, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::fmt::Write as _;
 
@@ -65,6 +65,7 @@ pub fn report(view: &View<'_>) -> String {
             out.push_str(&threads(d));
         }
         out.push_str(&details(d, FULL));
+        out.push_str(&counter_tables::all(d, FULL));
     }
     out.push('\n');
     out.push_str(&findings_text::all(view));
@@ -170,7 +171,7 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         "MIG/s",
     ]);
     for d in guests {
-        let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_unknown(d.cpu.as_ref().map(f), percent);
+        let cpu = |f: fn(&CpuShare) -> f64| or_unknown(d.cpu.and_then(|c| c.kind(f)), percent);
         let top = d.exits.top();
         let hot = d.hot_access();
         let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
@@ -183,7 +184,7 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
             name,
             d.facts.pid.map_or_else(|| "-".into(), |p| p.to_string()),
             d.vcpu_count().to_string(),
-            cpu(crate::model::CpuShare::busy),
+            or_unknown(d.cpu.map(|c| c.busy()), percent),
             cpu(|c| c.guest),
             cpu(|c| c.usr),
             cpu(|c| c.sys),
@@ -248,11 +249,11 @@ fn threads(d: &DomainModel) -> String {
 }
 
 fn thread(t: &ThreadModel) -> [String; 12] {
-    let cpu = |f: fn(&crate::model::CpuShare) -> f64| or_unknown(t.cpu.as_ref().map(f), percent);
+    let cpu = |f: fn(&CpuShare) -> f64| or_unknown(t.cpu.and_then(|c| c.kind(f)), percent);
     [
         t.label(),
-        t.tid.to_string(),
-        cpu(crate::model::CpuShare::busy),
+        if t.tid > 0 { t.tid.to_string() } else { "-".into() },
+        or_unknown(t.cpu.map(|c| c.busy()), percent),
         cpu(|c| c.guest),
         cpu(|c| c.usr),
         cpu(|c| c.sys),
@@ -358,8 +359,4 @@ fn userspace(d: &DomainModel, rows: usize) -> String {
         t.row([super::json::userspace_reason(*reason), count.to_string()]);
     }
     t.render(2) + &more(all.len(), rows)
-}
-
-fn more(all: usize, shown: usize) -> String {
-    if all > shown { format!("  … {} more\n", all - shown) } else { String::new() }
 }

@@ -1,5 +1,6 @@
 //! All input. Everything here yields [`Sample`]s and keeps its opinions to itself.
 
+mod domain_stats;
 pub mod engine;
 pub mod events;
 pub mod import;

@@ -80,13 +80,7 @@ pub struct Repaired {
 
 /// The text with escaped markup restored, as web forms and mail programs escape it; borrowed if it has none.
 pub fn unescaped(text: &str) -> Cow<'_, str> {
-    let marked = |name: &&str| text.contains(&format!("&lt;{name}"));
-    let raw = |name: &&str| text.contains(&format!("<{name}"));
-    if text.len() > MAX_TEXT || !TELLING.iter().any(marked) || TELLING.iter().any(raw) {
-        return Cow::Borrowed(text);
-    }
-    let mut plain = text.to_owned();
-    for (escaped, character) in [
+    const ENTITIES: [(&str, &str); 9] = [
         ("&lt;", "<"),
         ("&gt;", ">"),
         ("&quot;", "\""),
@@ -94,10 +88,24 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
         ("&apos;", "'"),
         ("&#39;", "'"),
         ("&#x27;", "'"),
-    ] {
-        plain = plain.replace(escaped, character);
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ];
+    let mut text = Cow::Borrowed(text);
+    // Text that was escaped twice shows `&amp;lt;`.
+    for _ in 0..2 {
+        // Text inside of real XML stays escaped.
+        let is_xml = || TELLING.iter().any(|name| text.contains(&format!("<{name}")));
+        if text.len() > MAX_TEXT || !ENTITIES.iter().any(|(escaped, _)| text.contains(escaped)) || is_xml() {
+            break;
+        }
+        let mut plain = text.into_owned();
+        for (escaped, character) in ENTITIES {
+            plain = plain.replace(escaped, character);
+        }
+        text = Cow::Owned(plain);
     }
-    Cow::Owned(plain.replace("&amp;", "&"))
+    text
 }
 
 /// Whether a text is libvirt's XML of a network, whose `<domain name=>` is one of DNS.

@@ -2,22 +2,11 @@
 //! kernel's sources: `batch`, `StdFormat`, `CSVFormat`, `Tui._refresh_body`).
 
 use super::{EventCounts, MAX_LINES};
+use std::collections::HashMap;
 
 /// Statistics whose names show that a row is one of KVM's.
 const TELLING: &[&str] =
     &["exits", "halt_exits", "io_exits", "irq_injections", "halt_wakeup", "mmio_exits", "insn_emulation"];
-
-/// How rows are to be read.
-#[derive(Default)]
-enum Rows {
-    /// Name, total, change within a second (`-1`).
-    #[default]
-    Batch,
-    /// Name, total, percent, average per second.
-    Screen,
-    /// Values under these names.
-    Log(Vec<String>),
-}
 
 pub(super) fn looks_like(text: &str) -> bool {
     !read(text, 5000).is_empty()
@@ -56,70 +45,121 @@ fn clock(words: &[&str]) -> Option<f64> {
     Some(parts.next()?? * 3600.0 + parts.next()?? * 60.0 + parts.next()??)
 }
 
-fn read(text: &str, lines: usize) -> EventCounts {
-    let mut found = EventCounts::default();
-    let mut rows = Rows::default();
-    let (mut logged, mut clocks, mut known) = (0u32, Vec::new(), false);
-    let mut parent = String::new();
-    for (number, line) in text.lines().enumerate().take(lines) {
+/// A row of `-1` or of the screen: name, and events per second. Rows of `kvm_stat | grep kvm_exit` have no heading.
+fn row<'a>(words: &[&'a str]) -> Option<(&'a str, u64)> {
+    let [name, total, rest @ ..] = words else { return None };
+    total.parse::<u64>().ok()?;
+    match rest {
+        // `kvm_exit 1234 56`: total and change within a second.
+        [change] if !change.contains('.') => Some((name, change.parse().ok()?)),
+        // `kvm_exit 1234 12.3 56`: total, percent and average; the last is missing where it is zero.
+        [percent, average @ ..] if percent.contains('.') && average.len() < 2 => {
+            percent.parse::<f64>().ok()?;
+            Some((name, average.first().map_or(Ok(0), |word| word.parse()).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// The process of `kvm statistics - pid 1234 (web)`.
+fn process(line: &str) -> Option<i32> {
+    let (_, rest) = line.split_once("kvm statistics - pid ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[derive(Default)]
+struct RowReader {
+    found: EventCounts,
+    /// Whether a row or a heading shows that these are KVM's.
+    known: bool,
+    /// Within the screen's table, the indentation of its events, and the last one.
+    screen: bool,
+    indent: usize,
+    parent: String,
+    /// How often each name came: a text can hold several screens.
+    seen: HashMap<String, u32>,
+    /// The names of a log.
+    logged: Option<Vec<String>>,
+    lines: u32,
+    clocks: Vec<f64>,
+}
+
+impl RowReader {
+    fn line(&mut self, number: usize, line: &str) {
         if let Some(names) = banner(line) {
-            rows = Rows::Log(names);
-            known = true;
-            continue;
+            self.logged = Some(names);
+            self.known = true;
+            return;
         }
-        let words: Vec<&str> = line.split([' ', '\t', ',']).filter(|word| !word.is_empty()).collect();
-        if matches!(words.as_slice(), ["Event", "Total", "%Total", ..]) {
-            rows = Rows::Screen;
-            continue;
-        }
-        let count = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-        match &rows {
-            Rows::Log(names) => {
-                let first = words.len().saturating_sub(names.len());
-                let values: Vec<u64> = words.iter().skip(first).filter_map(|word| word.parse().ok()).collect();
-                if values.len() != names.len() || first > 2 {
-                    if words.first().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
-                        found.unread.add(number + 1, line);
-                    }
-                    continue;
-                }
-                names.iter().zip(values).for_each(|(name, value)| found.add(name, value));
-                logged = logged.saturating_add(1);
-                clocks.extend(clock(words.get(..first).unwrap_or_default()));
-            }
-            Rows::Batch => {
-                if let ([name, ..], Some(_), Some(change), 3) = (words.as_slice(), count(1), count(2), words.len())
-                    && is_name(name)
-                {
-                    known |= is_kvms(name);
-                    found.add(name, change);
-                }
-            }
-            Rows::Screen => {
-                let (Some(name), Some(rate)) = (words.first(), words.get(3).map_or(Some(0), |word| word.parse().ok()))
-                else {
-                    continue;
-                };
-                if count(1).is_none() || *name == "Total" {
-                    continue;
-                }
-                known |= is_kvms(name);
-                if is_kvms(name) || is_name(name) && !line.starts_with("  ") {
-                    (*name).clone_into(&mut parent);
-                    found.add(name, rate);
-                } else {
-                    // Reasons are listed below their event.
-                    found.add(&format!("{parent}({name})"), rate);
-                }
-            }
+        let words: Vec<&str> =
+            line.split([' ', '\t', ',']).filter(|word| !word.is_empty()).take(super::MAX_NAMES + 4).collect();
+        if let Some(names) = self.logged.take() {
+            self.logged_line(number, line, &words, &names);
+            self.logged = Some(names);
+        } else if matches!(words.as_slice(), ["Event", "Total", ..]) {
+            (self.known, self.screen) = (true, true);
+        } else if let Some(pid) = process(line) {
+            self.found.pid = Some(pid);
+        } else if let Some((name, count)) = row(&words) {
+            self.row(line, name, count);
+        } else if self.screen && words.get(1).is_some_and(|word| word.parse::<u64>().is_ok()) && words[0] != "Total" {
+            self.found.unread.add(number, line);
         }
     }
+
+    fn row(&mut self, line: &str, name: &str, count: u64) {
+        let indent = line.len() - line.trim_start().len();
+        if is_kvms(name) {
+            self.known = true;
+        } else if self.screen && !self.parent.is_empty() && indent > self.indent {
+            // Reasons are listed below their event.
+            let name = format!("{}({name})", self.parent);
+            self.add(&name, count);
+            return;
+        } else if !is_name(name) {
+            return;
+        }
+        if !name.contains('(') {
+            (self.parent, self.indent) = (name.to_owned(), indent);
+        }
+        self.add(name, count);
+    }
+
+    fn add(&mut self, name: &str, count: u64) {
+        self.found.add(name, count);
+        if self.seen.len() < super::MAX_NAMES {
+            *self.seen.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+
+    fn logged_line(&mut self, number: usize, line: &str, words: &[&str], names: &[String]) {
+        let first = words.len().saturating_sub(names.len());
+        let values: Vec<u64> = words.iter().skip(first).filter_map(|word| word.parse().ok()).collect();
+        if values.len() != names.len() || first > 2 {
+            if words.first().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
+                self.found.unread.add(number, line);
+            }
+            return;
+        }
+        names.iter().zip(values).for_each(|(name, value)| self.found.add(name, value));
+        self.lines = self.lines.saturating_add(1);
+        self.clocks.extend(clock(words.get(..first).unwrap_or_default()));
+    }
+}
+
+fn read(text: &str, lines: usize) -> EventCounts {
+    let mut reader = RowReader::default();
+    for (number, line) in text.lines().enumerate().take(lines) {
+        reader.line(number + 1, line);
+    }
+    let RowReader { mut found, known, seen, logged, lines, clocks, .. } = reader;
     if !known {
         return EventCounts::default();
     }
-    found.seconds = match rows {
-        Rows::Log(_) => span(&clocks, logged),
-        _ => Some(1.0),
+    found.seconds = match logged {
+        Some(_) => span(&clocks, lines),
+        // Each screen shows the events of a second.
+        None => Some(f64::from(seen.into_values().max().unwrap_or(1))),
     };
     found
 }

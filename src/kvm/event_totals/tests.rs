@@ -37,6 +37,25 @@ fn kvm_stat_is_read_in_all_its_forms() {
 }
 
 #[test]
+fn rows_of_kvm_stat_are_read_without_their_heading() {
+    // `kvm_stat | grep kvm_exit`, and the same row of three screens.
+    let row = " kvm_exit                                   5198976   23.1   277006\n";
+    let found = parse(&row.repeat(3)).unwrap();
+    assert_eq!((found.counts["kvm_exit"], found.seconds), (831_018, Some(3.0)));
+    let found = parse("   kvm_ple_window                      36    0.0\n   kvm_exit   5   0.1   2\n").unwrap();
+    assert_eq!((found.counts["kvm_ple_window"], found.counts["kvm_exit"]), (0, 2));
+    // Statistics of s390, of which the table's title says that they are KVM's, with reasons below their event.
+    let found = parse(
+        "  kvm statistics - pid 77 (web)\n   Event      Total %Total CurAvg/s\n   exit_instruction     276  100.0  12\n\
+        \x20    instruction_diag_44        256   92.8       11\n   Total    276              12\n   broken 12 x\n",
+    )
+    .unwrap();
+    assert_eq!((found.pid, &found.counts), (Some(77), &[("exit_instruction".to_owned(), 12)].into()));
+    assert_eq!(found.unread.first, [(6, "broken 12 x".to_owned())]);
+    assert!(parse("cores 4 2\nmemory 12 0.5 1\n").is_none());
+}
+
+#[test]
 fn perf_stat_is_read_in_all_its_forms() {
     let table = parse(STAT).unwrap();
     assert_eq!((table.counts["kvm_exit"], table.counts["kvm_userspace_exit"]), (1_234_567, 100));

@@ -139,10 +139,13 @@ pub fn looks_like(text: &str) -> bool {
         return true;
     }
     let (mut reader, mut found) = (LogReader::default(), Vec::new());
-    text.lines().take(5000).any(|line| {
+    let begun = text.lines().take(5000).any(|line| {
         reader.line(line, &mut found);
         !found.is_empty()
-    })
+    });
+    // A report of several lines is complete where the text ends.
+    reader.finish(&mut found);
+    begun || !found.is_empty()
 }
 
 #[cfg(test)]

@@ -131,9 +131,14 @@ impl LogReader {
         self.close(found);
         let end = end.map(|b| b.line);
         match (reason, end) {
-            // After a guest has shut down, libvirt ends its QEMU by a signal.
+            // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever
+            // QEMU took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c).
             ("destroyed" | "crashed", Some(end)) => {
-                let kind = if reason == "crashed" { LogKind::Killed } else { end.kind };
+                let kind = match (reason, end.data) {
+                    ("crashed", _) => LogKind::Killed,
+                    (_, Some(_)) => LogKind::Terminated,
+                    _ => end.kind,
+                };
                 let text = sanitize(&format!("{} … reason={reason}", end.text), KEPT);
                 found.push(LogLine { kind, text, ..end });
             }
@@ -159,7 +164,8 @@ impl LogReader {
                 return;
             }
         }
-        let plain = ["kvm:", "kvm [", "kvm_", "qemu-", "qemu:"].iter().any(|word| lower.starts_with(word));
+        let plain =
+            ["kvm:", "kvm [", "kvm_intel", "kvm_amd", "qemu-", "qemu:"].iter().any(|word| lower.starts_with(word));
         if !(message.stamped || plain || self.guest.is_some()) || !is_about_guests(message, lower) || is_harmless(lower)
         {
             return;

@@ -301,10 +301,25 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
     assert_eq!(signal("/usr/sbin/libvirtd", "shutdown"), [], "libvirt ends the QEMU of a guest that shut down");
     assert_eq!(signal("/usr/sbin/libvirtd", "destroyed"), web(LogKind::Terminated, Some(15)));
     assert_eq!(signal("/usr/sbin/libvirtd", "crashed"), web(LogKind::Killed, Some(15)));
+    assert_eq!(signal("<unknown process>", "destroyed"), web(LogKind::Terminated, Some(15)), "virsh destroy");
     assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Killed, Some(15)));
     assert_eq!(ended("2024-01-05 12:00:00.123+0000: shutting down, reason=shutdown\n"), []);
     assert_eq!(ended("2024-01-05T12:00:00Z qemu-system-x86_64: -drive: could not open\n"), web(LogKind::Other, None));
     assert!(looks_like(&log("")));
+}
+
+#[test]
+fn a_text_that_ends_within_a_report_is_a_log() {
+    for text in [
+        "[Thu Mar 25 00:50:20 2021] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]",
+        " kernel:[ 4796.249920] watchdog: BUG: soft lockup - CPU#24 stuck for 26s! [qemu-system-x86:263413]",
+        "KVM internal error. Suberror: 3",
+        "KVM: entry failed, hardware error 0x80000021",
+        "qemu-system-x86_64: terminating on signal 15 from pid 31980 (<unknown process>)",
+    ] {
+        assert!(looks_like(text) && parse(text).len() == 1, "{text}");
+    }
+    assert!(!looks_like("watchdog: BUG: soft lockup - CPU#1 stuck for 24s! [kworker/0:1:31]"), "no guest's");
 }
 
 #[test]

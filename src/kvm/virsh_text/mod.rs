@@ -9,10 +9,13 @@ use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use prompt::PastedCommand;
+use std::collections::BTreeMap;
 
 /// Domains of one text, and lines of it.
 const MAX_DOMAINS: usize = 1024;
 const MAX_LINES: usize = 500_000;
+/// Values of one reading. A guest of 512 vCPUs has about 30,000.
+const MAX_VALUES: usize = 100_000;
 
 /// What a text says about one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +30,17 @@ pub struct VirshDomain {
     pub paused: bool,
     /// Where its threads may run.
     pub threads: ThreadCpus,
+    /// The first and the last reading of its statistics.
+    pub stats: Vec<StatsReading>,
+}
+
+/// What `domstats` printed of one domain at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsReading {
+    /// The values by libvirt's names: `vcpu.0.time`.
+    pub values: BTreeMap<String, String>,
+    /// The time of day that the lines before state, milliseconds.
+    pub clock_ms: Option<u64>,
 }
 
 /// What a text says.
@@ -88,11 +102,16 @@ struct Reader {
     domain: Option<usize>,
     /// Lines that said something.
     read: usize,
+    /// The last time of day, milliseconds.
+    clock_ms: Option<u64>,
 }
 
 impl Reader {
     fn line(&mut self, number: usize, raw: &str) {
         let line = raw.trim();
+        if !line.contains('=') {
+            self.clock_ms = clock_ms(line).or(self.clock_ms);
+        }
         if let Some(PastedCommand { output, domain }) = prompt::command(line) {
             self.open(domain);
             self.table = output;
@@ -133,6 +152,7 @@ impl Reader {
             "domain" if line.split_once(':').is_some_and(|(_, name)| name.trim().starts_with('\'')) => {
                 let name = line.split_once(':').map(|(_, name)| name.trim().trim_matches('\''));
                 self.open(name.map(str::to_owned));
+                self.open_reading();
                 VirshOutput::Stats
             }
             _ => return false,
@@ -165,6 +185,14 @@ impl Reader {
             self.found.domains.push(VirshDomain { name, ..VirshDomain::default() });
         }
         self.domain = known.or_else(|| self.found.domains.len().checked_sub(1));
+    }
+
+    /// Begins a reading of the domain's statistics. The first and the last one are kept.
+    fn open_reading(&mut self) {
+        let clock_ms = self.clock_ms;
+        let Some(domain) = self.domain() else { return };
+        domain.stats.truncate(1);
+        domain.stats.push(StatsReading { clock_ms, ..StatsReading::default() });
     }
 
     fn domain(&mut self) -> Option<&mut VirshDomain> {
@@ -200,13 +228,23 @@ impl Reader {
 
     /// `vcpu.0.state=1` and its like (virConnectGetAllDomainStats).
     fn statistic(&mut self, line: &str) -> Option<()> {
-        let (key, value) = line.split_once('=')?;
+        let (key, value) = line.split_once('=').map(|(key, value)| (key.trim(), value.trim()))?;
+        if !key.contains('.') || key.contains(' ') {
+            return None;
+        }
         let domain = self.domain()?;
-        match key.trim() {
+        match key {
             "state.state" => domain.paused = value == "3",
             "vcpu.current" => domain.vcpus = value.parse().ok(),
-            key if key.contains('.') => {}
-            _ => return None,
+            _ => {}
+        }
+        // Without its heading, which `virsh domstats web | grep` cuts off, a name that comes again begins a reading.
+        if domain.stats.last().is_none_or(|last| last.values.contains_key(key)) {
+            self.open_reading();
+        }
+        let reading = self.domain()?.stats.last_mut()?;
+        if reading.values.len() < MAX_VALUES {
+            reading.values.insert(sanitize(key, 128), sanitize(value, 256));
         }
         Some(())
     }
@@ -247,6 +285,17 @@ impl Reader {
         }
         Some(())
     }
+}
+
+/// The time of day in a line that `date`, `watch` or a prompt prints, milliseconds: `Sun Nov 22 10:00:05 UTC 2026`.
+fn clock_ms(line: &str) -> Option<u64> {
+    let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
+    let time = line.split(word).find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
+    let mut parts = time.trim_matches('.').split(':');
+    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let seconds: f64 = parts.next()?.parse().ok()?;
+    (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
+        .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
 }
 
 /// `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask has no gap.

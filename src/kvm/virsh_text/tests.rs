@@ -55,6 +55,22 @@ fn statistics_and_domain_information_are_read() {
 }
 
 #[test]
+fn readings_of_statistics_are_kept_with_their_times() {
+    let reading = |time: u64| format!("Domain: 'web'\n  vcpu.0.time={time}\n  balloon.current=8\n\n");
+    let text = format!(
+        "Sun Nov 22 10:00:05 UTC 2026\n{}{}Every 2.0s: x    kvm7: Sun Nov 22 10:00:15.500 2026\n{}",
+        reading(1),
+        reading(2),
+        reading(3)
+    );
+    let stats = only(&text).stats;
+    let said: Vec<_> = stats.iter().map(|r| (r.values["vcpu.0.time"].as_str(), r.clock_ms)).collect();
+    assert_eq!(said, [("1", Some(36_005_000)), ("3", Some(36_015_500))]);
+    let values = |text: &str| only(text).stats.iter().map(|r| r.values.len()).collect::<Vec<_>>();
+    assert_eq!(values("# virsh domstats web | grep time\n vcpu.0.time=1\n vcpu.0.time=5\n"), [1, 1]);
+}
+
+#[test]
 fn a_pasted_shell_names_the_domain_of_each_output() {
     let text = "[root@kvm01 ~]# virsh vcpupin web\n VCPU   CPU Affinity\n----------------------\n 0      2\n\n\
         [root@kvm01 ~]# virsh -c qemu:///system emulatorpin --domain 'db 2'\n emulator   CPU Affinity\n\

@@ -79,8 +79,9 @@ pub fn parse(text: &str) -> Vec<VmmConfig> {
     if text.trim_start().starts_with('{') {
         return json(text).into_iter().collect();
     }
-    if let Some(config) = proxmox::parse(text) {
-        return vec![config];
+    let configs = proxmox::parse(text);
+    if !configs.is_empty() {
+        return configs;
     }
     if !["cloud-hypervisor", "firecracker", "crosvm"].iter().any(|vmm| text.contains(vmm)) {
         return Vec::new();

@@ -6,7 +6,11 @@ use crate::kvm::cmdline::{parse_argv, shell_words};
 use crate::kvm::cpu_set::{CpuSet, MAX_CPUS};
 use crate::kvm::sanitize;
 use crate::kvm::thread_cpus::ThreadCpus;
+use crate::kvm::unread::UnreadLines;
 use std::collections::BTreeMap;
+
+/// Lines of a text that are read.
+const MAX_LINES: usize = 200_000;
 
 /// Keys of a guest's configuration that hardly occur elsewhere in the form `key: value`.
 const TELLING: &[&str] =
@@ -22,31 +26,88 @@ const DEVICES: &[(&str, &str)] = &[
     ("usb", "usb-host"),
 ];
 
-/// Reads the present configuration; sections of snapshots (`[name]`) are not it.
-pub(super) fn parse(text: &str) -> Option<VmmConfig> {
-    let mut unread = super::UnreadLines::default();
-    let mut keys: BTreeMap<&str, &str> = BTreeMap::new();
-    for (number, line) in text.lines().take(20_000).enumerate() {
-        let line = line.trim_end();
-        if line.starts_with('[') {
-            break;
-        }
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        match line.split_once(':') {
-            Some((key, value)) if is_key(key) => {
-                keys.insert(key, value.trim());
+/// Reads the configurations of a text: one, or several as `qm config` and `cat` print them behind each other.
+pub(super) fn parse(text: &str) -> Vec<VmmConfig> {
+    let mut reader = ConfigReader::default();
+    for (number, line) in text.lines().take(MAX_LINES).enumerate() {
+        reader.line(number + 1, line.trim());
+    }
+    reader.end_part();
+    reader.end_config();
+    reader.found
+}
+
+/// Splits a text into configurations. Proxmox writes keys in order, so a key that sorts before the last one can begin
+/// the next configuration, as can any line that is none; it does if the part that it begins repeats a key.
+#[derive(Default)]
+struct ConfigReader<'a> {
+    keys: BTreeMap<&'a str, &'a str>,
+    unread: UnreadLines,
+    /// The part since the last place where a configuration could begin.
+    part: BTreeMap<&'a str, &'a str>,
+    part_unread: Vec<(usize, &'a str)>,
+    last: &'a str,
+    /// Within the section of a snapshot, which is not the present configuration.
+    skips: bool,
+    found: Vec<VmmConfig>,
+}
+
+impl<'a> ConfigReader<'a> {
+    fn line(&mut self, number: usize, line: &'a str) {
+        let pair = line.split_once(':').filter(|(key, _)| is_key(key));
+        match pair {
+            Some((key, value)) => {
+                if key < self.last {
+                    self.end_part();
+                    self.skips = false;
+                }
+                self.last = key;
+                if !self.skips {
+                    self.part.insert(key, value.trim());
+                }
             }
-            _ => unread.add(number + 1, line),
+            None if line.starts_with('[') && line.ends_with(']') => {
+                self.end_part();
+                (self.skips, self.last) = (true, "");
+            }
+            None if line.is_empty() => self.end_part(),
+            None if line.starts_with('#') => {
+                self.end_part();
+                // `root@pve:~# qm config 101` begins anew; a note does not.
+                self.skips &= !line.contains("qm config");
+            }
+            None => self.part_unread.push((number, line)),
         }
     }
+
+    /// Adds the part to the configuration, or begins the next one with it.
+    fn end_part(&mut self) {
+        let part = std::mem::take(&mut self.part);
+        if part.keys().any(|key| self.keys.contains_key(key)) {
+            self.end_config();
+        }
+        let unread = std::mem::take(&mut self.part_unread);
+        if !part.is_empty() {
+            unread.into_iter().for_each(|(number, line)| self.unread.add(number, line));
+        }
+        self.keys.extend(part);
+    }
+
+    fn end_config(&mut self) {
+        let (keys, unread) = (std::mem::take(&mut self.keys), std::mem::take(&mut self.unread));
+        if self.found.len() < super::MAX_GUESTS {
+            self.found.extend(config(&keys, unread));
+        }
+    }
+}
+
+fn config(keys: &BTreeMap<&str, &str>, unread: UnreadLines) -> Option<VmmConfig> {
     let telling = TELLING.iter().filter(|key| keys.contains_key(*key)).count();
     if telling < 3 || unread.count > keys.len() {
         return None;
     }
     let mut config = VmmConfig { unread, ..VmmConfig::default() };
-    config.command = parse_argv(&argv(&keys));
+    config.command = parse_argv(&argv(keys));
     for key in keys.keys() {
         let kind = key.trim_end_matches(|c: char| c.is_ascii_digit());
         let device = DEVICES.iter().find(|(name, _)| *name == kind && key.len() > kind.len());

@@ -87,6 +87,25 @@ fn a_proxmox_configuration_becomes_what_it_starts_qemu_with() {
 }
 
 #[test]
+fn several_proxmox_configurations_of_one_text_are_separated() {
+    let one = |name: &str, cores: u32| {
+        format!("boot: c\ncores: {cores}\nmemory: 2048\nname: {name}\nnuma: 0\nostype: l26\nsockets: 1\n")
+    };
+    let snapshot = "\n[before]\ncores: 64\nname: old\nnuma: 0\nostype: l26\n";
+    let said = |text: &str| -> Vec<_> {
+        let name = |c: &VmmConfig| c.command.name.clone().unwrap_or_default();
+        parse(text).iter().map(|c| (name(c), c.command.vcpus())).collect()
+    };
+    let both = vec![("a".to_owned(), Some(2)), ("b".to_owned(), Some(8))];
+    for between in ["", "\n", "\n### VMID 101\n\n", "root@pve:~# qm config 101\n", snapshot] {
+        assert_eq!(said(&format!("{}{between}{}", one("a", 2), one("b", 8))), both, "{between:?}");
+    }
+    // A blank line or an indentation within one is no end.
+    assert_eq!(said(&one("a", 2).replace("name", "\n  name")), both[..1]);
+    assert_eq!(said(&(one("a", 2) + snapshot)), both[..1]);
+}
+
+#[test]
 fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
     let windows = only(&PROXMOX.replace("args: -cpu host,hv_time=off\n", ""));
     assert!(windows.command.hyperv_on("stimer") && windows.command.hv_time == Some(true));

@@ -129,7 +129,7 @@ impl<'a> GuestContext<'a> {
 
     /// How long the guest itself ran, percent of its vCPUs' time: measured, else the time outside of exits.
     pub fn guest_cpu(&self) -> Option<f64> {
-        let shares: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu).map(|c| c.guest + c.usr).collect();
+        let shares: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu?.kind(|c| c.guest + c.usr)).collect();
         if !shares.is_empty() {
             return Some(shares.iter().sum::<f64>() / shares.len() as f64);
         }

@@ -100,13 +100,14 @@ impl PinCommands {
 
 /// For a guest that libvirt does not run: one `taskset` per thread.
 fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
-    let line = |cpus: &CpuSet, tid: i32| format!("taskset -pc {cpus} {tid}");
-    let vcpus = part.vcpus.iter().filter_map(move |(v, cpus)| Some(line(cpus, guest.domain.vcpu(*v)?.tid)));
-    let emulator = part.emulator.iter().filter_map(move |cpus| Some(line(cpus, guest.domain.emulator()?.tid)));
+    // A file may not have the threads' ids, and 0 is the shell's own.
+    let line = |cpus: &CpuSet, tid: i32| (tid > 0).then(|| format!("taskset -pc {cpus} {tid}"));
+    let vcpus = part.vcpus.iter().filter_map(move |(v, cpus)| line(cpus, guest.domain.vcpu(*v)?.tid));
+    let emulator = part.emulator.iter().filter_map(move |cpus| line(cpus, guest.domain.emulator()?.tid));
     let iothread = |id: u32| {
         guest.domain.threads.iter().find(|t| t.role == crate::kvm::thread_name::Role::Iothread && t.index == Some(id))
     };
-    let iothreads = part.iothreads.iter().filter_map(move |(id, cpus)| Some(line(cpus, iothread(*id)?.tid)));
+    let iothreads = part.iothreads.iter().filter_map(move |(id, cpus)| line(cpus, iothread(*id)?.tid));
     vcpus.chain(emulator).chain(iothreads)
 }
 

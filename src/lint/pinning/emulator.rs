@@ -85,6 +85,7 @@ fn running_helpers(
     let mut marks = vec![Mark::Thread(thread.tid)];
     marks.extend(shared.iter().map(Mark::Pcpu));
     let mask = thread.place.affinity.as_deref();
+    let measured = thread.cpu.map(|_| busy);
     verdicts.find_for(
         guest.index,
         guest,
@@ -95,7 +96,7 @@ fn running_helpers(
             title: texts::helper_title(thread.role),
             why: texts::HELPER_WHY.into(),
             evidence: vec![
-                texts::helper((thread.role, thread.tid), mask, &shared, busy, &guest.window()),
+                texts::helper((thread.role, thread.tid), mask, &shared, measured, &guest.window()),
                 texts::check_thread(thread.tid),
             ],
             fix: move_helpers(ctx, &[guest.index], single),

@@ -128,19 +128,21 @@ pub(super) fn helper(
     (role, tid): (Role, i32),
     affinity: Option<&CpuSet>,
     shared: &CpuSet,
-    busy: f64,
+    busy: Option<f64>,
     window: &str,
 ) -> String {
+    let id = if tid > 0 { format!(" {tid}") } else { String::new() };
+    let busy = busy.map_or_else(String::new, |busy| format!("; the thread uses {} % of a CPU {window}", figure(busy)));
     format!(
-        "{} {tid} may use CPUs {}, and a vCPU is pinned to CPU {shared}; the thread uses {} % of a CPU {window}",
+        "{}{id} may use CPUs {}, and a vCPU is pinned to CPU {shared}{busy}",
         role_name(role),
         affinity.map_or_else(String::new, ToString::to_string),
-        figure(busy)
     )
 }
 
 pub(super) fn check_thread(tid: i32) -> String {
-    format!("look at: taskset -pc {tid}")
+    let id = if tid > 0 { tid.to_string() } else { "TID".to_owned() };
+    format!("look at: taskset -pc {id}")
 }
 
 pub(super) fn other_helper(other: &str, iothread: Option<u32>, cpus: &CpuSet) -> String {

@@ -59,7 +59,11 @@ fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     let poller = |thread: &'a ThreadModel| {
         let fail = thread.counters.get("halt_poll_fail_ns")?;
         let hit = thread.counters.get("halt_poll_success_ns")?;
-        (thread.cpu?.guest < idle).then(|| Poller { percent: (fail + hit) / 1e7, failed: fail / 1e7, thread })
+        (thread.cpu?.kind(|c| c.guest)? < idle).then(|| Poller {
+            percent: (fail + hit) / 1e7,
+            failed: fail / 1e7,
+            thread,
+        })
     };
     // Of equal ones the first.
     guest.vcpu_threads().filter_map(poller).reduce(|a, b| if b.percent > a.percent { b } else { a })
@@ -70,7 +74,8 @@ fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
 fn average<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     let ns = |name: &str| guest.domain.counters.get(name).copied();
     let (fail, hit) = (ns("halt_poll_fail_ns")?, ns("halt_poll_success_ns")?);
-    let vcpus: Vec<(&ThreadModel, CpuShare)> = guest.vcpu_threads().filter_map(|t| Some((t, t.cpu?))).collect();
+    let vcpus: Vec<(&ThreadModel, CpuShare)> =
+        guest.vcpu_threads().filter_map(|t| Some((t, t.cpu.filter(|c| !c.kinds_unknown)?))).collect();
     let count = vcpus.len() as f64;
     if vcpus.is_empty() || vcpus.iter().map(|v| v.1.guest).sum::<f64>() / count >= idle {
         return None;

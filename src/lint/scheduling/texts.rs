@@ -108,8 +108,14 @@ pub(super) fn demand(percent: f64, waits: Option<f64>) -> String {
     format!("it wants a CPU {} % of the time{waits}", figure(percent))
 }
 
+/// A thread's folder; a file may not have its ids.
+fn task(pid: i32, tid: i32) -> String {
+    let id = |id: i32, unknown: &str| if id > 0 { id.to_string() } else { unknown.to_owned() };
+    format!("/proc/{}/task/{}", id(pid, "PID"), id(tid, "TID"))
+}
+
 pub(super) fn check_moves(pid: i32, tid: i32) -> String {
-    format!("look at: grep nr_migrations /proc/{pid}/task/{tid}/sched, twice")
+    format!("look at: grep nr_migrations {}/sched, twice", task(pid, tid))
 }
 
 pub(super) fn waits(vcpu: &str, percent: f64, window: &str, lost: f64) -> String {
@@ -130,7 +136,7 @@ pub(super) fn vcpu_of_guest(vcpu: &str, guest: &str) -> String {
 }
 
 pub(super) fn check_wait(pid: i32, tid: i32) -> String {
-    format!("look at: cat /proc/{pid}/task/{tid}/schedstat, twice: the second figure is the wait in ns")
+    format!("look at: cat {}/schedstat, twice: the second figure is the wait in ns", task(pid, tid))
 }
 
 pub(super) fn wakeups(vcpu: &str, count: u64, median_us: f64, p99_us: f64, window: &str) -> String {

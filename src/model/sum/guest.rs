@@ -133,8 +133,9 @@ impl GuestSum {
 }
 
 fn scaled(share: CpuShare, by: f64) -> CpuShare {
-    let CpuShare { usr, sys, guest, wait, ran } = share;
-    CpuShare { usr: usr * by, sys: sys * by, guest: guest * by, wait: wait.map(|w| w * by), ran: ran.map(|r| r * by) }
+    let CpuShare { usr, sys, guest, wait, ran, kinds_unknown } = share;
+    let (wait, ran) = (wait.map(|w| w * by), ran.map(|r| r * by));
+    CpuShare { usr: usr * by, sys: sys * by, guest: guest * by, wait, ran, kinds_unknown }
 }
 
 fn add_cpu(sum: &mut Option<CpuShare>, share: Option<CpuShare>, seconds: f64) {

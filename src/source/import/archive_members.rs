@@ -5,6 +5,7 @@ use super::archive;
 use super::detect;
 use super::gathered::Gathered;
 use super::imported::{ImportError, io_message};
+use super::plain_text;
 use super::text_file::{self, TooLarge};
 use crate::kvm::kernel_log::LogLine;
 use crate::session::open_regular;
@@ -71,9 +72,7 @@ impl<'a> MemberReader<'a> {
         if detect::binary(&head).is_some() {
             return Err("a perf.data inside an archive: unpack it first".into());
         }
-        // Text has no zeros, except UTF-16, which begins with its mark.
-        let is_text = matches!(head.as_slice(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) || !head.contains(&0);
-        if head.is_empty() || !is_text {
+        if head.is_empty() || !plain_text::is_text(&head) {
             return Ok(false);
         }
         let mut counted = Counted { stream: &mut *stream, bytes: head.len() as u64 };

@@ -8,6 +8,7 @@ use super::describe;
 use super::gathered::{Description, Gathered, InputType};
 use super::guest::{ImportedGuest, UNNAMED, merge_same_guests, place_threads};
 use super::imported::{ImportError, ImportOptions, Imported};
+use super::readings;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
@@ -39,6 +40,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     let mut domains: Vec<DomainFiles> = described.into_iter().map(with).collect();
     let base = interval(&gathered, options);
     let base = counts::add(&mut gathered, base);
+    let base = readings::add(&mut gathered, base, options.duration_s);
     let engine = gathered.engine();
     let guests = merge_same_guests(std::mem::take(&mut gathered.guests));
     assign_guests(&mut domains, guests, &mut gathered.notes);

@@ -9,7 +9,7 @@ use crate::kvm::userspace_exit;
 use crate::sample::{ExitCell, ThreadEvents, Timing, UserspaceCell};
 
 /// Two times that differ by less are the same: the tools' sleeps are not exact.
-const SAME_TIME: f64 = 0.05;
+pub(super) const SAME_TIME: f64 = 0.05;
 
 /// Adds the counts to the guests, if they cover the same time as everything else. Returns the time that they cover,
 /// where nothing else was measured.

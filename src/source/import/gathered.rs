@@ -9,6 +9,7 @@ use crate::kvm::event_totals::EventCounts;
 use crate::kvm::kernel_log::LogLine;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::topology::HostTopology;
+use crate::kvm::virsh_text::StatsReading;
 use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Vmm};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub(super) struct Gathered {
     pub trees: Vec<(PathBuf, DeviceMap)>,
     /// Counts of events, each with its file.
     pub counts: Vec<(PathBuf, EventCounts)>,
+    /// Readings of libvirt's statistics, in order, each with its domain's name and its file.
+    pub readings: Vec<(PathBuf, String, StatsReading)>,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// The host's topology.

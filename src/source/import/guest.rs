@@ -4,7 +4,8 @@ use super::kvm_stat::TableCounters;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::thread_name::Role;
 use crate::sample::{
-    DomainFacts, DomainSample, Known, MissingExtreme, Origin, Placement, ThreadEvents, ThreadSample, Vmm,
+    DiskSample, DomainFacts, DomainSample, Known, MissingExtreme, NicSample, Origin, Placement, ThreadEvents,
+    ThreadSample, Vmm,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub(super) struct ImportedGuest {
     pub kvm_events: BTreeMap<String, u64>,
     /// KVM's own statistics.
     pub counters: BTreeMap<String, u64>,
+    /// Its block devices and network interfaces, and the nanoseconds that their figures cover.
+    pub devices: (Vec<DiskSample>, Vec<NicSample>, u64),
 }
 
 impl ImportedGuest {
@@ -69,6 +72,9 @@ impl ImportedGuest {
             unattributed: self.unattributed,
             kvm_events: self.kvm_events,
             counters: self.counters,
+            disks: self.devices.0,
+            nics: self.devices.1,
+            devices_ns: self.devices.2,
             ..DomainSample::default()
         }
     }
@@ -81,7 +87,11 @@ impl ImportedGuest {
             for thread in other.threads {
                 let place = *places.entry((thread.tid, thread.start_ticks)).or_insert(self.threads.len());
                 match self.threads.get_mut(place) {
-                    Some(same) => same.events.merge(thread.events, MissingExtreme::Unknown),
+                    Some(same) => {
+                        same.events.merge(thread.events, MissingExtreme::Unknown);
+                        same.cpu = same.cpu.or(thread.cpu);
+                        same.counters.extend(thread.counters);
+                    }
                     None => self.threads.push(thread),
                 }
             }
@@ -89,6 +99,12 @@ impl ImportedGuest {
             for (name, count) in other.kvm_events {
                 let sum = self.kvm_events.entry(name).or_default();
                 *sum = sum.saturating_add(count);
+            }
+            for (name, count) in other.counters {
+                self.counters.entry(name).or_insert(count);
+            }
+            if self.devices.2 == 0 {
+                self.devices = other.devices;
             }
         }
     }

@@ -21,6 +21,8 @@ mod kvm_stat;
 mod load;
 mod pasted_text;
 mod perf_data;
+mod plain_text;
+mod readings;
 mod text_file;
 mod trace;
 

@@ -1,52 +1,9 @@
-//! Plain text from pasted text: removes mail quotes, terminal colours, tabs, unusual spaces and wrong encodings.
+//! One line of pasted text without mail quotes, terminal colours, tabs and unusual spaces.
 
 use crate::kvm::sanitize;
 
 /// Lines are cut at this length: no line of a table is longer.
 pub(super) const MAX_LINE: usize = 4096;
-
-/// The bytes of a text file as text: UTF-8 (invalid bytes replaced), or UTF-16 if its byte order mark says so. The
-/// transfer encoding of a raw mail is decoded first.
-pub(super) fn decode(bytes: &[u8]) -> String {
-    if let Some(plain) = quoted_printable(bytes) {
-        // Anything but UTF-8 is an older character set; spaces and ASCII are the same in all of them.
-        return String::from_utf8(plain).unwrap_or_else(|e| e.into_bytes().iter().map(|b| char::from(*b)).collect());
-    }
-    let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units = rest.as_chunks::<2>().0.iter().map(|pair| unit(*pair));
-        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
-    };
-    match bytes {
-        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
-        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
-        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest).into_owned(),
-        _ => String::from_utf8_lossy(bytes).into_owned(),
-    }
-}
-
-/// The decoded bytes of a mail in quoted-printable (RFC 2045, 6.7); `None` if no header names this encoding.
-fn quoted_printable(bytes: &[u8]) -> Option<Vec<u8>> {
-    let head = bytes.get(..bytes.len().min(32 * 1024))?.to_ascii_lowercase();
-    let named = b"content-transfer-encoding: quoted-printable";
-    head.windows(named.len()).find(|w| w == named)?;
-    let hex = |b: u8| char::from(b).to_digit(16);
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    loop {
-        rest = match rest {
-            [b'=', b'\r', b'\n', after @ ..] | [b'=', b'\n', after @ ..] => after,
-            [b'=', high, low, after @ ..] if hex(*high).is_some() && hex(*low).is_some() => {
-                plain.push((hex(*high)? * 16 + hex(*low)?) as u8);
-                after
-            }
-            [byte, after @ ..] => {
-                plain.push(*byte);
-                after
-            }
-            [] => return Some(plain),
-        };
-    }
-}
 
 /// One line without escape sequences, quote marks and surrounding spaces.
 pub(super) fn line(raw: &str) -> String {
@@ -88,22 +45,5 @@ mod tests {
         assert_eq!(line("11:12:07.687968"), "11:12:07.687968");
         assert_eq!(line("0:POUT 30"), "0:POUT 30");
         assert_eq!(line("2.5 seconds"), "2.5 seconds");
-    }
-
-    #[test]
-    fn a_raw_mail_is_decoded() {
-        let mail = b"From: x\nContent-Transfer-Encoding: quoted-printable\n\nHLT=A0=A0 3=\n10 a=3Db =\r\n= 5\n";
-        assert_eq!(
-            decode(mail),
-            "From: x\nContent-Transfer-Encoding: quoted-printable\n\nHLT\u{a0}\u{a0} 310 a=b = 5\n"
-        );
-        assert_eq!(decode(b"a=3Db"), "a=3Db");
-    }
-
-    #[test]
-    fn other_encodings_are_decoded() {
-        assert_eq!(decode(&[0xff, 0xfe, b'H', 0, b'L', 0]), "HL");
-        assert_eq!(decode(&[0xfe, 0xff, 0, b'H']), "H");
-        assert_eq!(decode(b"\xef\xbb\xbfx\xff"), "x\u{fffd}");
     }
 }

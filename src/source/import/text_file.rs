@@ -4,7 +4,7 @@ use super::detect;
 use super::gathered::{Description, Gathered, InputType};
 use super::guest::ImportedGuest;
 use super::imported::io_message;
-use super::{kvm_stat, pasted_text, trace};
+use super::{kvm_stat, pasted_text, plain_text, trace};
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::{
     cmdline, domain_capabilities, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text,
@@ -41,17 +41,15 @@ pub(super) fn read(
     let rest = MAX_TEXT + 1 - bytes.len() as u64;
     file.by_ref().take(rest).read_to_end(&mut bytes).map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
     let whole = bytes.len() as u64 <= MAX_TEXT;
-    let text = pasted_text::decode(&bytes);
+    let text = plain_text::plain(&bytes);
     drop(bytes);
-    let text = unquoted(&text);
-    let text = domain_xml::unescaped(&text);
     // They hold elements of the names that a domain's XML has.
     let text = match domain_capabilities::split(&text) {
         Some((before, part, after)) => {
             offers(path, part, gathered)?;
             Cow::Owned([before, after].concat())
         }
-        None => text,
+        None => Cow::Borrowed(text.as_str()),
     };
     let types = detect::text(&text);
     if types.is_empty() {
@@ -146,6 +144,8 @@ fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
     let found = virsh_text::parse(text);
     gathered.notes.extend(found.unread.notes(&file_name(path)));
     for domain in found.domains {
+        let name = domain.name.clone().unwrap_or_default();
+        gathered.readings.extend(domain.stats.into_iter().map(|reading| (path.to_owned(), name.clone(), reading)));
         gathered.descriptions.push(Description {
             file: path.to_owned(),
             called: domain.name,
@@ -227,18 +227,6 @@ fn commands(text: &str) -> Result<Vec<QemuCommand>, String> {
     let named = lines.filter_map(|line| cmdline::parse_text(line).ok()).filter(|command| command.name.is_some());
     let named: Vec<_> = named.collect();
     if named.len() > 1 { Ok(named) } else { Ok(vec![cmdline::parse_text(text).map_err(|e| e.to_string())?]) }
-}
-
-/// The text without the quote marks of mail, if most lines have them.
-fn unquoted(text: &str) -> Cow<'_, str> {
-    let (mut quoted, mut plain) = (0usize, 0usize);
-    for line in text.lines().take(20_000).filter(|l| !l.trim().is_empty()) {
-        *if line.trim_start().starts_with('>') { &mut quoted } else { &mut plain } += 1;
-    }
-    if quoted <= plain {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.lines().flat_map(|l| [pasted_text::unquote(l), "\n"]).collect())
 }
 
 /// The XML as it is shown: every line sanitized.

@@ -2,10 +2,10 @@
 #![allow(unsafe_code, reason = "virDomainListGetStats returns C structures that the virt crate does not wrap")]
 
 use super::loader::{Loaded, load};
-use super::stats::{self, Stats, StatsValue};
 use crate::kvm::domain_capabilities::{self, DomainCapabilities};
 use crate::kvm::{sanitize, sanitize_name};
 use crate::sample::DomainState;
+use crate::source::domain_stats::{self as stats, Stats, StatsValue};
 use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
 use crate::source::live::timestamps;

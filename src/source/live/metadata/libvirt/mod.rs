@@ -12,7 +12,6 @@ mod connection;
 mod guest_calls;
 mod loader;
 mod release_pages;
-mod stats;
 
 use self::release_pages::give_back_libraries;
 use crate::kvm::device_map::DeviceMap;

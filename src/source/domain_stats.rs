@@ -1,4 +1,4 @@
-//! libvirt's bulk statistics as plain values.
+//! libvirt's bulk statistics as plain values, from its library or as `virsh domstats` prints them.
 
 use crate::kvm::sanitize;
 use crate::sample::{DiskSample, NicSample};
@@ -74,6 +74,36 @@ pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTr
         }
     }
     (vcpus, vm)
+}
+
+/// A vCPU's time on a CPU and time waiting for one (`vcpu.0.time`, `vcpu.0.delay`), nanoseconds.
+pub fn vcpu_times(stats: &Stats) -> BTreeMap<u32, (u64, Option<u64>)> {
+    let of = |index: u32| {
+        let vcpu = StatsEntry { stats, prefix: format!("vcpu.{index}") };
+        Some((index, (vcpu.number("time")?, vcpu.number("delay"))))
+    };
+    let most = match stats.get("vcpu.maximum") {
+        Some(StatsValue::Number(n)) => (*n).min(MOST),
+        _ => 0,
+    };
+    (0..most as u32).filter_map(of).collect()
+}
+
+/// The growth of the numbers between two readings; a number that fell began again and is left out.
+pub fn growth(first: &Stats, last: &Stats) -> Stats {
+    let grown = |(name, value): (&String, &StatsValue)| {
+        let value = match (value, first.get(name)) {
+            // How many entries a group has does not grow.
+            (StatsValue::Number(_), _) if name.ends_with(".count") || name == "vcpu.maximum" => value.clone(),
+            (StatsValue::Number(now), Some(StatsValue::Number(before))) => {
+                StatsValue::Number(now.checked_sub(*before)?)
+            }
+            (StatsValue::Number(_), _) => return None,
+            (StatsValue::Text(_), _) => value.clone(),
+        };
+        Some((name.clone(), value))
+    };
+    last.iter().filter_map(grown).collect()
 }
 
 /// One numbered entry of a group.

@@ -1,0 +1,55 @@
+//! A guest's counters as text: KVM's statistics, disks, network interfaces.
+
+use super::table::{Table, cut, more};
+use crate::figures::{bytes, micros, or_unknown, rate};
+use crate::model::DomainModel;
+
+/// All tables that have rows.
+pub(super) fn all(d: &DomainModel, rows: usize) -> String {
+    statistics(d, rows) + &disks(d) + &nics(d)
+}
+
+/// KVM's statistics that grew, the fastest first. Those in nanoseconds are no counts of events.
+fn statistics(d: &DomainModel, rows: usize) -> String {
+    let mut grown: Vec<_> = d.counters.iter().filter(|(name, rate)| **rate > 0.0 && !name.ends_with("_ns")).collect();
+    if grown.is_empty() {
+        return String::new();
+    }
+    grown.sort_by(|a, b| b.1.total_cmp(a.1).then(a.0.cmp(b.0)));
+    let mut t = Table::new(&["<KVM STATISTIC", "/s"]);
+    for (name, per_second) in grown.iter().take(rows) {
+        t.row([cut(name, 64), rate(**per_second)]);
+    }
+    t.render(2) + &more(grown.len(), rows)
+}
+
+fn disks(d: &DomainModel) -> String {
+    let mut t = Table::new(&["<DISK", "READ/s", "WRITE/s", "READ B/s", "WRITE B/s", "READ us", "WRITE us"]);
+    for disk in &d.disks {
+        t.row([
+            cut(&disk.name, 32),
+            rate(disk.read_ops),
+            rate(disk.write_ops),
+            bytes(disk.read_bytes as u64),
+            bytes(disk.write_bytes as u64),
+            or_unknown(disk.read_mean_us, micros),
+            or_unknown(disk.write_mean_us, micros),
+        ]);
+    }
+    if t.is_empty() { String::new() } else { t.render(2) }
+}
+
+fn nics(d: &DomainModel) -> String {
+    let mut t = Table::new(&["<NIC", "IN B/s", "OUT B/s", "IN/s", "OUT/s", "DROPS/s"]);
+    for nic in &d.nics {
+        t.row([
+            cut(&nic.name, 32),
+            bytes(nic.rx_bytes as u64),
+            bytes(nic.tx_bytes as u64),
+            rate(nic.rx_packets),
+            rate(nic.tx_packets),
+            rate(nic.drops),
+        ]);
+    }
+    if t.is_empty() { String::new() } else { t.render(2) }
+}
