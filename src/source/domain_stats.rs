@@ -94,7 +94,11 @@ pub fn growth(first: &Stats, last: &Stats) -> Stats {
     let grown = |(name, value): (&String, &StatsValue)| {
         let value = match (value, first.get(name)) {
             // How many entries a group has does not grow.
-            (StatsValue::Number(_), _) if name.ends_with(".count") || name == "vcpu.maximum" => value.clone(),
+            (StatsValue::Number(_), _)
+                if matches!(name.as_str(), "block.count" | "net.count" | "vcpu.maximum" | "balloon.current") =>
+            {
+                value.clone()
+            }
             (StatsValue::Number(now), Some(StatsValue::Number(before))) => {
                 StatsValue::Number(now.checked_sub(*before)?)
             }

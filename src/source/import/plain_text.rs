@@ -160,7 +160,8 @@ fn without_quotes(text: &str) -> Cow<'_, str> {
 
 /// Without the tags of a web page.
 fn without_html(text: &str) -> Cow<'_, str> {
-    let head = text.get(..text.floor_char_boundary(HEAD)).unwrap_or(text);
+    let end = text.len().min(HEAD);
+    let head = (end.saturating_sub(3)..=end).rev().find_map(|end| text.get(..end)).unwrap_or_default();
     if !head.match_indices('<').any(|(at, _)| html_tag(text.get(at..).unwrap_or_default()).is_some()) {
         return Cow::Borrowed(text);
     }
