@@ -44,6 +44,11 @@ impl SessionSummary {
 
     /// Adds a sample. The first of a run of the recorder ends no interval.
     pub fn add(&mut self, sample: Arc<Sample>, begins_run: bool) {
+        self.add_watched(sample, begins_run, |_| {});
+    }
+
+    /// Adds a sample, and shows the interval that it ends before it is added up.
+    pub fn add_watched(&mut self, sample: Arc<Sample>, begins_run: bool, watch: impl FnOnce(&JudgedInterval)) {
         if begins_run || self.runs.is_empty() || !self.pipeline.continues(&sample) {
             self.pipeline.restart();
             self.runs.push(RecorderRun { begin_ms: sample.time_ms, samples: 0, seconds: 0.0 });
@@ -54,7 +59,9 @@ impl SessionSummary {
             run.samples += 1;
             run.seconds += interval.as_ref().and_then(|i| i.model.interval_s).unwrap_or(0.0);
         }
-        let Some(JudgedInterval { model, report }) = interval else { return };
+        let Some(interval) = interval else { return };
+        watch(&interval);
+        let JudgedInterval { model, report } = interval;
         self.sum.add(model);
         report.findings.into_iter().for_each(|f| keep_heaviest(&mut self.report.findings, f));
         self.report.cannot_tell = report.cannot_tell;

@@ -22,6 +22,8 @@ Examples:
   kvmtop report perf.data.guest     read a file of `perf kvm stat record`
   kvmtop report vmexit.txt win10.xml --duration 10s
                                     a pasted table and the guest that it is from
+  kvmtop report --html night.html night.kvmtop
+                                    a page with charts, for a colleague without kvmtop
   kvmtop diff before/ after/        did the change help?
   kvmtop record night.kvmtop --duration 8h --max-size 500M
                                     record a night
@@ -208,6 +210,9 @@ pub struct ReplayArgs {
     /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
+    /// Write the whole recording as one self-contained HTML page, as report does (- for stdout)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "batch", "json", "count"])]
+    pub html: Option<PathBuf>,
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
@@ -266,6 +271,12 @@ pub struct ReportArgs {
     /// Files or folders; --help lists what can be read
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
+    /// Write one self-contained HTML page to FILE (- for stdout)
+    ///
+    /// Findings, tables, and charts of everything over time. The page loads nothing from the network, so it can be
+    /// mailed or attached to a ticket. It is about as private as the recording: it holds the guests' names.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub html: Option<PathBuf>,
     /// How to read them.
     #[command(flatten)]
     pub reading: InputArgs,

@@ -4,6 +4,8 @@
 mod batch;
 mod check;
 mod doctor;
+mod html;
+mod html_file;
 mod live;
 mod plan;
 mod progress_line;
@@ -59,7 +61,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             screen::live(&settings)
         }
         Some(Command::Plan(args)) => plan::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
-        Some(Command::Report(args)) => report::report(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Report(args)) => {
+            let settings = settings(None, &args.choice, None)?;
+            match &args.html {
+                Some(page) => html::write(&args.inputs, &args.reading, page, &settings),
+                None => report::report(&args, &settings),
+            }
+        }
         Some(Command::Diff(args)) => report::diff(&args, &settings(None, &args.choice, None)?),
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Replay(args)) => replay::run(&args, &settings(None, &args.choice, Some(&args.screen))?),
@@ -121,8 +129,13 @@ fn reader_is_gone(e: &anyhow::Error) -> bool {
 
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
+    print_bytes(crate::kvm::without_hidden(text).as_bytes())
+}
+
+/// Prints what needs no cleaning.
+fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let done = out.write_all(crate::kvm::without_hidden(text).as_bytes()).and_then(|()| out.flush());
+    let done = out.write_all(bytes).and_then(|()| out.flush());
     done.map_err(|e| {
         // A terminal that is gone, as a pipe without a reader.
         let gone = e.raw_os_error() == Some(libc::EIO) && is_device(&out);

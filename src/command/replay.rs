@@ -1,10 +1,10 @@
 //! `kvmtop replay` and `kvmtop demo`: a recording instead of a live host.
 
 use super::batch::BatchPrinter;
-use super::{say, screen};
+use super::{html, say, screen};
 use crate::analysis::RecordingTime;
 use crate::cli::Settings;
-use crate::cli::args::{BatchArgs, DemoArgs, ReplayArgs};
+use crate::cli::args::{BatchArgs, DemoArgs, InputArgs, ReplayArgs};
 use crate::sample::{EngineKind, Sample, SourceId};
 use crate::session::{self, Cursor, Recorder, Session};
 use crate::source::Feed;
@@ -24,6 +24,10 @@ const INTERVAL_S: f64 = 1.0;
 
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
+    if let Some(page) = &args.html {
+        replay_format(&args.file)?;
+        return html::write(std::slice::from_ref(&args.file), &InputArgs::default(), page, settings);
+    }
     let session = match replay_format(&args.file)? {
         // Text needs no way back in time, so the samples are printed as they are decoded.
         ReplayFormat::PerfData if args.batch.batch && args.at.is_none() => {

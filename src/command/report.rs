@@ -5,6 +5,7 @@ use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use crate::lint;
+use crate::report::html::TimelineBuilder;
 use crate::report::{View, diff, diff_text, json, text};
 use crate::sample::SourceId;
 use crate::source::import::{self, DescriptionFiles, ImportOptions, Imported};
@@ -19,7 +20,7 @@ pub(super) struct JudgedInput {
 }
 
 impl JudgedInput {
-    fn view<'a>(&'a self, settings: &'a Settings) -> View<'a> {
+    pub fn view<'a>(&'a self, settings: &'a Settings) -> View<'a> {
         View {
             model: &self.interval.model,
             findings: &self.interval.report,
@@ -64,6 +65,16 @@ pub(super) fn status(damaged: bool) -> u8 {
 }
 
 pub(super) fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings) -> anyhow::Result<JudgedInput> {
+    read_timed(inputs, reading, settings, None)
+}
+
+/// The same; the intervals of a whole session go to the time line as well.
+pub(super) fn read_timed(
+    inputs: &[PathBuf],
+    reading: &InputArgs,
+    settings: &Settings,
+    timeline: Option<&mut TimelineBuilder>,
+) -> anyhow::Result<JudgedInput> {
     let options = ImportOptions {
         duration_s: reading.duration.map(|d| d.as_secs_f64()),
         vcpus: reading.vcpus,
@@ -71,7 +82,7 @@ pub(super) fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings)
     };
     if let Some((session, others)) = report_session::find(inputs)? {
         let (mut descriptions, damaged) = describe(&others, &options);
-        let interval = report_session::read(&session, reading.at, &mut descriptions, settings)?;
+        let interval = report_session::read(&session, reading.at, &mut descriptions, settings, timeline)?;
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");

@@ -5,6 +5,7 @@ use crate::analysis::{JudgedInterval, Pipeline, RecordingTime, SessionSummary};
 use crate::cli::Settings;
 use crate::kvm::sanitize;
 use crate::lint;
+use crate::report::html::TimelineBuilder;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
 use crate::session::{self, Cursor, Session, open_regular};
 use crate::source::import::DescriptionFiles;
@@ -51,6 +52,7 @@ fn is_session(path: &Path) -> bool {
 }
 
 /// A session as one interval, or its interval at a time, with the findings. Other files describe its guests further.
+/// All intervals of a whole session go to the time line.
 ///
 /// # Errors
 /// When the session cannot be read.
@@ -59,6 +61,7 @@ pub fn read(
     at: Option<RecordingTime>,
     descriptions: &mut DescriptionFiles,
     settings: &Settings,
+    timeline: Option<&mut TimelineBuilder>,
 ) -> anyhow::Result<JudgedInterval> {
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
@@ -67,7 +70,7 @@ pub fn read(
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        return Ok(with_damage(whole(&mut samples, pipeline, progress), samples.cursor.session()));
+        return Ok(with_damage(whole(&mut samples, pipeline, progress, timeline), samples.cursor.session()));
     };
     // The first sample ends no interval.
     let last = samples.cursor.len() - 1;
@@ -127,7 +130,12 @@ impl DescribedSamples<'_> {
 const READ_AHEAD: usize = 4;
 
 /// All samples as one interval. Reading takes as long as judging, so each has a thread.
-fn whole(samples: &mut DescribedSamples<'_>, pipeline: Pipeline, mut progress: ProgressLine) -> JudgedInterval {
+fn whole(
+    samples: &mut DescribedSamples<'_>,
+    pipeline: Pipeline,
+    mut progress: ProgressLine,
+    mut timeline: Option<&mut TimelineBuilder>,
+) -> JudgedInterval {
     let mut summary = SessionSummary::new(pipeline);
     let all = samples.cursor.len();
     std::thread::scope(|scope| {
@@ -143,7 +151,11 @@ fn whole(samples: &mut DescribedSamples<'_>, pipeline: Pipeline, mut progress: P
         });
         for (i, sample, begins_run) in received {
             progress.at(i, all);
-            summary.add(sample, begins_run);
+            summary.add_watched(sample, begins_run, |interval| {
+                if let Some(timeline) = &mut timeline {
+                    timeline.add(interval);
+                }
+            });
         }
     });
     drop(progress);
@@ -171,7 +183,7 @@ mod tests {
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
         let read = |at: Option<&str>| {
             let at = at.map(|at| RecordingTime::parse(at).unwrap());
-            read(&path, at, &mut DescriptionFiles::default(), &settings).unwrap().model
+            read(&path, at, &mut DescriptionFiles::default(), &settings, None).unwrap().model
         };
         let all = read(None);
         assert_eq!(all.interval_s, Some(8.0));

@@ -6,6 +6,7 @@ pub mod diff;
 pub mod diff_text;
 pub mod document;
 pub mod findings_text;
+pub mod html;
 pub mod json;
 pub mod plan;
 pub mod rules;

@@ -12,7 +12,7 @@ mod write;
 
 pub use format::{Header, SCHEMA, looks_like};
 pub use read::{Cursor, Session};
-pub use regular_file::open_regular;
+pub use regular_file::{not_ours, open_regular};
 pub use write::{Limits, Recorder};
 
 /// Samples in a segment at most. To reach its last sample, a reader decompresses all of them.

@@ -26,7 +26,7 @@ fn regular(meta: &Metadata) -> io::Result<()> {
 /// folder such as /tmp it can be a link, or belong to another user.
 pub fn not_ours(meta: &Metadata) -> Option<String> {
     if meta.is_symlink() {
-        return Some("is a symbolic link, and a recording follows none".into());
+        return Some("is a symbolic link, and none is followed".into());
     }
     if !meta.is_file() {
         return Some("is not a regular file".into());

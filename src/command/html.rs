@@ -1,0 +1,65 @@
+//! `report --html` and `replay --html`: one page of a recording or of other files.
+
+use super::html_file::{self, STDOUT};
+use super::{report, say, say_unmatched};
+use crate::analysis::Pipeline;
+use crate::cli::Settings;
+use crate::cli::args::InputArgs;
+use crate::figures;
+use crate::report::html::{TimelineBuilder, page};
+use crate::sample::SourceId;
+use crate::source::Feed as _;
+use crate::source::import::PerfDataFeed;
+use anyhow::Context as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The intervals that a perf.data file is cut into, seconds.
+const INTERVAL_S: f64 = 1.0;
+
+/// Writes the page of these inputs to a file, or to the standard output.
+pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Settings) -> anyhow::Result<u8> {
+    html_file::check(file)?;
+    let mut timeline = TimelineBuilder::new(settings.domains.clone());
+    let read = report::read_timed(inputs, reading, settings, Some(&mut timeline))?;
+    if read.source == SourceId::PerfData.as_str() {
+        for path in inputs.iter().filter(|path| is_perf_data(path)) {
+            add_perf_data(path, reading, settings, &mut timeline)?;
+        }
+    }
+    let view = read.view(settings);
+    say_unmatched(&view);
+    let names: Vec<_> = inputs.iter().map(|i| i.file_name().unwrap_or(i.as_os_str()).to_string_lossy()).collect();
+    let page = page(&view, timeline, &names.join(", "))?;
+    html_file::write(file, page.html.as_bytes())?;
+    if file != Path::new(STDOUT) {
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        say(&format!("wrote {} ({})", path.display(), figures::bytes(page.html.len() as u64)));
+    }
+    page.notes.iter().for_each(|note| say(note));
+    Ok(report::status(read.damaged))
+}
+
+fn is_perf_data(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = crate::session::open_regular(path).and_then(|f| f.take(8).read_to_end(&mut head));
+    read.is_ok() && matches!(head.as_slice(), b"PERFILE2" | b"2ELIFREP")
+}
+
+/// Reads a `perf.data` a second time, interval by interval: the report itself has it as one.
+fn add_perf_data(
+    path: &Path,
+    reading: &InputArgs,
+    settings: &Settings,
+    timeline: &mut TimelineBuilder,
+) -> anyhow::Result<()> {
+    let mut feed = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)?;
+    let mut pipeline = Pipeline::new(settings.findings.clone());
+    while let Some(sample) = feed.next().with_context(|| format!("{}: its time lines", path.display()))? {
+        if let Some(interval) = pipeline.next(Arc::new(sample)) {
+            timeline.add(&interval);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! A page on disk: whole or not at all, private, and never through a link.
+
+use super::print_bytes;
+use crate::session::not_ours;
+use anyhow::{Context as _, anyhow, ensure};
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+
+/// The name that means the standard output.
+pub const STDOUT: &str = "-";
+
+/// Fails if the file cannot be written for a reason that is known before the work is done.
+///
+/// # Errors
+/// For something that is no regular file of this user, and for a folder that does not exist.
+pub fn check(path: &Path) -> anyhow::Result<()> {
+    if path == Path::new(STDOUT) {
+        return Ok(());
+    }
+    let name = path.display();
+    ensure!(path.file_name().is_some(), "cannot write '{name}': it names no file; give --html a file such as page.html");
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(anyhow!("cannot write {name}: it is a folder; give --html a file in it")),
+        Ok(meta) => match not_ours(&meta) {
+            Some(why) => Err(anyhow!("cannot write {name}: it {why}; remove it or choose another name")),
+            None => Ok(()),
+        },
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let folder = folder(path);
+            let meta = fs::metadata(folder).with_context(|| format!("cannot write {name}: {}", folder.display()))?;
+            ensure!(meta.is_dir(), "cannot write {name}: {} is no folder", folder.display());
+            Ok(())
+        }
+        Err(e) => Err(e).with_context(|| format!("cannot write {name}")),
+    }
+}
+
+/// Writes the file, readable by its owner alone. An existing one is replaced as a whole.
+///
+/// # Errors
+/// As [`check`], and when the folder or the disk refuses it; nothing is left behind then.
+pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    if path == Path::new(STDOUT) {
+        return Ok(print_bytes(content)?);
+    }
+    check(path)?;
+    let name = path.display();
+    // A name of its own, created by O_EXCL with mode 0600; the rename replaces a link instead of following it.
+    let mut file = tempfile::Builder::new()
+        .prefix(".kvmtop-")
+        .tempfile_in(folder(path))
+        .with_context(|| format!("cannot write {name}: no new file in its folder"))?;
+    file.write_all(content).and_then(|()| file.as_file().sync_all()).with_context(|| format!("cannot write {name}"))?;
+    file.persist(path).map_err(|e| e.error).with_context(|| format!("cannot write {name}"))?;
+    Ok(())
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn a_page_is_private_and_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.html");
+        for text in ["one", "two"] {
+            write(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, "mine").unwrap();
+        symlink(&target, &link).unwrap();
+        let refused = |path: &Path| write(path, b"page").unwrap_err().to_string();
+        assert!(refused(&link).contains("symbolic link"), "{}", refused(&link));
+        assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
+        assert!(refused(dir.path()).contains("folder"));
+        assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
+        assert!(refused(&dir.path().join("no/page.html")).contains("/no"), "{}", refused(&dir.path().join("no/p")));
+        assert!(refused(Path::new("..")).contains("names no file"), "{}", refused(Path::new("..")));
+        assert!(refused(&target.join("page.html")).contains("cannot write"));
+    }
+}

@@ -1,0 +1,224 @@
+//! The series of one chart, and the charts of one owner: the host, a guest or a vCPU.
+
+use super::tracks::Track;
+
+/// What a chart shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chart {
+    /// CPU time by kind, percent of one host CPU; of the host: percent of all its CPUs.
+    Cpu,
+    /// Exits per second by reason.
+    Exits,
+    /// Exits to the VMM per second by reason.
+    VmmExits,
+    /// Accesses per second by device.
+    Devices,
+    /// Wait of the vCPU that waited longest, percent of the interval.
+    Wait,
+    /// From woken to running, 99th percentile of the slowest vCPU, microseconds.
+    Wakeup,
+    /// Moves of vCPUs per second.
+    Moves,
+    /// Disk requests per second.
+    DiskRequests,
+    /// Mean time of a disk request, microseconds.
+    DiskTime,
+    /// Bytes per second of network interfaces.
+    Network,
+}
+
+impl Chart {
+    /// Its name in the page's data.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Exits => "exits",
+            Self::VmmExits => "vmm",
+            Self::Devices => "devices",
+            Self::Wait => "wait",
+            Self::Wakeup => "wakeup",
+            Self::Moves => "moves",
+            Self::DiskRequests => "disk_requests",
+            Self::DiskTime => "disk_time",
+            Self::Network => "network",
+        }
+    }
+
+    /// Whether a series that an interval lacks was 0 in it: what did not happen is no row of a table.
+    const fn absent_is_zero(self) -> bool {
+        matches!(self, Self::Exits | Self::VmmExits | Self::Devices)
+    }
+
+    /// Whether a slot shows the highest of its values: a percentile has no mean.
+    pub const fn shows_peaks(self) -> bool {
+        matches!(self, Self::Wakeup | Self::DiskTime)
+    }
+}
+
+/// Name of the series that holds what has none of its own.
+pub(super) const OTHER: &str = "other";
+/// Characters of a series' name at most.
+const LONGEST_NAME: usize = 64;
+
+/// The series of one chart.
+#[derive(Debug, Clone)]
+pub(super) struct ChartTracks {
+    pub chart: Chart,
+    /// Named series, in the order in which they came.
+    pub lines: Vec<(String, Track)>,
+    /// All series together, where their source gives that.
+    pub total: Option<Track>,
+    /// The seconds in which there would have been a row for whatever happened.
+    measured: Track,
+}
+
+impl ChartTracks {
+    /// Adds the values of an interval; series beyond `most` are added up as [`OTHER`].
+    fn add<'n>(&mut self, at: (usize, f64), most: usize, values: impl IntoIterator<Item = (&'n str, f64)>) {
+        let (slot, seconds) = at;
+        self.measured.add(slot, 0.0, seconds);
+        let mut other = 0.0;
+        for (place, (name, value)) in values.into_iter().enumerate() {
+            if self.chart.absent_is_zero() && name != OTHER && !self.knows(name) && self.lines.len() >= most {
+                other += value;
+            } else if self.knows(name) || self.lines.len() <= most {
+                self.line(place, name).add(slot, value, seconds);
+            }
+        }
+        if other > 0.0 {
+            self.line(usize::MAX, OTHER).add(slot, other, seconds);
+        }
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        let name = shortened(name);
+        self.lines.iter().any(|(n, _)| n == name)
+    }
+
+    /// The series of this name. Rows hardly change their places, so the one at the same place is tried first.
+    fn line(&mut self, place: usize, name: &str) -> &mut Track {
+        let name = shortened(name);
+        let same = |(n, _): &(String, Track)| n == name;
+        let found = if self.lines.get(place).is_some_and(same) { Some(place) } else { self.lines.iter().position(same) };
+        let place = found.unwrap_or_else(|| {
+            self.lines.push((name.to_string(), Track::default()));
+            self.lines.len() - 1
+        });
+        &mut self.lines[place].1
+    }
+
+    /// Keeps the `most` largest series and adds up the others. Largest first; other charts keep their order.
+    fn settle(&mut self, most: usize) {
+        if !self.chart.absent_is_zero() {
+            return;
+        }
+        self.lines.iter_mut().for_each(|(_, t)| t.fill(&self.measured));
+        let mut other: Option<Track> = None;
+        let mut sized: Vec<_> = self.lines.drain(..).map(|(name, track)| (track.total(), name, track)).collect();
+        sized.sort_by(|a, b| (a.1 == OTHER).cmp(&(b.1 == OTHER)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
+        for (place, (_, name, track)) in sized.into_iter().enumerate() {
+            if place < most && name != OTHER {
+                self.lines.push((name, track));
+            } else {
+                other.get_or_insert_default().add_track(&track);
+            }
+        }
+        self.lines.extend(other.map(|track| (OTHER.to_string(), track)));
+    }
+}
+
+fn shortened(name: &str) -> &str {
+    name.char_indices().nth(LONGEST_NAME).map_or(name, |(end, _)| &name[..end])
+}
+
+/// All charts of the host, of a guest or of a vCPU.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OwnerTracks {
+    pub charts: Vec<ChartTracks>,
+}
+
+impl OwnerTracks {
+    /// Adds the values of an interval to a chart: `at` is the slot and the seconds of the interval.
+    pub fn add<'n>(
+        &mut self,
+        chart: Chart,
+        at: (usize, f64),
+        most: usize,
+        values: impl IntoIterator<Item = (&'n str, f64)>,
+    ) {
+        self.chart(chart).add(at, most, values);
+    }
+
+    /// Adds the value of all series of a chart together.
+    pub fn add_total(&mut self, chart: Chart, (slot, seconds): (usize, f64), value: f64) {
+        self.chart(chart).total.get_or_insert_default().add(slot, value, seconds);
+    }
+
+    fn chart(&mut self, chart: Chart) -> &mut ChartTracks {
+        let place = self.charts.iter().position(|c| c.chart == chart).unwrap_or_else(|| {
+            self.charts.push(ChartTracks { chart, lines: Vec::new(), total: None, measured: Track::default() });
+            self.charts.len() - 1
+        });
+        &mut self.charts[place]
+    }
+
+    /// Number of series.
+    pub fn count(&self) -> usize {
+        self.charts.iter().map(|c| c.lines.len() + 2).sum()
+    }
+
+    /// Keeps the largest series of each chart and the charts that have one.
+    pub fn settle(&mut self, most: usize) {
+        self.charts.iter_mut().for_each(|c| c.settle(most));
+        self.charts.retain(|c| c.total.is_some() || !c.lines.is_empty());
+    }
+
+    /// Joins slots as their axis did.
+    pub fn join(&mut self, sizes: &[usize]) {
+        for c in &mut self.charts {
+            c.lines.iter_mut().for_each(|(_, t)| t.join(sizes));
+            c.total.iter_mut().chain([&mut c.measured]).for_each(|t| t.join(sizes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_happen_is_zero_and_small_rows_are_added_up() {
+        let mut owner = OwnerTracks::default();
+        owner.add(Chart::Exits, (0, 1.0), 8, [("A", 1.0)]);
+        owner.add(Chart::Exits, (1, 1.0), 8, [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
+        owner.settle(1);
+        let lines = &owner.charts[0].lines;
+        let values = |i: usize| lines[i].1.cells.iter().map(|c| c.mean()).collect::<Vec<_>>();
+        assert_eq!((lines[0].0.as_str(), values(0)), ("B", vec![Some(0.0), Some(10.0)]));
+        assert_eq!((lines[1].0.as_str(), values(1)), (OTHER, vec![Some(1.0), Some(3.0)]));
+    }
+
+    #[test]
+    fn series_are_bounded_and_their_sum_is_kept() {
+        let mut owner = OwnerTracks::default();
+        let names: Vec<String> = (0..1000).map(|i| format!("{}{i}", "x".repeat(i % 100))).collect();
+        for slot in 0..3 {
+            owner.add(Chart::Devices, (slot, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
+        }
+        assert_eq!(owner.charts[0].lines.len(), 11);
+        let all: f64 = owner.charts[0].lines.iter().map(|(_, t)| t.total()).sum();
+        assert_eq!(all as u64, 3000);
+        owner.add(Chart::DiskTime, (0, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
+        assert!(owner.charts[1].lines.len() <= 11);
+    }
+
+    #[test]
+    fn a_value_that_was_not_measured_stays_unknown() {
+        let mut owner = OwnerTracks::default();
+        owner.add(Chart::Cpu, (0, 1.0), 8, [("usr", 1.0)]);
+        owner.add(Chart::Cpu, (1, 1.0), 8, [("usr", 1.0), ("wait", 2.0)]);
+        owner.settle(8);
+        let wait = &owner.charts[0].lines[1].1;
+        assert_eq!(wait.cells.iter().map(|c| c.mean()).collect::<Vec<_>>(), [None, Some(2.0)]);
+    }
+}

@@ -1,0 +1,263 @@
+//! Values over time in bounded memory: slots of one or more intervals. Each slot keeps the mean and the maximum of its
+//! intervals, so that a peak survives however many intervals share a slot.
+
+/// Slots at most.
+const MOST_SLOTS: usize = 4096;
+/// Slots that remain however many series there are.
+const FEWEST_SLOTS: usize = 64;
+/// Cells of all series of a time axis together, at most; [`FEWEST_SLOTS`] wins.
+const MOST_CELLS: usize = 1_500_000;
+/// Latest time, milliseconds since the epoch: the end of the year 9999, up to which every browser knows dates.
+const LATEST_MS: i64 = 253_402_300_799_999;
+
+/// A stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Its begin, milliseconds since the epoch.
+    pub begin_ms: i64,
+    /// Its end.
+    pub end_ms: i64,
+    /// Intervals in it.
+    pub intervals: u64,
+}
+
+/// The time that several series share.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TimeAxis {
+    pub slots: Vec<Slot>,
+    /// Intervals that a slot takes.
+    width: u64,
+}
+
+impl TimeAxis {
+    /// Adds an interval; returns the number of its slot.
+    pub fn add(&mut self, end_ms: i64, seconds: f64) -> usize {
+        let last_end = self.slots.last().map_or(0, |s| s.end_ms);
+        // A clock that was set back does not turn the axis round.
+        let end_ms = end_ms.clamp(last_end + 1, LATEST_MS.max(last_end + 1));
+        let begin_ms = end_ms.saturating_sub((seconds * 1e3).round() as i64).clamp(last_end, end_ms);
+        let is_gap = self.slots.last().is_some_and(|last| is_gap(last, begin_ms));
+        match self.slots.last_mut() {
+            Some(last) if last.intervals < self.width && !is_gap => {
+                last.end_ms = end_ms;
+                last.intervals += 1;
+            }
+            _ => self.slots.push(Slot { begin_ms, end_ms, intervals: 1 }),
+        }
+        self.slots.len() - 1
+    }
+
+    /// Slots that fit, with so many series.
+    pub fn room(series: usize) -> usize {
+        (MOST_CELLS / series.max(1)).clamp(FEWEST_SLOTS, MOST_SLOTS)
+    }
+
+    /// Joins neighbouring slots; returns how many old slots each new one holds. Slots on both sides of a gap are joined
+    /// only if there are too many gaps to spare them.
+    pub fn halve(&mut self) -> Vec<usize> {
+        let before = self.slots.len();
+        let mut joined = self.pairs(true);
+        if joined.len() * 4 > before * 3 {
+            joined = self.pairs(false);
+        }
+        let mut slots = Vec::with_capacity(joined.len());
+        let mut rest = self.slots.as_slice();
+        for &n in &joined {
+            let (group, others) = rest.split_at(n.min(rest.len()));
+            if let (Some(first), Some(last)) = (group.first(), group.last()) {
+                let intervals = group.iter().map(|s| s.intervals).sum();
+                slots.push(Slot { begin_ms: first.begin_ms, end_ms: last.end_ms, intervals });
+            }
+            rest = others;
+        }
+        self.slots = slots;
+        self.width = self.width.max(1) * 2;
+        joined
+    }
+
+    fn pairs(&self, spare_gaps: bool) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        let mut i = 0;
+        while i < self.slots.len() {
+            let pair = self.slots.get(i + 1).is_some_and(|next| !spare_gaps || !is_gap(&self.slots[i], next.begin_ms));
+            sizes.push(1 + usize::from(pair));
+            i += 1 + usize::from(pair);
+        }
+        sizes
+    }
+
+    /// Whether nothing was measured just before this slot.
+    pub fn follows_gap(&self, slot: usize) -> bool {
+        slot > 0 && self.slots.get(slot).is_some_and(|s| is_gap(&self.slots[slot - 1], s.begin_ms))
+    }
+
+    /// The longest slot, seconds.
+    pub fn slot_seconds(&self) -> f64 {
+        self.slots.iter().map(|s| s.end_ms - s.begin_ms).max().unwrap_or(0) as f64 / 1e3
+    }
+
+    /// Whether some slot holds more than one interval.
+    pub fn is_thinned(&self) -> bool {
+        self.slots.iter().any(|s| s.intervals > 1)
+    }
+}
+
+/// Whether there is time between a slot and what begins then: more than clocks jitter.
+fn is_gap(slot: &Slot, begin_ms: i64) -> bool {
+    begin_ms.saturating_sub(slot.end_ms) > 1500
+}
+
+/// What a series has of one slot.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Cell {
+    /// Values times seconds.
+    sum: f64,
+    /// Seconds in which the value was measured.
+    seconds: f32,
+    max: f32,
+}
+
+impl Cell {
+    fn add(&mut self, other: &Self) {
+        self.sum += other.sum;
+        self.max = if self.seconds > 0.0 { self.max.max(other.max) } else { other.max };
+        self.seconds += other.seconds;
+    }
+
+    /// The mean over the measured time; `None` if there is none.
+    pub fn mean(&self) -> Option<f64> {
+        (self.seconds > 0.0).then(|| self.sum / f64::from(self.seconds))
+    }
+
+    /// The largest value of an interval; `None` without one.
+    pub fn max(&self) -> Option<f64> {
+        (self.seconds > 0.0).then_some(f64::from(self.max))
+    }
+}
+
+/// One series: a cell for each slot; slots without a value may be missing at the end.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Track {
+    pub cells: Vec<Cell>,
+}
+
+impl Track {
+    /// Adds the value of an interval of so many seconds. A value that is no number adds nothing.
+    pub fn add(&mut self, slot: usize, value: f64, seconds: f64) {
+        if value.is_finite() && seconds > 0.0 {
+            if self.cells.len() <= slot {
+                self.cells.resize(slot + 1, Cell::default());
+            }
+            let max = value as f32;
+            self.cells[slot].add(&Cell { sum: value * seconds, seconds: seconds as f32, max });
+        }
+    }
+
+    /// All values times their seconds.
+    pub fn total(&self) -> f64 {
+        self.cells.iter().map(|c| c.sum).sum()
+    }
+
+    /// Joins slots as [`TimeAxis::halve`] did.
+    pub fn join(&mut self, sizes: &[usize]) {
+        let mut rest = self.cells.as_slice();
+        let mut cells = Vec::new();
+        for &n in sizes {
+            if rest.is_empty() {
+                break;
+            }
+            let (group, others) = rest.split_at(n.min(rest.len()));
+            let mut sum = Cell::default();
+            group.iter().filter(|c| c.seconds > 0.0).for_each(|c| sum.add(c));
+            cells.push(sum);
+            rest = others;
+        }
+        self.cells = cells;
+    }
+
+    /// Takes the time in which it was not seen for the value 0, where `measured` says that it would have been seen.
+    pub fn fill(&mut self, measured: &Self) {
+        if self.cells.len() < measured.cells.len() {
+            self.cells.resize(measured.cells.len(), Cell::default());
+        }
+        for (cell, all) in self.cells.iter_mut().zip(&measured.cells) {
+            cell.seconds = cell.seconds.max(all.seconds);
+        }
+    }
+
+    /// Adds another series slot by slot, without its maxima: they are of other moments.
+    pub fn add_track(&mut self, other: &Self) {
+        if self.cells.len() < other.cells.len() {
+            self.cells.resize(other.cells.len(), Cell::default());
+        }
+        for (sum, cell) in self.cells.iter_mut().zip(&other.cells) {
+            sum.sum += cell.sum;
+            sum.seconds = sum.seconds.max(cell.seconds);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis_of(intervals: usize) -> (TimeAxis, Track) {
+        let (mut axis, mut track) = (TimeAxis::default(), Track::default());
+        for i in 0..intervals {
+            let slot = axis.add(1_000_000 + 1000 * (i as i64 + 1), 1.0);
+            track.add(slot, if i == 7 { 100.0 } else { 1.0 }, 1.0);
+        }
+        (axis, track)
+    }
+
+    #[test]
+    fn joined_slots_keep_sum_and_maximum() {
+        let (mut axis, mut track) = axis_of(50);
+        let before = track.total();
+        for _ in 0..3 {
+            let sizes = axis.halve();
+            track.join(&sizes);
+            assert_eq!(axis.slots.len(), track.cells.len());
+        }
+        assert_eq!(axis.slots.len(), 7);
+        assert!((track.total() - before).abs() < 1e-9);
+        assert_eq!(track.cells[0].max(), Some(100.0));
+        assert_eq!(track.cells[0].mean(), Some(107.0 / 8.0));
+        assert_eq!(track.cells[1].max(), Some(1.0));
+        let slot = axis.add(1_051_000, 1.0);
+        assert_eq!(slot, 6, "the last slot has room for 8 intervals");
+    }
+
+    #[test]
+    fn a_gap_stays_between_slots() {
+        let mut axis = TimeAxis::default();
+        for end in [1000, 2000, 3000, 60_000, 61_000] {
+            axis.add(end, 1.0);
+        }
+        assert!(axis.follows_gap(3) && !axis.follows_gap(2) && !axis.follows_gap(0));
+        assert_eq!(axis.halve(), [2, 1, 2]);
+        assert!(axis.follows_gap(2));
+        // Nothing but gaps is joined all the same.
+        let mut axis = TimeAxis::default();
+        (1..=8).for_each(|i| drop(axis.add(i * 60_000, 1.0)));
+        assert_eq!(axis.halve().len(), 4);
+    }
+
+    #[test]
+    fn a_clock_set_back_or_forged_keeps_the_order() {
+        let mut axis = TimeAxis::default();
+        for end in [5000, 1000, i64::MAX, i64::MIN, 7000] {
+            axis.add(end, 1.0);
+        }
+        assert!(axis.slots.windows(2).all(|s| s[0].end_ms < s[1].end_ms), "{:?}", axis.slots);
+        assert!(axis.slots.iter().all(|s| s.begin_ms <= s.end_ms));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_zero() {
+        let mut track = Track::default();
+        track.add(2, 4.0, 1.0);
+        track.add(3, f64::NAN, 1.0);
+        assert_eq!(track.cells.iter().map(Cell::mean).collect::<Vec<_>>(), [None, None, Some(4.0)]);
+    }
+}
