@@ -4,7 +4,8 @@
 CARGO ?= cargo
 # zstd is written in C.
 BUILD_PACKAGES = gcc libc6-dev binutils
-# Real-guest tests need QEMU and libvirt; clang checks the shipped BPF object; perf's counts are compared with kvmtop's.
+# Real-guest tests need QEMU and libvirt; clang checks the shipped BPF object; perf's counts are compared with kvmtop's;
+# a headless Chromium opens the page of `report --html`.
 TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
 	procps util-linux
 
@@ -43,6 +44,7 @@ packages-build:
 packages-test:
 	@sh assets/packages.sh $(TEST_PACKAGES)
 	@sh assets/packages.sh --first-of linux-perf linux-tools-generic
+	@sh assets/packages.sh --first-of chromium-headless-shell chromium
 
 clean:
 	$(CARGO) clean

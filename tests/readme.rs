@@ -53,6 +53,12 @@ fn commands_of_the_table() {
                 let out = run(&["report", table]);
                 assert!(status(&out) == 0 && String::from_utf8_lossy(&out.stdout).contains("IO_INSTRUCTION"));
             }
+            "report --html PAGE FILE..." => {
+                let page = dir.path().join("page.html");
+                assert_eq!(status(&run(&["report", "--html", page.to_str().expect("path"), session])), 0);
+                let page = std::fs::read_to_string(page).expect("the page");
+                assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+            }
             "diff BEFORE AFTER" => assert_eq!(status(&run(&["diff", table, table])), 0),
             "plan" => assert_eq!(status(&run(&["plan"])), 0),
             "doctor" => assert!((0..=1).contains(&status(&run(&["doctor"])))),

@@ -2,16 +2,40 @@
 
 const PALETTES = {
   dark: {
-    text: "#9da7b3", grid: "rgba(139,148,158,0.16)", ground: "#0d1117", other: "#6e7681", peak: "#d0d7de",
-    guest: "#5faf5f", usr: "#5fafd7", sys: "#d7875f", wait: "#af5faf", irq: "#87afaf", steal: "#d7af00", iowait: "#6e7681",
+    text: "#9da7b3",
+    grid: "rgba(139,148,158,0.16)",
+    ground: "#0d1117",
+    other: "#6e7681",
+    peak: "#d0d7de",
+    guest: "#5faf5f",
+    usr: "#5fafd7",
+    sys: "#d7875f",
+    wait: "#af5faf",
+    irq: "#87afaf",
+    steal: "#d7af00",
+    iowait: "#6e7681",
     lines: ["#d7875f", "#5fafd7", "#5faf5f", "#af5faf", "#87afaf", "#c9b458"],
-    critical: "#ff5f5f", warning: "#d7af00", info: "#87afd7",
+    critical: "#ff5f5f",
+    warning: "#d7af00",
+    info: "#87afd7",
   },
   light: {
-    text: "#57606a", grid: "rgba(27,31,36,0.10)", ground: "#ffffff", other: "#a3abb3", peak: "#424a53",
-    guest: "#4a9a4a", usr: "#3f8fbf", sys: "#c46f43", wait: "#93458f", irq: "#6f9a9a", steal: "#a68400", iowait: "#a3abb3",
+    text: "#57606a",
+    grid: "rgba(27,31,36,0.10)",
+    ground: "#ffffff",
+    other: "#a3abb3",
+    peak: "#424a53",
+    guest: "#4a9a4a",
+    usr: "#3f8fbf",
+    sys: "#c46f43",
+    wait: "#93458f",
+    irq: "#6f9a9a",
+    steal: "#a68400",
+    iowait: "#a3abb3",
     lines: ["#c46f43", "#3f8fbf", "#4a9a4a", "#93458f", "#6f9a9a", "#a08c2c"],
-    critical: "#cf222e", warning: "#8a6100", info: "#3b6ea5",
+    critical: "#cf222e",
+    warning: "#8a6100",
+    info: "#3b6ea5",
   },
 };
 // Whatever a colour says, a dash or a hatch says as well.
@@ -22,7 +46,9 @@ const RIGHT = 12;
 
 // Times of an axis in seconds, and the slot of each; a gap is a time without a slot.
 function timesOf(axis) {
-  const x = [], slots = [], gaps = new Set(axis.gaps);
+  const x = [],
+    slots = [],
+    gaps = new Set(axis.gaps);
   axis.ends.forEach((end, i) => {
     if (gaps.has(i)) {
       x.push((axis.begin_ms + axis.ends[i - 1] + 1) / 1e3);
@@ -31,13 +57,14 @@ function timesOf(axis) {
     x.push((axis.begin_ms + end) / 1e3);
     slots.push(i);
   });
-  const lengths = axis.ends.map((end, i) => Math.max(0.001, (end - (i === 0 ? 0 : axis.ends[i - 1])) / 1e3));
-  return { x, slots, lengths };
+  return { x, slots, lengths: axis.seconds };
 }
 
 // Mean and maximum of a line over a stretch of time.
 function overStretch(line, times, [from, to]) {
-  let sum = 0, seconds = 0, max = -Infinity;
+  let sum = 0,
+    seconds = 0,
+    max = -Infinity;
   times.slots.forEach((slot, i) => {
     if (slot < 0 || times.x[i] < from || times.x[i] > to) return;
     const value = line.mean[slot];
@@ -51,7 +78,8 @@ function overStretch(line, times, [from, to]) {
 }
 
 function hatch(u, colour) {
-  const c = document.createElement("canvas"), size = 6 * devicePixelRatio;
+  const c = document.createElement("canvas"),
+    size = 6 * devicePixelRatio;
   c.width = c.height = size;
   const g = c.getContext("2d");
   g.strokeStyle = colour;
@@ -92,10 +120,13 @@ function seriesOf(spec, palette) {
     const colour = colourOf(palette, spec, l, i);
     const hatched = spec.stacked && l.name === "wait";
     return {
-      label: l.name, stroke: spec.stacked ? palette.ground : colour, width: spec.stacked ? 0.75 : 1.5,
+      label: l.name,
+      stroke: spec.stacked ? palette.ground : colour,
+      width: spec.stacked ? 0.75 : 1.5,
       dash: spec.stacked ? [] : DASHES[placeOf(l, i) % DASHES.length],
       fill: spec.stacked ? (hatched ? (u) => hatch(u, colour) : colour) : undefined,
-      points: { show: (u) => u.data[0].length < 3, size: 6, fill: colour, stroke: colour }, spanGaps: false,
+      points: { show: (u) => u.data[0].length < 3, size: 6, fill: colour, stroke: colour },
+      spanGaps: false,
     };
   };
   const all = spec.lines.map(line);
@@ -112,7 +143,11 @@ function clock(time, offset, withSeconds) {
 }
 
 function day(time, offset) {
-  return new Date((time + offset) * 1e3).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+  return new Date((time + offset) * 1e3).toLocaleDateString("en-GB", {
+    day: "numeric",
+    month: "short",
+    timeZone: "UTC",
+  });
 }
 
 function xValues(view) {
@@ -155,9 +190,17 @@ function drawMarks(u, view, palette) {
 function makeChart(spec, times, view, palette) {
   const legend = el("div", { class: "legend" });
   const canvas = el("div", { class: "canvas" });
-  const box = el("figure", { tabindex: "0", role: "group", "aria-label": `${spec.title}, ${spec.unit}`,
-    on: { keydown: (e) => view.onKey(e) } },
-    el("figcaption", {}, el("h3", {}, spec.title), el("span", { class: "unit" }, spec.unit), legend), canvas);
+  const box = el(
+    "figure",
+    {
+      tabindex: "0",
+      role: "group",
+      "aria-label": `${spec.title}, ${spec.unit}`,
+      on: { keydown: (e) => view.onKey(e) },
+    },
+    el("figcaption", {}, el("h3", {}, spec.title), el("span", { class: "unit" }, spec.unit), legend),
+    canvas,
+  );
   const items = spec.lines.map((line, i) => {
     const swatch = el("i", { class: spec.stacked && line.name === "wait" ? "swatch hatched" : "swatch" });
     swatch.style.setProperty("--colour", colourOf(palette, spec, line, i));
@@ -173,7 +216,8 @@ function makeChart(spec, times, view, palette) {
     const slot = i === null || i === undefined ? -1 : times.slots[i];
     for (const { line, value } of items) {
       if (slot >= 0) {
-        const top = line.max && line.max[slot] !== line.mean[slot] ? ` (peak ${known(line.max[slot], spec.format)})` : "";
+        const top =
+          line.max && line.max[slot] !== line.mean[slot] ? ` (peak ${known(line.max[slot], spec.format)})` : "";
         value.textContent = known(line.mean[slot], spec.format) + top;
       } else {
         const { mean, max } = overStretch(line, times, view.stretch);
@@ -184,36 +228,73 @@ function makeChart(spec, times, view, palette) {
     when.textContent = slot >= 0 ? "at " + clock(times.x[i], view.offset, true) : spec.peaks ? "highest" : "mean";
   };
   const chart = {
-    box, spec, say,
+    box,
+    spec,
+    say,
     draw(width) {
       if (u) u.destroy();
-      u = new uPlot({
-        width, height: view.height, series: seriesOf(spec, palette), legend: { show: false },
-        padding: [12, RIGHT, 0, 0],
-        scales: { x: { time: true, range: () => view.stretch }, y: { range: (_, min, max) => [0, max > 0 ? max * 1.05 : 1] } },
-        axes: [
-          { stroke: palette.text, grid: { stroke: palette.grid, width: 1 }, ticks: { show: false }, size: view.days ? 40 : 26,
-            space: 70, values: xValues(view) },
-          { stroke: palette.text, grid: { stroke: palette.grid, width: 1 }, ticks: { show: false }, size: AXIS, space: 28,
-            values: (_, splits) => splits.map((v) => spec.format(v)) },
-        ],
-        cursor: {
-          drag: { x: true, y: false, setScale: false }, y: false, points: { show: !spec.stacked, size: 6 },
-          sync: { key: "time", scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
-          bind: { dblclick: () => () => { view.reset(); return null; } },
+      u = new uPlot(
+        {
+          width,
+          height: view.height,
+          series: seriesOf(spec, palette),
+          legend: { show: false },
+          padding: [12, RIGHT, 0, 0],
+          scales: {
+            x: { time: true, range: () => view.stretch },
+            y: { range: (_, min, max) => [0, max > 0 ? max * 1.05 : 1] },
+          },
+          axes: [
+            {
+              stroke: palette.text,
+              grid: { stroke: palette.grid, width: 1 },
+              ticks: { show: false },
+              size: view.days ? 40 : 26,
+              space: 70,
+              values: xValues(view),
+            },
+            {
+              stroke: palette.text,
+              grid: { stroke: palette.grid, width: 1 },
+              ticks: { show: false },
+              size: AXIS,
+              space: 28,
+              values: (_, splits) => splits.map((v) => spec.format(v)),
+            },
+          ],
+          cursor: {
+            drag: { x: true, y: false, setScale: false },
+            y: false,
+            points: { show: !spec.stacked, size: 6 },
+            sync: {
+              key: "time",
+              scales: ["x", null],
+              filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+            },
+            bind: {
+              dblclick: () => () => {
+                view.reset();
+                return null;
+              },
+            },
+          },
+          hooks: {
+            setCursor: [say],
+            draw: [(self) => drawMarks(self, view, palette)],
+            setSelect: [
+              (self) => {
+                const { left, width: wide } = self.select;
+                if (wide < 4) return;
+                const [from, to] = [self.posToVal(left, "x"), self.posToVal(left + wide, "x")];
+                self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+                view.zoom(from, to);
+              },
+            ],
+          },
         },
-        hooks: {
-          setCursor: [say],
-          draw: [(self) => drawMarks(self, view, palette)],
-          setSelect: [(self) => {
-            const { left, width: wide } = self.select;
-            if (wide < 4) return;
-            const [from, to] = [self.posToVal(left, "x"), self.posToVal(left + wide, "x")];
-            self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-            view.zoom(from, to);
-          }],
-        },
-      }, plotData(spec, times), canvas);
+        plotData(spec, times),
+        canvas,
+      );
       say();
     },
     resize: (width) => u.setSize({ width, height: view.height }),
@@ -222,7 +303,9 @@ function makeChart(spec, times, view, palette) {
       say();
     },
     end: () => u && u.destroy(),
-    get plot() { return u; },
+    get plot() {
+      return u;
+    },
   };
   return chart;
 }

@@ -14,7 +14,8 @@ function rate(value) {
   const sign = value < 0 ? "-" : "";
   if (size < 0.005) return sign + "<0.01";
   if (size < 9999.5) return sign + threeDigits(size);
-  let scaled = size / 1e3, unit = "k";
+  let scaled = size / 1e3,
+    unit = "k";
   for (const next of ["M", "G", "T"]) {
     if (scaled < 999.5) break;
     scaled /= 1e3;

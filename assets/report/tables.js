@@ -7,7 +7,8 @@ function el(tag, properties, ...children) {
   for (const [key, value] of Object.entries(properties || {})) {
     if (key === "class") e.className = value;
     else if (key === "on") Object.entries(value).forEach(([event, run]) => e.addEventListener(event, run));
-    else if (value !== null && value !== undefined && value !== false) e.setAttribute(key, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false)
+      e.setAttribute(key, value === true ? "" : value);
   }
   for (const child of children.flat()) {
     if (child !== null && child !== undefined) e.append(child);
@@ -33,9 +34,29 @@ function table(caption, heads, rows) {
       if (tag === "th") attributes.scope = "col";
       return [el(tag, attributes, heads[i].startsWith("<") && tag === "td" ? named(String(cell)) : String(cell))];
     });
-  const body = el("tbody", {}, rows.slice(0, ROWS_SHOWN).map((r) => el("tr", {}, cells(r, "td"))));
-  const head = el("thead", {}, el("tr", {}, cells(heads.map((h) => h.replace(/^</, "")), "th")));
-  const whole = el("div", { class: "table" }, el("h3", {}, caption), el("div", { class: "wide" }, el("table", {}, head, body)));
+  const body = el(
+    "tbody",
+    {},
+    rows.slice(0, ROWS_SHOWN).map((r) => el("tr", {}, cells(r, "td"))),
+  );
+  const head = el(
+    "thead",
+    {},
+    el(
+      "tr",
+      {},
+      cells(
+        heads.map((h) => h.replace(/^</, "")),
+        "th",
+      ),
+    ),
+  );
+  const whole = el(
+    "div",
+    { class: "table" },
+    el("h3", {}, caption),
+    el("div", { class: "wide" }, el("table", {}, head, body)),
+  );
   if (rows.length > ROWS_SHOWN) {
     const all = () => {
       body.append(...rows.slice(ROWS_SHOWN).map((r) => el("tr", {}, cells(r, "td"))));
@@ -52,28 +73,73 @@ const NOT_ZERO = (n) => (n ? String(n) : UNKNOWN);
 function threadTable(threads) {
   const rows = threads.map((t) => [
     t.role === "vcpu" && t.vcpu !== null ? `vcpu ${t.vcpu}` : t.role === "other" ? t.comm : t.role,
-    t.comm, String(t.tid), known(t.usr, percent), known(t.sys, percent), known(t.guest, percent), known(t.wait, percent),
-    known(t.cpu, String), known(t.affinity, String), known(t.migrations, String), known(t.migrations_cross_node, NOT_ZERO),
-    known(t.wakeup_p50_us, micros), known(t.wakeup_p99_us, micros),
+    t.comm,
+    String(t.tid),
+    known(t.usr, percent),
+    known(t.sys, percent),
+    known(t.guest, percent),
+    known(t.wait, percent),
+    known(t.cpu, String),
+    known(t.affinity, String),
+    known(t.migrations, String),
+    known(t.migrations_cross_node, NOT_ZERO),
+    known(t.wakeup_p50_us, micros),
+    known(t.wakeup_p99_us, micros),
   ]);
-  return table("Threads", ["<Thread", "<Name", "TID", "usr %", "sys %", "guest %", "wait %", "CPU", "<May run on", "Moves",
-    "to another node", "wake-up p50 us", "p99 us"], rows);
+  return table(
+    "Threads",
+    [
+      "<Thread",
+      "<Name",
+      "TID",
+      "usr %",
+      "sys %",
+      "guest %",
+      "wait %",
+      "CPU",
+      "<May run on",
+      "Moves",
+      "to another node",
+      "wake-up p50 us",
+      "p99 us",
+    ],
+    rows,
+  );
 }
 
 function exitTable(exits, caption) {
   const rows = exits.map((r) => [
-    r.idle ? `${r.reason} (sleep)` : r.reason, String(r.count), known(r.rate, rate), known(r.count_percent, percent),
-    known(r.time_percent, percent), known(r.work_percent, percent), known(r.mean_us, micros),
-    known(r.stderr_percent, percent), known(r.p99_us, micros), known(r.max_us, micros),
+    r.idle ? `${r.reason} (sleep)` : r.reason,
+    String(r.count),
+    known(r.rate, rate),
+    known(r.count_percent, percent),
+    known(r.time_percent, percent),
+    known(r.work_percent, percent),
+    known(r.mean_us, micros),
+    known(r.stderr_percent, percent),
+    known(r.p99_us, micros),
+    known(r.max_us, micros),
   ]);
-  return table(caption, ["<Reason", "Count", "/s", "count %", "time %", "work %", "mean us", "+- %", "p99 us", "max us"], rows);
+  return table(
+    caption,
+    ["<Reason", "Count", "/s", "count %", "time %", "work %", "mean us", "+- %", "p99 us", "max us"],
+    rows,
+  );
 }
 
 function accessTable(accesses, space, caption) {
-  const rows = accesses.filter((a) => a.space === space).map((a) => [
-    a.address, a.access, known(a.device, String), known(a.device_source, String), String(a.count), known(a.rate, rate),
-    known(a.time_percent, percent), known(a.mean_us, micros),
-  ]);
+  const rows = accesses
+    .filter((a) => a.space === space)
+    .map((a) => [
+      a.address,
+      a.access,
+      known(a.device, String),
+      known(a.device_source, String),
+      String(a.count),
+      known(a.rate, rate),
+      known(a.time_percent, percent),
+      known(a.mean_us, micros),
+    ]);
   return table(caption, ["<Address", "<", "<Device", "<Named by", "Count", "/s", "time %", "mean us"], rows);
 }
 
@@ -88,30 +154,87 @@ function guestTables(d, vcpu) {
     accessTable(of(d.accesses), "pio", "I/O ports" + whose),
     accessTable(of(d.accesses), "mmio", "Device memory" + whose),
     accessTable(of(d.accesses), "msr", "MSRs" + whose),
-    table("Exits to the VMM" + whose, ["<Reason", "Count", "/s"],
-      of(d.userspace_exits).map((r) => [r.reason, String(r.count), known(r.rate, rate)])),
+    table(
+      "Exits to the VMM" + whose,
+      ["<Reason", "Count", "/s"],
+      of(d.userspace_exits).map((r) => [r.reason, String(r.count), known(r.rate, rate)]),
+    ),
   ];
   if (vcpu !== null) return all;
   return all.concat([
-    table("Disks", ["<Disk", "reads/s", "writes/s", "read", "written", "mean read us", "mean write us"],
-      d.disks.map((k) => [k.name, rate(k.read_ops), rate(k.write_ops), bytesPerSecond(k.read_bytes),
-        bytesPerSecond(k.write_bytes), known(k.read_mean_us, micros), known(k.write_mean_us, micros)])),
-    table("Network interfaces", ["<Interface", "received", "sent", "packets in/s", "packets out/s", "drops/s"],
-      d.nics.map((n) => [n.name, bytesPerSecond(n.rx_bytes), bytesPerSecond(n.tx_bytes), rate(n.rx_packets),
-        rate(n.tx_packets), rate(n.drops)])),
-    table("Tracepoints", ["<Event", "Count", "/s"],
-      d.kvm_events.filter((k) => k.count > 0).map((k) => [k.event, String(k.count), known(k.rate, rate)])),
-    table("KVM's counters", ["<Counter", "/s"],
-      Object.entries(d.counters).filter(([, v]) => v !== 0).map(([name, v]) => [name, rate(v)])),
+    table(
+      "Disks",
+      ["<Disk", "reads/s", "writes/s", "read", "written", "mean read us", "mean write us"],
+      d.disks.map((k) => [
+        k.name,
+        rate(k.read_ops),
+        rate(k.write_ops),
+        bytesPerSecond(k.read_bytes),
+        bytesPerSecond(k.write_bytes),
+        known(k.read_mean_us, micros),
+        known(k.write_mean_us, micros),
+      ]),
+    ),
+    table(
+      "Network interfaces",
+      ["<Interface", "received", "sent", "packets in/s", "packets out/s", "drops/s"],
+      d.nics.map((n) => [
+        n.name,
+        bytesPerSecond(n.rx_bytes),
+        bytesPerSecond(n.tx_bytes),
+        rate(n.rx_packets),
+        rate(n.tx_packets),
+        rate(n.drops),
+      ]),
+    ),
+    table(
+      "Tracepoints",
+      ["<Event", "Count", "/s"],
+      d.kvm_events.filter((k) => k.count > 0).map((k) => [k.event, String(k.count), known(k.rate, rate)]),
+    ),
+    table(
+      "KVM's counters",
+      ["<Counter", "/s"],
+      Object.entries(d.counters)
+        .filter(([, v]) => v !== 0)
+        .map(([name, v]) => [name, rate(v)]),
+    ),
   ]);
 }
 
 function hostTables(report) {
   const rows = report.host.cpus.map((c) => [
-    String(c.cpu), known(c.guest, percent), known(c.usr, percent), known(c.sys, percent), known(c.irq, percent),
-    known(c.softirq, percent), known(c.steal, percent), known(c.iowait, percent), known(c.idle, percent),
-    known(c.node, String), known(c.core, String), known(c.isolated, (i) => (i ? "yes" : "")),
+    String(c.cpu),
+    known(c.guest, percent),
+    known(c.usr, percent),
+    known(c.sys, percent),
+    known(c.irq, percent),
+    known(c.softirq, percent),
+    known(c.steal, percent),
+    known(c.iowait, percent),
+    known(c.idle, percent),
+    known(c.node, String),
+    known(c.core, String),
+    known(c.isolated, (i) => (i ? "yes" : "")),
   ]);
-  return [table("Host CPUs", ["<CPU", "guest %", "usr %", "sys %", "irq %", "softirq %", "steal %", "iowait %", "idle %",
-    "node", "core", "<isolated"], rows)];
+  return [
+    table(
+      "Host CPUs",
+      [
+        "<CPU",
+        "guest %",
+        "usr %",
+        "sys %",
+        "irq %",
+        "softirq %",
+        "steal %",
+        "iowait %",
+        "idle %",
+        "node",
+        "core",
+        "<isolated",
+      ],
+      rows,
+    ),
+  ];
 }

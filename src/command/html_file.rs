@@ -19,7 +19,10 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let name = path.display();
-    ensure!(path.file_name().is_some(), "cannot write '{name}': it names no file; give --html a file such as page.html");
+    ensure!(
+        path.file_name().is_some(),
+        "cannot write '{name}': it names no file; give --html a file such as page.html"
+    );
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => Err(anyhow!("cannot write {name}: it is a folder; give --html a file in it")),
         Ok(meta) => match not_ours(&meta) {

@@ -5,12 +5,14 @@ use std::path::Path;
 /// Source code that is not generated: name relative to the repository, text.
 pub fn code_files() -> Vec<(String, String)> {
     let code = |name: &str| {
-        name == "Makefile" || [".rs", ".py", ".sh", ".c", ".h", ".toml"].iter().any(|end| name.ends_with(end))
+        name == "Makefile"
+            || [".rs", ".py", ".sh", ".c", ".h", ".toml", ".js", ".css", ".html"].iter().any(|end| name.ends_with(end))
     };
     all_files().into_iter().filter(|(name, _)| code(name)).collect()
 }
 
-/// Everything that a person wrote: code, documentation, configuration. Recorded input of tests is left out.
+/// Everything that a person wrote: code, documentation, configuration. Recorded input of tests and files of other projects are left
+/// out.
 pub fn all_files() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -30,6 +32,7 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
                 "target",
                 "snapshots",
                 "tests/fixtures",
+                "assets/uplot",
                 "proptest-regressions",
                 "Cargo.lock",
                 "LICENSE-MIT",

@@ -99,7 +99,8 @@ impl ChartTracks {
     fn line(&mut self, place: usize, name: &str) -> &mut Track {
         let name = shortened(name);
         let same = |(n, _): &(String, Track)| n == name;
-        let found = if self.lines.get(place).is_some_and(same) { Some(place) } else { self.lines.iter().position(same) };
+        let found =
+            if self.lines.get(place).is_some_and(same) { Some(place) } else { self.lines.iter().position(same) };
         let place = found.unwrap_or_else(|| {
             self.lines.push((name.to_string(), Track::default()));
             self.lines.len() - 1

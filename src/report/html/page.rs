@@ -2,7 +2,7 @@
 
 use super::charts::{Chart, ChartTracks, OTHER, OwnerTracks};
 use super::timeline::TimelineBuilder;
-use super::tracks::{Cell, TimeAxis, Track};
+use super::tracks::{TimeAxis, Track, TrackCell};
 use crate::lint::Severity;
 use crate::report::document::{JsonDocument, JsonFinding};
 use crate::report::{View, json, text};
@@ -17,6 +17,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../../assets/report/figures.js"),
     include_str!("../../../assets/report/charts.js"),
     include_str!("../../../assets/report/tables.js"),
+    include_str!("../../../assets/report/summary.js"),
     include_str!("../../../assets/report/page.js"),
 );
 const STYLE: &str = include_str!("../../../assets/report/page.css");
@@ -165,6 +166,8 @@ struct PageAxis {
     begin_ms: i64,
     /// Ends of the slots, milliseconds after `begin_ms`.
     ends: Vec<i64>,
+    /// Measured seconds of each slot.
+    seconds: Vec<Point>,
     /// Slots before which nothing was measured for a while.
     gaps: Vec<usize>,
     is_thinned: bool,
@@ -208,13 +211,13 @@ struct PageSpan<'a> {
     end_ms: i64,
 }
 
-/// A value of a chart, with four digits; whole numbers without a fraction.
+/// A value of a chart, with five digits; whole numbers without a fraction.
 struct Point(Option<f64>);
 
 impl Serialize for Point {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(value) = self.0.filter(|v| v.is_finite()) else { return serializer.serialize_none() };
-        let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
+        let digits = 4 - value.abs().max(1e-9).log10().floor() as i32;
         let scale = 10_f64.powi(digits);
         let value = (value * scale).round() / scale;
         if value.fract() == 0.0 && value.abs() < 1e15 {
@@ -293,6 +296,7 @@ fn axis(axis: &TimeAxis) -> PageAxis {
     PageAxis {
         begin_ms,
         ends: axis.slots.iter().map(|s| s.end_ms - begin_ms).collect(),
+        seconds: axis.slots.iter().map(|s| Point(Some(s.seconds))).collect(),
         gaps: (0..axis.slots.len()).filter(|&i| axis.follows_gap(i)).collect(),
         is_thinned: axis.is_thinned(),
     }
@@ -308,15 +312,15 @@ fn chart(c: &ChartTracks, slots: usize, is_thinned: bool) -> PageChart<'_> {
 }
 
 fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize, is_thinned: bool) -> PageLine<'a> {
-    let values = |of: fn(&Cell) -> Option<f64>| -> Vec<Point> {
+    let values = |of: fn(&TrackCell) -> Option<f64>| -> Vec<Point> {
         (0..slots).map(|i| Point(track.cells.get(i).and_then(of))).collect()
     };
     if chart.shows_peaks() {
-        return PageLine { name, mean: values(Cell::max), max: None };
+        return PageLine { name, mean: values(TrackCell::max), max: None };
     }
     // Maxima of different moments do not add up.
     let has_max = is_thinned && name != OTHER;
-    PageLine { name, mean: values(Cell::mean), max: has_max.then(|| values(Cell::max)) }
+    PageLine { name, mean: values(TrackCell::mean), max: has_max.then(|| values(TrackCell::max)) }
 }
 
 /// Offset from UTC in seconds, and name, of the system's time zone at a time.

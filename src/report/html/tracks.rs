@@ -11,12 +11,14 @@ const MOST_CELLS: usize = 1_500_000;
 const LATEST_MS: i64 = 253_402_300_799_999;
 
 /// A stretch of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct TimeSlot {
     /// Its begin, milliseconds since the epoch.
     pub begin_ms: i64,
     /// Its end.
     pub end_ms: i64,
+    /// Seconds of its intervals by the clock that measures them, which nobody sets.
+    pub seconds: f64,
     /// Intervals in it.
     pub intervals: u64,
 }
@@ -24,7 +26,7 @@ pub(super) struct Slot {
 /// The time that several series share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TimeAxis {
-    pub slots: Vec<Slot>,
+    pub slots: Vec<TimeSlot>,
     /// Intervals that a slot takes.
     width: u64,
 }
@@ -40,9 +42,10 @@ impl TimeAxis {
         match self.slots.last_mut() {
             Some(last) if last.intervals < self.width && !is_gap => {
                 last.end_ms = end_ms;
+                last.seconds += seconds;
                 last.intervals += 1;
             }
-            _ => self.slots.push(Slot { begin_ms, end_ms, intervals: 1 }),
+            _ => self.slots.push(TimeSlot { begin_ms, end_ms, seconds, intervals: 1 }),
         }
         self.slots.len() - 1
     }
@@ -66,7 +69,8 @@ impl TimeAxis {
             let (group, others) = rest.split_at(n.min(rest.len()));
             if let (Some(first), Some(last)) = (group.first(), group.last()) {
                 let intervals = group.iter().map(|s| s.intervals).sum();
-                slots.push(Slot { begin_ms: first.begin_ms, end_ms: last.end_ms, intervals });
+                let seconds = group.iter().map(|s| s.seconds).sum();
+                slots.push(TimeSlot { begin_ms: first.begin_ms, end_ms: last.end_ms, seconds, intervals });
             }
             rest = others;
         }
@@ -103,13 +107,13 @@ impl TimeAxis {
 }
 
 /// Whether there is time between a slot and what begins then: more than clocks jitter.
-fn is_gap(slot: &Slot, begin_ms: i64) -> bool {
+fn is_gap(slot: &TimeSlot, begin_ms: i64) -> bool {
     begin_ms.saturating_sub(slot.end_ms) > 1500
 }
 
 /// What a series has of one slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Cell {
+pub(super) struct TrackCell {
     /// Values times seconds.
     sum: f64,
     /// Seconds in which the value was measured.
@@ -117,7 +121,7 @@ pub(super) struct Cell {
     max: f32,
 }
 
-impl Cell {
+impl TrackCell {
     fn add(&mut self, other: &Self) {
         self.sum += other.sum;
         self.max = if self.seconds > 0.0 { self.max.max(other.max) } else { other.max };
@@ -138,7 +142,7 @@ impl Cell {
 /// One series: a cell for each slot; slots without a value may be missing at the end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
-    pub cells: Vec<Cell>,
+    pub cells: Vec<TrackCell>,
 }
 
 impl Track {
@@ -146,10 +150,10 @@ impl Track {
     pub fn add(&mut self, slot: usize, value: f64, seconds: f64) {
         if value.is_finite() && seconds > 0.0 {
             if self.cells.len() <= slot {
-                self.cells.resize(slot + 1, Cell::default());
+                self.cells.resize(slot + 1, TrackCell::default());
             }
             let max = value as f32;
-            self.cells[slot].add(&Cell { sum: value * seconds, seconds: seconds as f32, max });
+            self.cells[slot].add(&TrackCell { sum: value * seconds, seconds: seconds as f32, max });
         }
     }
 
@@ -167,7 +171,7 @@ impl Track {
                 break;
             }
             let (group, others) = rest.split_at(n.min(rest.len()));
-            let mut sum = Cell::default();
+            let mut sum = TrackCell::default();
             group.iter().filter(|c| c.seconds > 0.0).for_each(|c| sum.add(c));
             cells.push(sum);
             rest = others;
@@ -178,7 +182,7 @@ impl Track {
     /// Takes the time in which it was not seen for the value 0, where `measured` says that it would have been seen.
     pub fn fill(&mut self, measured: &Self) {
         if self.cells.len() < measured.cells.len() {
-            self.cells.resize(measured.cells.len(), Cell::default());
+            self.cells.resize(measured.cells.len(), TrackCell::default());
         }
         for (cell, all) in self.cells.iter_mut().zip(&measured.cells) {
             cell.seconds = cell.seconds.max(all.seconds);
@@ -188,7 +192,7 @@ impl Track {
     /// Adds another series slot by slot, without its maxima: they are of other moments.
     pub fn add_track(&mut self, other: &Self) {
         if self.cells.len() < other.cells.len() {
-            self.cells.resize(other.cells.len(), Cell::default());
+            self.cells.resize(other.cells.len(), TrackCell::default());
         }
         for (sum, cell) in self.cells.iter_mut().zip(&other.cells) {
             sum.sum += cell.sum;
@@ -239,7 +243,9 @@ mod tests {
         assert!(axis.follows_gap(2));
         // Nothing but gaps is joined all the same.
         let mut axis = TimeAxis::default();
-        (1..=8).for_each(|i| drop(axis.add(i * 60_000, 1.0)));
+        for minute in 1..=8 {
+            axis.add(minute * 60_000, 1.0);
+        }
         assert_eq!(axis.halve().len(), 4);
     }
 
@@ -258,6 +264,6 @@ mod tests {
         let mut track = Track::default();
         track.add(2, 4.0, 1.0);
         track.add(3, f64::NAN, 1.0);
-        assert_eq!(track.cells.iter().map(Cell::mean).collect::<Vec<_>>(), [None, None, Some(4.0)]);
+        assert_eq!(track.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, None, Some(4.0)]);
     }
 }
