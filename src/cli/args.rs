@@ -210,7 +210,7 @@ pub struct ReplayArgs {
     /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
-    /// Write the whole recording as one self-contained HTML page, as report does (- for stdout)
+    /// Write the recording as one HTML page, as report does (- for stdout)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "batch", "json", "count"])]
     pub html: Option<PathBuf>,
     /// Without a screen.

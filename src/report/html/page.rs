@@ -51,11 +51,15 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
     timeline.settle();
     let (data, notes) = loop {
-        let notes = notes(&timeline);
+        let (notes, values_before) = (notes(&timeline), timeline.values().max(1) as f64);
         let data = embedded(&json::text(&PageData::new(view, &document, &timeline, input, &notes))?);
-        if fixed + data.len() <= WANTED_BYTES || !thin(&mut timeline) {
+        let room = WANTED_BYTES.saturating_sub(fixed);
+        if data.len() <= room || !thin(&mut timeline) {
             break (data, notes);
         }
+        // Not once more for each step: the data are about as long as the values are many.
+        let size = data.len() as f64 / values_before;
+        while timeline.values() as f64 * size > room as f64 && thin(&mut timeline) {}
     };
     let (script, style) = (format!("{UPLOT}\n{SCRIPT}"), format!("{UPLOT_STYLE}\n{STYLE}"));
     let policy = format!(

@@ -162,12 +162,13 @@ fn an_hour_of_ten_guests_fits_and_keeps_its_peaks() {
     let model = crate::model::Model::new(&fixture.sample(10.0), crate::model::Base::Previous(&fixture.sample(9.0)));
     let mut timeline = TimelineBuilder::new(DomainFilter::default());
     let mut interval = JudgedInterval { model, ..JudgedInterval::default() };
-    for second in 0..3600_i64 {
-        interval.model.time_ms += 1000;
-        let noise = (second * 7919 % 1000) as f64 / 100.0;
+    interval.model.interval_s = Some(3.0);
+    for number in 0..1200_i64 {
+        interval.model.time_ms += 3000;
+        let noise = (number * 7919 % 1000) as f64 / 100.0;
         for d in &mut interval.model.domains {
             let cpu = d.cpu.as_mut().unwrap();
-            cpu.guest = if second == 1801 { 777.0 } else { 200.0 + noise };
+            cpu.guest = if number == 601 { 777.0 } else { 200.0 + noise };
             for t in &mut d.threads {
                 t.cpu.iter_mut().for_each(|c| (c.guest, c.sys) = (20.0 + noise, 3.0 + noise / 7.0));
             }

@@ -134,6 +134,13 @@ impl TimelineBuilder {
         self.guests.iter_mut().flat_map(|g| g.vcpus.values_mut()).for_each(|v| v.join(&sizes));
     }
 
+    /// Values of all series together.
+    pub(super) fn values(&self) -> usize {
+        let of_guests = self.host.count() + self.guests.iter().map(|g| g.charts.count()).sum::<usize>();
+        let of_vcpus: usize = self.guests.iter().flat_map(|g| g.vcpus.values()).map(OwnerTracks::count).sum();
+        of_guests * self.guest_axis.slots.len() + of_vcpus * self.vcpu_axis.slots.len()
+    }
+
     /// Keeps what is drawn.
     pub(super) fn settle(&mut self) {
         self.host.settle(GUEST_LINES);
