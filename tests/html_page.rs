@@ -181,10 +181,10 @@ fn a_phone_and_paper_show_all_of_it() {
     let input = session(dir.path(), (0..30).map(|s| Fixture::busy_host().sample(f64::from(s))));
     let Some((mut tab, url, report)) = opened("the HTML page on a phone", &dir, &input) else { return };
     let size = serde_json::json!({ "width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": true });
-    tab.call("Emulation.setDeviceMetricsOverride", size);
+    tab.call("Emulation.setDeviceMetricsOverride", &size);
     for scheme in ["dark", "light"] {
         let feature = serde_json::json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        tab.call("Emulation.setEmulatedMedia", feature);
+        tab.call("Emulation.setEmulatedMedia", &feature);
         tab.go(&url);
         for i in 0..report["domains"].as_array().unwrap().len() {
             tab.eval(&format!("select({i}, null)"));

@@ -5,8 +5,8 @@ use std::path::Path;
 /// Source code that is not generated: name relative to the repository, text.
 pub fn code_files() -> Vec<(String, String)> {
     let code = |name: &str| {
-        name == "Makefile"
-            || [".rs", ".py", ".sh", ".c", ".h", ".toml", ".js", ".css", ".html"].iter().any(|end| name.ends_with(end))
+        let endings = [".rs", ".py", ".sh", ".c", ".h", ".toml", ".js", ".css", ".html"];
+        name == "Makefile" || endings.iter().any(|end| name.ends_with(end))
     };
     all_files().into_iter().filter(|(name, _)| code(name)).collect()
 }

@@ -1,4 +1,4 @@
-//! A headless Chromium, driven by the DevTools protocol over its pipe (`--remote-debugging-pipe`): messages of JSON,
+//! A headless Chromium, driven by its debugging protocol over its pipe (`--remote-debugging-pipe`): messages of JSON,
 //! each ended by a zero byte (<https://chromedevtools.github.io/devtools-protocol/>).
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
@@ -57,19 +57,19 @@ impl Tab {
         let to = OpenOptions::new().write(true).open(&pipes[0]).expect("a pipe");
         let from = BufReader::new(File::open(&pipes[1]).expect("a pipe"));
         let mut tab = Self { browser, to, from, session: None, last_id: 0, events: Vec::new() };
-        let target = tab.call("Target.createTarget", json!({ "url": "about:blank" }))["targetId"].clone();
-        let session = tab.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }));
+        let target = tab.call("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
+        let session = tab.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
         tab.session = session["sessionId"].as_str().map(ToString::to_string);
         for domain in ["Page", "Runtime", "Log", "Network"] {
-            tab.call(&format!("{domain}.enable"), json!({}));
+            tab.call(&format!("{domain}.enable"), &json!({}));
         }
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        tab.call("Emulation.setDeviceMetricsOverride", size);
+        tab.call("Emulation.setDeviceMetricsOverride", &size);
         tab
     }
 
     /// Calls a method of the protocol and returns its result.
-    pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+    pub fn call(&mut self, method: &str, parameters: &Value) -> Value {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -98,7 +98,7 @@ impl Tab {
     /// Opens an address and waits until it is loaded.
     pub fn go(&mut self, url: &str) {
         self.events.clear();
-        self.call("Page.navigate", json!({ "url": url }));
+        self.call("Page.navigate", &json!({ "url": url }));
         while !self.events.iter().any(|e| e["method"] == "Page.loadEventFired") {
             let event = self.next_message();
             self.events.push(event);
@@ -108,7 +108,7 @@ impl Tab {
     /// The value of an expression in the page; a promise is waited for.
     pub fn eval(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let mut result = self.call("Runtime.evaluate", parameters);
+        let mut result = self.call("Runtime.evaluate", &parameters);
         assert!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
         result["result"]["value"].take()
     }
@@ -120,14 +120,14 @@ impl Tab {
         for (kind, (x, y), buttons) in places {
             let button = if kind == "mouseMoved" { "none" } else { "left" };
             let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 });
-            self.call("Input.dispatchMouseEvent", event);
+            self.call("Input.dispatchMouseEvent", &event);
         }
     }
 
     /// Presses a key.
     pub fn press(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
-            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key }));
+            self.call("Input.dispatchKeyEvent", &json!({ "type": kind, "key": key }));
         }
     }
 

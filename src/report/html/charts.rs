@@ -185,6 +185,7 @@ impl OwnerTracks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tracks::TrackCell;
     use super::*;
 
     #[test]
@@ -194,7 +195,7 @@ mod tests {
         owner.add(Chart::Exits, (1, 1.0), 8, [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
         owner.settle(1);
         let lines = &owner.charts[0].lines;
-        let values = |i: usize| lines[i].1.cells.iter().map(|c| c.mean()).collect::<Vec<_>>();
+        let values = |i: usize| lines[i].1.cells.iter().map(TrackCell::mean).collect::<Vec<_>>();
         assert_eq!((lines[0].0.as_str(), values(0)), ("B", vec![Some(0.0), Some(10.0)]));
         assert_eq!((lines[1].0.as_str(), values(1)), (OTHER, vec![Some(1.0), Some(3.0)]));
     }
@@ -220,6 +221,6 @@ mod tests {
         owner.add(Chart::Cpu, (1, 1.0), 8, [("usr", 1.0), ("wait", 2.0)]);
         owner.settle(8);
         let wait = &owner.charts[0].lines[1].1;
-        assert_eq!(wait.cells.iter().map(|c| c.mean()).collect::<Vec<_>>(), [None, Some(2.0)]);
+        assert_eq!(wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, Some(2.0)]);
     }
 }
