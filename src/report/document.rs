@@ -176,8 +176,8 @@ pub struct JsonDomain {
     /// KVM's own statistics by KVM's names, per second (a `_ns` counter: nanoseconds per second). Empty where they
     /// cannot be read, and in the first interval.
     pub counters: BTreeMap<String, f64>,
-    /// Block devices, from libvirt, or from the monitor of a guest that libvirt does not know. Empty without either, and
-    /// until two readings were made (every 5 s).
+    /// Block devices, from libvirt, or from the monitor of a guest that libvirt does not know. Empty without either,
+    /// and until two readings were made (every 5 s).
     pub disks: Vec<JsonDisk>,
     /// Network interfaces, from libvirt. Empty without it, and in the first interval.
     pub nics: Vec<JsonNic>,

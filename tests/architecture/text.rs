@@ -11,8 +11,7 @@ pub fn code_files() -> Vec<(String, String)> {
     all_files().into_iter().filter(|(name, _)| code(name)).collect()
 }
 
-/// Everything that a person wrote: code, documentation, configuration. Recorded input of tests and files of other projects are left
-/// out.
+/// Everything that a person wrote for kvmtop: code, documentation, configuration. Recorded input of tests is left out.
 pub fn all_files() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
