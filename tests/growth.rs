@@ -86,6 +86,11 @@ fn the_report_as_text() {
 }
 
 #[test]
+fn the_report_of_selected_guests() {
+    grows_slowly(&["Windows"], &["report", "--json", "--domain", "guest-*"]);
+}
+
+#[test]
 fn comparisons() {
     grows_slowly(&["Windows", "measured", "exits", "ports"], &["diff", "--json"]);
 }

@@ -9,7 +9,7 @@ use kvmtop::model::{Base, ExitRateSource, Model};
 use kvmtop::sample::{EngineLevel, SourceId, SourceStatus};
 use kvmtop::source::engine::bpf::BpfEngine;
 use kvmtop::source::live::metadata::device_maps::DeviceMaps;
-use kvmtop::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
+use kvmtop::source::live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
 use kvmtop::source::live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -266,7 +266,7 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
     };
     // Asked by itself, libvirt's source does not know that the process is stopped: the call waits.
-    let alone = Libvirt::start(LibvirtOptions { uri: Some("qemu:///system".into()), counters_every: None });
+    let alone = Libvirt::start(LibvirtOptions { uri: Some("qemu:///system".into()), ..LibvirtOptions::default() });
     let read = |name: &str| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
     let said = || alone.status(Instant::now()).sentence();
     wait("both are read", || read("kvmtop-hung") && read("kvmtop-well"));
@@ -309,5 +309,46 @@ fn a_guest_that_hangs_takes_nothing_from_the_others() {
     });
     common::ran(TEST);
     drop((hung, well));
+    drop(daemons);
+}
+
+/// Six QEMUs that hang are more than half of the threads that ask: the others keep their figures, and libvirt's daemon
+/// its workers.
+#[test]
+fn many_guests_that_hang_take_nothing_from_the_others() {
+    const TEST: &str = "many_guests_that_hang_take_nothing_from_the_others";
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let names: Vec<String> = (0..8).map(|n| format!("kvmtop-of-many-{n}")).collect();
+    let guests: Result<Vec<Domain>, String> = names.iter().map(|name| Domain::start(name, &IDLE, &setup)).collect();
+    let guests = match guests {
+        Ok(guests) => guests,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let alone = Libvirt::start(LibvirtOptions { at_once: true, ..LibvirtOptions::default() });
+    let read = |name: &String| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
+    wait("all are read", || names.iter().all(read));
+    let process = |(name, guest): (&String, &Domain)| {
+        let pid = i32::try_from(guest.pid()).expect("a PID");
+        (alone.domain(None, Some(name)).expect("the domain").uuid.clone(), DomainProcess { pid, stopped: false })
+    };
+    alone.set_processes(names.iter().zip(&guests).map(process).collect());
+    let stopped: Vec<Stopped> = guests[..6].iter().map(|guest| Stopped::new(guest.pid())).collect();
+    let threads = || std::fs::read_dir("/proc/self/task").expect("threads").count();
+    let before = threads();
+    wait("they are left out", || !names[..6].iter().any(read));
+    assert!(names[6..].iter().all(read));
+    std::thread::sleep(Duration::from_secs(12));
+    assert!(names[6..].iter().all(read) && !names[..6].iter().any(read), "two polls later");
+    let said = alone.status(Instant::now()).sentence();
+    assert!(said.contains("6 of 8 guests do not answer libvirt"), "{said}");
+    assert!(threads() <= before + 1, "nobody waits for a process that is known to be stopped");
+    drop(stopped);
+    wait("all are read again", || names.iter().all(read) && alone.status(Instant::now()).sentence().is_empty());
+    common::ran(TEST);
+    drop(guests);
     drop(daemons);
 }

@@ -4,6 +4,7 @@ use crate::lint;
 use crate::model::{DomainModel, Model};
 use crate::sample::{DomainFacts, Sample, SourceId, SourceStatus};
 use globset::{GlobBuilder, GlobMatcher};
+use std::collections::HashSet;
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
 #[derive(Debug, Clone)]
@@ -56,6 +57,16 @@ pub struct DomainFilter {
     pub patterns: Vec<Pattern>,
 }
 
+/// The names of the selected guests; `None` for all.
+struct SelectedNames<'a>(Option<HashSet<&'a str>>);
+
+impl SelectedNames<'_> {
+    /// Whether something about this guest, or (`None`) about the host, is asked for.
+    fn concerns(&self, domain: Option<&str>) -> bool {
+        domain.is_none_or(|name| self.0.as_ref().is_none_or(|names| names.contains(name)))
+    }
+}
+
 impl DomainFilter {
     /// Whether there is no pattern, so that every guest is selected.
     pub fn is_empty(&self) -> bool {
@@ -73,10 +84,11 @@ impl DomainFilter {
         model: &'a Model,
         report: &'a lint::Report,
     ) -> impl Iterator<Item = &'a lint::Finding> {
-        report.findings.iter().filter(|f| {
-            let also = || f.also.iter().any(|guest| self.concerns(model, Some(guest)));
+        let selected = self.selected(model);
+        report.findings.iter().filter(move |f| {
+            let also = || f.also.iter().any(|guest| selected.concerns(Some(guest)));
             match &f.domain {
-                Some(name) => self.concerns(model, Some(name)) || also(),
+                Some(name) => selected.concerns(Some(name)) || also(),
                 // About the host, or about a part of it that only some guests use.
                 None => f.also.is_empty() || also(),
             }
@@ -89,7 +101,8 @@ impl DomainFilter {
         model: &'a Model,
         report: &'a lint::Report,
     ) -> impl Iterator<Item = &'a lint::CannotTell> {
-        report.cannot_tell.iter().filter(|c| self.concerns(model, c.domain.as_deref()))
+        let selected = self.selected(model);
+        report.cannot_tell.iter().filter(move |c| selected.concerns(c.domain.as_deref()))
     }
 
     /// The guests and rules of which not enough has been seen, for the host and the selected guests.
@@ -98,12 +111,13 @@ impl DomainFilter {
         model: &'a Model,
         report: &'a lint::Report,
     ) -> impl Iterator<Item = &'a lint::StillWatched> {
-        report.watching.iter().filter(|w| self.concerns(model, w.domain.as_deref()))
+        let selected = self.selected(model);
+        report.watching.iter().filter(move |w| selected.concerns(w.domain.as_deref()))
     }
 
-    /// Whether something about this guest, or (`None`) about the host, is asked for.
-    fn concerns(&self, model: &Model, domain: Option<&str>) -> bool {
-        domain.is_none_or(|name| self.is_empty() || self.guests(model).any(|d| d.name() == name))
+    fn selected<'a>(&self, model: &'a Model) -> SelectedNames<'a> {
+        let names = || model.domains.iter().filter(|d| self.matches(&d.facts)).map(DomainModel::name).collect();
+        SelectedNames((!self.is_empty()).then(names))
     }
 
     /// The model's sources, and one for each pattern that matches no guest.

@@ -4,6 +4,7 @@ use super::{JudgedInterval, Pipeline};
 use crate::lint::{self, Finding};
 use crate::model::ModelSum;
 use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ pub struct SessionSummary {
     pipeline: Pipeline,
     sum: ModelSum,
     report: lint::Report,
+    heaviest: HeaviestFindings,
     runs: Vec<RecorderRun>,
     /// The last sample, for a recording without an interval.
     last: Option<Arc<Sample>>,
@@ -39,7 +41,8 @@ impl SessionSummary {
     /// A summary of nothing, with the pipeline that judges the intervals.
     pub fn new(pipeline: Pipeline) -> Self {
         let (sum, report) = (ModelSum::default(), lint::Report::default());
-        Self { pipeline, sum, report, runs: Vec::new(), last: None }
+        let heaviest = HeaviestFindings::default();
+        Self { pipeline, sum, report, heaviest, runs: Vec::new(), last: None }
     }
 
     /// Adds a sample. The first of a run of the recorder ends no interval.
@@ -63,7 +66,7 @@ impl SessionSummary {
         watch(&interval);
         let JudgedInterval { model, report } = interval;
         self.sum.add(model);
-        report.findings.into_iter().for_each(|f| keep_heaviest(&mut self.report.findings, f));
+        report.findings.into_iter().for_each(|finding| self.heaviest.add(finding));
         self.report.cannot_tell = report.cannot_tell;
         // The longest run tells whether enough was seen.
         let seconds = |run: &RecorderRun| run.seconds;
@@ -76,6 +79,7 @@ impl SessionSummary {
     /// The whole recording as one interval. Several runs are reported as a source of it.
     pub fn finish(mut self) -> JudgedInterval {
         let note = several_runs(&self.runs);
+        self.report.findings = self.heaviest.finish();
         let mut interval = match self.last.filter(|_| self.sum.seconds() <= 0.0) {
             Some(only) => {
                 self.pipeline.restart();
@@ -113,18 +117,45 @@ fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
     Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause: Some(cause), fix: Some(fix) })
 }
 
-/// Adds a finding of one interval of many. A cause is reported once: by the finding that covers the other, else as it
-/// was when it weighed most.
-fn keep_heaviest(kept: &mut Vec<Finding>, new: Finding) {
-    let weight = |f: &Finding| (f.severity, f.cost.unwrap_or(0.0));
-    let covers = |a: &Finding, b: &Finding| {
-        a.domain == b.domain && a.covers(b.rule) && (a.rule != b.rule || a.target == b.target)
-    };
-    if kept.iter().any(|old| covers(old, &new) && (!covers(&new, old) || weight(old) >= weight(&new))) {
-        return;
+/// The findings of many intervals. A cause is reported once: by the finding that covers the other, else as it was when
+/// it weighed most.
+#[derive(Debug, Default)]
+struct HeaviestFindings {
+    /// By guest; `None` is the host.
+    by_domain: HashMap<Option<String>, Vec<Finding>>,
+    count: usize,
+    text: usize,
+}
+
+impl HeaviestFindings {
+    fn add(&mut self, new: Finding) {
+        let weight = |f: &Finding| (f.severity, f.cost.unwrap_or(0.0));
+        let covers = |a: &Finding, b: &Finding| a.covers(b.rule) && (a.rule != b.rule || a.target == b.target);
+        let kept = self.by_domain.entry(new.domain.clone()).or_default();
+        if kept.iter().any(|old| covers(old, &new) && (!covers(&new, old) || weight(old) >= weight(&new))) {
+            return;
+        }
+        kept.retain(|old| {
+            let stays = !covers(&new, old);
+            if !stays {
+                self.count -= 1;
+                self.text -= old.text_len();
+            }
+            stays
+        });
+        // As many as one interval may have.
+        if self.count < lint::MOST_FINDINGS && self.text + new.text_len() <= lint::MOST_TEXT {
+            self.count += 1;
+            self.text += new.text_len();
+            kept.push(new);
+        }
     }
-    kept.retain(|old| !covers(&new, old));
-    kept.push(new);
+
+    fn finish(self) -> Vec<Finding> {
+        let mut all: Vec<Finding> = self.by_domain.into_values().flatten().collect();
+        all.sort_by(lint::order);
+        all
+    }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ struct DoctorJson {
 /// Runs it on the live host.
 pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     let settings = Settings { interval: PATIENCE, ..settings.clone() };
-    let mut live = live::start(&settings);
+    let mut live = live::start_with(&settings, true);
     live::stop_on_signals(live.commands)?;
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };

@@ -37,6 +37,11 @@ pub struct LiveHost {
 
 /// Starts every source. Each sample reports sources that are missing; none of them is an error here.
 pub fn start(settings: &Settings) -> LiveHost {
+    start_with(settings, false)
+}
+
+/// The same; `at_once` connects to libvirt even if it has no guest here.
+pub fn start_with(settings: &Settings, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
     let (engine, problems) = engine(settings.engine, &paths);
     if engine.is_none()
@@ -45,7 +50,7 @@ pub fn start(settings: &Settings) -> LiveHost {
     {
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
-    let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None });
+    let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None, at_once });
     let outside = LibvirtAndQmp::new(libvirt, DeviceMaps::new(settings.monitor), COUNTERS_EVERY);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {

@@ -22,6 +22,9 @@ pub const HOST_CPUS: u32 = 8192;
 /// Bytes of a guest's memory: 52 bits of physical address (Intel SDM volume 3A, 4.1.4; AMD APM volume 2, 5.1).
 pub const GUEST_MEMORY: u64 = 1 << 52;
 
+/// Elements of one kind in a domain XML or of a QEMU command line: vCPUs, pins, devices.
+pub const ELEMENTS: usize = 8192;
+
 /// A number that is larger than any real one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {value}, but the largest possible number is {most}")]

@@ -1,5 +1,6 @@
 //! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
+use super::earlier::Earlier;
 use super::{SampleInterval, since};
 use crate::kvm::thread_name::Role;
 use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes, Timing};
@@ -187,18 +188,20 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
     }
     let before = before.unwrap_or_default();
     // Engines keep a place for each thread id; its name may change.
-    let same = |a: &OtherTask, b: &OtherTask| a.tid == b.tid;
+    let (mut earlier, mut later) = (Earlier::new(before, |old| old.tid), Earlier::new(now, |o| o.tid));
     // The counts of a task that lost its place in the engine's table went to the rest: they were reported already.
-    let displaced = |old: &&OtherTask| {
-        old.tid != OtherTask::REST && !now.iter().any(|o| same(o, old) && o.count >= old.count && o.ns >= old.ns)
+    let mut displaced = |old: &&OtherTask| {
+        old.tid != OtherTask::REST && later.find(&old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
     };
-    let known = |o: &OtherTask| {
-        let old = before.iter().find(|old| same(old, o)).map_or((0, 0), |old| (old.count, old.ns));
+    let gone = before
+        .iter()
+        .filter(&mut displaced)
+        .fold((0_u64, 0_u64), |(count, ns), task| (count.saturating_add(task.count), ns.saturating_add(task.ns)));
+    let mut known = |o: &OtherTask| {
+        let old = earlier.find(&o.tid).map_or((0, 0), |old| (old.count, old.ns));
         let old = if old.0 > o.count || old.1 > o.ns { (0, 0) } else { old };
         match o.tid {
-            OtherTask::REST => before.iter().filter(displaced).fold(old, |(count, ns), task| {
-                (count.saturating_add(task.count).min(o.count), ns.saturating_add(task.ns).min(o.ns))
-            }),
+            OtherTask::REST => (old.0.saturating_add(gone.0).min(o.count), old.1.saturating_add(gone.1).min(o.ns)),
             _ => old,
         }
     };

@@ -1,6 +1,7 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
+use super::earlier::Earlier;
 use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since, total};
 use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
@@ -257,12 +258,9 @@ fn userspace(
     }
     let mut counts: BTreeMap<(Option<u32>, i32), u64> = BTreeMap::new();
     let mut add = |vcpu: Option<u32>, cells: &[UserspaceCell], before: Option<&[UserspaceCell]>| {
+        let mut before = Earlier::new(before.filter(|_| interval.engine_continues).unwrap_or_default(), |c| c.reason);
         for c in cells {
-            let old = before
-                .filter(|_| interval.engine_continues)
-                .and_then(|b| b.iter().find(|o| o.reason == c.reason))
-                .map(|o| o.count);
-            let grown = since(c.count, old);
+            let grown = since(c.count, before.find(&c.reason).map(|old| old.count));
             for scope in [None].into_iter().chain(vcpu.map(Some)) {
                 let count = counts.entry((scope, c.reason)).or_default();
                 *count = count.saturating_add(grown);
@@ -280,9 +278,10 @@ fn userspace(
 }
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
+    let mut before = Earlier::new(before, |b| b.group.as_str());
     now.iter()
         .filter_map(|n| {
-            let b = before.iter().find(|b| b.group == n.group)?;
+            let b = before.find(&n.group.as_str())?;
             Some(Throttling {
                 group: n.group.clone(),
                 periods: n.periods.saturating_sub(b.periods),

@@ -1,5 +1,6 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
+use super::earlier::Earlier;
 use super::{SampleInterval, since, total};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
@@ -156,11 +157,9 @@ pub(crate) fn tables(
         })
         .chain([(None, now.unattributed.exits.as_slice(), unattributed_before)]);
     for (vcpu, cells, old) in scopes {
+        let mut before = Earlier::new(old.filter(|_| interval.engine_continues).unwrap_or_default(), identity);
         for cell in cells {
-            let old = old
-                .filter(|_| interval.engine_continues)
-                .and_then(|o| o.iter().find(|b| b.isa == cell.isa && b.code == cell.code && b.name == cell.name));
-            let row = row(cell, old);
+            let row = row(cell, before.find(&identity(cell)));
             if let Some(v) = vcpu {
                 merge(by_vcpu.entry(v).or_default(), ExitRow { vcpu: Some(v), ..row.clone() });
             }
@@ -170,6 +169,10 @@ pub(crate) fn tables(
     let by_vcpu =
         by_vcpu.into_iter().map(|(v, rows)| (v, ExitTable::build(rows.into_values().collect(), interval.seconds)));
     (ExitTable::build(sum.into_values().collect(), interval.seconds), by_vcpu.collect())
+}
+
+fn identity(cell: &ExitCell) -> (Isa, u32, Option<&str>) {
+    (cell.isa, cell.code, cell.name.as_deref())
 }
 
 fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {

@@ -5,6 +5,7 @@ mod config;
 mod cpu;
 mod devices;
 mod domain;
+mod earlier;
 mod exits;
 mod guest;
 mod history;

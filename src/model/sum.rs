@@ -12,12 +12,16 @@ use super::host::{CpuTimesPercent, list_tenants};
 use super::{CpuModel, HostModel, HostTaskModel, Model};
 use crate::sample::DomainState;
 use guest::GuestSum;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 /// Guests at most; further ones are left out.
 const MOST_GUESTS: usize = 4096;
 /// Tasks of the host at most; further ones are left out.
 const MOST_TASKS: usize = 4096;
+/// Rows of all guests together at most: threads, exit reasons, addresses, counters. Each takes some hundred bytes. What
+/// has no row of its own is added up in one named other, or left out.
+const MOST_ROWS: usize = 1 << 20;
 
 /// A guest through time: PID and start of its process; the name of a guest without one.
 type GuestId = (Option<i32>, u64, Option<String>);
@@ -29,6 +33,7 @@ pub struct ModelSum {
     sum: Model,
     ns: u64,
     guests: HashMap<GuestId, GuestSum>,
+    rows: RowCount,
     /// The guests of the last interval, in its order.
     latest: Vec<GuestId>,
     /// The guests that ended, in the order of their end.
@@ -69,10 +74,10 @@ impl ModelSum {
             };
             if self.guests.len() < MOST_GUESTS || self.guests.contains_key(&id) {
                 self.latest.push(id.clone());
-                self.guests.entry(id).or_default().add(domain, seconds);
+                self.guests.entry(id).or_default().add(domain, seconds, &mut self.rows);
             }
         }
-        let latest = &self.latest;
+        let latest: HashSet<&GuestId> = self.latest.iter().collect();
         self.ended.extend(before.into_iter().filter(|id| !latest.contains(id)));
         self.ended.retain(|id| !latest.contains(id));
     }
@@ -158,8 +163,25 @@ fn add_count(sum: &mut Option<u64>, count: Option<u64>) {
     }
 }
 
+/// How many rows all guests have.
+#[derive(Debug, Default)]
+struct RowCount(usize);
+
+impl RowCount {
+    /// Takes room for a row; false if there is none.
+    fn take(&mut self) -> bool {
+        let room = self.0 < MOST_ROWS;
+        self.0 += usize::from(room);
+        room
+    }
+
+    fn give_back(&mut self, rows: usize) {
+        self.0 = self.0.saturating_sub(rows);
+    }
+}
+
 /// The entry that matches, or a new one at the end. Lists hardly change their order from one interval to the next, so
-/// the entry at the same place is tried first.
+/// the entry at the same place is tried first. For lists that are short whatever the input.
 fn same_or_new<T>(list: &mut Vec<T>, place: usize, same: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
     let found = if list.get(place).is_some_and(&same) { Some(place) } else { list.iter().position(&same) };
     let place = found.unwrap_or_else(|| {
@@ -167,6 +189,50 @@ fn same_or_new<T>(list: &mut Vec<T>, place: usize, same: impl Fn(&T) -> bool, ne
         list.len() - 1
     });
     &mut list[place]
+}
+
+/// A list this long is searched from its begin; a longer one by its entries' ids.
+const SHORT: usize = 64;
+
+/// Where the entries of a list of any length are, by their ids.
+struct EntryPlaces<K>(Option<HashMap<K, usize>>);
+
+impl<K: Eq + Hash> EntryPlaces<K> {
+    const fn new() -> Self {
+        Self(None)
+    }
+
+    /// As [`same_or_new`], for a list of any length: the entry of this id, or a new one if there is room for its row.
+    fn same_or_new<'a, T>(
+        &mut self,
+        list: &'a mut Vec<T>,
+        place: usize,
+        id: impl Fn(&T) -> K,
+        new: T,
+        rows: &mut RowCount,
+    ) -> Option<&'a mut T> {
+        let wanted = id(&new);
+        let found = if list.get(place).is_some_and(|entry| id(entry) == wanted) {
+            Some(place)
+        } else if list.len() <= SHORT {
+            list.iter().position(|entry| id(entry) == wanted)
+        } else {
+            let ids = || list.iter().enumerate().rev().map(|(place, entry)| (id(entry), place)).collect();
+            self.0.get_or_insert_with(ids).get(&wanted).copied()
+        };
+        let place = match found {
+            Some(place) => place,
+            None if rows.take() => {
+                list.push(new);
+                if let Some(all) = &mut self.0 {
+                    all.insert(wanted, list.len() - 1);
+                }
+                list.len() - 1
+            }
+            None => return None,
+        };
+        list.get_mut(place)
+    }
 }
 
 impl CpuTimesPercent {

@@ -5,6 +5,8 @@
 //! - A figure is at most [`MOST_FIGURE`]: two of them add up, subtract and convert to a signed number. Sums of many
 //!   saturate. A distribution has at most [`BUCKETS`] buckets.
 //! - Times of the wall clock are between 1970 and 9999.
+//! - XML, command lines and device maps have no more and no larger parts than their parsers accept
+//!   ([`limits`](crate::kvm::limits)), and names and XML no characters that a terminal acts on.
 //! - CPUs, nodes and vCPUs have numbers below [`MAX_CPUS`]. A host's CPUs are sorted, each of them once.
 //! - The host's topology is as [`HostTopology::normalise`](crate::kvm::topology::HostTopology::normalise) leaves it.
 //!
@@ -16,12 +18,17 @@ use super::{
     HostFacts, HostMemory, HostSample, HostTask, MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement,
     Sample, ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
 };
+use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::MAX_CPUS;
-use crate::kvm::domain_xml::{BandwidthXml, DomainXml};
+use crate::kvm::domain_xml::{self, BandwidthXml, DomainXml};
+use crate::kvm::{limits, sanitize_name, without_hidden};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The largest figure: as nanoseconds 36 years, as bytes an exbibyte.
 pub const MOST_FIGURE: u64 = 1 << 60;
+/// The most characters of a guest's name, UUID, machine or system.
+const MOST_NAME: usize = 256;
 /// The last second of the year 9998, milliseconds since the epoch. The calendar ends a year later, in any time zone.
 const LAST_MS: i64 = 253_370_764_799_000;
 
@@ -54,61 +61,99 @@ impl HostFacts {
 }
 
 impl DomainFacts {
-    /// As [`Sample::normalise`].
+    /// As [`Sample::normalise`]; XML, command line and device map keep the bounds of their parsers.
     pub fn normalise(&mut self) {
         let Self {
-            name: _,
-            uuid: _,
+            name,
+            uuid,
             vmm: _,
             pid: _,
             start_ticks,
             started_ms,
-            machine: _,
+            machine,
             vcpus,
-            guest_os: _,
+            guest_os,
             xml,
-            xml_text: _,
+            xml_text,
             command,
-            devices: _,
+            devices,
         } = self;
+        clean_name(&mut name.value);
+        [uuid, machine, guest_os].into_iter().flatten().for_each(|known| clean_name(&mut known.value));
         cut([start_ticks]);
         *started_ms = started_ms.map(calendar_ms);
-        vcpus.take_if(|known| known.value > MAX_CPUS);
+        vcpus.take_if(|known| known.value > limits::VCPUS);
         if let Some(xml) = xml {
             normalise_xml(Arc::make_mut(&mut xml.value));
         }
+        xml_text.take_if(|text| text.len() > domain_xml::MAX_TEXT);
+        if let Some(text) = xml_text
+            && let Cow::Owned(plain) = without_hidden(text)
+        {
+            *text = plain.into();
+        }
         if let Some(command) = command {
-            let command = Arc::make_mut(command);
-            let smp = &mut command.smp;
-            for number in [&mut smp.cpus, &mut smp.maxcpus, &mut smp.sockets, &mut smp.dies, &mut smp.cores] {
-                number.take_if(|n| *n > MAX_CPUS);
-            }
-            smp.threads.take_if(|n| *n > MAX_CPUS);
-            cut(&mut command.memory);
+            normalise_command(Arc::make_mut(command));
+        }
+        if let Some(devices) = devices {
+            Arc::make_mut(&mut devices.value).normalise();
         }
     }
 }
 
-/// The numbers of a domain XML that came decoded out of a recording, without its parser.
+/// As a parser leaves a name.
+fn clean_name(name: &mut String) {
+    if name.len() > MOST_NAME || without_hidden(name) != *name {
+        *name = sanitize_name(name, MOST_NAME);
+    }
+}
+
+/// A command line that came decoded out of a recording, without its parser.
+fn normalise_command(command: &mut QemuCommand) {
+    let smp = &mut command.smp;
+    for number in [&mut smp.cpus, &mut smp.maxcpus, &mut smp.sockets, &mut smp.dies, &mut smp.cores, &mut smp.threads] {
+        number.take_if(|n| *n > limits::VCPUS);
+    }
+    command.memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
+    command.devices.truncate(cmdline::MAX_ARGS);
+    for list in [&mut command.qmp_sockets, &mut command.iothreads, &mut command.cpu_options, &mut command.drive_files] {
+        list.truncate(cmdline::MAX_ARGS);
+    }
+}
+
+/// A domain XML that came decoded out of a recording, without its parser.
 fn normalise_xml(xml: &mut DomainXml) {
-    xml.vcpus.take_if(|n| *n > MAX_CPUS);
-    xml.topology.take_if(|t| [t.sockets, t.dies, t.cores, t.threads].iter().any(|n| *n > MAX_CPUS));
-    xml.iothreads = xml.iothreads.min(MAX_CPUS);
-    for pins in [&mut xml.vcpu_pins, &mut xml.iothread_pins] {
-        pins.retain(|number, _| *number < MAX_CPUS);
+    let most = limits::ELEMENTS;
+    xml.vcpus.take_if(|n| *n > limits::VCPUS);
+    xml.topology.take_if(|t| [t.sockets, t.dies, t.cores, t.threads].iter().any(|n| *n > limits::VCPUS));
+    xml.iothreads = xml.iothreads.min(limits::IOTHREADS);
+    xml.vcpu_pins.retain(|number, _| *number < limits::VCPUS);
+    xml.iothread_pins.retain(|number, _| *number <= limits::IOTHREADS);
+    xml.vcpu_threads.retain(|number, _| *number < limits::VCPU_IDS);
+    xml.iothread_threads.retain(|number, _| *number <= limits::IOTHREADS);
+    xml.numa_cells.retain(|cell| cell.id < limits::NUMA_CELLS);
+    xml.numa_cells.truncate(limits::NUMA_CELLS as usize);
+    xml.scheds.truncate(most);
+    xml.clock.timers.truncate(most);
+    xml.disks.truncate(most);
+    xml.interfaces.truncate(most);
+    for list in [&mut xml.consoles, &mut xml.graphics, &mut xml.videos] {
+        list.truncate(most);
     }
-    for threads in [&mut xml.vcpu_threads, &mut xml.iothread_threads] {
-        threads.retain(|number, _| *number < MAX_CPUS);
-    }
-    xml.numa_cells.retain(|cell| cell.id < MAX_CPUS);
+    (xml.serials, xml.hostdevs) = (xml.serials.min(most as u32), xml.hostdevs.min(most as u32));
     let BandwidthXml { period, quota, global_period, global_quota, emulator_period, emulator_quota } =
         &mut xml.bandwidth;
     let quotas = [quota, global_quota, emulator_quota];
     let most = MOST_FIGURE as i64;
     quotas.into_iter().flatten().for_each(|n| *n = (*n).clamp(-most, most));
     cut([period, global_period, emulator_period].into_iter().flatten());
-    cut(xml.memory.iter_mut().chain(xml.numa_cells.iter_mut().flat_map(|cell| &mut cell.memory)));
+    for memory in xml.numa_cells.iter_mut().map(|cell| &mut cell.memory).chain([&mut xml.memory]) {
+        memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
+    }
     cut(xml.clock.timers.iter_mut().flat_map(|timer| &mut timer.frequency));
+    if let Some(command) = &mut xml.qemu_command {
+        normalise_command(command);
+    }
 }
 
 impl HostSample {
@@ -242,6 +287,56 @@ fn cut<'a>(figures: impl IntoIterator<Item = &'a mut u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kvm::CpuSet;
+    use crate::kvm::domain_xml::GuestNumaCell;
+    use crate::sample::{Known, Origin};
+
+    #[test]
+    fn a_decoded_guest_has_the_bounds_of_a_pasted_one() {
+        let smp = cmdline::Smp { cpus: Some(1 << 30), cores: Some(2), ..cmdline::Smp::default() };
+        let command = QemuCommand {
+            smp,
+            memory: Some(u64::MAX),
+            iothreads: vec![String::new(); 2 * cmdline::MAX_ARGS],
+            ..QemuCommand::default()
+        };
+        let pin = CpuSet::range(0, 1);
+        let xml = DomainXml {
+            vcpus: Some(limits::VCPUS + 1),
+            vcpu_pins: [(0, pin.clone()), (limits::VCPUS, pin)].into(),
+            numa_cells: vec![GuestNumaCell { memory: Some(u64::MAX), ..GuestNumaCell::default() }; 1000],
+            videos: vec![String::new(); 2 * limits::ELEMENTS],
+            memory: Some(limits::GUEST_MEMORY + 1),
+            qemu_command: Some(command.clone()),
+            ..DomainXml::default()
+        };
+        let known = |text: &str| Known::new(text.repeat(300), Origin::Libvirt);
+        let mut facts = DomainFacts {
+            name: known("a\u{1b}[2J"),
+            uuid: Some(known("x\u{202e}")),
+            vcpus: Some(Known::new(limits::VCPUS + 1, Origin::Libvirt)),
+            xml: Some(Known::new(Arc::new(xml), Origin::Libvirt)),
+            xml_text: Some("<a>\n\u{9b}31m</a>".into()),
+            command: Some(Arc::new(command)),
+            ..DomainFacts::default()
+        };
+        facts.normalise();
+        assert_eq!(facts.name.value.chars().count(), MOST_NAME);
+        assert!(!facts.name.value.contains('\u{1b}') && facts.vcpus.is_none());
+        let xml = &facts.xml.as_ref().unwrap().value;
+        assert_eq!((xml.vcpus, xml.memory, xml.vcpu_pins.len()), (None, None, 1));
+        assert_eq!((xml.numa_cells.len(), xml.videos.len()), (limits::NUMA_CELLS as usize, limits::ELEMENTS));
+        assert!(xml.numa_cells.iter().all(|cell| cell.memory.is_none()));
+        for command in [xml.qemu_command.as_ref().unwrap(), facts.command.as_ref().unwrap()] {
+            assert_eq!((command.smp.cpus, command.smp.cores, command.memory), (None, Some(2), None));
+            assert_eq!(command.iothreads.len(), cmdline::MAX_ARGS);
+        }
+        assert_eq!(facts.xml_text.as_deref(), Some("<a>\n31m</a>"));
+        facts.xml_text = Some("x".repeat(domain_xml::MAX_TEXT + 1).into());
+        let before = DomainFacts { xml_text: None, ..facts.clone() };
+        facts.normalise();
+        assert_eq!(facts, before, "what is normal stays as it is");
+    }
 
     #[test]
     fn figures_and_numbers_beyond_any_host_are_cut() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// A statistic of libvirt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatsValue {
-    /// Any number type; negative ones as 0.
+    /// Any number type; a negative one is missing, which is what libvirt means by -1.
     Number(u64),
     /// A text.
     Text(String),
@@ -19,35 +19,35 @@ pub type Stats = BTreeMap<String, StatsValue>;
 /// At most this many entries of one kind are read: a reply is not trusted.
 const MOST: u64 = 4096;
 
-/// Block devices.
+/// Block devices. One without all of its counters is left out: it is not idle, its activity is unknown.
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
-    group(stats, "block")
-        .map(|at| DiskSample {
-            name: at.text("name"),
-            read_ops: at.number("rd.reqs").unwrap_or(0),
-            write_ops: at.number("wr.reqs").unwrap_or(0),
-            read_bytes: at.number("rd.bytes").unwrap_or(0),
-            write_bytes: at.number("wr.bytes").unwrap_or(0),
+    let disk = |at: StatsEntry| {
+        Some(DiskSample {
+            name: at.text("name")?,
+            read_ops: at.number("rd.reqs")?,
+            write_ops: at.number("wr.reqs")?,
+            read_bytes: at.number("rd.bytes")?,
+            write_bytes: at.number("wr.bytes")?,
             read_ns: at.number("rd.times"),
             write_ns: at.number("wr.times"),
         })
-        .filter(|d| !d.name.is_empty())
-        .collect()
+    };
+    group(stats, "block").filter_map(disk).collect()
 }
 
-/// Network interfaces.
+/// Network interfaces, as [`disks`].
 pub fn nics(stats: &Stats) -> Vec<NicSample> {
-    group(stats, "net")
-        .map(|at| NicSample {
-            name: at.text("name"),
-            rx_bytes: at.number("rx.bytes").unwrap_or(0),
-            tx_bytes: at.number("tx.bytes").unwrap_or(0),
-            rx_packets: at.number("rx.pkts").unwrap_or(0),
-            tx_packets: at.number("tx.pkts").unwrap_or(0),
-            drops: at.number("rx.drop").unwrap_or(0).saturating_add(at.number("tx.drop").unwrap_or(0)),
+    let nic = |at: StatsEntry| {
+        Some(NicSample {
+            name: at.text("name")?,
+            rx_bytes: at.number("rx.bytes")?,
+            tx_bytes: at.number("tx.bytes")?,
+            rx_packets: at.number("rx.pkts")?,
+            tx_packets: at.number("tx.pkts")?,
+            drops: at.number("rx.drop")?.saturating_add(at.number("tx.drop")?),
         })
-        .filter(|n| !n.name.is_empty())
-        .collect()
+    };
+    group(stats, "net").filter_map(nic).collect()
 }
 
 /// What the balloon leaves to the guest, bytes.
@@ -124,10 +124,10 @@ impl StatsEntry<'_> {
         }
     }
 
-    fn text(&self, name: &str) -> String {
-        match self.stats.get(&format!("{}.{name}", self.prefix)) {
-            Some(StatsValue::Text(t)) => sanitize(t, 64),
-            _ => String::new(),
+    fn text(&self, name: &str) -> Option<String> {
+        match self.stats.get(&format!("{}.{name}", self.prefix))? {
+            StatsValue::Text(text) => Some(sanitize(text, 64)).filter(|text| !text.is_empty()),
+            StatsValue::Number(_) => None,
         }
     }
 }
@@ -148,25 +148,44 @@ mod tests {
         rows.iter().map(|(k, v)| ((*k).to_string(), v.clone())).collect()
     }
 
-    #[test]
-    fn a_disk_and_a_nic() {
-        let s = stats(&[
+    /// A disk and a network card with all that libvirt 9.0 gives.
+    fn devices() -> Stats {
+        let mut stats = stats(&[
             ("block.count", StatsValue::Number(1)),
             ("block.0.name", StatsValue::Text("vda\u{1b}[2J".into())),
-            ("block.0.rd.reqs", StatsValue::Number(7)),
-            ("block.0.wr.bytes", StatsValue::Number(512)),
             ("net.count", StatsValue::Number(1)),
             ("net.0.name", StatsValue::Text("vnet0".into())),
-            ("net.0.rx.drop", StatsValue::Number(1)),
-            ("net.0.tx.drop", StatsValue::Number(2)),
             ("balloon.current", StatsValue::Number(262_144)),
         ]);
-        let disks = disks(&s);
-        assert_eq!((disks[0].read_ops, disks[0].write_bytes, disks[0].read_ns), (7, 512, None));
+        let disk = ["rd.reqs", "rd.bytes", "wr.reqs", "wr.bytes"].map(|name| format!("block.0.{name}"));
+        let nic =
+            ["rx.bytes", "rx.pkts", "rx.drop", "tx.bytes", "tx.pkts", "tx.drop"].map(|name| format!("net.0.{name}"));
+        stats.extend(disk.into_iter().chain(nic).zip(7u64..).map(|(name, n)| (name, StatsValue::Number(n))));
+        stats
+    }
+
+    #[test]
+    fn a_disk_and_a_nic() {
+        let stats = devices();
+        let disks = disks(&stats);
+        assert_eq!((disks[0].read_ops, disks[0].write_bytes, disks[0].read_ns), (7, 10, None));
         assert!(disks[0].name.starts_with("vda") && !disks[0].name.contains('\u{1b}'));
-        assert_eq!(nics(&s)[0].drops, 3);
-        assert_eq!(balloon(&s), Some(256 << 20));
-        assert_eq!(balloon(&stats(&[("balloon.current", StatsValue::Number(u64::MAX))])), None);
+        assert_eq!(nics(&stats)[0].drops, 13 + 16);
+        assert_eq!(balloon(&stats), Some(256 << 20));
+    }
+
+    #[test]
+    fn a_device_without_a_counter_is_unknown_not_idle() {
+        for missing in devices().into_keys().filter(|name| name.starts_with("block.0.")) {
+            let mut stats = devices();
+            stats.remove(&missing);
+            assert_eq!((disks(&stats).len(), nics(&stats).len()), (0, 1), "{missing}");
+        }
+        for missing in devices().into_keys().filter(|name| name.starts_with("net.0.")) {
+            let mut stats = devices();
+            stats.remove(&missing);
+            assert_eq!((disks(&stats).len(), nics(&stats).len()), (1, 0), "{missing}");
+        }
     }
 
     #[test]

@@ -213,9 +213,9 @@ fn a_cause_is_reported_once() {
     };
     let (info, warning, critical) = (Severity::Info, Severity::Warning, Severity::Critical);
     let kept = |all: Vec<Finding>| {
-        let mut kept = Vec::new();
-        all.into_iter().for_each(|f| keep_heaviest(&mut kept, f));
-        kept.into_iter().map(|f| (f.rule, f.severity)).collect::<Vec<_>>()
+        let mut kept = HeaviestFindings::default();
+        all.into_iter().for_each(|f| kept.add(f));
+        kept.finish().into_iter().map(|f| (f.rule, f.severity)).collect::<Vec<_>>()
     };
     let clocks = |severity| {
         [finding("rtc-tick", &["hpet-clock"], warning, None), finding("hpet-clock", &["rtc-tick"], severity, None)]
@@ -231,4 +231,13 @@ fn a_cause_is_reported_once() {
     let mut other = wait();
     other.domain = Some("b".into());
     assert_eq!(kept(vec![overlap(), other]).len(), 2);
+}
+
+#[test]
+fn findings_of_ever_new_guests_are_bounded() {
+    let mut kept = HeaviestFindings::default();
+    for guest in 0..lint::MOST_FINDINGS + 100 {
+        kept.add(Finding { rule: "vcpu-wait", domain: Some(guest.to_string()), ..Finding::default() });
+    }
+    assert_eq!(kept.finish().len(), lint::MOST_FINDINGS);
 }

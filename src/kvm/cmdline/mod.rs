@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 
 /// Command lines of guests with hundreds of devices stay below this.
 const MAX_TEXT: usize = 1024 * 1024;
-const MAX_ARGS: usize = 20_000;
+/// Arguments of a command line at most.
+pub(crate) const MAX_ARGS: usize = 20_000;
 
 /// `-smp` as written. Absent parts are `None`; QEMU fills them in.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -87,6 +87,21 @@ impl DeviceMap {
         self.pio.is_empty() && self.mmio.is_empty()
     }
 
+    /// Makes a map that came decoded out of a file as one that was painted: sorted, without overlaps, bounded.
+    pub fn normalise(&mut self) {
+        for regions in [&mut self.pio, &mut self.mmio] {
+            regions.retain(|region| region.start <= region.end);
+            regions.sort_by_key(|region| region.start);
+            let mut end = None;
+            regions.retain(|region| {
+                let free = end.is_none_or(|end| region.start > end);
+                end = if free { Some(region.end) } else { end };
+                free
+            });
+            regions.truncate(MAX_REGIONS);
+        }
+    }
+
     /// Puts a region on top of what is there; covered parts of older regions vanish.
     /// Ignored for [`Space::Msr`], for a reversed range and beyond [`MAX_REGIONS`].
     pub fn paint(&mut self, space: Space, region: Region) {

@@ -142,3 +142,16 @@ proptest! {
         let _ = map.lookup(Space::Mmio, addr);
     }
 }
+
+#[test]
+fn a_decoded_map_becomes_one_that_was_painted() {
+    let region = |start, end| Region { start, end, ..Region::default() };
+    let mut regions = vec![region(9, 3), region(u64::MAX - 2, u64::MAX), region(4, 7), region(0, 4), region(8, 8)];
+    regions.extend((0..2 * MAX_REGIONS as u64).rev().map(|i| region(0x1000 + i, 0x1000 + i)));
+    let mut map = DeviceMap { pio: regions, ..DeviceMap::default() };
+    map.normalise();
+    let pio = map.regions(Space::Pio);
+    assert_eq!((pio.len(), pio[0].end, pio[1].start), (MAX_REGIONS, 4, 8));
+    assert!(pio.windows(2).all(|two| two[0].end < two[1].start));
+    assert_eq!(map.lookup(Space::Pio, 3).map(|region| region.end), Some(4));
+}

@@ -7,9 +7,6 @@ use crate::kvm::limits::{self, Implausible};
 use crate::kvm::sanitize;
 use roxmltree::Node;
 
-/// An element has at most as many elements inside: more than a guest has vCPUs, pins or devices.
-const MAX_CHILDREN: usize = 8192;
-
 /// The largest number of memory in any unit above the byte; libvirt writes KiB.
 const GUEST_KIB: u64 = limits::GUEST_MEMORY / 1024;
 
@@ -40,7 +37,7 @@ pub(super) fn check(root: Node) -> Result<(), XmlError> {
         let before = open.len();
         open.extend(node.children().filter(|child| child.is_element() && child.tag_name().name() != "metadata"));
         let name = node.tag_name().name();
-        most(&format!("the number of elements in <{name}>"), open.len() - before, MAX_CHILDREN)?;
+        most(&format!("the number of elements in <{name}>"), open.len() - before, limits::ELEMENTS)?;
         let cells = open.iter().skip(before).filter(|child| child.tag_name().name() == "cell").count();
         most("the number of <cell>", cells, limits::NUMA_CELLS as usize)?;
     }

@@ -1,6 +1,6 @@
 //! One guest's intervals as one.
 
-use super::{add_count, add_rate, divide, same_or_new};
+use super::{EntryPlaces, RowCount, add_count, add_rate, divide, same_or_new};
 use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::accesses::{self, AccessRow};
@@ -8,7 +8,8 @@ use crate::model::exits::{self, share};
 use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, NicRates, ThreadModel};
 use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask, Throttling, Timing};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Access rows of one guest at most; further addresses are added up in one row of their kind.
 const MOST_ACCESSES: usize = 65_536;
@@ -30,7 +31,7 @@ pub(super) struct GuestSum {
 }
 
 impl GuestSum {
-    pub(super) fn add(&mut self, interval: DomainModel, seconds: f64) {
+    pub(super) fn add(&mut self, interval: DomainModel, seconds: f64, rows: &mut RowCount) {
         let DomainModel {
             facts,
             state,
@@ -54,36 +55,37 @@ impl GuestSum {
         let sum = &mut self.sum;
         (sum.facts, sum.state, sum.node_memory, sum.memory) = (facts, state, node_memory, memory);
         add_cpu(&mut sum.cpu, cpu, seconds);
-        add_threads(&mut sum.threads, threads, seconds);
+        add_threads(&mut sum.threads, threads, seconds, rows);
         let timed = exits.total_ns.is_some();
         sum.exits.add(exits);
+        let mut places = EntryPlaces::new();
         for (place, (vcpu, table)) in vcpu_exits.into_iter().enumerate() {
-            let new = || (vcpu, ExitTable::default());
-            same_or_new(&mut sum.vcpu_exits, place, |(v, _)| *v == vcpu, new).1.add(table);
+            let new = (vcpu, ExitTable::default());
+            if let Some((_, sum)) = places.same_or_new(&mut sum.vcpu_exits, place, |(v, _)| *v, new, rows) {
+                sum.add(table);
+            }
         }
         for row in accesses.into_iter().chain(vcpu_accesses) {
-            add_access(&mut self.accesses, row, timed);
+            add_access(&mut self.accesses, row, timed, rows);
         }
         for (vcpu, reason, count) in userspace {
-            let sum = self.userspace.entry((vcpu, reason)).or_default();
-            *sum = sum.saturating_add(count);
+            if let Some(sum) = same_or_room(&mut self.userspace, (vcpu, reason), rows) {
+                *sum = sum.saturating_add(count);
+            }
         }
         add_rate(&mut sum.exit_rate.0, exit_rate.0, seconds);
         if exit_rate.1 != ExitRateSource::Nothing {
             sum.exit_rate.1 = exit_rate.1;
         }
         for (event, count) in kvm_events {
-            let sum = sum.kvm_events.entry(event).or_default();
-            *sum = sum.saturating_add(count);
+            if let Some(sum) = same_or_room(&mut sum.kvm_events, event, rows) {
+                *sum = sum.saturating_add(count);
+            }
         }
-        for (name, rate) in counters {
-            *sum.counters.entry(name).or_default() += rate * seconds;
-        }
-        disks.into_iter().enumerate().for_each(|(place, disk)| add_disk(&mut sum.disks, place, disk, seconds));
-        nics.into_iter().enumerate().for_each(|(place, nic)| add_nic(&mut sum.nics, place, nic, seconds));
-        for (place, group) in throttling.into_iter().enumerate() {
-            add_throttling(&mut sum.throttling, place, group);
-        }
+        add_counters(&mut sum.counters, counters, seconds, rows);
+        add_disks(&mut sum.disks, disks, seconds, rows);
+        add_nics(&mut sum.nics, nics, seconds, rows);
+        add_throttling(&mut sum.throttling, throttling, rows);
         if let Some((bytes, growth)) = swap {
             sum.swap = Some((bytes, sum.swap.map_or(0, |(_, sum)| sum).saturating_add(growth)));
         }
@@ -148,21 +150,36 @@ fn finish_cpu(sum: &mut Option<CpuShare>, seconds: Option<f64>) {
     *sum = sum.zip(seconds).map(|(sum, seconds)| scaled(sum, 1.0 / seconds));
 }
 
+/// The value of a key, or a new one if there is room for its row.
+fn same_or_room<'a, K: Ord, V: Default>(map: &'a mut BTreeMap<K, V>, key: K, rows: &mut RowCount) -> Option<&'a mut V> {
+    match map.entry(key) {
+        Entry::Occupied(entry) => Some(entry.into_mut()),
+        Entry::Vacant(entry) => rows.take().then(|| entry.insert(V::default())),
+    }
+}
+
+fn add_counters(sum: &mut BTreeMap<String, f64>, counters: BTreeMap<String, f64>, seconds: f64, rows: &mut RowCount) {
+    for (name, rate) in counters {
+        if let Some(sum) = same_or_room(sum, name, rows) {
+            *sum += rate * seconds;
+        }
+    }
+}
+
 /// Adds the threads of an interval. vCPU threads that ended stay; helper threads come and go by the thousand, and those
 /// that ended stay in the guest's sum only.
-fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f64) {
+fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f64, rows: &mut RowCount) {
     let id = |t: &ThreadModel| (t.tid, t.role, t.index);
-    let living: Vec<_> = threads.iter().map(id).collect();
-    let (mut place, mut kept) = (0, 0);
+    let living: HashSet<_> = threads.iter().map(id).collect();
+    let mut kept = 0;
     sum.retain(|t| {
-        let lives = living.get(place) == Some(&id(t)) || living.contains(&id(t));
-        place += usize::from(lives);
-        let stays = lives || (t.role == Role::Vcpu && kept < MOST_THREADS);
+        let stays = living.contains(&id(t)) || (t.role == Role::Vcpu && kept < MOST_THREADS);
         kept += usize::from(stays);
+        rows.give_back(if stays { 0 } else { 1 + t.counters.len() });
         stays
     });
+    let mut places = EntryPlaces::new();
     for (place, thread) in threads.into_iter().enumerate() {
-        let wanted = id(&thread);
         let ThreadModel {
             tid,
             comm,
@@ -179,8 +196,8 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
             exit_rate,
             counters,
         } = thread;
-        let new = || ThreadModel { tid, role, index, ..ThreadModel::default() };
-        let sum = same_or_new(sum, place, |t| id(t) == wanted, new);
+        let new = ThreadModel { tid, role, index, ..ThreadModel::default() };
+        let Some(sum) = places.same_or_new(sum, place, id, new, rows) else { continue };
         (sum.comm, sum.place) = (comm, runs_on);
         add_cpu(&mut sum.cpu, cpu, seconds);
         add_migrations(&mut sum.migrations, migrations);
@@ -192,9 +209,7 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
         add_tasks(&mut sum.woken_by, woken_by);
         add_tasks(&mut sum.preempted_by, preempted_by);
         add_rate(&mut sum.exit_rate, exit_rate, seconds);
-        for (name, rate) in counters {
-            *sum.counters.entry(name).or_default() += rate * seconds;
-        }
+        add_counters(&mut sum.counters, counters, seconds, rows);
     }
 }
 
@@ -223,13 +238,13 @@ fn add_tasks(sum: &mut Vec<OtherTask>, tasks: Vec<OtherTask>) {
 
 /// `timed`: durations were measured. An access counts when it occurs, its time when its exit ends, so one that is under
 /// way at the end of an interval has no time in it.
-fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed: bool) {
+fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed: bool, rows: &mut RowCount) {
     if timed && row.span.total_ns.is_none() {
         let (count, histogram) = (row.span.count, Some(Histogram::default()));
         row.span = Timing { count, total_ns: Some(0), sum_sq: Some(0), histogram, ..Timing::default() };
     }
     let id = |address| (row.vcpu, row.space, address, row.direction);
-    let fits = sum.len() < MOST_ACCESSES || sum.contains_key(&id(row.address));
+    let fits = sum.contains_key(&id(row.address)) || (sum.len() < MOST_ACCESSES && rows.take());
     let address = row.address.filter(|_| fits);
     let entry =
         sum.entry(id(address)).or_insert_with(|| AccessRow { vcpu: row.vcpu, address, ..accesses::empty(&row) });
@@ -238,17 +253,25 @@ fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed:
     entry.device = row.device.filter(|_| fits).or(entry.device.take());
 }
 
-fn add_disk(disks: &mut Vec<DiskRates>, place: usize, disk: DiskRates, seconds: f64) {
-    let DiskRates { name, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us } = disk;
-    let new = || DiskRates { name: name.clone(), ..DiskRates::default() };
-    let sum = same_or_new(disks, place, |d| d.name == name, new);
+fn add_disks(disks: &mut Vec<DiskRates>, now: Vec<DiskRates>, seconds: f64, rows: &mut RowCount) {
+    let mut places = EntryPlaces::new();
+    for (place, disk) in now.into_iter().enumerate() {
+        let new = DiskRates { name: disk.name.clone(), ..DiskRates::default() };
+        if let Some(sum) = places.same_or_new(disks, place, |d| d.name.clone(), new, rows) {
+            add_disk(sum, &disk, seconds);
+        }
+    }
+}
+
+fn add_disk(sum: &mut DiskRates, disk: &DiskRates, seconds: f64) {
+    let DiskRates { name: _, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us } = disk;
     sum.read_ops += read_ops * seconds;
     sum.write_ops += write_ops * seconds;
     sum.read_bytes += read_bytes * seconds;
     sum.write_bytes += write_bytes * seconds;
     // A mean counts as often as there were operations.
-    add_rate(&mut sum.read_mean_us, read_mean_us, read_ops * seconds);
-    add_rate(&mut sum.write_mean_us, write_mean_us, write_ops * seconds);
+    add_rate(&mut sum.read_mean_us, *read_mean_us, read_ops * seconds);
+    add_rate(&mut sum.write_mean_us, *write_mean_us, write_ops * seconds);
 }
 
 fn finish_disk(disk: &mut DiskRates, seconds: f64) {
@@ -260,10 +283,18 @@ fn finish_disk(disk: &mut DiskRates, seconds: f64) {
     }
 }
 
-fn add_nic(nics: &mut Vec<NicRates>, place: usize, nic: NicRates, seconds: f64) {
-    let NicRates { name, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } = nic;
-    let new = || NicRates { name: name.clone(), ..NicRates::default() };
-    let sum = same_or_new(nics, place, |n| n.name == name, new);
+fn add_nics(nics: &mut Vec<NicRates>, now: Vec<NicRates>, seconds: f64, rows: &mut RowCount) {
+    let mut places = EntryPlaces::new();
+    for (place, nic) in now.into_iter().enumerate() {
+        let new = NicRates { name: nic.name.clone(), ..NicRates::default() };
+        if let Some(sum) = places.same_or_new(nics, place, |n| n.name.clone(), new, rows) {
+            add_nic(sum, &nic, seconds);
+        }
+    }
+}
+
+fn add_nic(sum: &mut NicRates, nic: &NicRates, seconds: f64) {
+    let NicRates { name: _, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } = nic;
     sum.rx_bytes += rx_bytes * seconds;
     sum.tx_bytes += tx_bytes * seconds;
     sum.rx_packets += rx_packets * seconds;
@@ -278,11 +309,14 @@ fn finish_nic(nic: &mut NicRates, seconds: f64) {
     }
 }
 
-fn add_throttling(groups: &mut Vec<Throttling>, place: usize, now: Throttling) {
-    let Throttling { group, periods, throttled, throttled_ns } = now;
-    let new = || Throttling { group: group.clone(), ..Throttling::default() };
-    let sum = same_or_new(groups, place, |g| g.group == group, new);
-    sum.periods = sum.periods.saturating_add(periods);
-    sum.throttled = sum.throttled.saturating_add(throttled);
-    sum.throttled_ns = sum.throttled_ns.saturating_add(throttled_ns);
+fn add_throttling(groups: &mut Vec<Throttling>, now: Vec<Throttling>, rows: &mut RowCount) {
+    let mut places = EntryPlaces::new();
+    for (place, group) in now.into_iter().enumerate() {
+        let Throttling { group, periods, throttled, throttled_ns } = group;
+        let new = Throttling { group, ..Throttling::default() };
+        let Some(sum) = places.same_or_new(groups, place, |g| g.group.clone(), new, rows) else { continue };
+        sum.periods = sum.periods.saturating_add(periods);
+        sum.throttled = sum.throttled.saturating_add(throttled);
+        sum.throttled_ns = sum.throttled_ns.saturating_add(throttled_ns);
+    }
 }

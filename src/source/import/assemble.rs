@@ -61,7 +61,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     gathered.types.dedup();
     let mut sources: Vec<SourceId> = gathered.types.iter().map(|file_type| source_id(*file_type)).collect();
     sources.dedup();
-    sample.sources = sources.into_iter().map(SourceStatus::ok).collect();
+    sample.sources = sources.into_iter().map(|id| source_status(id, gathered.overflow)).collect();
     let source = gathered.types.first().map_or("file", |file_type| source_id(*file_type).as_str());
     Imported { sample, base, source, errors: gathered.errors, notes: shown(gathered.notes) }
 }
@@ -72,6 +72,17 @@ fn shown(mut notes: Vec<String>) -> Vec<String> {
     notes.truncate(MAX_NOTES);
     notes.extend((more > 0).then(|| format!("and {more} more remarks")));
     notes
+}
+
+/// The state of a file's source. `overflow` events found no room in a bounded table.
+fn source_status(id: SourceId, overflow: u64) -> SourceStatus {
+    if overflow == 0 || !matches!(id, SourceId::PerfData | SourceId::Trace) {
+        return SourceStatus::ok(id);
+    }
+    let cause = format!(
+        "{overflow} events have no row of their own: more exit reasons, addresses or threads than kvmtop keeps"
+    );
+    SourceStatus::degraded(id, cause, "record a shorter time, or one guest alone (perf record -p PID)")
 }
 
 /// The source that a file of this type is.

@@ -58,7 +58,27 @@ pub struct Collector {
     hidden_by: (u64, Option<String>),
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
+    shared_events: SharedEvents,
     next_ns: Option<u64>,
+}
+
+/// Counts by process (`--kvm-events`) in an interval in which two guests had its id.
+#[derive(Debug, Default)]
+struct SharedEvents {
+    /// How many there were: nobody knows whose they are.
+    lost: u64,
+}
+
+impl SharedEvents {
+    /// The counts of a guest, cumulative; none if it was not `alone`. `before`: their sum in the sample before.
+    fn of_one(&mut self, counted: BTreeMap<String, u64>, alone: bool, before: u64) -> BTreeMap<String, u64> {
+        if alone {
+            return counted;
+        }
+        let all = counted.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
+        self.lost = self.lost.saturating_add(all.saturating_sub(before));
+        BTreeMap::new()
+    }
 }
 
 impl Collector {
@@ -79,6 +99,7 @@ impl Collector {
             own_pid_namespace: paths.in_own_pid_namespace(),
             hidden_by: (0, None),
             unopened: Vec::new(),
+            shared_events: SharedEvents::default(),
             next_ns: None,
             options,
         }
@@ -271,7 +292,9 @@ impl Collector {
             let later = own.take_later(next.filter(|start_ticks| *start_ticks != guest.threads.start_ticks()));
             forget.extend(own.threads().map(|life| life.key));
             gone.push(pid);
-            domains.push(guest.last_sample(own, kvm_events.remove(&pid).unwrap_or_default()));
+            let counted = kvm_events.remove(&pid).unwrap_or_default();
+            let counted = self.shared_events.of_one(counted, later.is_empty(), guest.kvm_events);
+            domains.push(guest.last_sample(own, counted));
             if !later.is_empty() {
                 traced.insert(pid, later);
             }
@@ -283,15 +306,24 @@ impl Collector {
             }
             let unseen = traced.remove(&pid).unwrap_or_default();
             forget.extend(unseen.threads().map(|life| life.key));
-            domains.extend(vanished::from_events(pid, unseen, kvm_events.remove(&pid).unwrap_or_default()));
+            let mut lives = vanished::from_events(pid, unseen);
+            let counted = kvm_events.remove(&pid).unwrap_or_default();
+            let counted = self.shared_events.of_one(counted, lives.len() <= 1, 0);
+            lives.iter_mut().for_each(|life| life.kvm_events.clone_from(&counted));
+            domains.extend(lives);
             gone.push(pid);
         }
         for (pid, guest) in &mut self.guests {
             let mut unseen = traced.remove(pid).unwrap_or_default();
             let own = unseen.take_later(Some(guest.threads.start_ticks()));
             forget.extend(unseen.threads().map(|life| life.key));
-            domains.extend(vanished::from_events(*pid, unseen, BTreeMap::new()));
-            domains.push(guest.sample(own, kvm_events.remove(pid).unwrap_or_default(), &mut self.reader, &mut forget));
+            let before = vanished::from_events(*pid, unseen);
+            let counted = kvm_events.remove(pid).unwrap_or_default();
+            let alone = before.is_empty();
+            let counted = self.shared_events.of_one(counted, alone, guest.kvm_events);
+            gone.extend((!alone).then_some(*pid));
+            domains.extend(before);
+            domains.push(guest.sample(own, counted, &mut self.reader, &mut forget));
         }
         if (!forget.is_empty() || !gone.is_empty())
             && let Some(engine) = &mut self.options.engine
@@ -325,7 +357,7 @@ impl Collector {
             kind: engine.kind(),
             level: engine.level(),
             generation: self.generation,
-            lost: reading.lost,
+            lost: reading.lost.saturating_add(self.shared_events.lost),
             overflow: reading.overflow,
             fires_kvm_exit: reading.fires_kvm_exit,
             events: reading.events,

@@ -7,6 +7,8 @@ use crate::source::live::proc::discovery::{Discovered, UnreadCount};
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::privileges;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// What /proc showed in a tick.
 pub(crate) struct ProcView<'a> {
@@ -120,23 +122,47 @@ pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths
         return SourceStatus::ok(ID);
     }
     let denied = missing.contains(&Some(MissingCounters::Denied));
-    let why = if denied {
-        "its statistics files are not readable (a kernel under lockdown closes debugfs to root, too: \
-         /sys/kernel/security/lockdown)"
+    let debugfs = Debugfs::of(paths);
+    let why = if debugfs.locked_down {
+        "the VMM keeps no statistics file open (QEMU does since 8.1), and kernel lockdown closes debugfs"
+    } else if denied {
+        "its statistics files are not readable"
     } else {
         "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
     };
     let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
-    let fix = if denied && rustix::process::geteuid().is_root() {
-        "with --engine none kvmtop asks libvirt for them".into()
-    } else if denied {
-        format!("{}; with --engine none kvmtop asks libvirt for them", privileges::hint())
-    } else if paths.sys.join("kernel/debug/kvm").is_dir() {
-        "use QEMU 8.1 or later; with --engine none kvmtop asks libvirt for them".into()
-    } else {
-        "mount -t debugfs none /sys/kernel/debug".into()
-    };
+    let fix = debugfs.cure(denied, rustix::process::geteuid().is_root());
     if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
+}
+
+/// Whether KVM's statistics can be read from debugfs.
+struct Debugfs {
+    mounted: bool,
+    /// Lockdown closes its files, to root as well (fs/debugfs/file.c, `debugfs_locked_down`).
+    locked_down: bool,
+}
+
+impl Debugfs {
+    fn of(paths: &SystemPaths) -> Self {
+        let root = paths.sys.join("kernel/debug");
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|m| m.dev());
+        let mounted = device(&root).is_some_and(|debug| Some(debug) != device(&paths.sys.join("kernel")));
+        let lockdown = std::fs::read_to_string(paths.sys.join("kernel/security/lockdown")).unwrap_or_default();
+        Self { mounted, locked_down: lockdown.contains('[') && !lockdown.contains("[none]") }
+    }
+
+    /// What to run: everything that is missing at once, so that no second cure follows the first.
+    fn cure(&self, denied: bool, root: bool) -> String {
+        let libvirt = "with --engine none kvmtop asks libvirt for them";
+        if self.locked_down || self.mounted && root && !denied {
+            let rights = if root { String::new() } else { format!("{}; ", privileges::hint()) };
+            return format!("{rights}use QEMU 8.1 or later; {libvirt}");
+        }
+        let mount = (!self.mounted).then(|| "as root: mount -t debugfs none /sys/kernel/debug".to_owned());
+        let rights = (!root).then(privileges::hint);
+        let steps: Vec<String> = mount.into_iter().chain(rights).chain([libvirt.to_owned()]).collect();
+        steps.join("; ")
+    }
 }
 
 /// The tracing engine.
@@ -176,6 +202,25 @@ pub(crate) fn tracepoints(
 mod tests {
     use super::*;
     use rustix::io::Errno;
+
+    #[test]
+    fn the_cure_of_missing_counters_is_whole() {
+        let said = |mounted, locked_down, denied, root| Debugfs { mounted, locked_down }.cure(denied, root);
+        let has = |text: &str, parts: [bool; 3]| {
+            for (part, there) in ["mount -t debugfs", "setcap", "QEMU 8.1"].into_iter().zip(parts) {
+                assert_eq!(text.contains(part), there, "{part}: {text}");
+            }
+        };
+        has(&said(false, false, false, true), [true, false, false]);
+        // Mounting alone would not do for a user.
+        has(&said(false, false, false, false), [true, true, false]);
+        has(&said(true, false, true, false), [false, true, false]);
+        has(&said(true, false, false, true), [false, false, true]);
+        // Nor would it under lockdown, for anybody.
+        has(&said(false, true, false, true), [false, false, true]);
+        has(&said(true, true, true, true), [false, false, true]);
+        has(&said(false, true, true, false), [false, true, true]);
+    }
 
     #[test]
     fn what_proc_hides_is_said_with_its_cure() {

@@ -80,6 +80,24 @@ impl Rights {
         parts.next().is_some_and(|major| (major, parts.next().unwrap_or(0)) < (5, 5))
     }
 
+    /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is of no interest.
+    fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<(&'static str, String)> {
+        let setcap = crate::source::privileges::hint;
+        if denied && self.lacks(CAP_BPF) {
+            Some(("this process has neither CAP_BPF nor CAP_SYS_ADMIN", setcap()))
+        } else if denied && self.lacks(CAP_PERFMON) {
+            Some(("this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well", setcap()))
+        } else if denied && self.lockdown.contains("[confidentiality]") {
+            let fix = "boot with lockdown=integrity, or use --engine none".into();
+            Some(("kernel lockdown \"confidentiality\" forbids it", fix))
+        } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
+            let fix = "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf".into();
+            Some(("this kernel is built without BPF", fix))
+        } else {
+            None
+        }
+    }
+
     /// The sentence for a refusal.
     pub fn explain(&self, refusal: &Refusal) -> EngineError {
         let denied = matches!(refusal.error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
@@ -94,25 +112,10 @@ impl Rights {
                 };
             }
         };
-        let setcap = crate::source::privileges::hint();
-        let (why, fix) = if denied && self.lacks(CAP_BPF) {
-            ("this process has neither CAP_BPF nor CAP_SYS_ADMIN".to_string(), setcap.as_str())
-        } else if denied && self.lacks(CAP_PERFMON) {
-            (
-                "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well".to_string(),
-                setcap.as_str(),
-            )
-        } else if denied && self.lockdown.contains("[confidentiality]") {
-            (
-                "kernel lockdown \"confidentiality\" forbids it".to_string(),
-                "boot with lockdown=integrity, or use --engine none",
-            )
-        } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
-            (
-                "this kernel is built without BPF".to_string(),
-                "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
-            )
-        } else if matches!(refusal.error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+        if let Some((why, fix)) = self.all_of_bpf(refusal, denied) {
+            return EngineError { cause: format!("BPF cannot be used: {why}"), fix };
+        }
+        let (why, fix) = if matches!(refusal.error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
             (
                 "too many open files".to_string(),
                 "ulimit -n 65536 in the shell that starts kvmtop (LimitNOFILE= of a service)",
@@ -159,6 +162,15 @@ mod tests {
         assert!(half.cause.contains("CAP_BPF but not CAP_PERFMON"), "{half:?}");
         let both = rights(1 << CAP_BPF | 1 << CAP_PERFMON).explain(&refused(Stage::Attach, libc::ENOENT));
         assert!(both.cause.starts_with("attaching to the tracepoint kvm_pio failed: No such file"), "{both:?}");
+    }
+
+    #[test]
+    fn one_cause_has_one_sentence() {
+        let said = |map: &str| {
+            let refusal = Refusal::new(Stage::Map, map, io::Error::from_raw_os_error(libc::EPERM));
+            rights(0).explain(&refusal)
+        };
+        assert_eq!(said("slots"), said("free_slots"));
     }
 
     #[test]

@@ -18,12 +18,19 @@ pub(super) struct TraceDecoder {
     /// Names that no table knows. The position is used as the code.
     unknown: Vec<String>,
     isa: Isa,
+    /// Exits with a reason beyond [`MAX_REASONS`].
+    beyond: u64,
 }
 
 impl TraceDecoder {
     /// The name of a reason that no built-in table knows.
     pub fn name(&self, isa: Isa, code: u32) -> Option<&str> {
         (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
+    }
+
+    /// Exits that are not counted, because the file has too many different reasons.
+    pub fn beyond(&self) -> u64 {
+        self.beyond
     }
 
     /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch`. False if the event is
@@ -40,7 +47,14 @@ impl TraceDecoder {
         }
         let by = || Task { tid: if line.in_interrupt { 0 } else { line.tid }, comm: comm(line.comm) };
         let (tid, kind) = match line.event {
-            "kvm_exit" => (line.tid, self.exit(line.text)),
+            "kvm_exit" => match self.exit(line.text) {
+                Some(Ok(exit)) => (line.tid, Some(exit)),
+                Some(Err(TooManyReasons)) => {
+                    self.beyond += 1;
+                    return true;
+                }
+                None => (line.tid, None),
+            },
             "kvm_entry" => (line.tid, Some(EventKind::Entry { vcpu: vcpu(line.text) })),
             "kvm_pio" => (line.tid, pio(line.text)),
             "kvm_mmio" => (line.tid, mmio(line.text)),
@@ -63,21 +77,21 @@ impl TraceDecoder {
         read
     }
 
-    fn exit(&mut self, text: &str) -> Option<EventKind> {
+    fn exit(&mut self, text: &str) -> Option<Result<EventKind, TooManyReasons>> {
         let vcpu = text.starts_with("vcpu ").then(|| vcpu(text)).flatten();
-        let (isa, code) = match arm64(text) {
-            Some(code) => (Isa::Arm64, code),
-            None => self.reason(reason(text)?)?,
+        let found = match arm64(text) {
+            Some(code) => Ok((Isa::Arm64, code)),
+            None => self.reason(reason(text)?),
         };
-        Some(EventKind::Exit { isa, code, vcpu })
+        Some(found.map(|(isa, code)| EventKind::Exit { isa, code, vcpu }))
     }
 
-    fn reason(&mut self, name: &str) -> Option<(Isa, u32)> {
+    fn reason(&mut self, name: &str) -> Result<(Isa, u32), TooManyReasons> {
         if let Some(known) = self.reasons.get(name) {
-            return Some(*known);
+            return Ok(*known);
         }
         if self.reasons.len() >= MAX_REASONS {
-            return None;
+            return Err(TooManyReasons);
         }
         let guess = match guess_isa([name.split_whitespace().next().unwrap_or(name)]) {
             Isa::Other(_) => self.isa,
@@ -92,9 +106,12 @@ impl TraceDecoder {
             self.unknown.push(crate::kvm::sanitize(name, 64));
         }
         self.reasons.insert(name.to_owned(), found);
-        Some(found)
+        Ok(found)
     }
 }
+
+/// The file has more different exit reasons than are kept.
+struct TooManyReasons;
 
 /// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4 info 5658000b 0`.
 fn reason(text: &str) -> Option<&str> {

@@ -184,7 +184,8 @@ impl TraceReader {
             }
         }
         gathered.lost = gathered.lost.saturating_add(self.lost);
-        gathered.overflow = gathered.overflow.saturating_add(self.pairing.overflow());
+        gathered.overflow =
+            gathered.overflow.saturating_add(self.pairing.overflow()).saturating_add(self.decoder.beyond());
         gathered.events = gathered.events.saturating_add(self.pairing.events());
         gathered.seconds.push((InputType::Trace, self.covered.seconds()));
         gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));

@@ -43,6 +43,21 @@ fn lines_that_mail_has_cut_are_joined() {
 }
 
 #[test]
+fn events_without_room_are_counted_and_said() {
+    let line = |i: usize| {
+        let (s, us) = (10 + i / 1000, 900 * (i % 1000));
+        let exit = format!("vm-{} [000] {s}.{us:06}: kvm_exit: reason R_{i} rip 0x1 info 0 0\n", 7 + i % 4);
+        exit + &format!("vm-{} [000] {s}.{:06}: kvm_entry: vcpu 0\n", 7 + i % 4, us + 9)
+    };
+    let sample = import(&(0..1500).map(line).collect::<String>());
+    let counted: u64 = sample.domains.iter().flat_map(exits).map(|e| e.2).sum();
+    assert_eq!((counted, sample.engine.overflow), (1024, 476));
+    let said = sample.sources[0].cause.as_deref();
+    assert!(said.is_some_and(|said| said.starts_with("476 events have no row")), "{said:?}");
+    assert_eq!(sample.host.kernel_log, [], "they are no unknown lines");
+}
+
+#[test]
 fn lines_without_a_task_and_without_exits_are_read() {
     let no_task = "    [001]   770.850287:             kvm:kvm_entry: vcpu 0, rip 0x100146\n    \
         [001]   770.850307:    kvm:kvm_exit: vcpu 0 reason TRIPLE_FAULT rip 0x100146 info1 0x0 info2 0x0\n    \

@@ -6,6 +6,7 @@ use crate::source::events::{Engine, ThreadKey, TracedThread};
 use crate::source::live::metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters};
 use crate::source::live::proc::fake::FakeProc;
 use crate::source::live::proc::paths::SystemPaths;
+use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,8 @@ struct Counted {
     drained: u32,
     /// `None`: it never has to grow.
     room: Option<usize>,
+    /// Of `--kvm-events`: how many of its one event each process had.
+    kvm_events: HashMap<i32, u64>,
 }
 
 struct FakeEngine(Arc<Mutex<Counted>>, EngineLevel);
@@ -45,7 +48,9 @@ impl Engine for FakeEngine {
     }
 
     fn read(&mut self) -> Reading {
-        Reading { threads: self.0.lock().unwrap().threads.clone(), ..Reading::default() }
+        let counted = self.0.lock().unwrap();
+        let kvm_events = counted.kvm_events.iter().map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
+        Reading { threads: counted.threads.clone(), kvm_events: kvm_events.collect(), ..Reading::default() }
     }
 
     fn make_room(&mut self, vcpus: usize) -> Result<bool, EngineError> {
@@ -58,8 +63,9 @@ impl Engine for FakeEngine {
         Ok(grows)
     }
 
-    fn forget(&mut self, threads: &[ThreadKey], _processes: &[i32]) {
+    fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
         let mut counted = self.0.lock().unwrap();
+        counted.kvm_events.retain(|pid, _| !processes.contains(pid));
         counted.forgotten.extend(threads.iter().map(|key| key.tid));
         counted.threads.retain(|thread| !threads.contains(&thread.key));
     }
@@ -513,6 +519,35 @@ fn a_process_id_of_two_guests_in_one_interval_splits_exactly() {
     let of = |state| all.iter().filter(|row| row.1 == state).map(|row| row.2 + row.3).max();
     assert_eq!((of(ENDED), of(RUNNING)), (Some(27), Some(5)), "{all:?}");
     assert_eq!(b.forgotten(), [11]);
+}
+
+/// The counts of `--kvm-events` have no start of their process: of two guests in one interval nobody has them.
+#[test]
+fn a_process_id_of_two_guests_gives_neither_the_events_of_both() {
+    let mut b = Bench::new();
+    let events = |sample: &Sample| -> Vec<(DomainState, Option<u64>)> {
+        sample.domains.iter().map(|d| (d.state, d.kvm_events.get("kvm_eoi").copied())).collect()
+    };
+    b.guest(10, "first", "CPU 0/KVM");
+    b.counted.lock().unwrap().kvm_events.insert(10, 7);
+    let first = ThreadKey { tid: 11, born_ns: 1 };
+    b.reads_of(10, first, None, 7);
+    let sample = b.collector.tick();
+    assert_eq!((events(&sample), sample.engine.lost), (vec![(RUNNING, Some(7))], 0));
+    b.reads_of(10, first, Some(at_ticks(100_250)), 27);
+    b.fake.end(10);
+    b.fake.process(9, "between");
+    b.guest(10, "second", "CPU 0/KVM");
+    b.fake.process(10, "second").start(100_255).thread(11, "CPU 0/KVM").start(100_260);
+    b.reads_of(10, ThreadKey { tid: 11, born_ns: at_ticks(100_262) }, None, 5);
+    b.counted.lock().unwrap().kvm_events.insert(10, 57);
+    let both = b.collector.tick();
+    assert!(events(&both).iter().all(|(_, counted)| counted.is_none()), "{:?}", events(&both));
+    assert_eq!(both.engine.lost, 50);
+    b.counted.lock().unwrap().kvm_events.insert(10, 3);
+    let mut all = events(&b.collector.tick());
+    all.extend(events(&b.collector.tick()));
+    assert!(all.contains(&(RUNNING, Some(3))), "what the second one did since is its own: {all:?}");
 }
 
 /// Two guests that lived one after the other between two ticks, with the same ids, are two.

@@ -57,6 +57,8 @@ pub(crate) struct LiveGuest {
     exited: ThreadEvents,
     /// CPU time of the main thread at the sample before the guest's first one.
     main_before: Option<ThreadTimes>,
+    /// The sum of its `kvm_events` in its last sample.
+    pub kvm_events: u64,
 }
 
 impl LiveGuest {
@@ -89,6 +91,7 @@ impl LiveGuest {
             unnamed: false,
             exited: ThreadEvents::default(),
             main_before: None,
+            kvm_events: 0,
         })
     }
 
@@ -269,6 +272,7 @@ impl LiveGuest {
         threads.sort_by_key(|t| t.tid);
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         let stopped = self.state == DomainState::Running && self.threads.is_stopped();
+        self.kvm_events = kvm_events.values().fold(0, |sum, n| sum.saturating_add(*n));
         let sample = DomainSample {
             facts: self.facts.clone(),
             state: if stopped { DomainState::Paused } else { self.state },

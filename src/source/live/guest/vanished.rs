@@ -6,19 +6,15 @@ use crate::kvm::sanitize;
 use crate::kvm::thread_name::{Role, classify};
 use crate::sample::{DomainFacts, DomainSample, DomainState, Known, Origin, ThreadSample, Vmm};
 use crate::source::events::TracedThread;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The guests of one process id, one after the other, of which only their threads' events are left.
-pub(crate) fn from_events(pid: i32, mut traced: TracedProcess, kvm_events: BTreeMap<String, u64>) -> Vec<DomainSample> {
+pub(crate) fn from_events(pid: i32, mut traced: TracedProcess) -> Vec<DomainSample> {
     let mut domains = Vec::new();
     while !traced.is_empty() {
         let later = traced.take_later(None);
         domains.extend(guest(pid, traced.into_threads().map(|life| (life.key.tid, life)).collect()));
         traced = later;
-    }
-    if let Some(last) = domains.last_mut() {
-        last.kvm_events = kvm_events;
     }
     domains
 }

@@ -2,7 +2,7 @@
 //! answers.
 
 use super::device_maps::{DeviceMaps, MonitorRoute};
-use super::libvirt::{Libvirt, LibvirtDomain};
+use super::libvirt::{DomainProcess, Libvirt, LibvirtDomain};
 use super::own_devices::{DeviceFigures, OwnDevices};
 use super::qmp::{QmpQuestions, QmpReply};
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
@@ -78,8 +78,9 @@ impl MetadataSource for LibvirtAndQmp {
         self.askable = askable;
         let mut seen = HashSet::new();
         self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
-        let stopped = guests.iter().filter(|guest| guest.stopped && self.is_its_own(guest)).filter_map(uuid);
-        self.libvirt.set_stopped(stopped.collect());
+        let own = guests.iter().filter(|guest| self.is_its_own(guest));
+        let process = |g: &WatchedGuest| Some((uuid(g)?, DomainProcess { pid: g.pid, stopped: g.stopped }));
+        self.libvirt.set_processes(own.filter_map(process).collect());
         self.devices.retain(|pid, start| alive.contains(&(pid, start)));
         self.own_devices.retain(|key| alive.contains(key));
         self.given.retain(|key, _| alive.contains(key));

@@ -1,9 +1,10 @@
 //! The blocking calls to libvirt, made on its threads.
 #![allow(unsafe_code, reason = "virDomainListGetStats returns C structures that the virt crate does not wrap")]
 
+use super::failure::{self, LibvirtFailure, text};
 use super::loader::{Loaded, load};
 use crate::kvm::domain_capabilities::{self, DomainCapabilities};
-use crate::kvm::{sanitize, sanitize_name};
+use crate::kvm::sanitize_name;
 use crate::sample::DomainState;
 use crate::source::domain_stats::{self as stats, Stats, StatsValue};
 use crate::source::live::metadata::device_counters::DeviceCounters;
@@ -18,9 +19,6 @@ use virt_sys as sys;
 const MOST_DOMAINS: usize = 4096;
 /// At most this many statistics of one domain are read.
 const MOST_STATS: usize = 65_536;
-
-/// Cause and fix of a failure.
-pub type LibvirtFailure = (String, String);
 
 /// One domain, as one poll found it.
 pub struct PolledDomain {
@@ -50,7 +48,7 @@ impl LibvirtConnection {
     pub fn domains(&mut self) -> Result<Vec<PolledDomain>, LibvirtFailure> {
         let connect = self.open()?;
         let flags = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
-        let list = connect.list_all_domains(flags).map_err(|e| self.failed(&e))?;
+        let list = connect.list_all_domains(flags).map_err(|e| failure::of_call(&self.uri, &e))?;
         let mut found = Vec::new();
         for domain in list.into_iter().take(MOST_DOMAINS) {
             // A domain may end between the list and the call.
@@ -128,15 +126,8 @@ impl LibvirtConnection {
                 (self.read_only, self.offers_asked) = (Some(c.clone()), false);
                 Ok(c)
             }
-            Err(e) => Err(self.failed(&e)),
+            Err(e) => Err(failure::of_call(&self.uri, &e)),
         }
-    }
-
-    fn failed(&self, e: &virt::error::Error) -> LibvirtFailure {
-        (
-            format!("libvirt at {} does not answer: {}", self.uri, text(e)),
-            "systemctl start libvirtd (or virtqemud.socket), or name another with --libvirt-uri".into(),
-        )
     }
 
     /// The statistics of one domain, through the C function: the `virt` crate (0.5) leaks the records. One domain is
@@ -178,13 +169,12 @@ fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {
     // SAFETY: `field` is an array of bytes of a fixed size that libvirt ends with a NUL.
     let bytes = unsafe { std::slice::from_raw_parts(p.field.as_ptr().cast::<u8>(), p.field.len()) };
     let name = CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok()?.to_string();
-    let not_negative = |n: i64| u64::try_from(n).unwrap_or(0);
     // SAFETY: `type_` says which member of the union is set.
     let value = unsafe {
         match u32::try_from(p.type_).ok()? {
-            sys::VIR_TYPED_PARAM_INT => StatsValue::Number(not_negative(p.value.i.into())),
+            sys::VIR_TYPED_PARAM_INT => StatsValue::Number(p.value.i.try_into().ok()?),
             sys::VIR_TYPED_PARAM_UINT => StatsValue::Number(p.value.ui.into()),
-            sys::VIR_TYPED_PARAM_LLONG => StatsValue::Number(not_negative(p.value.l)),
+            sys::VIR_TYPED_PARAM_LLONG => StatsValue::Number(p.value.l.try_into().ok()?),
             sys::VIR_TYPED_PARAM_ULLONG => StatsValue::Number(p.value.ul),
             sys::VIR_TYPED_PARAM_STRING if !p.value.s.is_null() => {
                 StatsValue::Text(CStr::from_ptr(p.value.s).to_string_lossy().into_owned())
@@ -193,8 +183,4 @@ fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {
         }
     };
     Some((name, value))
-}
-
-fn text(e: &virt::error::Error) -> String {
-    sanitize(e.message(), 200)
 }

@@ -2,65 +2,27 @@
 //!
 //! libvirt waits for the answer as long as QEMU takes: forever for a QEMU that is stopped or whose storage hangs, even
 //! with the no-wait flags, which concern other jobs of the domain. So each guest is asked for itself, and a thread that
-//! waits too long leaves only its guest out; it goes on when QEMU does.
+//! waits too long leaves only its guest out; it goes on when QEMU does. A guest that is known to hang is not asked.
 
+use super::call_queue::{CallQueue, GuestQuestion, MOST_THREADS};
 use super::connection::LibvirtConnection;
 use super::release_pages::give_back_libraries;
-use super::{LibvirtState, MonitorReply, lock};
+use super::{LibvirtState, lock};
 use crate::kvm::mtree;
 use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
-use std::collections::{HashMap, VecDeque};
-use std::sync::mpsc::SyncSender;
+use crate::source::live::proc::file;
+use crate::source::live::proc::stat::Stat;
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// At most this many threads wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
-/// libvirtd.conf).
-const MOST_THREADS: usize = 4;
-/// A guest that takes longer is left out: another thread goes on with the others.
-pub(super) const DEADLINE: Duration = Duration::from_secs(1);
-
-/// What a guest is asked for.
-pub(super) enum GuestQuestion {
-    /// The counters of its disks and network cards.
-    Devices,
-    /// KVM's counters, which are read this often.
-    Counters(Duration),
-    /// A monitor command (HMP).
-    Monitor { command: &'static str, reply: SyncSender<MonitorReply> },
-}
-
-impl GuestQuestion {
-    fn is_same(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-}
+use std::time::Instant;
 
 #[derive(Default)]
 struct Calls {
-    /// UUID and question, each question of a guest once.
-    queue: VecDeque<(String, GuestQuestion)>,
-    /// Guests that are being asked, and since when. Never two questions to one guest.
-    running: HashMap<String, Instant>,
+    queue: CallQueue,
     threads: usize,
     closed: bool,
-}
-
-impl Calls {
-    /// The next question to a guest that is not being asked.
-    fn take(&mut self) -> Option<(String, GuestQuestion)> {
-        let at = self.queue.iter().position(|(uuid, _)| !self.running.contains_key(uuid))?;
-        self.queue.remove(at)
-    }
-
-    fn is_late(&self, uuid: &str, now: Instant) -> bool {
-        self.running.get(uuid).is_some_and(|since| now.saturating_duration_since(*since) > DEADLINE)
-    }
-
-    fn late(&self, now: Instant) -> usize {
-        self.running.keys().filter(|uuid| self.is_late(uuid, now)).count()
-    }
 }
 
 /// The threads, their questions, and where the answers go.
@@ -82,23 +44,19 @@ impl GuestCalls {
 
     /// Puts a question to a guest. One that is waiting already, or whose guest does not answer, is dropped.
     pub(super) fn ask(&self, uuid: &str, question: GuestQuestion) {
-        let mut calls = self.lock();
-        let waits = calls.queue.iter().any(|(other, q)| other == uuid && q.is_same(&question));
-        if !waits && !calls.is_late(uuid, Instant::now()) {
-            calls.queue.push_back((uuid.to_owned(), question));
-        } else if let GuestQuestion::Monitor { reply, .. } = question {
+        let refused = self.lock().queue.add(uuid, question, Instant::now());
+        if let Err(GuestQuestion::Monitor { reply, .. }) = refused {
             // The receiver may be gone.
             let _ = reply.try_send(Err("the guest's QEMU does not answer libvirt".into()));
         }
-        drop(calls);
         self.go_on();
     }
 
     /// Starts a thread if questions wait and all threads are late; returns whether questions wait.
     pub(super) fn go_on(&self) -> bool {
         let mut calls = self.lock();
-        let waiting = calls.queue.iter().any(|(uuid, _)| !calls.running.contains_key(uuid));
-        if waiting && calls.threads < MOST_THREADS && calls.late(Instant::now()) == calls.threads {
+        let waiting = calls.queue.is_waiting();
+        if waiting && calls.threads < MOST_THREADS && calls.queue.stuck(Instant::now()) == calls.threads {
             let worker = self.clone();
             let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(move || worker.work());
             // Without a thread the questions wait for one that is late.
@@ -109,10 +67,19 @@ impl GuestCalls {
         waiting
     }
 
-    /// Guests that are late, by UUID, with the start of the question.
+    /// Guests that are left out, by UUID, with the start of the question that they did not answer.
     pub(super) fn late(&self) -> HashMap<String, Instant> {
-        let (calls, now) = (self.lock(), Instant::now());
-        calls.running.iter().filter(|(uuid, _)| calls.is_late(uuid, now)).map(|(u, at)| (u.clone(), *at)).collect()
+        self.lock().queue.late(Instant::now())
+    }
+
+    /// How many threads wait for guests that hang.
+    pub(super) fn stuck(&self) -> usize {
+        self.lock().queue.stuck(Instant::now())
+    }
+
+    /// Forgets the guests that are gone.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.lock().queue.retain(exists);
     }
 
     /// Ends the threads, those that are late when their guest answers.
@@ -129,8 +96,8 @@ impl GuestCalls {
         while let Some((uuid, question)) = self.next() {
             self.answer(&mut connection, &uuid, question);
             let mut calls = self.lock();
-            calls.running.remove(&uuid);
-            let idle = calls.queue.is_empty();
+            calls.queue.end(&uuid, Instant::now());
+            let idle = !calls.queue.is_waiting();
             drop(calls);
             if idle {
                 give_back_libraries();
@@ -142,17 +109,27 @@ impl GuestCalls {
     fn next(&self) -> Option<(String, GuestQuestion)> {
         let mut calls = self.lock();
         loop {
-            let others = calls.threads - calls.running.len() > 1;
-            if calls.closed || (others && calls.queue.is_empty()) {
+            if !calls.closed
+                && let Some(question) = calls.queue.take(Instant::now(), |uuid| self.can_answer(uuid))
+            {
+                return Some(question);
+            }
+            let others = calls.threads - calls.queue.running() > 1;
+            if calls.closed || others {
                 calls.threads -= 1;
                 return None;
             }
-            if let Some((uuid, question)) = calls.take() {
-                calls.running.insert(uuid.clone(), Instant::now());
-                return Some((uuid, question));
-            }
             calls = self.calls.1.wait(calls).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Whether a guest's process can answer now: its main thread is neither stopped nor waiting for storage
+    /// (fs/proc/array.c, `task_state_array`). One that kvmtop does not know is asked.
+    fn can_answer(&self, uuid: &str) -> bool {
+        let pid = lock(&self.answers).processes.get(uuid).map(|process| process.pid);
+        let stat = pid.and_then(|pid| file::read_bytes(&PathBuf::from(format!("/proc/{pid}/stat")), 4096).ok());
+        let state = stat.as_deref().and_then(Stat::parse).map(|stat| stat.state);
+        !matches!(state, Some(b'D' | b'T' | b't'))
     }
 
     fn answer(&self, connection: &mut LibvirtConnection, uuid: &str, question: GuestQuestion) {

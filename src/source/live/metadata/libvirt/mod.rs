@@ -8,7 +8,9 @@
 //! Calls are read-only and use the no-wait flags: a domain under migration would otherwise delay the answer by 30 s
 //! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only monitor commands need a writable connection.
 
+mod call_queue;
 mod connection;
+mod failure;
 mod guest_calls;
 mod loader;
 mod release_pages;
@@ -19,10 +21,12 @@ use crate::kvm::domain_xml::{self, DomainXml};
 use crate::sample::{DiskSample, DomainState, HostFacts, NicSample, SourceId, SourceStatus};
 use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
-use connection::{LibvirtConnection, LibvirtFailure, PolledDomain};
-use guest_calls::{DEADLINE, GuestCalls, GuestQuestion};
+use call_queue::{DEADLINE, GuestQuestion, MOST_THREADS, PATIENCE};
+use connection::{LibvirtConnection, PolledDomain};
+use failure::LibvirtFailure;
+use guest_calls::GuestCalls;
 use loader::{Loaded, load};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +34,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two polls of the list of domains, their XML and their devices' statistics.
 const POLL: Duration = Duration::from_secs(5);
-/// A call that takes longer than this means that the daemon hangs.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The same as long as nothing is known of the domains.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(10);
 /// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of `qemu:///system`
@@ -78,6 +82,17 @@ pub struct LibvirtOptions {
     /// Time between two readings of KVM's counters, for hosts without tracing; `None`: never, as they cost the guests'
     /// monitors.
     pub counters_every: Option<Duration>,
+    /// Connects to the daemon even if no guest is there that it may know.
+    pub at_once: bool,
+}
+
+/// The process of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainProcess {
+    /// QEMU's process id.
+    pub pid: i32,
+    /// Whether it is stopped (`SIGSTOP`), so that it cannot answer.
+    pub stopped: bool,
 }
 
 /// The memory map that the monitor shows, or a sentence that says why there is none.
@@ -97,10 +112,12 @@ struct LibvirtState {
     domains: HashMap<String, Arc<LibvirtDomain>>,
     /// The last counters of each domain's devices.
     devices: HashMap<String, DeviceCounters>,
-    /// Domains whose process is stopped (`SIGSTOP`), by UUID: it cannot answer.
-    stopped: HashSet<String>,
+    /// The processes of domains, by UUID.
+    processes: HashMap<String, DomainProcess>,
     /// Domains whose QEMU has not answered, with the start of the question.
     late: HashMap<String, Instant>,
+    /// How many of them libvirt waits for now.
+    stuck: usize,
     /// Start of the call in progress.
     asked: Option<Instant>,
     /// The failure of the last poll.
@@ -164,12 +181,13 @@ impl Libvirt {
         self.send(LibvirtRequest::Refresh);
     }
 
-    /// Sets the domains whose process is stopped, by UUID (lower case): they are not asked.
-    pub fn set_stopped(&self, stopped: HashSet<String>) {
+    /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for storage is not asked.
+    pub fn set_processes(&self, processes: HashMap<String, DomainProcess>) {
         let mut state = lock(&self.shared);
-        if state.stopped != stopped {
-            stopped.iter().for_each(|uuid| state.leave_out(uuid));
-            state.stopped = stopped;
+        if state.processes != processes {
+            let stopped = processes.iter().filter(|(_, process)| process.stopped);
+            stopped.for_each(|(uuid, _)| state.leave_out(uuid));
+            state.processes = processes;
         }
     }
 
@@ -196,7 +214,8 @@ impl Libvirt {
     /// The status of this source.
     pub fn status(&self, now: Instant) -> SourceStatus {
         let shared = lock(&self.shared);
-        if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > PATIENCE) {
+        let patience = if shared.answered { PATIENCE } else { FIRST_PATIENCE };
+        if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > patience) {
             return SourceStatus::degraded(
                 SourceId::Libvirt,
                 format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
@@ -230,14 +249,20 @@ impl LibvirtState {
     /// The status while single guests are left out.
     fn left_out(&self, now: Instant) -> Option<SourceStatus> {
         let name = |uuid: &String| self.domains.get(uuid).map(|d| d.name.as_str());
-        let stopped = self.stopped.iter().filter_map(name);
+        let stopped = self.processes.iter().filter(|(_, process)| process.stopped).filter_map(|(uuid, _)| name(uuid));
         let late = self.late.iter().filter(|(_, since)| now.saturating_duration_since(**since) > PATIENCE);
         let mut silent: Vec<&str> = stopped.chain(late.filter_map(|(uuid, _)| name(uuid))).collect();
         silent.sort_unstable();
         silent.dedup();
         if let Some(first) = silent.first() {
+            let others = if self.stuck >= MOST_THREADS {
+                "; until one of them does, libvirt is asked about no guest"
+            } else {
+                ""
+            };
             let cause = format!(
-                "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards of theirs",
+                "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards of \
+                 theirs{others}",
                 silent.len(),
                 self.domains.len()
             );
@@ -264,7 +289,7 @@ fn wait_for_use(
     let uri = options.uri.take().or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|u| !u.is_empty());
     let named = uri.is_some();
     options.uri = uri;
-    let mut wanted = named;
+    let mut wanted = named || options.at_once;
     loop {
         let daemon = named || SOCKETS.iter().any(|s| Path::new(s).exists());
         if daemon && wanted {
@@ -274,11 +299,7 @@ fn wait_for_use(
         if daemon {
             lock(shared).failure = None;
         } else {
-            let cause = "libvirt is not used: no libvirt daemon listens in /run/libvirt";
-            lock(shared).fail((
-                cause.into(),
-                "systemctl start libvirtd (or virtqemud.socket) if libvirt runs the guests here".into(),
-            ));
+            lock(shared).fail(failure::absent());
         }
         match requests.recv_timeout(RETRY) {
             Ok(LibvirtRequest::Refresh) => wanted = true,
@@ -290,9 +311,7 @@ fn wait_for_use(
     }
     match load() {
         Loaded::Not(why) => {
-            let fix = "if libvirt runs the guests here, install its client library: \
-                       libvirt0 on Debian and Ubuntu, libvirt-libs on Fedora";
-            lock(shared).fail((format!("libvirt is not used: {why}"), fix.into()));
+            lock(shared).fail(failure::without_library(why));
             return None;
         }
         loaded => lock(shared).monitor = *loaded == Loaded::Whole,
@@ -315,6 +334,7 @@ fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, o
                 lock(shared).offers = Some(Arc::new(HostFacts::offers(&offers)));
             }
             give_back_libraries();
+            calls.retain(|uuid| lock(shared).domains.contains_key(uuid));
             ask_all(shared, &calls, || GuestQuestion::Devices);
             next = Instant::now() + if ok { POLL } else { RETRY };
         }
@@ -322,10 +342,10 @@ fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, o
             ask_all(shared, &calls, || GuestQuestion::Counters(every));
             next_counters = Some(Instant::now() + every);
         }
-        let late = calls.late();
+        let (late, stuck) = (calls.late(), calls.stuck());
         let mut state = lock(shared);
         late.keys().for_each(|uuid| state.leave_out(uuid));
-        state.late = late;
+        (state.late, state.stuck) = (late, stuck);
         let waits = !state.late.is_empty();
         drop(state);
         let mut until = next_counters.map_or(next, |c| c.min(next));
@@ -352,7 +372,8 @@ fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, o
 /// Asks every domain whose process is not stopped.
 fn ask_all(shared: &Mutex<LibvirtState>, calls: &GuestCalls, question: impl Fn() -> GuestQuestion) {
     let state = lock(shared);
-    let domains: Vec<String> = state.domains.keys().filter(|uuid| !state.stopped.contains(*uuid)).cloned().collect();
+    let stopped = |uuid: &String| state.processes.get(uuid).is_some_and(|process| process.stopped);
+    let domains: Vec<String> = state.domains.keys().filter(|uuid| !stopped(uuid)).cloned().collect();
     drop(state);
     domains.iter().for_each(|uuid| calls.ask(uuid, question()));
 }

@@ -1,0 +1,105 @@
+//! Why libvirt does not answer, and what to do about it: absent, stopped and refusing have different cures.
+
+use crate::kvm::sanitize;
+use virt::error::{Error, ErrorNumber};
+
+/// Cause and fix of a failure.
+pub type LibvirtFailure = (String, String);
+
+/// libvirt's own sentence, cleaned.
+pub fn text(e: &Error) -> String {
+    sanitize(e.message(), 200)
+}
+
+/// No daemon listens on this host.
+pub fn absent() -> LibvirtFailure {
+    (
+        "libvirt is not used: no libvirt daemon listens in /run/libvirt".into(),
+        "systemctl start libvirtd (or virtqemud.socket) if libvirt runs the guests here".into(),
+    )
+}
+
+/// The client library cannot be used.
+pub fn without_library(why: &str) -> LibvirtFailure {
+    (
+        format!("libvirt is not used: {why}"),
+        "if libvirt runs the guests here, install its client library: libvirt0 on Debian and Ubuntu, libvirt-libs on \
+         Fedora"
+            .into(),
+    )
+}
+
+/// Errors of somebody who may not connect.
+const REFUSALS: [ErrorNumber; 5] = [
+    ErrorNumber::AuthFailed,
+    ErrorNumber::AuthCancelled,
+    ErrorNumber::AuthUnavailable,
+    ErrorNumber::AccessDenied,
+    ErrorNumber::OperationDenied,
+];
+
+/// A call failed.
+pub fn of_call(uri: &str, error: &Error) -> LibvirtFailure {
+    let refused = REFUSALS.into_iter().any(|number| error.code().is(number));
+    explain(uri, refused, &text(error))
+}
+
+fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
+    let says = |part: &str| message.contains(part);
+    // libvirt passes on the system's sentence for the socket, in English: kvmtop sets no locale.
+    if refused || says("Permission denied") || says("Operation not permitted") {
+        let user = rustix::process::geteuid().as_raw();
+        return (
+            format!("libvirt at {uri} runs but refuses kvmtop as user {user}: {message}"),
+            "run kvmtop as root, or add its user to the group libvirt (usermod -aG libvirt USER, then log in again), \
+             or allow it org.libvirt.unix.monitor in polkit"
+                .into(),
+        );
+    }
+    if says("No such file or directory") || says("Connection refused") {
+        return (
+            format!("libvirt at {uri} is stopped: {message}"),
+            "systemctl start libvirtd (or virtqemud.socket)".into(),
+        );
+    }
+    (
+        format!("libvirt at {uri} does not answer: {message}"),
+        format!(
+            "virsh -r -c '{}' list tells whether others are answered; or name another with --libvirt-uri",
+            quoted(uri)
+        ),
+    )
+}
+
+/// The text between single quotes of a shell.
+fn quoted(text: &str) -> String {
+    text.replace('\'', "'\\''")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_stopped_and_refusing_have_different_cures() {
+        let socket = |why: &str| format!("Failed to connect socket to '/run/libvirt/libvirt-sock-ro': {why}");
+        let polkit = "authentication unavailable: no polkit agent available to authenticate action \
+                      'org.libvirt.unix.monitor'";
+        let cases = [
+            (false, socket("No such file or directory"), "is stopped", "systemctl start"),
+            (false, socket("Connection refused"), "is stopped", "systemctl start"),
+            (false, socket("Permission denied"), "refuses kvmtop", "group libvirt"),
+            (true, polkit.into(), "refuses kvmtop", "polkit"),
+            (true, "access denied by policy".into(), "refuses kvmtop", "polkit"),
+            (false, "no connection driver available".into(), "does not answer", "--libvirt-uri"),
+        ];
+        for (refused, message, cause, fix) in cases {
+            let said = explain("qemu:///system", refused, &message);
+            assert!(said.0.contains(cause) && said.0.contains(&message), "{said:?}");
+            assert!(said.1.contains(fix), "{said:?}");
+        }
+        let hostile = explain("x'; reboot #", false, "");
+        assert!(hostile.1.starts_with(r"virsh -r -c 'x'\''; reboot #' list"), "{}", hostile.1);
+        assert!(absent().1.contains("if libvirt runs the guests here"));
+    }
+}
