@@ -96,6 +96,13 @@ impl ExitTable {
         self.rows.iter().filter(|r| !r.idle).max_by_key(|r| (r.span.total_ns, r.span.count))
     }
 
+    /// The tables of several guests as one. `seconds`: of the time that they are of.
+    pub fn sum<'a>(tables: impl IntoIterator<Item = &'a Self>, seconds: Option<f64>) -> Self {
+        let mut sum = Self::default();
+        tables.into_iter().for_each(|table| sum.add(table.clone()));
+        Self::build(sum.rows, seconds)
+    }
+
     /// Adds the rows of another interval. Totals and shares stand again after [`ExitTable::build`].
     pub(super) fn add(&mut self, table: Self) {
         let Self { rows, count: _, total_ns: _, work_ns: _ } = table;

@@ -41,6 +41,12 @@ pub enum Action {
     Show(ScreenView),
     /// Show one guest or all of them in the view.
     Scope,
+    /// Sort the view by what comes next.
+    Order,
+    /// Count exits per second, in the interval or since the start.
+    Span,
+    /// Count the exits in which a guest sleeps, or not.
+    Sleep,
     /// Select the next guest of the table.
     NextGuest,
     /// Select the previous guest of the table.

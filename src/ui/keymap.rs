@@ -22,6 +22,10 @@ pub enum When {
     LiveTable,
     /// While a view is shown that can be of one guest or of all.
     Scoped,
+    /// While a view is shown that can be sorted.
+    Ordered,
+    /// While the view of exits is shown.
+    Exits,
     /// While a finding is open.
     Finding,
 }
@@ -37,17 +41,21 @@ impl When {
             Self::Table => "IN THE TABLE OF GUESTS",
             Self::LiveTable => "IN THE TABLE OF GUESTS OF A LIVE HOST",
             Self::Scoped => "IN THE OTHER VIEWS",
+            Self::Ordered => "IN VIEWS WITH SEVERAL ORDERS",
+            Self::Exits => "IN THE VIEW OF EXITS",
             Self::Finding => "IN AN OPEN FINDING",
         }
     }
 
     /// All, in the order of the help.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Always,
         Self::Screen,
         Self::Table,
         Self::LiveTable,
         Self::Scoped,
+        Self::Ordered,
+        Self::Exits,
         Self::Live,
         Self::Recorded,
         Self::Finding,
@@ -72,6 +80,8 @@ impl When {
             Self::Screen | Self::Live | Self::Recorded => !popup,
             Self::Table | Self::LiveTable => !popup && state.view.shown == ScreenView::Guests,
             Self::Scoped => !popup && state.view.shown.has_scope(),
+            Self::Ordered => !popup && !state.view.shown.orders().is_empty(),
+            Self::Exits => !popup && state.view.shown == ScreenView::Exits,
             Self::Finding => matches!(state.popup, Some(Popup::Finding { .. })),
         }
     }
@@ -80,9 +90,11 @@ impl When {
     #[cfg(test)]
     fn meets(self, other: Self) -> bool {
         let screen = |w| !matches!(w, Self::Always | Self::Finding);
+        let table = |w| matches!(w, Self::Table | Self::LiveTable);
+        let view = |w| matches!(w, Self::Scoped | Self::Ordered | Self::Exits);
         match (self, other) {
             (a, b) if ![false, true].into_iter().any(|recorded| a.is_for(recorded) && b.is_for(recorded)) => false,
-            (Self::Scoped, Self::Table | Self::LiveTable) | (Self::Table | Self::LiveTable, Self::Scoped) => false,
+            (a, b) if view(a) && table(b) || table(a) && view(b) => false,
             (a, b) if a == b => true,
             (Self::Always, _) | (_, Self::Always) => true,
             (a, b) => screen(a) && screen(b),
@@ -161,7 +173,7 @@ const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
 
 /// All bindings. The footer shows those with a short word, in this order, as many as fit.
-pub static KEYMAP: [Binding; 52] = [
+pub static KEYMAP: [Binding; 55] = [
     bind(
         &[KeyPress::char('?'), KeyPress::char('h'), KeyPress::code(C::F(1))],
         A::Help,
@@ -271,6 +283,15 @@ pub static KEYMAP: [Binding; 52] = [
     view(&[KeyPress::char('9'), KeyPress::char('f')], ScreenView::Findings, "the findings, with evidence and fix"),
     view(&[KeyPress::char('0')], ScreenView::Sources, "which sources work, which are missing, and how to enable them"),
     bind(&[KeyPress::char('a')], A::Scope, When::Scoped, "one/all", "show the selected guest or all guests"),
+    bind(&[KeyPress::char('o')], A::Order, When::Ordered, "order", "sort the view by its next column"),
+    bind(
+        &[KeyPress::char('u')],
+        A::Span,
+        When::Exits,
+        "time",
+        "count per second, in this interval, or since the start",
+    ),
+    bind(&[KeyPress::char('z')], A::Sleep, When::Exits, "sleep", "count the exits in which the guest sleeps, or not"),
     bind(&[KeyPress::char('>')], A::NextGuest, When::Screen, "", "select the next guest"),
     bind(&[KeyPress::char('<')], A::PrevGuest, When::Screen, "", "select the previous guest"),
     bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "suspend kvmtop; fg resumes it"),

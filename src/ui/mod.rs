@@ -22,6 +22,7 @@ mod guest_table;
 mod keymap;
 mod layout;
 mod mouse;
+mod order;
 mod panel_rows;
 mod render;
 mod rows;

@@ -84,6 +84,8 @@ pub struct Glyphs {
     pub edges: [char; 2],
     /// Eight heights, lowest first.
     pub levels: [char; 8],
+    /// Four shades, the lightest first.
+    pub shades: [char; 4],
     /// Severity: critical, warning, info.
     pub severity: [char; 3],
     /// A guest whose threads are hidden, and one whose threads are shown.
@@ -110,6 +112,7 @@ const UNICODE: Glyphs = Glyphs {
     bar: ['█', '▓', '▒', '░'],
     edges: ['▕', '▏'],
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+    shades: ['░', '▒', '▓', '█'],
     severity: ['▲', '●', '·'],
     fold: ['▸', '▾'],
     cursor: '▌',
@@ -126,6 +129,7 @@ const ASCII: Glyphs = Glyphs {
     bar: ['#', 'u', 's', 'w'],
     edges: ['[', ']'],
     levels: ['_', '.', '-', '~', '=', '+', '*', '#'],
+    shades: ['.', ':', 'x', '#'],
     severity: ['!', '*', '.'],
     fold: ['+', '-'],
     cursor: '>',
@@ -142,6 +146,7 @@ const CONSOLE: Glyphs = Glyphs {
     bar: ['█', '▓', '▒', '░'],
     edges: ['│', '│'],
     levels: ['_', '_', '▄', '▄', '▄', '█', '█', '█'],
+    shades: ['░', '▒', '▓', '█'],
     severity: ['▲', '•', '·'],
     fold: ['►', '▼'],
     cursor: '▌',
@@ -266,6 +271,12 @@ impl Theme {
         }
     }
 
+    /// The shade for a share from 0 to 1.
+    pub fn shade(&self, share: f64) -> char {
+        let i = if share.is_finite() { (share.clamp(0.0, 1.0) * 4.0).ceil() as usize } else { 0 };
+        self.glyphs.shades[i.clamp(1, 4) - 1]
+    }
+
     /// The selected row. Its background and text suit each other, whatever the terminal's own background is.
     pub fn selected(&self) -> Style {
         match self.palette {
@@ -350,6 +361,7 @@ mod tests {
             .chain(&g.edges)
             .chain(&g.levels)
             .chain(&g.severity)
+            .chain(&g.shades)
             .chain(&g.fold)
             .chain(&g.run)
             .chain(&g.frame);

@@ -70,6 +70,9 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
             }
             state.view.at = 0;
         }
+        Action::Order => state.view.turn_order(),
+        Action::Span => state.view.exits.span = state.view.exits.span.next(),
+        Action::Sleep => state.view.exits.with_sleep = !state.view.exits.with_sleep,
         Action::NextGuest => next_guest(state, 1),
         Action::PrevGuest => next_guest(state, -1),
         Action::Filter => state.popup = Some(Popup::Filter(Input::new(state.table.filter.text().to_string()))),

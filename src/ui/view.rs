@@ -1,6 +1,6 @@
 //! The views: what fills the screen, chosen by number, Tab or mouse.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What fills the screen below the header. The first view shows short forms of some of the others below its table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,6 +135,39 @@ impl ScreenView {
     }
 }
 
+/// Over which time the view of exits counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExitSpan {
+    /// Per second of the interval.
+    #[default]
+    Second,
+    /// In the interval.
+    Interval,
+    /// Since kvmtop began to watch the guest, or since a jump through a recording.
+    Start,
+}
+
+impl ExitSpan {
+    /// The one after it; after the last comes the first.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::Second => Self::Interval,
+            Self::Interval => Self::Start,
+            Self::Start => Self::Second,
+        }
+    }
+}
+
+/// What the view of exits counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExitsShown {
+    /// Over which time.
+    pub span: ExitSpan,
+    /// Whether the map counts the exits in which a guest sleeps.
+    pub with_sleep: bool,
+}
+
 /// Which view is shown, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewState {
@@ -144,12 +177,16 @@ pub struct ViewState {
     pub at: usize,
     /// The views that show all guests instead of the selected one.
     pub of_all: BTreeSet<ScreenView>,
+    /// The views' orders by place in [`ScreenView::orders`], where it is not the usual one.
+    pub orders: BTreeMap<ScreenView, usize>,
+    /// What the view of exits counts.
+    pub exits: ExitsShown,
 }
 
 impl Default for ViewState {
     fn default() -> Self {
         let of_all = BTreeSet::from([ScreenView::Cpus, ScreenView::Disks, ScreenView::Memory, ScreenView::Findings]);
-        Self { shown: ScreenView::Guests, at: 0, of_all }
+        Self { shown: ScreenView::Guests, at: 0, of_all, orders: BTreeMap::new(), exits: ExitsShown::default() }
     }
 }
 
@@ -162,7 +199,7 @@ impl ViewState {
     /// Shows another view, from its first row.
     pub fn show(&mut self, view: ScreenView) {
         if self.shown != view {
-            *self = Self { shown: view, at: 0, of_all: std::mem::take(&mut self.of_all) };
+            (self.shown, self.at) = (view, 0);
         }
     }
 }

@@ -1,25 +1,30 @@
-//! Ports, addresses and MSRs that the selected guest or vCPU touched, with the device behind each.
+//! Ports, addresses and MSRs that the selected guest or vCPU touched, or all guests, with the device behind each.
 
-use super::{say, scope, title};
+use super::{missing, say, scope, title};
 use crate::figures::{micros, rate, share};
 use crate::lint::Mark;
-use crate::model::AccessRow;
+use crate::model::{AccessRow, DomainModel};
+use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::order;
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::cmp::Reverse;
 
 /// Header and layout.
-pub const COLUMNS: [(&str, ColumnLayout); 9] = [
+pub const COLUMNS: [(&str, ColumnLayout); 11] = [
+    ("GUEST", ColumnLayout::left(8, 14, 1)),
     ("DEVICE", ColumnLayout::left(14, 14, 0)),
     ("WHAT", ColumnLayout::left(14, 12, 7)),
     ("ADDRESS", ColumnLayout::left(15, 4, 1)),
     ("DIR", ColumnLayout::left(5, 0, 1)),
     ("/s", ColumnLayout::right(6, 0, 0)),
+    ("COUNT", ColumnLayout::right(6, 0, 5)),
     ("%TIME", ColumnLayout::right(5, 0, 2)),
     ("MEAN us", ColumnLayout::right(7, 0, 3)),
     ("MAX us", ColumnLayout::right(6, 0, 6)),
@@ -27,12 +32,13 @@ pub const COLUMNS: [(&str, ColumnLayout); 9] = [
 ];
 
 /// What the columns mean.
-pub const HELP: [(&str, &str); 9] = [
+pub const HELP: [(&str, &str); 10] = [
     ("DEVICE", "Device that owns the address in this guest; (k): the kernel serves it. For an MSR, its name."),
     ("WHAT", "The device in plain words."),
     ("ADDRESS", "I/O port, guest-physical address or MSR number; `other` is whatever did not fit the engine's table."),
     ("DIR", "What the guest did: read or write."),
     ("/s", "Accesses per second."),
+    ("COUNT", "How many there were in the interval."),
     ("%TIME", "Time in the exits that served the accesses, share of the time in all exits of the guest."),
     ("MEAN us", "Mean of those exits, exit to entry, microseconds."),
     ("MAX us", "The longest of the interval."),
@@ -42,42 +48,68 @@ pub const HELP: [(&str, &str); 9] = [
     ),
 ];
 
-/// The rows that the panel shows.
-pub fn rows(state: &AppState) -> Vec<&AccessRow> {
-    let Some(d) = state.domain() else { return Vec::new() };
-    match state.vcpu() {
-        Some(v) => d.vcpu_accesses.iter().filter(|a| a.vcpu == Some(v)).collect(),
-        None => d.accesses.iter().collect(),
+/// Rows of all guests at most; those beyond are the least.
+const MOST: usize = 2000;
+
+/// A row and its guest.
+type GuestAccess<'a> = (&'a DomainModel, &'a AccessRow);
+
+/// The rows that the view or panel shows, and how many there are in all.
+fn rows(state: &AppState) -> (Vec<GuestAccess<'_>>, usize) {
+    let vcpu = state.vcpu().filter(|_| !state.view.is_of_all());
+    let mut rows: Vec<GuestAccess<'_>> = Vec::new();
+    for d in state.guests_in_view() {
+        let of = if vcpu.is_some() { &d.vcpu_accesses } else { &d.accesses };
+        rows.extend(of.iter().map(|row| (d, row)));
     }
+    rows.retain(|(_, row)| row.vcpu == vcpu);
+    if state.view.order_of(ScreenView::Accesses) == order::COUNT {
+        rows.sort_by_key(|(_, row)| Reverse(row.span.count));
+    } else if state.view.is_of_all() {
+        rows.sort_by_key(|(_, row)| Reverse((row.span.total_ns, row.span.count)));
+    }
+    let all = rows.len();
+    rows.truncate(MOST);
+    (rows, all)
 }
 
 /// How many rows there are.
 pub fn len(state: &AppState) -> usize {
-    rows(state).len()
+    rows(state).0.len()
 }
 
 /// Paints the view or panel.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let rows = rows(state);
-    let total = rows.iter().filter_map(|r| r.rate).reduce(|a, b| a + b);
+    let in_view = state.view.shown == ScreenView::Accesses;
+    let (rows, all) = rows(state);
+    let total = rows.iter().filter_map(|(_, r)| r.rate).reduce(|a, b| a + b);
     let right = total.map(|t| format!("{}/s", rate(t))).unwrap_or_default();
-    let inner = title(buf, area, ScreenView::Accesses.title(), &scope(state), &right, theme);
+    let mut left = scope(state);
+    if in_view {
+        left = format!("{left}  by {}", state.view.order());
+    }
+    if all > rows.len() {
+        left = format!("{left}, the first {} of {all}", rows.len());
+    }
+    let inner = title(buf, area, ScreenView::Accesses.title(), &left, &right, theme);
     if inner.is_empty() || state.domain().is_none() {
         return;
     }
     if rows.is_empty() {
-        say(buf, inner, "No port, device memory or MSR was touched in this interval.", Look::Dim, theme);
+        let nothing = "No port, device memory or MSR was touched in this interval.";
+        say(buf, inner, &missing::because(state, nothing, &[SourceId::Tracepoints]), Look::Dim, theme);
         return;
     }
     let list = List {
         columns: &COLUMNS,
-        rows: rows.iter().map(|r| (cells(r), look(r, state))).collect(),
-        at: (state.view.shown == ScreenView::Accesses).then_some(state.view.at),
+        rows: rows.iter().map(|row| (cells(state, row, in_view), look(row, state))).collect(),
+        at: in_view.then_some(state.view.at),
     };
     list.paint(buf, inner, theme);
 }
 
-fn cells(r: &AccessRow) -> Vec<Cell> {
+fn cells(state: &AppState, (d, r): &GuestAccess<'_>, in_view: bool) -> Vec<Cell> {
+    let count = Cell::text(rate(r.span.count as f64));
     let device = match &r.device {
         Some(d) => {
             let offset = r
@@ -90,13 +122,16 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
         None => Cell::unknown(),
     };
     let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Look::Dim));
+    let guest = if state.view.is_of_all() { Cell::text(clean(d.name())) } else { Cell::blank() };
     vec![
+        guest,
         device,
         Cell::text(r.device.as_ref().and_then(|d| d.friendly.as_deref()).map(clean).unwrap_or_default())
             .role(Look::Dim),
         Cell::text(format!("{} {}", r.space.as_str(), r.address_text())),
         Cell::text(r.direction.as_str()),
         Cell::figure(r.rate, rate),
+        if in_view { count } else { Cell::blank() },
         Cell::figure(r.time_percent, share),
         Cell::figure(r.span.mean_us(), micros),
         Cell::figure(r.span.max_ns.map(|n| n as f64 / 1e3), micros),
@@ -105,9 +140,8 @@ fn cells(r: &AccessRow) -> Vec<Cell> {
 }
 
 /// The row of a finding has the look of its severity.
-fn look(r: &AccessRow, state: &AppState) -> RowLook {
-    let name = state.domain().map(crate::model::DomainModel::name);
+fn look((d, r): &GuestAccess<'_>, state: &AppState) -> RowLook {
     let mark = Mark::Access(r.space, r.address, r.direction);
-    let fired = state.findings.iter().filter(|f| f.domain.as_deref() == name && f.marks.contains(&mark));
+    let fired = state.findings.iter().filter(|f| f.domain.as_deref() == Some(d.name()) && f.marks.contains(&mark));
     fired.map(|f| f.severity).max().map_or(RowLook::Plain, |s| RowLook::Marked(severity_role(s)))
 }

@@ -1,19 +1,181 @@
-//! Disks and network interfaces.
+//! Disks and network interfaces of one guest or of all, as the VMM and the host's kernel count them.
 
-use super::{say, scope, title};
+use super::{guests, missing, row_of, say, title};
+use crate::figures::{micros, rate};
+use crate::model::{DiskRates, DomainModel, NicRates};
+use crate::sample::SourceId;
+use crate::ui::draw::put;
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
+use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::cmp::Reverse;
 
-/// Number of rows through which the selection can move.
-pub fn len(_state: &AppState) -> usize {
-    0
+/// Headers and layout of the disks.
+pub const DISK_COLUMNS: [(&str, ColumnLayout); 11] = [
+    ("GUEST", ColumnLayout::left(8, 16, 1)),
+    ("DISK", ColumnLayout::left(7, 16, 0)),
+    ("READ/s", ColumnLayout::right(6, 2, 0)),
+    ("WRITE/s", ColumnLayout::right(7, 2, 0)),
+    ("READ B/s", ColumnLayout::right(8, 2, 3)),
+    ("WRITE B/s", ColumnLayout::right(9, 2, 4)),
+    ("READ us", ColumnLayout::right(7, 2, 1)),
+    ("WRITE us", ColumnLayout::right(8, 2, 2)),
+    ("IN FLIGHT", ColumnLayout::right(9, 0, 5)),
+    ("B/READ", ColumnLayout::right(6, 2, 6)),
+    ("B/WRITE", ColumnLayout::right(7, 2, 7)),
+];
+
+/// Headers and layout of the network interfaces.
+pub const NIC_COLUMNS: [(&str, ColumnLayout); 9] = [
+    ("GUEST", ColumnLayout::left(8, 16, 1)),
+    ("NIC", ColumnLayout::left(7, 16, 0)),
+    ("RX pkt/s", ColumnLayout::right(8, 2, 0)),
+    ("TX pkt/s", ColumnLayout::right(8, 2, 0)),
+    ("RX B/s", ColumnLayout::right(6, 4, 2)),
+    ("TX B/s", ColumnLayout::right(6, 4, 2)),
+    ("DROP/s", ColumnLayout::right(6, 2, 1)),
+    ("RX B/pkt", ColumnLayout::right(8, 0, 4)),
+    ("TX B/pkt", ColumnLayout::right(8, 0, 5)),
+];
+
+/// What the columns mean.
+pub const HELP: [(&str, &str); 8] = [
+    ("DISK", "Target name (libvirt), or the drive's or device's id (the guest's own monitor). Read every 5 s."),
+    ("READ/s WRITE/s", "Operations that the VMM completed, per second. esxtop: READS/s, WRITES/s."),
+    ("READ B/s WRITE B/s", "Bytes per second. esxtop: MBREAD/s, MBWRTN/s."),
+    (
+        "READ us WRITE us",
+        "Mean time of an operation from the guest's request to its completion by the VMM, microseconds: esxtop's GAVG \
+         and LAT. KVM has no figures that split it as DAVG (device) and KAVG (kernel) do: compare with `iostat -x` \
+         of the host's disk; what is above its await is spent in the VMM and its queue.",
+    ),
+    ("IN FLIGHT", "Operations under way on average: rate times mean time. esxtop: ACTV."),
+    ("RX TX", "What the guest receives and sends. esxtop: PKTRX/s, PKTTX/s."),
+    ("DROP/s", "Packets dropped in either direction. esxtop: %DRPRX, %DRPTX."),
+    ("B/READ B/pkt", "Mean size, bytes."),
+];
+
+/// Where the figures come from.
+const SOURCES: [SourceId; 2] = [SourceId::Libvirt, SourceId::Monitor];
+
+fn disks(state: &AppState) -> Vec<(&DomainModel, &DiskRates)> {
+    let guests = state.guests_in_view().into_iter();
+    let mut rows: Vec<_> = guests.flat_map(|d| d.disks.iter().map(move |disk| (d, disk))).collect();
+    let order = state.view.order_of(ScreenView::Disks);
+    rows.sort_by_cached_key(|(_, d)| {
+        Reverse(match order {
+            order::OPERATIONS => step(Some(d.read_ops + d.write_ops)),
+            order::BYTES => step(Some(d.read_bytes + d.write_bytes)),
+            order::LATENCY => step(d.read_mean_us.into_iter().chain(d.write_mean_us).reduce(f64::max)),
+            _ => 0,
+        })
+    });
+    rows
+}
+
+fn nics(state: &AppState) -> Vec<(&DomainModel, &NicRates)> {
+    let guests = state.guests_in_view().into_iter();
+    let mut rows: Vec<_> = guests.flat_map(|d| d.nics.iter().map(move |nic| (d, nic))).collect();
+    let order = state.view.order_of(ScreenView::Disks);
+    rows.sort_by_cached_key(|(_, n)| {
+        Reverse(match order {
+            order::OPERATIONS => step(Some(n.rx_packets + n.tx_packets)),
+            order::BYTES => step(Some(n.rx_bytes + n.tx_bytes)),
+            _ => 0,
+        })
+    });
+    rows
+}
+
+/// Number of rows through which the selection can move: the disks, then the interfaces.
+pub fn len(state: &AppState) -> usize {
+    state.guests_in_view().iter().map(|d| d.disks.len() + d.nics.len()).sum()
 }
 
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let inner = title(buf, area, ScreenView::Disks.title(), &scope(state), "", theme);
-    say(buf, inner, "No figures yet.", Look::Dim, theme);
+    let (disks, nics) = (disks(state), nics(state));
+    let operations: f64 = disks.iter().map(|(_, d)| d.read_ops + d.write_ops).sum();
+    let bytes: f64 = disks.iter().map(|(_, d)| d.read_bytes + d.write_bytes).sum();
+    let right =
+        if disks.is_empty() { String::new() } else { format!("{} op/s  {} B/s", rate(operations), rate(bytes)) };
+    let left = format!("{}  by {}", guests(state), state.view.order_of(ScreenView::Disks));
+    let inner = title(buf, area, ScreenView::Disks.title(), &left, &right, theme);
+    if inner.height < 2 {
+        return;
+    }
+    let at = row_of(state, ScreenView::Disks);
+    let in_nics = at.and_then(|at| at.checked_sub(disks.len())).filter(|at| *at < nics.len());
+    let [upper, lower] = halves(inner, disks.len().max(1) as u16 + 1, nics.len().max(1) as u16 + 1);
+    if disks.is_empty() {
+        let nothing = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
+        say(buf, upper, &missing::because(state, nothing, &SOURCES), Look::Dim, theme);
+    } else {
+        let rows = disks.iter().map(|(d, disk)| (disk_cells(state, d, disk), RowLook::Plain)).collect();
+        List { columns: &DISK_COLUMNS, rows, at: at.filter(|at| *at < disks.len()) }.paint(buf, upper, theme);
+    }
+    if lower.height == 0 {
+        return;
+    }
+    let rule = theme.glyphs.rule.to_string().repeat(lower.width.into());
+    put(buf, lower.x, lower.y, &rule, lower.width, theme.style(Look::Dim));
+    let lower = Rect { y: lower.y + 1, height: lower.height - 1, ..lower };
+    if nics.is_empty() {
+        let nothing = "No network interface is known: libvirt counts those of its guests, and no monitor (QMP) does.";
+        say(buf, lower, &missing::because(state, nothing, &SOURCES[..1]), Look::Dim, theme);
+    } else {
+        let rows = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();
+        List { columns: &NIC_COLUMNS, rows, at: in_nics }.paint(buf, lower, theme);
+    }
+}
+
+/// An upper and a lower area with these wishes in rows; the lower one has a rule on top. The upper one has half of the
+/// room at least, if it wants it.
+fn halves(area: Rect, upper: u16, lower: u16) -> [Rect; 2] {
+    let upper = upper.min(area.height.saturating_sub(lower + 1).max(area.height / 2));
+    [Rect { height: upper, ..area }, Rect { y: area.y + upper, height: area.height - upper, ..area }]
+}
+
+fn guest(state: &AppState, d: &DomainModel) -> Cell {
+    if state.view.is_of_all() { Cell::text(clean(d.name())) } else { Cell::blank() }
+}
+
+fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> {
+    let size = |bytes: f64, ops: f64| (ops > 0.0).then(|| bytes / ops);
+    let busy = |ops: f64, us: Option<f64>| if ops > 0.0 { us.map(|us| ops * us / 1e6) } else { Some(0.0) };
+    let in_flight =
+        busy(disk.read_ops, disk.read_mean_us).zip(busy(disk.write_ops, disk.write_mean_us)).map(|(r, w)| r + w);
+    vec![
+        guest(state, d),
+        Cell::text(clean(&disk.name)),
+        Cell::text(rate(disk.read_ops)),
+        Cell::text(rate(disk.write_ops)),
+        Cell::text(rate(disk.read_bytes)),
+        Cell::text(rate(disk.write_bytes)),
+        Cell::figure(disk.read_mean_us, micros),
+        Cell::figure(disk.write_mean_us, micros),
+        Cell::figure(in_flight, rate),
+        Cell::figure(size(disk.read_bytes, disk.read_ops), rate),
+        Cell::figure(size(disk.write_bytes, disk.write_ops), rate),
+    ]
+}
+
+fn nic_cells(state: &AppState, d: &DomainModel, nic: &NicRates) -> Vec<Cell> {
+    let size = |bytes: f64, packets: f64| (packets > 0.0).then(|| bytes / packets);
+    vec![
+        guest(state, d),
+        Cell::text(clean(&nic.name)),
+        Cell::text(rate(nic.rx_packets)),
+        Cell::text(rate(nic.tx_packets)),
+        Cell::text(rate(nic.rx_bytes)),
+        Cell::text(rate(nic.tx_bytes)),
+        Cell::text(rate(nic.drops)).role(if nic.drops > 0.0 { Look::Warning } else { Look::Text }),
+        Cell::figure(size(nic.rx_bytes, nic.rx_packets), rate),
+        Cell::figure(size(nic.tx_bytes, nic.tx_packets), rate),
+    ]
 }

@@ -1,7 +1,7 @@
 //! The help: every key and every column, from the same tables that define them.
 
 use super::popup::{self, StyledLine};
-use super::{accesses, cpus, exits, userspace};
+use super::{accesses, cpus, disks, exits, latency, memory, threads, userspace};
 use crate::ui::guest_columns::COLUMNS;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::state::AppState;
@@ -30,10 +30,14 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         entry(&mut out, c.header, c.help, Look::Text, screen);
     }
     for (name, help) in [
+        ("THREADS", &threads::HELP[..]),
         ("EXITS", &exits::HELP[..]),
+        ("EXITS TO THE VMM, KVM'S COUNTERS", &userspace::HELP[..]),
         ("ACCESSES", &accesses::HELP[..]),
         ("PCPUS", &cpus::HELP[..]),
-        ("USERSPACE EXITS", &userspace::HELP[..]),
+        ("LATENCY", &latency::HELP[..]),
+        ("DISKS AND NICS", &disks::HELP[..]),
+        ("MEMORY", &memory::HELP[..]),
     ] {
         heading(&mut out, name);
         for (head, text) in help {

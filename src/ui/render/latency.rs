@@ -1,19 +1,145 @@
-//! How long vCPUs wait for a CPU after they are woken.
+//! How long vCPUs wait for a CPU: wake-ups and run delay, now and over the last minutes, and who caused it.
 
-use super::{say, scope, title};
+use super::{guests, latency_strip, missing, row_of, say, title};
+use crate::figures::{micros, percent, rate};
+use crate::lint::Mark;
+use crate::model::{DomainModel, ThreadModel};
+use crate::sample::{OtherTask, SourceId};
+use crate::ui::cells::severity_role;
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
+use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::cmp::Reverse;
+
+/// Headers and layout.
+pub const COLUMNS: [(&str, ColumnLayout); 10] = [
+    ("GUEST", ColumnLayout::left(8, 14, 1)),
+    ("VCPU", ColumnLayout::left(6, 2, 0)),
+    ("WAKE/s", ColumnLayout::right(6, 0, 4)),
+    ("P50 us", ColumnLayout::right(6, 0, 5)),
+    ("P99 us", ColumnLayout::right(6, 0, 0)),
+    ("MAX us", ColumnLayout::right(6, 0, 3)),
+    ("WAIT%", ColumnLayout::right(5, 0, 0)),
+    ("DELAY us", ColumnLayout::right(8, 0, 6)),
+    ("WOKEN BY", ColumnLayout::left(14, 24, 7)),
+    ("PRE-EMPTED BY", ColumnLayout::left(14, 24, 2)),
+];
+
+/// What the columns and the picture mean.
+pub const HELP: [(&str, &str); 6] = [
+    ("P50 us P99 us MAX us", "Wake-ups, from woken to running: half, 99 of 100 and all of them were quicker."),
+    ("WAIT%", "Runnable without a CPU, percent of the interval. esxtop: %RDY."),
+    ("DELAY us", "The same as the mean of each time that the vCPU had to get onto a CPU."),
+    ("WOKEN BY", "Who woke it most often; `interrupt`: a timer or a device."),
+    ("PRE-EMPTED BY", "Who had its CPU longest while it was runnable, percent of the interval."),
+    (
+        "picture",
+        "The selected vCPU's last 120 intervals, the newest on the right: the darker, the more wake-ups took that \
+         long; `+` its DELAY us; below, its WAIT% as heights up to 100.",
+    ),
+];
+
+/// A vCPU and its guest.
+type VcpuRow<'a> = (&'a DomainModel, &'a ThreadModel);
+
+/// The vCPUs, in the order of the view.
+fn rows(state: &AppState) -> Vec<VcpuRow<'_>> {
+    let guests = state.guests_in_view().into_iter();
+    let mut rows: Vec<_> = guests.flat_map(|d| d.vcpus().map(move |t| (d, t))).collect();
+    let order = state.view.order_of(ScreenView::Latency);
+    rows.sort_by_cached_key(|(_, t)| {
+        let wait = t.cpu.and_then(|c| c.wait);
+        Reverse(match order {
+            order::P99 => (step(quantile(t, 0.99)), step(wait)),
+            order::WAIT => (step(wait), 0),
+            _ => (0, 0),
+        })
+    });
+    rows
+}
 
 /// Number of rows through which the selection can move.
-pub fn len(_state: &AppState) -> usize {
-    0
+pub fn len(state: &AppState) -> usize {
+    state.guests_in_view().iter().map(|d| d.vcpus().count()).sum()
+}
+
+fn quantile(t: &ThreadModel, q: f64) -> Option<f64> {
+    t.wakeups.as_ref()?.quantile_us(q)
 }
 
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let inner = title(buf, area, ScreenView::Latency.title(), &scope(state), "", theme);
-    say(buf, inner, "No figures yet.", Look::Dim, theme);
+    let rows = rows(state);
+    let left = format!("{}  by {}", guests(state), state.view.order_of(ScreenView::Latency));
+    let mut inner = title(buf, area, ScreenView::Latency.title(), &left, "WAIT% of the interval", theme);
+    if rows.is_empty() {
+        let nothing = "No vCPU thread is known: it is read from /proc/PID/task, which this input does not have.";
+        say(buf, inner, &missing::because(state, nothing, &[SourceId::Procfs]), Look::Dim, theme);
+        return;
+    }
+    let selected = row_of(state, ScreenView::Latency).map(|at| at.min(rows.len() - 1));
+    let at = selected.unwrap_or(0);
+    if rows.iter().all(|(_, t)| t.wakeups.is_none()) {
+        let nothing = "Wake-ups are not measured: they need tracing at full level (key e).";
+        let lines = say(buf, inner, &missing::because(state, nothing, &[SourceId::Tracepoints]), Look::Dim, theme);
+        inner.y += lines;
+        inner.height -= lines;
+    }
+    let strip = latency_strip::height(inner.height, rows.len() as u16 + 2, selected.is_some());
+    if strip > 0 {
+        let table = (rows.len() as u16 + 2).min(inner.height - strip);
+        let below = Rect { y: inner.y + table, height: strip, ..inner };
+        inner.height = table;
+        latency_strip::paint(buf, below, state, rows[at], theme);
+    }
+    let rows = rows.iter().map(|row| (cells(row, state), look(row, state))).collect();
+    List { columns: &COLUMNS, rows, at: selected }.paint(buf, inner, theme);
+}
+
+fn cells((d, t): &VcpuRow<'_>, state: &AppState) -> Vec<Cell> {
+    let seconds = state.model.as_ref().and_then(|m| m.interval_s);
+    let wait = t.cpu.and_then(|c| c.wait);
+    let wakeups = t.wakeups.as_ref();
+    let name = if state.view.is_of_all() { Cell::text(clean(d.name())) } else { Cell::blank() };
+    vec![
+        name,
+        Cell::text(t.index.map_or_else(|| clean(&t.comm), |n| format!("vcpu {n}"))),
+        Cell::figure(wakeups.map(|w| w.count).zip(seconds).map(|(n, s)| n as f64 / s), rate),
+        Cell::figure(quantile(t, 0.5), micros),
+        Cell::figure(quantile(t, 0.99), micros),
+        Cell::figure(wakeups.and_then(|w| w.max_ns).map(|ns| ns as f64 / 1e3), micros),
+        Cell::figure(wait, percent).role(if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text }),
+        Cell::figure(t.run_delay_us(seconds), micros),
+        woken(t.woken_by.iter().max_by_key(|o| o.count), seconds),
+        preempted(t.preempted_by.first(), seconds),
+    ]
+}
+
+fn woken(task: Option<&OtherTask>, seconds: Option<f64>) -> Cell {
+    let Some(task) = task else { return Cell::unknown() };
+    let times = seconds.map(|s| format!(" {}/s", rate(task.count as f64 / s))).unwrap_or_default();
+    Cell::text(format!("{}{times}", latency_strip::name(task)))
+}
+
+fn preempted(task: Option<&OtherTask>, seconds: Option<f64>) -> Cell {
+    let Some(task) = task else { return Cell::unknown() };
+    let part = seconds.map(|s| format!(" {} %", percent(task.ns as f64 / (s * 1e7)))).unwrap_or_default();
+    Cell::text(format!("{}{part}", latency_strip::name(task)))
+}
+
+/// The row of a finding has the look of its severity.
+fn look((d, t): &VcpuRow<'_>, state: &AppState) -> RowLook {
+    let mine = |mark: &Mark| match mark {
+        Mark::Thread(tid) => *tid == t.tid,
+        Mark::Vcpu(number) => t.index == Some(*number),
+        _ => false,
+    };
+    let fired = state.findings.iter().filter(|f| f.domain.as_deref() == Some(d.name()));
+    let worst = fired.filter(|f| f.marks.iter().any(mine)).map(|f| f.severity).max();
+    worst.map_or(RowLook::Plain, |s| RowLook::Marked(severity_role(s)))
 }

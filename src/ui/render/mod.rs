@@ -1,9 +1,11 @@
 //! Draws the screen from its state alone. One file for each panel.
 
 mod accesses;
+mod cpu_map;
 mod cpus;
 mod disks;
 mod domains;
+mod exit_map;
 mod exits;
 mod finding;
 mod findings;
@@ -12,7 +14,9 @@ mod header;
 mod help;
 mod histogram;
 mod latency;
+mod latency_strip;
 mod memory;
+mod missing;
 mod popup;
 mod sort_menu;
 mod sources;
@@ -131,7 +135,7 @@ pub fn measure(state: &AppState) -> PanelSizes {
     let half = if wide { state.size.0 * 2 / 5 } else { state.size.0 };
     PanelSizes {
         rows: panels.into_iter().map(|view| (view, len(state, view))).collect(),
-        cpu_map: cpus::map_height(state, state.size.0 - if wide { half } else { 0 }).into(),
+        cpu_map: cpu_map::height(state, state.size.0 - if wide { half } else { 0 }).into(),
         worst: state.worst_finding().map_or(0, |f| finding::brief(f, state, half).len()),
     }
 }
@@ -143,6 +147,12 @@ pub fn popup_len(state: &AppState) -> usize {
         Some(Popup::Finding { key, .. }) => state.finding(key).map_or(0, |f| finding::opened_len(f, state)),
         _ => 0,
     }
+}
+
+/// The text of the help.
+#[cfg(test)]
+pub fn help_text(state: &AppState) -> String {
+    help::lines(state, 250).into_iter().flatten().map(|(text, _)| text).collect()
 }
 
 /// Whether a recording is being written: the feed reports it as a source.
@@ -194,6 +204,17 @@ fn scope(state: &AppState) -> String {
     let Some(d) = state.domain() else { return String::new() };
     let name = super::text::clean(d.name());
     state.vcpu().map_or_else(|| name.clone(), |v| format!("{name} vcpu {v}"))
+}
+
+/// The same for a view that shows whole guests only.
+fn guests(state: &AppState) -> String {
+    let one = state.domain().filter(|_| !state.view.is_of_all());
+    one.map_or_else(|| scope(state), |d| super::text::clean(d.name()))
+}
+
+/// The selected row of a view; a panel of the first screen has none.
+fn row_of(state: &AppState, view: ScreenView) -> Option<usize> {
+    (state.view.shown == view).then_some(state.view.at)
 }
 
 /// Paints sentences in a panel that has no table to show. Returns the number of lines.

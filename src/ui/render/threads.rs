@@ -1,19 +1,189 @@
-//! Every thread of one guest or of all.
+//! Every thread of one guest or of all: what it did, where, and how long it had to wait.
 
-use super::{say, scope, title};
+use super::{guests, missing, row_of, say, title};
+use crate::figures::{micros, percent, rate};
+use crate::kvm::thread_name::Role;
+use crate::lint::Mark;
+use crate::model::{DomainModel, ThreadModel};
+use crate::sample::SourceId;
+use crate::ui::cells::severity_role;
+use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
+use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::cmp::Reverse;
+
+/// Headers and layout.
+pub const COLUMNS: [(&str, ColumnLayout); 19] = [
+    ("GUEST", ColumnLayout::left(10, 10, 1)),
+    ("THREAD", ColumnLayout::left(10, 12, 0)),
+    ("CPU%", ColumnLayout::right(5, 0, 0)),
+    ("GUEST USR SYS WAIT", ColumnLayout::left(18, 12, 10)),
+    ("GUEST%", ColumnLayout::right(6, 0, 6)),
+    ("USR%", ColumnLayout::right(5, 0, 7)),
+    ("SYS%", ColumnLayout::right(5, 0, 6)),
+    ("WAIT%", ColumnLayout::right(5, 0, 0)),
+    ("PCPU", ColumnLayout::right(4, 0, 1)),
+    ("MAY RUN ON", ColumnLayout::left(10, 12, 5)),
+    ("MOVES/s", ColumnLayout::right(7, 0, 3)),
+    ("FAR/s", ColumnLayout::right(5, 0, 11)),
+    ("SWITCH/s", ColumnLayout::right(8, 0, 8)),
+    ("FORCED/s", ColumnLayout::right(8, 0, 9)),
+    ("P50 us", ColumnLayout::right(6, 0, 7)),
+    ("P99 us", ColumnLayout::right(6, 0, 2)),
+    ("EXITS/s", ColumnLayout::right(7, 0, 4)),
+    ("RT", ColumnLayout::left(8, 0, 12)),
+    ("TID", ColumnLayout::right(7, 0, 13)),
+];
+
+/// What the columns mean.
+pub const HELP: [(&str, &str); 12] = [
+    ("THREAD", "vCPU, emulator (the VMM's main thread), IOThread, vhost, or a helper by its own name."),
+    ("CPU%", "Time on a CPU by the scheduler's clock, percent of one host CPU. esxtop: %USED and %RUN."),
+    (
+        "GUEST% USR% SYS%",
+        "In the guest, in the VMM, in the host's kernel; percent of one host CPU, by clock ticks. esxtop: %SYS is \
+         SYS%.",
+    ),
+    (
+        "WAIT%",
+        "Runnable without a CPU, percent of the interval: the guest sees it as steal. esxtop: %RDY, and %MLMTD where a \
+         quota is the cause. There is no %CSTP: KVM runs each vCPU on its own and never stops one for its siblings.",
+    ),
+    ("PCPU", "The host CPU that it ran on last."),
+    ("MAY RUN ON", "Its affinity; `any`: every CPU of the host."),
+    ("MOVES/s", "Moves between host CPUs."),
+    ("FAR/s", "Those moves that went to another NUMA node."),
+    ("SWITCH/s FORCED/s", "How often it gave its CPU up, and how often it was taken off it."),
+    ("P50 us P99 us", "From woken to running, microseconds: half of the wake-ups were quicker, 99 of 100 were."),
+    ("EXITS/s", "Exits of the vCPU."),
+    ("RT", "Real-time policy and priority."),
+];
+
+struct ThreadRow<'a> {
+    domain: &'a DomainModel,
+    thread: &'a ThreadModel,
+}
+
+/// The threads, in the order of the view.
+fn rows(state: &AppState) -> Vec<ThreadRow<'_>> {
+    let seconds = state.model.as_ref().and_then(|m| m.interval_s);
+    let guests = state.guests_in_view().into_iter();
+    let mut rows: Vec<_> =
+        guests.flat_map(|domain| domain.threads.iter().map(move |thread| ThreadRow { domain, thread })).collect();
+    let order = state.view.order_of(ScreenView::Threads);
+    rows.sort_by_cached_key(|r| {
+        let t = r.thread;
+        Reverse(match order {
+            order::CPU => step(t.cpu.map(|c| c.busy())),
+            order::WAIT => step(t.cpu.and_then(|c| c.wait)),
+            order::P99 => step(p99(t)),
+            order::MOVES => step(moves(t, seconds)),
+            _ => 0,
+        })
+    });
+    rows
+}
 
 /// Number of rows through which the selection can move.
-pub fn len(_state: &AppState) -> usize {
-    0
+pub fn len(state: &AppState) -> usize {
+    state.guests_in_view().iter().map(|d| d.threads.len()).sum()
 }
 
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let inner = title(buf, area, ScreenView::Threads.title(), &scope(state), "", theme);
-    say(buf, inner, "No figures yet.", Look::Dim, theme);
+    let rows = rows(state);
+    let left = format!("{}  {} threads by {}", guests(state), rows.len(), state.view.order_of(ScreenView::Threads));
+    let inner = title(buf, area, ScreenView::Threads.title(), &left, "% of one host CPU", theme);
+    if rows.is_empty() {
+        let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";
+        say(buf, inner, &missing::because(state, nothing, &[SourceId::Procfs]), Look::Dim, theme);
+        return;
+    }
+    let all = state.view.is_of_all();
+    let list = List {
+        columns: &COLUMNS,
+        rows: rows.iter().map(|r| (cells(r, state, all), look(r, state))).collect(),
+        at: row_of(state, ScreenView::Threads),
+    };
+    list.paint(buf, inner, theme);
+}
+
+fn p99(t: &ThreadModel) -> Option<f64> {
+    t.wakeups.as_ref()?.quantile_us(0.99)
+}
+
+fn moves(t: &ThreadModel, seconds: Option<f64>) -> Option<f64> {
+    Some(t.migrations.total? as f64 / seconds?)
+}
+
+fn cells(r: &ThreadRow<'_>, state: &AppState, all: bool) -> Vec<Cell> {
+    let t = r.thread;
+    let seconds = state.model.as_ref().and_then(|m| m.interval_s);
+    let per_second = |count: Option<u64>| Cell::figure(count.zip(seconds).map(|(n, s)| n as f64 / s), rate);
+    let wakeup = |q| Cell::figure(t.wakeups.as_ref().and_then(|w| w.quantile_us(q)), micros);
+    let wait = t.cpu.and_then(|c| c.wait);
+    let wait_look = if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text };
+    let far = t.migrations.total.map(|_| t.migrations.cross_node);
+    vec![
+        if all { Cell::text(clean(r.domain.name())) } else { Cell::blank() },
+        Cell::text(clean(&t.label())),
+        Cell::figure(t.cpu.map(|c| c.busy()), percent),
+        t.cpu.map_or_else(Cell::unknown, |c| Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0)),
+        Cell::figure(t.cpu.map(|c| c.guest), percent),
+        Cell::figure(t.cpu.map(|c| c.usr), percent),
+        Cell::figure(t.cpu.map(|c| c.sys), percent),
+        Cell::figure(wait, percent).role(wait_look),
+        t.place.cpu.map_or_else(Cell::unknown, |cpu| Cell::text(cpu.to_string())),
+        affinity(t, state),
+        Cell::figure(moves(t, seconds), rate),
+        per_second(far).role(if far.is_some_and(|n| n > 0) { Look::Warning } else { Look::Text }),
+        per_second(t.voluntary),
+        per_second(t.involuntary),
+        wakeup(0.5),
+        wakeup(0.99),
+        if t.role == Role::Vcpu { Cell::figure(t.exit_rate, rate) } else { Cell::blank() },
+        policy(t),
+        if t.tid > 0 { Cell::text(t.tid.to_string()) } else { Cell::unknown() },
+    ]
+}
+
+fn affinity(t: &ThreadModel, state: &AppState) -> Cell {
+    let topology = state.model.as_ref().map(|m| &m.host.facts.topology);
+    match &t.place.affinity {
+        Some(set) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(set)) => Cell::text("any"),
+        Some(set) => Cell::text(set.to_string()),
+        None => Cell::unknown(),
+    }
+}
+
+/// `SCHED_FIFO` and `SCHED_RR` (include/uapi/linux/sched.h); nothing for the others.
+fn policy(t: &ThreadModel) -> Cell {
+    let name = match t.place.policy {
+        Some(1) => "fifo",
+        Some(2) => "rr",
+        _ => return Cell::blank(),
+    };
+    Cell::text(format!("{name} {}", t.place.rt_priority.unwrap_or(0)))
+}
+
+/// The row of a finding has the look of its severity; threads that do nothing are dim.
+fn look(r: &ThreadRow<'_>, state: &AppState) -> RowLook {
+    let t = r.thread;
+    let vcpu = t.index.filter(|_| t.role == Role::Vcpu);
+    let fired = state.findings.iter().filter(|f| f.domain.as_deref() == Some(r.domain.name()));
+    let mine = |mark: &Mark| match mark {
+        Mark::Thread(tid) => *tid == t.tid,
+        Mark::Vcpu(number) => vcpu == Some(*number),
+        _ => false,
+    };
+    match fired.filter(|f| f.marks.iter().any(mine)).map(|f| f.severity).max() {
+        Some(severity) => RowLook::Marked(severity_role(severity)),
+        None if t.cpu.is_some_and(|c| c.busy() < 0.05 && c.wait.unwrap_or(0.0) < 0.05) => RowLook::Dim,
+        None => RowLook::Plain,
+    }
 }

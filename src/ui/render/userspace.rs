@@ -10,6 +10,8 @@ use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 const EXITS: [(&str, ColumnLayout); 4] = [
     ("EXIT TO VMM", ColumnLayout::left(20, 6, 0)),
@@ -28,22 +30,36 @@ pub const HELP: [(&str, &str); 3] = [
     ("KVM EVENT", "Tracepoints kvm:* when they are counted (K), then KVM's own statistics, per second."),
 ];
 
-/// Exits to the VMM of the selected guest or vCPU: number, count.
+/// Exits to the VMM of the guests in the view, or of the selected vCPU: number, count.
 pub fn exits(state: &AppState) -> Vec<(i32, u64)> {
-    let vcpu = state.vcpu();
-    let all = state.domain().map(|d| d.userspace.as_slice()).unwrap_or_default();
-    all.iter().filter(|(v, ..)| *v == vcpu).map(|(_, reason, n)| (*reason, *n)).collect()
+    let vcpu = state.vcpu().filter(|_| !state.view.is_of_all());
+    let mut sums: BTreeMap<i32, u64> = BTreeMap::new();
+    for (_, reason, n) in state.guests_in_view().iter().flat_map(|d| &d.userspace).filter(|(v, ..)| *v == vcpu) {
+        let sum = sums.entry(*reason).or_default();
+        *sum = sum.saturating_add(*n);
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by_key(|(reason, n)| (Reverse(*n), *reason));
+    rows
 }
 
-/// kvm tracepoints and KVM's counters of the selected guest that moved in the interval, by name.
+/// kvm tracepoints and KVM's counters of the guests in the view that moved in the interval, by name.
 fn rates(state: &AppState) -> Vec<(String, f64)> {
-    let Some((d, m)) = state.domain().zip(state.model.as_ref()) else { return Vec::new() };
-    let seconds = m.interval_s.unwrap_or(1.0);
-    let events = d.kvm_events.iter().map(|(k, n)| (clean(k), *n as f64 / seconds));
-    let counters = d.counters.iter().map(|(k, r)| (clean(k), *r));
-    let mut all: Vec<_> = events.chain(counters).filter(|(_, r)| *r > 0.0).collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
-    all
+    let seconds = state.model.as_ref().and_then(|m| m.interval_s).unwrap_or(1.0);
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for d in state.guests_in_view() {
+        let events = d.kvm_events.iter().map(|(k, n)| (k, *n as f64 / seconds));
+        for (name, rate) in events.chain(d.counters.iter().map(|(k, r)| (k, *r))).filter(|(_, r)| *r > 0.0) {
+            *sums.entry(clean(name)).or_default() += rate;
+        }
+    }
+    sums.into_iter().collect()
+}
+
+/// Lines that the panel needs to show everything.
+pub fn lines(state: &AppState) -> u16 {
+    let rows = exits(state).len().max(rates(state).len());
+    u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2)
 }
 
 /// The list of exits to the VMM.

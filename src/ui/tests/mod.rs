@@ -4,6 +4,7 @@ mod keys;
 mod look;
 mod screens;
 mod terminal;
+mod views;
 
 use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};

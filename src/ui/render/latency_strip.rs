@@ -1,0 +1,167 @@
+//! The latencies of one vCPU over time: a column an interval, the newest on the right; short latencies at the bottom.
+
+use crate::figures::{percent, rate, seconds};
+use crate::model::{DomainModel, LATENCY_BANDS, LATENCY_POINTS, LatencyPoint, ThreadModel};
+use crate::sample::OtherTask;
+use crate::ui::bars;
+use crate::ui::draw::put;
+use crate::ui::state::AppState;
+use crate::ui::text::{clean, fit, width};
+use crate::ui::theme::{Look, Theme};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Lines around the bands: the title, the wait, the time.
+const FRAME: u16 = 3;
+/// Width of the scale.
+const SCALE: u16 = 6;
+/// From this width on, who woke and who pre-empted the vCPU stands on the right.
+const WIDE: u16 = 100;
+/// Width of that list.
+const OTHERS: u16 = 34;
+/// Latencies from here on are those that a guest notices.
+const LONG_US: f64 = 1000.0;
+
+/// Lines that the picture takes of so many if the table wants `table` of them; 0 without room. In the view it has half
+/// of the room at least, in a panel what the table leaves.
+pub fn height(all: u16, table: u16, in_view: bool) -> u16 {
+    let most = LATENCY_BANDS as u16 + FRAME;
+    let left = all.saturating_sub(table);
+    match all {
+        12.. if in_view => left.max(all / 2).min(most),
+        _ if left > FRAME + 4 => left.min(most),
+        _ => 0,
+    }
+}
+
+/// The name of a task that woke or pre-empted a vCPU.
+pub fn name(task: &OtherTask) -> String {
+    if task.tid == 0 { "interrupt".into() } else { clean(&task.comm) }
+}
+
+/// Paints the picture.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainModel, &ThreadModel), theme: &Theme) {
+    let mut area = area;
+    let label = t.index.map_or_else(|| clean(&t.comm), |n| format!("vcpu {n}"));
+    let rule = theme.glyphs.rule.to_string().repeat(area.width.into());
+    put(buf, area.x, area.y, &rule, area.width, theme.style(Look::Dim));
+    let text = format!(" {} {label} over time: wake-ups by latency (shades), mean run delay (+) ", clean(d.name()));
+    put(buf, area.x + 1, area.y, &fit(&text, area.width, theme.glyphs.cut), area.width, theme.style(Look::Head));
+    if area.width >= WIDE {
+        area.width -= OTHERS + 2;
+        let right = Rect { x: area.right() + 2, width: OTHERS, y: area.y + 1, height: area.height - 1 };
+        others(buf, right, state, t, theme);
+    }
+    let room = usize::from(area.width.saturating_sub(SCALE)).min(LATENCY_POINTS);
+    let mut points: Vec<&LatencyPoint> = match t.index {
+        Some(vcpu) => state.history.latencies(d, vcpu).rev().take(room).collect(),
+        None => Vec::new(),
+    };
+    points.reverse();
+    let rows = area.height.saturating_sub(FRAME).min(LATENCY_BANDS as u16);
+    bands(buf, Rect { y: area.y + 1, height: rows, ..area }, &points, theme);
+    let below = area.y + 1 + rows;
+    waits(buf, Rect { y: below, height: 1, ..area }, &points, theme);
+    if let Some(s) = state.model.as_ref().and_then(|m| m.interval_s) {
+        let age = format!("{} ago", seconds(s * points.len() as f64));
+        put(buf, area.x + SCALE, below + 1, &age, area.width, theme.style(Look::Dim));
+        let end = area.x + SCALE + points.len() as u16;
+        if points.len() as u16 > width(&age) + 5 {
+            put(buf, end - 3, below + 1, "now", 3, theme.style(Look::Dim));
+        }
+    }
+}
+
+/// A line for each band of latencies, or for several neighbours where there is little room.
+fn bands(buf: &mut Buffer, area: Rect, points: &[&LatencyPoint], theme: &Theme) {
+    if area.height == 0 {
+        return;
+    }
+    let each = LATENCY_BANDS.div_ceil(area.height.into());
+    let count = |p: &LatencyPoint, first: usize| -> Option<u32> {
+        Some(p.wakeups?.iter().skip(first).take(each).map(|n| u32::from(*n)).sum())
+    };
+    let firsts: Vec<usize> = (0..LATENCY_BANDS).step_by(each).collect();
+    let top = points.iter().flat_map(|p| firsts.iter().filter_map(|first| count(p, *first))).max().unwrap_or(0).max(1);
+    for (line, first) in firsts.iter().rev().enumerate() {
+        let y = area.y + line as u16;
+        let long = *first > 0 && LatencyPoint::upper_us(first - 1) >= LONG_US;
+        put(buf, area.x, y, &format!("{:>5}", from(*first)), SCALE, theme.style(Look::Dim));
+        let look = if long { Look::Wait } else { Look::Info };
+        for (x, point) in points.iter().enumerate() {
+            let Some(n) = count(point, *first).filter(|n| *n > 0) else { continue };
+            let share = (f64::from(n).ln() + 1.0) / (f64::from(top).ln() + 1.0);
+            let glyph = theme.shade(share).to_string();
+            put(buf, area.x + SCALE + x as u16, y, &glyph, 1, theme.style(look));
+        }
+        for (x, point) in points.iter().enumerate() {
+            let band = point.delay_us.map(|us| LatencyPoint::band_us(f64::from(us)));
+            if band.is_some_and(|band| (*first..first + each).contains(&band)) {
+                put(buf, area.x + SCALE + x as u16, y, "+", 1, theme.style(Look::Strong));
+            }
+        }
+    }
+}
+
+/// Where a band begins; the bands are powers of two, so a millisecond stands for 1,024 microseconds.
+fn from(band: usize) -> String {
+    match band {
+        0 => "0".into(),
+        1..=10 => format!("{}us", 1_u32 << (band - 1)),
+        _ => format!("{}ms", 1_u32 << (band - 11)),
+    }
+}
+
+/// WAIT% of each interval, as a height.
+fn waits(buf: &mut Buffer, area: Rect, points: &[&LatencyPoint], theme: &Theme) {
+    put(buf, area.x, area.y, "WAIT%", SCALE, theme.style(Look::Head));
+    for (x, point) in points.iter().enumerate() {
+        let Some(wait) = point.wait else { continue };
+        let glyph = if wait < 0.05 { '.' } else { bars::level(f64::from(wait) / 100.0, theme) };
+        let look = if wait < 0.05 { Look::Dim } else { Look::Wait };
+        put(buf, area.x + SCALE + x as u16, area.y, &glyph.to_string(), 1, theme.style(look));
+    }
+}
+
+/// Who woke the vCPU and who pre-empted it.
+fn others(buf: &mut Buffer, area: Rect, state: &AppState, t: &ThreadModel, theme: &Theme) {
+    let Some(s) = state.model.as_ref().and_then(|m| m.interval_s) else { return };
+    let each = usize::from(area.height.saturating_sub(2) / 2);
+    let mut woken: Vec<_> = t.woken_by.iter().collect();
+    woken.sort_by_key(|o| std::cmp::Reverse(o.count));
+    let mut y = area.y;
+    let mut list = |head: [&str; 2], rows: Vec<(String, String)>| {
+        put(buf, area.x, y, &format!("{:<22}{:>12}", head[0], head[1]), area.width, theme.style(Look::Head));
+        y += 1;
+        let rows = if rows.is_empty() { vec![(crate::figures::UNKNOWN.into(), String::new())] } else { rows };
+        for (name, figure) in rows.into_iter().take(each.max(1)) {
+            if y < area.bottom() {
+                put(buf, area.x, y, &fit(&name, 22, theme.glyphs.cut), 22, theme.style(Look::Text));
+                put(buf, area.x + 22, y, &format!("{figure:>12}"), 12, theme.style(Look::Text));
+            }
+            y += 1;
+        }
+    };
+    list(["WOKEN BY", "/s"], woken.into_iter().map(|o| (name(o), rate(o.count as f64 / s))).collect());
+    let lost = t.preempted_by.iter().map(|o| (name(o), percent(o.ns as f64 / (s * 1e7))));
+    list(["PRE-EMPTED BY", "% of time"], lost.collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scale_has_round_labels() {
+        assert_eq!([0, 1, 4, 10, 11, 15].map(from), ["0", "1us", "8us", "512us", "1ms", "16ms"]);
+    }
+
+    #[test]
+    fn the_table_keeps_half_of_the_room() {
+        assert_eq!(
+            [height(8, 3, true), height(20, 30, true), height(20, 5, true), height(50, 5, true)],
+            [0, 10, 15, 19]
+        );
+        assert_eq!([height(20, 30, false), height(20, 5, false)], [0, 15]);
+    }
+}
