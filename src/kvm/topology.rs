@@ -3,6 +3,17 @@
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use serde::{Deserialize, Serialize};
 
+/// The name of the host parameter that lists the slower CPUs of a hybrid host, as the kernel names their perf events
+/// (`/sys/devices/cpu_atom/cpus`, arch/x86/events/intel/core.c).
+pub const EFFICIENCY_CPUS: &str = "cpu_atom.cpus";
+
+/// The CPUs that do less than four fifths of what the fastest does. The fastest of equal cores differ by less: a
+/// favoured core by some 5 %.
+pub fn slower(speeds: &[(u32, u64)]) -> CpuSet {
+    let most = speeds.iter().map(|(_, speed)| *speed).max().unwrap_or(0);
+    speeds.iter().filter(|(_, speed)| speed.saturating_mul(5) < most.saturating_mul(4)).map(|(cpu, _)| *cpu).collect()
+}
+
 /// The position of one host CPU. `None` means that the source does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuTopo {

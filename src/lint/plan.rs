@@ -2,12 +2,14 @@
 
 use super::context::Context;
 use super::context::guest::GuestContext;
+use super::context::placement::host_tasks_by_cpu;
 use super::engine::finding::Fix;
 use super::engine::options::Options;
 use super::fixes;
 use crate::model::Model;
 use crate::placement::{CpuMap, GuestLayout, GuestPlan};
 use crate::sample::DomainFacts;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One placement of all guests on a host.
@@ -15,6 +17,8 @@ use std::sync::Arc;
 pub struct HostPlan {
     /// The host's CPUs; empty where they are unknown, and then nothing is planned.
     pub map: CpuMap,
+    /// What the host's own tasks use of the CPUs that the plan avoids for them, percent.
+    pub busy: BTreeMap<u32, f64>,
     /// The guests, in the order of the model.
     pub guests: Vec<PlannedGuest>,
 }
@@ -46,5 +50,6 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
         fix: fixes::placement::guest_placement(&ctx, guest),
     };
-    HostPlan { map: ctx.map().clone(), guests: ctx.guests.iter().map(part).collect() }
+    let busy = host_tasks_by_cpu(model, options);
+    HostPlan { map: ctx.map().clone(), busy, guests: ctx.guests.iter().map(part).collect() }
 }

@@ -28,6 +28,8 @@ pub struct CpuMap {
     pub cores: Vec<PhysicalCore>,
     /// The CPUs of each node; empty where nodes are unknown.
     pub nodes: BTreeMap<u32, CpuSet>,
+    /// CPUs that busy tasks of the host use: nobody is moved there while others are free.
+    pub busy: CpuSet,
     core_of: BTreeMap<u32, usize>,
 }
 
@@ -61,6 +63,13 @@ impl CpuMap {
         }
         map.all = all;
         map
+    }
+
+    /// The same host, with tasks of its own that keep some CPUs busy.
+    #[must_use]
+    pub fn with_busy(mut self, cpus: &CpuSet) -> Self {
+        self.busy = cpus.intersection(&self.all);
+        self
     }
 
     /// The position of a CPU's core in [`Self::cores`].

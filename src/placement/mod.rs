@@ -106,6 +106,8 @@ pub enum MoveReason {
     HostStarved,
     /// Pinned vCPUs have CPUs within its set.
     PoolOverlap,
+    /// It has its CPUs already, and vCPUs for which no other CPU is left are pinned there too.
+    Shared,
     /// It moves with vCPUs of its guest that have to.
     Together,
     /// It is not pinned, and there is room for CPUs of its own.
@@ -165,3 +167,6 @@ impl PlacementPlan {
         self.guests.iter().enumerate().filter(|(_, g)| !g.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;

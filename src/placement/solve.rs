@@ -30,7 +30,7 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
         } else {
             work.spare_others(&mut found, &concerned);
         }
-        work.solve(&found, round + 2 >= ROUNDS);
+        work.solve(&found, round);
         helpers::move_away(map, &mut work.now);
         if work.now == before {
             break;
@@ -68,13 +68,15 @@ impl Work<'_> {
     }
 
     /// One round: every guest with a fault gets CPUs of its own, else a share of what is left.
-    fn solve(&mut self, found: &[GuestFaults], give_up: bool) {
+    fn solve(&mut self, found: &[GuestFaults], round: usize) {
         for (plan, faults) in self.plans.iter_mut().zip(found) {
-            for (v, reason) in &faults.movers {
+            // What later rounds find is of the plan's own making, and explains only who stood well at first.
+            let known = plan.reasons.values().fold(CpuSet::new(), |a, b| a.union(b));
+            for (v, reason) in faults.movers.iter().filter(|(v, _)| round == 0 || !known.contains(**v)) {
                 plan.reasons.entry(*reason).or_default().insert(*v);
             }
         }
-        if give_up {
+        if round + 2 >= ROUNDS {
             for (g, _) in found.iter().enumerate().filter(|(_, f)| !f.movers.is_empty()) {
                 self.unpin(g);
             }
@@ -186,6 +188,10 @@ impl Work<'_> {
         }
         levels.push(new.difference(&map.first_cores()).difference(&own));
         levels.push(new.difference(&own));
+        if !map.busy.is_empty() {
+            let calm: Vec<CpuSet> = levels.iter().map(|level| level.difference(&map.busy)).collect();
+            levels.splice(..0, calm);
+        }
         FreeCpus { open, levels }
     }
 
@@ -222,6 +228,11 @@ impl Work<'_> {
             }
         }
         let mut taken = CpuSet::new();
+        let unplanned = |g: &usize| self.plans[*g].reasons.is_empty() && self.now[*g].running;
+        for g in sharing.iter().copied().filter(unplanned).collect::<Vec<_>>() {
+            let shared = (0..).zip(&self.now[g].vcpus).filter(|(_, set)| map.restricts(set)).map(|(v, _)| v);
+            self.plans[g].reasons.entry(MoveReason::Shared).or_default().extend(shared);
+        }
         for (_, guest) in self.now.iter().enumerate().filter(|(g, guest)| !(sharing.contains(g) && guest.running)) {
             taken.extend(guest.pins(map).map(|(_, cpu)| cpu));
         }
@@ -319,7 +330,8 @@ impl Work<'_> {
         }
         let (seats, failed) = self.place_all(&found, &BTreeSet::new());
         let reshaped = |(_, s): &(usize, GuestSeats)| s.threads.is_some() || !s.cells.is_empty();
-        if !failed.is_empty() || seats.iter().any(reshaped) {
+        let disturbed = |(_, s): &(usize, GuestSeats)| s.pins.values().any(|cpu| map.busy.contains(*cpu));
+        if !failed.is_empty() || seats.iter().any(reshaped) || seats.iter().any(disturbed) {
             return;
         }
         let before = (self.now.clone(), self.plans.clone());

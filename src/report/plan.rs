@@ -2,6 +2,7 @@
 
 use super::text::count;
 use crate::analysis::DomainFilter;
+use crate::figures::figure;
 use crate::kvm::{CpuSet, sanitize_name};
 use crate::lint::{Fix, FixKind, HostPlan, PlannedGuest};
 use crate::placement::{GuestLayout, MoveReason};
@@ -35,6 +36,8 @@ struct JsonPlanCpu {
     node: Option<u32>,
     siblings: Vec<u32>,
     isolated: bool,
+    /// What the host's own tasks use of it, percent, where that is why nobody moves there.
+    host_tasks_percent: Option<f64>,
     before: Vec<String>,
     after: Vec<String>,
 }
@@ -75,9 +78,15 @@ fn because(reason: MoveReason) -> &'static str {
         MoveReason::Crowded => "its set has fewer CPUs than vCPUs, and others are free",
         MoveReason::HostStarved => "the host has no CPU of its own",
         MoveReason::PoolOverlap => "pinned vCPUs have CPUs within its set",
+        MoveReason::Shared => "vCPUs of other guests are pinned to its CPU and have no other",
         MoveReason::Together => "it moves with the rest of its guest core",
         MoveReason::Unpinned => "it is not pinned, and there is room for a CPU of its own",
     }
+}
+
+/// Why nobody moves to a CPU.
+fn busy_cpu(percent: f64) -> String {
+    format!("the host's own tasks use {} % of it; nobody moves there while others are free", figure(percent))
 }
 
 const HELPER: &str = "it may run on CPUs of pinned vCPUs, or its pin names CPUs that are not there";
@@ -151,6 +160,7 @@ pub fn json<'a>(plan: &'a HostPlan, source: &'a str, domains: &DomainFilter) -> 
             node: core.node,
             siblings: core.cpus.clone(),
             isolated: plan.map.isolated.contains(*cpu),
+            host_tasks_percent: plan.busy.get(cpu).copied(),
             before: names(before.get(cpu)),
             after: names(after.get(cpu)),
         })
@@ -191,6 +201,9 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
     }
     out.push_str("\nafter\n");
     out.push_str(&map(plan, &users(plan, |g| &g.after)));
+    for (cpu, percent) in &plan.busy {
+        let _ = writeln!(out, "CPU {cpu}: {}", busy_cpu(*percent));
+    }
     out.push_str("\nmoves\n");
     for guest in &changed {
         for m in moves(guest) {

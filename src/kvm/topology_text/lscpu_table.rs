@@ -39,6 +39,9 @@ pub(super) struct CpuColumns {
     online: Option<usize>,
     /// The last level of cache, or all levels in one column: `0:0:0:0`.
     cache: Option<usize>,
+    /// The second level of cache alone.
+    l2: Option<usize>,
+    max_mhz: Option<usize>,
 }
 
 impl CpuColumns {
@@ -57,6 +60,8 @@ impl CpuColumns {
                 .into_iter()
                 .find_map(at)
                 .or_else(|| lower.iter().position(|name| name.starts_with("l1d:"))),
+            l2: at("l2"),
+            max_mhz: at("maxmhz"),
         };
         let tells = [columns.core, columns.socket, columns.node, columns.cache, columns.online];
         tells.iter().any(Option::is_some).then_some(columns)
@@ -77,6 +82,7 @@ impl CpuColumns {
             core: Some(cache - 1),
             cache: Some(cache),
             online: Some(cache + 1).filter(|at| *at < values.len()),
+            max_mhz: Some(cache + 2).filter(|at| *at < values.len()),
             ..Self::default()
         })
     }
@@ -92,6 +98,12 @@ impl CpuColumns {
             found.offline.insert(cpu);
             return true;
         }
+        // All levels in one column begin with both parts of the first.
+        let l2 = number(self.l2).or_else(|| value(self.cache)?.split(':').nth(2)?.parse().ok());
+        found.l2.extend(l2.map(|l2| (cpu, l2)));
+        // The decimal point is a comma in some languages.
+        let mhz = value(self.max_mhz).and_then(|text| text.split(['.', ',']).next()?.parse().ok());
+        found.max_mhz.extend(mhz.map(|mhz| (cpu, mhz)));
         let llc = value(self.cache).and_then(|all| all.rsplit(':').find(|id| !id.is_empty()));
         found.add(CpuTopo {
             cpu,

@@ -11,8 +11,9 @@ mod numactl;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::domain_xml::XmlError;
-use super::topology::{CpuTopo, HostTopology};
+use super::topology::{self, CpuTopo, HostTopology};
 use super::unread::UnreadLines;
+use std::collections::BTreeMap;
 
 const MAX_TEXT: usize = 8 * 1024 * 1024;
 
@@ -42,8 +43,14 @@ pub struct TopologyText {
     pub unread: UnreadLines,
     /// Further remarks, a sentence each.
     pub notes: Vec<String>,
+    /// The slower CPUs of a hybrid host.
+    pub efficiency: CpuSet,
     /// Hardware threads of a core, as a summary states them.
     threads_per_core: Option<u32>,
+    /// The second-level cache of CPUs.
+    l2: Vec<(u32, u32)>,
+    /// The highest frequency of CPUs, MHz.
+    max_mhz: Vec<(u32, u64)>,
 }
 
 impl TopologyText {
@@ -58,9 +65,28 @@ impl TopologyText {
         self.topology.complete(&other.topology);
         self.offline = self.offline.union(&other.offline);
         self.threads_per_core = self.threads_per_core.or(other.threads_per_core);
+        if self.l2.is_empty() {
+            self.l2 = other.l2;
+        }
+        if self.max_mhz.is_empty() {
+            self.max_mhz = other.max_mhz;
+        }
         other.unread.first.iter().for_each(|(number, line)| self.unread.add(*number, line));
         self.unread.count += other.unread.count - other.unread.first.len();
         self.notes.extend(other.notes);
+    }
+
+    /// The slower CPUs: by their frequency, and by their second-level cache. Intel's efficiency cores share one in
+    /// groups of two or four, while each performance core of the same host has its own.
+    fn slower(&self) -> CpuSet {
+        let mut cores: BTreeMap<u32, CpuSet> = BTreeMap::new();
+        for (cpu, l2) in self.l2.iter().filter(|(cpu, _)| self.topology.cpu(*cpu).is_some()) {
+            cores.entry(*l2).or_default().extend(self.topology.siblings(*cpu).first());
+        }
+        let shared = |l2: u32| cores.get(&l2).is_some_and(|cores| cores.len() > 1);
+        let is_hybrid = cores.values().any(|cores| cores.len() == 1);
+        let by_cache = self.l2.iter().filter(|(_, l2)| is_hybrid && shared(*l2)).map(|(cpu, _)| *cpu);
+        by_cache.collect::<CpuSet>().union(&topology::slower(&self.max_mhz)).intersection(&self.topology.all())
     }
 }
 
@@ -102,6 +128,7 @@ pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
     let offline = found.offline.clone();
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
+    found.efficiency = found.slower();
     if found.topology == HostTopology::default() {
         return Err(TopologyError::NothingFound);
     }

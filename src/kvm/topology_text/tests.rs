@@ -74,6 +74,29 @@ fn a_table_is_read_by_its_titles() {
     assert_eq!((few.topology.all().to_string(), few.offline.to_string()), ("0".into(), "1".into()));
 }
 
+/// Core i7-1260P as in public output of `lscpu -e`, shortened: two cores with two threads, and eight efficiency cores
+/// that share a second-level cache in fours.
+#[test]
+fn the_slower_cpus_of_a_hybrid_host_are_found() {
+    let mut table = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ\n".to_owned();
+    let mut list = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n".to_owned();
+    for cpu in 0..12 {
+        let core = if cpu < 4 { cpu / 2 } else { cpu - 2 };
+        let (l1, l2) = (core * 4, if cpu < 4 { core * 4 } else { 16 + (cpu - 4) / 4 });
+        table += &format!("{cpu} 0 0 {core} {l1}:{l1}:{l2}:0 yes 4600.0000 400.0000\n");
+        list += &format!("{cpu},{core},0,0,,{l1},{l1},{l2},0\n");
+    }
+    for text in [&table, &list] {
+        assert_eq!(parse(text).unwrap().efficiency.to_string(), "4-11", "{text}");
+    }
+    let by_frequency = "CPU SOCKET CORE L1d:L1i:L2 ONLINE MAXMHZ MINMHZ\n0 0 0 0:0:0 ja 2400,0000 408,0\n\
+        1 0 1 1:1:1 ja 1800,0000 408,0\n2 - - - nein 1800,0 408,0\n";
+    assert_eq!(parse(by_frequency).unwrap().efficiency.to_string(), "1");
+    for text in [TABLE, LSCPU] {
+        assert!(parse(text).unwrap().efficiency.is_empty(), "{text}");
+    }
+}
+
 #[test]
 fn a_table_in_another_language_is_read_by_its_columns() {
     for titles in [

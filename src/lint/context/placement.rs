@@ -3,16 +3,15 @@
 use super::cpu_wait::demand;
 use super::guest::GuestContext;
 use crate::kvm::thread_name::Role;
+use crate::kvm::topology::EFFICIENCY_CPUS;
 use crate::kvm::{CpuSet, limits};
+use crate::lint::engine::finding::Severity;
 use crate::lint::engine::options::Options;
 use crate::model::{Model, ThreadModel, total};
 use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, PlacementPlan, plan};
 use crate::sample::DomainState;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The parameter with the efficiency cores of a hybrid host (`/sys/devices/cpu_atom/cpus`).
-const EFFICIENCY_CPUS: &str = "cpu_atom.cpus";
 
 /// Where everything runs, and the plan for it, which is made once when a rule asks for it.
 pub(crate) struct HostPlacement {
@@ -29,6 +28,7 @@ impl HostPlacement {
         let online = if online.is_empty() { host.topology.all() } else { online };
         let efficiency = host.params.get(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
         let map = CpuMap::new(&host.topology, &online, &efficiency);
+        let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
         let piles = piled_up(&map, guests, options);
         let layout = |guest: &GuestContext<'_>| layout(&map, guest, options, &piles);
         let layouts = guests.iter().map(layout).collect();
@@ -38,6 +38,17 @@ impl HostPlacement {
     pub fn plan(&self) -> &PlacementPlan {
         self.plan.get_or_init(|| plan(&self.map, &self.layouts))
     }
+}
+
+/// What host tasks use of the CPUs on which that is enough to disturb a vCPU, percent.
+pub(crate) fn host_tasks_by_cpu(model: &Model, options: &Options) -> BTreeMap<u32, f64> {
+    let mut used: BTreeMap<u32, f64> = BTreeMap::new();
+    for task in &model.host.tasks {
+        *used.entry(task.last_cpu).or_default() += task.cpu_percent;
+    }
+    let disturbs = &options.thresholds.pinning.host_tasks;
+    used.retain(|_, percent| disturbs.of(*percent) >= Some(Severity::Warning));
+    used
 }
 
 /// CPUs that are there; all of them where the host is unknown.

@@ -65,9 +65,7 @@ pub(super) fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -
     // A CPU that other tasks use is no CPU of its own.
     let plan = ctx.placement.plan().guests.get(guest.index);
     let new: CpuSet = plan.iter().flat_map(|p| p.vcpus.values()).flat_map(CpuSet::iter).collect();
-    let tasks = ctx.model.host.tasks.iter().filter(|t| new.contains(t.last_cpu));
-    let worst = tasks.map(|t| t.cpu_percent).fold(0.0, f64::max);
-    if ctx.thresholds().pinning.host_tasks.of(worst) >= Some(Severity::Warning) {
+    if new.intersects(&ctx.map().busy) {
         return vec![fixes::advice(texts::LESS_LOAD)];
     }
     fixes::placement::guest_placement(ctx, guest)

@@ -4,7 +4,7 @@
 use super::*;
 use crate::kvm::CpuSet;
 use crate::kvm::domain_xml::{DomainXml, GuestTopology};
-use crate::kvm::topology::{CpuTopo, HostTopology};
+use crate::kvm::topology::{CpuTopo, EFFICIENCY_CPUS, HostTopology};
 use std::collections::BTreeMap;
 
 /// splitmix64, so that a failure can be repeated by its number.
@@ -201,6 +201,9 @@ impl World {
     fn judge(&self) -> Report {
         let mut fixture = Fixture::new(Host::default());
         fixture.host.facts.topology = self.host.clone();
+        // The generator's cores with this cache are the efficient ones of a hybrid host.
+        let slower: CpuSet = self.host.cpus.iter().filter(|c| c.llc == Some(900)).map(|c| c.cpu).collect();
+        fixture.host.facts.params.insert(EFFICIENCY_CPUS.into(), slower.to_string());
         for (i, (name, xml)) in self.guests.iter().enumerate() {
             let mut guest = Guest::new(name, 10 + i as i32).facts(|f| {
                 f.pid = None;

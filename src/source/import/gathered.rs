@@ -2,6 +2,7 @@
 
 use super::guest::ImportedGuest;
 use super::imported::ImportError;
+use crate::kvm::CpuSet;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
@@ -61,6 +62,8 @@ pub(super) struct Gathered {
     pub log: Vec<LogLine>,
     /// The host's topology.
     pub topology: Option<HostTopology>,
+    /// Its slower CPUs, where it is hybrid.
+    pub efficiency: CpuSet,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
     /// What the host offers to its guests.

@@ -106,6 +106,7 @@ fn read_type(
             gathered.notes.extend(found.unread.notes(&file));
             gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
             gathered.topology.get_or_insert_default().complete(&found.topology);
+            gathered.efficiency = gathered.efficiency.union(&found.efficiency);
         }
         InputType::Counts => counts(path, text, gathered),
         InputType::Virsh => virsh(path, text, gathered),

@@ -5,6 +5,7 @@ use super::interrupts::Interrupts;
 use super::topology;
 use crate::kvm::domain_capabilities::DomainCapabilities;
 use crate::kvm::sanitize;
+use crate::kvm::topology::EFFICIENCY_CPUS;
 use crate::sample::{CpuTimes, HostFacts, HostMemory};
 use crate::source::live::proc::file::{self, read_kept, read_word};
 use crate::source::live::proc::paths::SystemPaths;
@@ -157,15 +158,18 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         invtsc: here.then(invtsc).flatten(),
         ..DomainCapabilities::default()
     };
+    let topology = topology::read(&paths.sys);
+    let slower = topology::efficiency(&paths.sys, &topology).map(|set| (EFFICIENCY_CPUS.to_owned(), set.to_string()));
     HostFacts {
         hostname: kernel("hostname").unwrap_or_default(),
         kernel: kernel("osrelease").unwrap_or_default(),
         arch: rustix::system::uname().machine().to_string_lossy().into_owned(),
-        topology: topology::read(&paths.sys),
+        topology,
         params: modules
             .flat_map(|m| parameters(&paths.sys, m))
             .chain(sysctls(&paths.proc))
             .chain(HostFacts::offers(&offers))
+            .chain(slower)
             .collect(),
         virtualised: cpu_flags(&cpuinfo).map(|mut f| f.any(|flag| flag == "hypervisor")),
         tick_hz: tick_hz(),

@@ -1,7 +1,7 @@
 //! The host's CPU topology from /sys.
 
 use crate::kvm::CpuSet;
-use crate::kvm::topology::{CpuTopo, HostTopology};
+use crate::kvm::topology::{self, CpuTopo, HostTopology};
 use crate::source::live::proc::file::read_word;
 use std::path::Path;
 
@@ -62,6 +62,25 @@ fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
     online.iter().filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?))).collect()
 }
 
+/// The slower CPUs of a hybrid host; `None` where all are of one kind. Intel's kinds are PMUs of their own
+/// (arch/x86/events/intel/core.c, `hybrid_pmu`); arm64 states what each CPU can do
+/// (Documentation/ABI/testing/sysfs-devices-system-cpu, `cpu_capacity`).
+pub(crate) fn efficiency(sys: &Path, topology: &HostTopology) -> Option<CpuSet> {
+    let of_kind = |pmu: &str| set_file(&sys.join("devices").join(pmu).join("cpus")).unwrap_or_default();
+    let intel = of_kind("cpu_atom").union(&of_kind("cpu_lowpower"));
+    let capacity = |cpu: u32| {
+        let word = read_word(&sys.join(format!("devices/system/cpu/cpu{cpu}/cpu_capacity")))?;
+        Some((cpu, word.parse().ok()?))
+    };
+    let found = if intel.is_empty() {
+        let all: Vec<(u32, u64)> = topology.cpus.iter().filter_map(|c| capacity(c.cpu)).collect();
+        topology::slower(&all)
+    } else {
+        intel
+    };
+    (!found.is_empty()).then_some(found)
+}
+
 /// `isolcpus=` and the isolated partitions of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst,
 /// `cpuset.cpus.isolated`).
 fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
@@ -116,6 +135,24 @@ mod tests {
         assert_eq!(t.siblings(3).to_string(), "1,3");
         assert_eq!(t.isolated.unwrap().to_string(), "1-3");
         assert_eq!(t.nohz_full, Some(CpuSet::new()));
+    }
+
+    #[test]
+    fn the_slower_cpus_of_a_hybrid_host() {
+        let fake = FakeProc::new();
+        fake.write("sys/devices/system/cpu/online", "0-3\n");
+        let slower = |fake: &FakeProc| {
+            let sys = fake.paths().sys;
+            efficiency(&sys, &read(&sys)).map(|set| set.to_string())
+        };
+        assert_eq!(slower(&fake), None);
+        for (cpu, capacity) in [(0, "1024"), (1, "977"), (2, "414"), (3, "414")] {
+            fake.write(&format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"), capacity);
+        }
+        assert_eq!(slower(&fake).as_deref(), Some("2-3"), "RK3588: two clusters of A76, one of A55");
+        fake.write("sys/devices/cpu_atom/cpus", "1-2\n");
+        fake.write("sys/devices/cpu_lowpower/cpus", "3\n");
+        assert_eq!(slower(&fake).as_deref(), Some("1-3"));
     }
 
     #[test]
