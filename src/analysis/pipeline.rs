@@ -76,6 +76,16 @@ impl Pipeline {
         interval
     }
 
+    /// The next sample of a recording that is played or passed over. The first sample of a run of the recorder, and the
+    /// first behind a jump of the clock, is judged by itself; the first of all that are looked at is the base of an
+    /// interval and nothing else.
+    pub fn follow(&mut self, sample: Arc<Sample>, begins_run: bool) -> Option<JudgedInterval> {
+        if begins_run {
+            self.restart();
+        }
+        if begins_run || !self.continues(&sample) { Some(self.next_or_first(sample)) } else { self.next(sample) }
+    }
+
     /// The interval of a sample whose counters cover an interval of their own, of this many seconds where that is
     /// known.
     pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> JudgedInterval {

@@ -52,20 +52,24 @@ impl SessionSummary {
 
     /// Adds a sample, and shows the interval that it ends before it is added up.
     pub fn add_watched(&mut self, sample: Arc<Sample>, begins_run: bool, watch: impl FnOnce(&JudgedInterval)) {
-        if begins_run || self.runs.is_empty() || !self.pipeline.continues(&sample) {
-            self.pipeline.restart();
+        let begins_run = begins_run || self.runs.is_empty() || !self.pipeline.continues(&sample);
+        if begins_run {
             self.runs.push(RecorderRun { begin_ms: sample.time_ms, samples: 0, seconds: 0.0 });
         }
         self.last = Some(sample.clone());
-        let interval = self.pipeline.next(sample);
+        let interval = self.pipeline.follow(sample, begins_run);
         if let Some(run) = self.runs.last_mut() {
             run.samples += 1;
             run.seconds += interval.as_ref().and_then(|i| i.model.interval_s).unwrap_or(0.0);
         }
         let Some(interval) = interval else { return };
-        watch(&interval);
+        if !begins_run {
+            watch(&interval);
+        }
         let JudgedInterval { model, report } = interval;
-        self.sum.add(model);
+        if !begins_run {
+            self.sum.add(model);
+        }
         report.findings.into_iter().for_each(|finding| self.heaviest.add(finding));
         self.report.cannot_tell = report.cannot_tell;
         // The longest run tells whether enough was seen.

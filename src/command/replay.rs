@@ -2,14 +2,14 @@
 
 use super::batch::BatchPrinter;
 use super::{html, say, screen};
-use crate::analysis::RecordingTime;
+use crate::analysis::{JudgedInterval, Pipeline, RecordingTime};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, DemoArgs, InputArgs, ReplayArgs};
-use crate::sample::{EngineKind, Sample, SourceId};
+use crate::lint;
+use crate::sample::{EngineKind, SourceId};
 use crate::session::{self, Cursor, Recorder, Session};
 use crate::source::Feed;
 use crate::source::import::PerfDataFeed;
-use crate::source::session::SessionFeed;
 use crate::ui::ScreenSource;
 use anyhow::{Context, ensure};
 use jiff::tz::TimeZone;
@@ -118,7 +118,7 @@ fn show(
     let start_ms = at.map(|at| at.within(range, &TimeZone::system())).transpose()?;
     let cursor = session.cursor();
     if batch.batch || batch.json {
-        let from = start_ms.map_or(0, |ms| cursor.index_at(ms));
+        let from = start_ms.map_or(0, |ms| cursor.index_from(ms));
         return print_all(cursor, from, batch, settings);
     }
     screen::replay(cursor, source, title, start_ms, settings)?;
@@ -128,28 +128,40 @@ fn show(
 fn print_all(mut cursor: Cursor, from: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
     let is_perf_data = cursor.at(from)?.engine.kind == EngineKind::File;
     let source = if is_perf_data { SourceId::PerfData } else { SourceId::Session };
-    let mut batch = BatchPrinter::of_recording(settings, args, source.as_str(), cursor.time_ms(from));
-    let first = if from > 0 { cursor.index_before(from, batch.look_back()) } else { 0 };
-    let mut feed = SessionFeed::new(cursor, first);
-    while !feed.is_done() && !batch.enough() {
-        batch.restart();
-        batch.run(&mut RunFeed { feed: &mut feed, begun: false })?;
+    let mut batch = BatchPrinter::new(settings, args, source.as_str());
+    let mut intervals = RecordedIntervals::new(cursor, from, settings.findings.clone());
+    while !batch.enough() {
+        let Some((_, interval)) = intervals.next() else { break };
+        batch.print(&interval)?;
     }
     Ok(0)
 }
 
-/// The samples of one run of the recorder.
-struct RunFeed<'a> {
-    feed: &'a mut SessionFeed,
-    begun: bool,
+/// The intervals of a recording from a sample on. What comes before is judged too: findings depend on it.
+pub(super) struct RecordedIntervals {
+    cursor: Cursor,
+    pipeline: Pipeline,
+    next: usize,
+    from: usize,
 }
 
-impl Feed for RunFeed<'_> {
-    fn next(&mut self) -> anyhow::Result<Option<Sample>> {
-        if self.begun && self.feed.at_gap() {
-            return Ok(None);
+impl RecordedIntervals {
+    pub fn new(cursor: Cursor, from: usize, findings: lint::Options) -> Self {
+        let pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..findings });
+        let next = cursor.index_before(from, pipeline.look_back());
+        Self { cursor, pipeline, next, from }
+    }
+
+    /// The next interval, with the number of the sample that ends it. The first sample of a run ends none, and damaged
+    /// ones are a gap.
+    pub fn next(&mut self) -> Option<(usize, JudgedInterval)> {
+        loop {
+            let (index, sample) = self.cursor.readable_from(self.next)?;
+            self.next = index + 1;
+            let interval = self.pipeline.follow(sample, self.cursor.begins_run(index));
+            if let Some(interval) = interval.filter(|i| index >= self.from && i.model.interval_s.is_some()) {
+                return Some((index, interval));
+            }
         }
-        self.begun = true;
-        self.feed.next()
     }
 }

@@ -77,18 +77,16 @@ pub fn read(
     let index = samples.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));
     let mut pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..settings.findings.clone() });
     let first = samples.cursor.index_before(index, pipeline.look_back());
-    let mut last = JudgedInterval::default();
-    for i in first..=index {
-        if i < index && samples.at(i).is_err() {
-            continue;
+    for i in first..index {
+        if let Ok(sample) = samples.at(i) {
+            pipeline.follow(sample, samples.cursor.begins_run(i));
         }
-        let sample = samples.at(i)?;
-        if samples.cursor.begins_run(i) {
-            pipeline.restart();
-        }
-        last = pipeline.next_or_first(sample);
     }
-    Ok(with_damage(last, samples.cursor.session()))
+    let sample = samples.at(index)?;
+    if samples.cursor.begins_run(index) {
+        pipeline.restart();
+    }
+    Ok(with_damage(pipeline.next_or_first(sample), samples.cursor.session()))
 }
 
 /// Reports damage of the file as a source of the interval.

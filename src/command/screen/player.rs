@@ -237,13 +237,7 @@ impl<'a> Player<'a> {
         let mut models = Vec::new();
         for i in range {
             let Ok(sample) = self.samples.sample(i) else { continue };
-            let interval = if self.samples.begins_run(i) {
-                self.pipeline.restart();
-                Some(self.pipeline.next_or_first(sample))
-            } else {
-                self.pipeline.next(sample)
-            };
-            if let Some(mut interval) = interval {
+            if let Some(mut interval) = self.pipeline.follow(sample, self.samples.begins_run(i)) {
                 interval.keep_only(&self.filter);
                 models.push(interval.model);
             }
@@ -251,6 +245,9 @@ impl<'a> Player<'a> {
         models
     }
 }
+
+#[cfg(test)]
+mod same_findings;
 
 #[cfg(test)]
 mod tests {
@@ -333,74 +330,6 @@ mod tests {
         let passed: Vec<(bool, usize)> = ticks.iter().map(|(_, t)| (t.passed.is_jump, t.passed.before.len())).collect();
         assert_eq!(passed, [(true, 10), (false, 0), (false, 29)]);
         assert!(ticks.iter().all(|(_, t)| t.model.interval_s == Some(1.0)));
-    }
-
-    /// What a tick shows of the rules' answers.
-    type Answers = (Vec<lint::Finding>, Vec<lint::CannotTell>, Vec<lint::StillWatched>);
-
-    /// The answers at each sample of a recording that these commands show, the first sample first.
-    fn answers(path: &std::path::Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
-        let (tx, rx) = mpsc::sync_channel(10_000);
-        let (ctx, crx) = mpsc::channel();
-        commands.iter().for_each(|c| ctx.send(*c).unwrap());
-        drop(ctx);
-        let session = Session::open(path).unwrap();
-        let start = session.range_ms().unwrap().0;
-        let samples = Box::new(SessionSamples::new(session.cursor()));
-        let options =
-            lint::Options { input: lint::InputKind::Recording, startup_guard_s: 20.0, ..lint::Options::default() };
-        let (marks, pipeline) = (MarkScan::finished(Vec::new()), Pipeline::new(options));
-        Player::new(samples, marks, pipeline, DomainFilter::default(), &tx).play(Some(start), &crx);
-        drop(tx);
-        let answer = |e| match e {
-            ScreenEvent::Tick(t) => Some((t.playback?.index, (t.findings, t.cannot_tell, t.watching))),
-            _ => None,
-        };
-        rx.into_iter().filter_map(answer).collect()
-    }
-
-    fn same_however_reached(path: &std::path::Path, every: usize) {
-        let n = Session::open(path).unwrap().cursor().len();
-        let forward = vec![Replay::Step(1); n - 1];
-        let played = answers(path, &forward);
-        assert_eq!(played.len(), n);
-        assert!(played.iter().any(|(_, (findings, ..))| findings.iter().any(|f| f.lasting.is_some())));
-        let back: Vec<Replay> = std::iter::once(Replay::End { last: true }).chain([Replay::Step(-1); 12]).collect();
-        let fast: Vec<Replay> = vec![Replay::Step(7); n / 7];
-        for (how, ticks) in [("back", answers(path, &back)), ("fast", answers(path, &fast))] {
-            for (index, answer) in ticks {
-                assert_eq!(answer, played[index].1, "{how}: sample {index}");
-            }
-        }
-        for index in (0..n).step_by(every) {
-            let by = i32::try_from(index).unwrap();
-            let jumped =
-                answers(path, &[Replay::End { last: true }, Replay::End { last: false }, Replay::Step(by.into())]);
-            let (at, answer) = jumped.last().unwrap();
-            assert_eq!((*at, answer), (index, &played[index].1), "jump to sample {index}");
-        }
-    }
-
-    #[test]
-    fn the_demo_is_judged_the_same_however_a_sample_is_reached() {
-        let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.kvmtop");
-        same_however_reached(&demo, 41);
-    }
-
-    #[test]
-    fn a_recording_with_gaps_and_restarts_is_judged_the_same_however_a_sample_is_reached() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("s.kvmtop");
-        let fixture = Fixture::busy_host();
-        for seconds in [0..130, 200..330] {
-            let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
-            // A few seconds are missing now and then.
-            for second in seconds.filter(|s| s % 37 > 3) {
-                recorder.append(&fixture.sample(f64::from(second))).unwrap();
-            }
-            recorder.close().unwrap();
-        }
-        same_however_reached(&path, 61);
     }
 
     #[test]

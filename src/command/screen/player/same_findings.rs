@@ -1,0 +1,155 @@
+//! The same findings, with the same beginnings, however a sample of a recording is reached: played, stepped or jumped to
+//! on the screen, printed by `replay --batch`, or asked for with `report --at`.
+
+use super::*;
+use crate::analysis::RecordingTime;
+use crate::cli::args::ChoiceArgs;
+use crate::cli::config::Config;
+use crate::command::replay::RecordedIntervals;
+use crate::command::report_session;
+use crate::kvm::kernel_log;
+use crate::sample::{Direction, Sample};
+use crate::session::{Limits, Recorder, Session};
+use crate::source::import::DescriptionFiles;
+use crate::synthetic::random::Random;
+use crate::synthetic::{Fixture, Guest, Host};
+use std::path::Path;
+use std::sync::mpsc;
+
+/// What is shown of the rules' answers.
+type Answers = (Vec<lint::Finding>, Vec<lint::CannotTell>, Vec<lint::StillWatched>);
+
+fn settings() -> Settings {
+    let mut settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+    settings.findings.startup_guard_s = 20.0;
+    settings
+}
+
+/// The answers at each sample of a recording that these commands show, the first sample first.
+fn on_screen(path: &Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
+    let (tx, rx) = mpsc::sync_channel(10_000);
+    let (ctx, crx) = mpsc::channel();
+    commands.iter().for_each(|c| ctx.send(*c).unwrap());
+    drop(ctx);
+    let session = Session::open(path).unwrap();
+    let start = session.range_ms().unwrap().0;
+    let samples = Box::new(SessionSamples::new(session.cursor()));
+    let options = lint::Options { input: lint::InputKind::Recording, ..settings().findings };
+    let (marks, pipeline) = (MarkScan::finished(Vec::new()), Pipeline::new(options));
+    Player::new(samples, marks, pipeline, DomainFilter::default(), &tx).play(Some(start), &crx);
+    drop(tx);
+    let answer = |e| match e {
+        ScreenEvent::Tick(t) => Some((t.playback?.index, (t.findings, t.cannot_tell, t.watching))),
+        _ => None,
+    };
+    rx.into_iter().filter_map(answer).collect()
+}
+
+fn answers(interval: JudgedInterval) -> Answers {
+    (interval.report.findings, interval.report.cannot_tell, interval.report.watching)
+}
+
+fn printed(path: &Path, from: usize) -> Vec<(usize, Answers)> {
+    let cursor = Session::open(path).unwrap().cursor();
+    let mut intervals = RecordedIntervals::new(cursor, from, settings().findings);
+    std::iter::from_fn(|| intervals.next()).map(|(index, interval)| (index, answers(interval))).collect()
+}
+
+fn reported(path: &Path, time_ms: i64) -> Answers {
+    let at = RecordingTime::Instant(jiff::Timestamp::from_millisecond(time_ms).unwrap());
+    answers(report_session::read(path, Some(at), &mut DescriptionFiles::default(), &settings()).unwrap())
+}
+
+/// Compares all ways to each sample of a recording.
+fn same_however_reached(path: &Path) {
+    let cursor = Session::open(path).unwrap().cursor();
+    let n = cursor.len();
+    let played = on_screen(path, &vec![Replay::Step(1); n - 1]);
+    assert_eq!(played.len(), n);
+    assert!(played.iter().any(|(_, (findings, ..))| findings.iter().any(|f| f.lasting.is_some())));
+    // Each step back is a jump.
+    let back: Vec<Replay> = std::iter::once(Replay::End { last: true }).chain(vec![Replay::Step(-1); n - 1]).collect();
+    let stride = |by: i32| vec![Replay::Step(by.into()); n / by.unsigned_abs() as usize];
+    let mut ways = vec![("back", on_screen(path, &back)), ("batch", printed(path, 0))];
+    ways.extend([7, 60, 61].map(|by| ("fast", on_screen(path, &stride(by)))));
+    ways.extend([1, n - 2].map(|from| ("batch --at", printed(path, from))));
+    for (how, shown) in ways {
+        assert!(shown.len() > 1, "{how}");
+        for (index, answer) in shown {
+            assert_eq!(answer, played[index].1, "{how}: sample {index}");
+        }
+    }
+    // The first sample ends no interval: the report shows the second in its place.
+    for index in (1..n).step_by(5) {
+        let time_ms = cursor.time_ms(index).unwrap();
+        assert_eq!(reported(path, time_ms), played[index].1, "report --at: sample {index}");
+    }
+}
+
+fn record(path: &Path, runs: Vec<Vec<Sample>>) {
+    for run in runs {
+        let mut recorder = Recorder::create(path, Limits::default()).unwrap();
+        run.iter().for_each(|sample| recorder.append(sample).unwrap());
+        recorder.close().unwrap();
+    }
+}
+
+/// A guest that reads its clock from ports and waits for a CPU that it shares.
+fn small_host() -> Fixture {
+    let guest = Guest::new("a", 7002).vcpus(2, |v, t| {
+        t.cpu(50.0, 1.0, 20.0, 15.0).pinned(v + 1).exits("IO_INSTRUCTION", 9000.0, 11.0).pio(
+            0x608,
+            Direction::Read,
+            9000.0,
+            11.0,
+        )
+    });
+    let other = Guest::new("b", 7102).vcpus(1, |_, t| t.cpu(40.0, 0.0, 2.0, 12.0).pinned(2).exits("HLT", 90.0, 900.0));
+    Fixture::new(Host::numa(1, 4, 1)).guest(guest).guest(other)
+}
+
+#[test]
+fn in_the_demo() {
+    same_however_reached(&Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/demo.kvmtop"));
+}
+
+#[test]
+fn in_a_recording_with_gaps_and_restarts_and_a_crash_before_it_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.kvmtop");
+    let fixture = small_host();
+    let crash = kernel_log::parse("[172000.000000] kvm [7002]: vcpu0, guest rIP: 0x0 unhandled rdmsr: 0x1\n\
+        [172750.500000] Out of memory: Killed process 7002 (qemu-system-x86) total-vm:1kB, anon-rss:1kB\n");
+    let sample = |second: i32| {
+        let mut sample = fixture.sample(f64::from(second));
+        sample.host.kernel_log.clone_from(&crash);
+        sample
+    };
+    // A few seconds are missing now and then.
+    let run = |seconds: std::ops::Range<i32>| seconds.filter(|s| s % 37 > 3).map(sample).collect();
+    record(&path, vec![run(0..40), run(60..135)]);
+    same_however_reached(&path);
+}
+
+#[test]
+fn where_load_comes_and_goes_and_the_clock_jumps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.kvmtop");
+    let (fixture, mut random) = (small_host(), Random::new(7));
+    let (mut worked, mut samples) = (0.0, Vec::new());
+    for second in 0..110 {
+        // Between a tenth and all of the host's usual work in each second, in phases of some 20.
+        let phase = if second / 20 % 2 == 0 { 0.1 } else { 0.7 };
+        worked += phase + 0.3 * random.unit();
+        let clock = fixture.sample(f64::from(second));
+        let back_ns = if second > 95 { 100_000_000_000 } else { 0 };
+        samples.push(Sample {
+            time_ms: clock.time_ms,
+            mono_ns: clock.mono_ns - back_ns,
+            boot_ns: clock.boot_ns - back_ns,
+            ..fixture.sample(worked)
+        });
+    }
+    record(&path, vec![samples]);
+    same_however_reached(&path);
+}
