@@ -5,6 +5,10 @@ use crate::model::{DomainModel, Model};
 use crate::sample::{DomainFacts, Sample, SourceId, SourceStatus};
 use globset::{GlobBuilder, GlobMatcher};
 use std::collections::HashSet;
+use std::fmt::Write as _;
+
+/// The most patterns that a remark names.
+const MOST_NAMED: usize = 8;
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
 #[derive(Debug, Clone)]
@@ -127,17 +131,30 @@ impl DomainFilter {
         all
     }
 
-    /// The sample with the selected guests only, and a source for each pattern that matches none; `None` when all
-    /// guests are selected.
+    /// The sample with the selected guests only, and sources that say so: one for the filter, one for each pattern that
+    /// matches none. `None` when all guests are selected.
     pub fn apply(&self, sample: &Sample) -> Option<Sample> {
         if self.is_empty() {
             return None;
         }
         let mut sources = sample.sources.clone();
+        sources.push(self.note());
         sources.extend(self.unmatched(sample.domains.iter().map(|d| &*d.facts)));
         let domains = sample.domains.iter().filter(|d| self.matches(&d.facts)).cloned().collect();
         let (host, engine) = (sample.host.clone(), sample.engine.clone());
         Some(Sample { host, domains, engine, sources, ..*sample })
+    }
+
+    /// What a reader of a recording of the selected guests has to know.
+    fn note(&self) -> SourceStatus {
+        let patterns = self.patterns.iter().take(MOST_NAMED).map(|p| crate::kvm::sanitize(p.as_str(), 80));
+        let mut cause =
+            format!("only guests that match --domain {} are in it", patterns.collect::<Vec<_>>().join(", "));
+        if self.patterns.len() > MOST_NAMED {
+            let _ = write!(cause, " and {} more", self.patterns.len() - MOST_NAMED);
+        }
+        let fix = "what other guests do to these is not known: record without --domain to see that";
+        SourceStatus::degraded(SourceId::Domain, cause, fix)
     }
 
     /// Whether the guest is selected.
@@ -212,6 +229,8 @@ mod tests {
         let filter = DomainFilter { patterns: vec![Pattern::new("win*").unwrap(), Pattern::new("nope").unwrap()] };
         let filtered = filter.apply(&sample).unwrap();
         assert_eq!(filtered.domains.iter().map(|d| d.facts.name.value.as_str()).collect::<Vec<_>>(), ["win10-2"]);
+        let note = &filtered.sources[filtered.sources.len() - 2];
+        assert_eq!(note.cause.as_deref(), Some("only guests that match --domain win*, nope are in it"));
         assert_eq!(filtered.sources.last().unwrap().cause.as_deref(), Some("--domain nope matches no guest"));
         assert_eq!(DomainFilter::default().apply(&sample), None);
     }

@@ -1,13 +1,16 @@
 //! A whole recording as one interval with its findings.
 
 use super::{JudgedInterval, Pipeline};
+use crate::figures;
 use crate::lint::{self, Finding};
 use crate::model::ModelSum;
-use crate::sample::{Sample, SourceId, SourceState, SourceStatus};
+use crate::sample::{EngineKind, EngineLevel, Sample, SourceId, SourceState, SourceStatus};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+/// Changes of the engine that are listed at most.
+const MOST_ENGINES: usize = 8;
 /// Runs of the recorder that the note on several runs lists at most.
 const MOST_LISTED: usize = 8;
 
@@ -21,6 +24,8 @@ pub struct SessionSummary {
     report: lint::Report,
     heaviest: HeaviestFindings,
     runs: Vec<RecorderRun>,
+    /// The engines that counted, each with the time of its first sample.
+    engines: Vec<(EngineKind, EngineLevel, i64)>,
     /// The last sample, for a recording without an interval.
     last: Option<Arc<Sample>>,
 }
@@ -42,7 +47,7 @@ impl SessionSummary {
     pub fn new(pipeline: Pipeline) -> Self {
         let (sum, report) = (ModelSum::default(), lint::Report::default());
         let heaviest = HeaviestFindings::default();
-        Self { pipeline, sum, report, heaviest, runs: Vec::new(), last: None }
+        Self { pipeline, sum, report, heaviest, runs: Vec::new(), engines: Vec::new(), last: None }
     }
 
     /// Adds a sample. The first of a run of the recorder ends no interval.
@@ -55,6 +60,11 @@ impl SessionSummary {
         let begins_run = begins_run || self.runs.is_empty() || !self.pipeline.continues(&sample);
         if begins_run {
             self.runs.push(RecorderRun { begin_ms: sample.time_ms, samples: 0, seconds: 0.0 });
+        }
+        let engine = (sample.engine.kind, sample.engine.level);
+        let is_other = self.engines.last().is_none_or(|(kind, level, _)| (*kind, *level) != engine);
+        if is_other && self.engines.len() < MOST_ENGINES {
+            self.engines.push((engine.0, engine.1, sample.time_ms));
         }
         self.last = Some(sample.clone());
         let interval = self.pipeline.follow(sample, begins_run);
@@ -82,7 +92,7 @@ impl SessionSummary {
 
     /// The whole recording as one interval. Several runs are reported as a source of it.
     pub fn finish(mut self) -> JudgedInterval {
-        let note = several_runs(&self.runs);
+        let notes = several_runs(&self.runs).into_iter().chain(several_engines(&self.engines));
         self.report.findings = self.heaviest.finish();
         let mut interval = match self.last.filter(|_| self.sum.seconds() <= 0.0) {
             Some(only) => {
@@ -91,7 +101,7 @@ impl SessionSummary {
             }
             None => JudgedInterval { model: self.sum.finish(), report: self.report },
         };
-        interval.model.sources.extend(note);
+        interval.model.sources.extend(notes);
         interval.report.findings.sort_by(lint::order);
         interval
     }
@@ -119,6 +129,22 @@ fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
     );
     let fix = "use --at TIME for one interval of a run".to_string();
     Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause: Some(cause), fix: Some(fix) })
+}
+
+/// What a reader must know about a recording whose engine changed on the way.
+fn several_engines(engines: &[(EngineKind, EngineLevel, i64)]) -> Option<SourceStatus> {
+    let first_ms = engines.first()?.2;
+    let name = |(kind, level, at_ms): &(EngineKind, EngineLevel, i64)| {
+        let after = figures::seconds(at_ms.saturating_sub(first_ms) as f64 / 1e3);
+        format!("{} ({}) from {after} on", kind.as_str(), level.as_str())
+    };
+    let list: Vec<String> = engines.iter().map(name).collect();
+    let cause = format!(
+        "the engine changed on the way: {}; each counts at another cost, and rates and times of the guest change with it",
+        list.join(", ")
+    );
+    let fix = "use --at TIME for one interval, and record with the same --engine throughout";
+    (engines.len() > 1).then(|| SourceStatus::degraded(SourceId::Session, cause, fix))
 }
 
 /// The findings of many intervals. A cause is reported once: by the finding that covers the other, else as it was when

@@ -58,12 +58,17 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(status)
 }
 
+/// How long it takes to tell from the beginning of this check, seconds; `None` where enough was seen.
+fn shortest_s(view: &View<'_>) -> Option<f64> {
+    let young = view.selected_watching().filter(|w| w.is_every_rule());
+    let missing_s = young.map(|w| w.needed_s - w.seen_s).reduce(f64::max)?;
+    // An interval begins a little behind the guest's start.
+    Some((view.model.interval_s.unwrap_or(0.0) + missing_s - 0.01).ceil())
+}
+
 /// Says how long it takes to tell.
 fn too_short(view: &View<'_>) {
-    let young = view.selected_watching().filter(|w| w.is_every_rule());
-    let Some(missing_s) = young.map(|w| w.needed_s - w.seen_s).reduce(f64::max) else { return };
-    let watched_s = view.model.interval_s.unwrap_or(0.0);
-    let needed = figures::seconds((watched_s + missing_s).ceil());
+    let Some(needed) = shortest_s(view).map(figures::seconds) else { return };
     super::say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
 }
 
@@ -122,5 +127,51 @@ fn status(view: &View<'_>) -> u8 {
         COULD_NOT_LOOK
     } else {
         status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::ChoiceArgs;
+    use crate::cli::config::Config;
+    use crate::sample::Sample;
+    use crate::synthetic::{Fixture, START_MS};
+
+    /// A host at one second after the other.
+    struct Seconds(Fixture, f64);
+
+    impl Feed for Seconds {
+        fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+            self.1 += 1.0;
+            Ok(Some(self.0.sample(self.1)))
+        }
+    }
+
+    /// The exit status after so many seconds, and how long a useful check takes as it is then said.
+    fn checked(fixture: &Fixture, seconds: u64) -> (u8, Option<f64>) {
+        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+        let seen = watch(&mut Seconds(fixture.clone(), 0.0), Duration::from_secs(seconds), &settings).unwrap().unwrap();
+        let view = View { model: &seen.model, findings: &seen.report, source: "live", domains: &settings.domains };
+        (status(&view), shortest_s(&view))
+    }
+
+    #[test]
+    fn the_shortest_useful_duration_is_enough() {
+        let windows = || Fixture::new(crate::synthetic::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
+        let started = |ago_s: i64| {
+            let mut fixture = windows();
+            fixture.guests[0] = fixture.guests[0].clone().facts(|f| f.started_ms = Some(START_MS - ago_s * 1000));
+            fixture
+        };
+        for fixture in [windows(), started(60), started(117), started(119), started(400)] {
+            let (first, needed_s) = checked(&fixture, 2);
+            let needed_s = needed_s.unwrap();
+            assert_eq!(first, COULD_NOT_LOOK);
+            assert_eq!(checked(&fixture, needed_s as u64), (1, None), "{needed_s} s");
+            // Only the interval in which a guard ends makes a second of difference.
+            let late = checked(&fixture, needed_s as u64 - 2).1.unwrap();
+            assert!((needed_s - 1.0..=needed_s).contains(&late), "{needed_s} s were said, and then {late} s");
+        }
     }
 }

@@ -102,7 +102,8 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
                 domain: name,
                 because: because.clone(),
                 seen_s: *seen_s,
-                needed_s: *needed_s,
+                // Behind the guard a rule still needs its time.
+                needed_s: *needed_s + of_guest,
             }),
             Some(_) => {}
             None => {

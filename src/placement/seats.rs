@@ -71,7 +71,11 @@ impl SeatSearch<'_> {
                 return Some(GuestSeats { pins, threads: Some(*shape), ..GuestSeats::default() });
             }
         }
-        self.over_nodes(guest, &movers, free, threads)
+        let reshaped = |shape: &u32| {
+            let seats = self.over_nodes(guest, &all, &wider, *shape)?;
+            Some(GuestSeats { threads: Some(*shape), ..seats })
+        };
+        self.over_nodes(guest, &movers, free, threads).or_else(|| shapes.iter().find_map(reshaped))
     }
 
     /// Other numbers of hardware threads that could be shown to a guest.

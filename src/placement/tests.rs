@@ -132,3 +132,27 @@ fn vcpus_are_not_mixed_over_fast_and_slow_cores_without_need() {
     let four = [guest(&map, &["2", "3"]), guest(&map, &["2", "3", "2", "3"])];
     assert!(after(&map, &four)[1].iter().all(|cpu| set(cpu).is_subset(&set("4-7"))), "room only among slow ones");
 }
+
+/// Two nodes with four cores of two threads each: CPUs 0-3 and 4-7, their siblings 8-11 and 12-15.
+fn two_nodes_with_threads() -> CpuMap {
+    let mut topology = HostTopology { isolated: Some(CpuSet::new()), ..HostTopology::default() };
+    let siblings = |cpu: u32| CpuSet::from_iter([cpu % 8, cpu % 8 + 8]);
+    let cpu = |cpu| CpuTopo { cpu, node: Some(cpu % 8 / 4), siblings: siblings(cpu), ..CpuTopo::default() };
+    topology.cpus.extend((0..16).map(cpu));
+    topology.normalise();
+    CpuMap::new(&topology, &topology.all(), &CpuSet::new())
+}
+
+#[test]
+fn a_guest_larger_than_a_node_sees_nodes_and_hardware_threads() {
+    let map = two_nodes_with_threads();
+    let pins: Vec<String> = (0..12).map(|cpu| cpu.to_string()).collect();
+    let pins: Vec<&str> = pins.iter().map(String::as_str).collect();
+    let large = GuestLayout { reshapes: true, bound: Some(set("0")), ..guest(&map, &pins) };
+    let plan = plan(&map, &[large]);
+    assert!(!plan.guests[0].shares, "{plan:#?}");
+    assert_eq!((plan.guests[0].threads, plan.guests[0].cells.len()), (Some(2), 2));
+    assert_eq!(plan.after[0].single(&map).len(), 12);
+    let again = super::plan(&map, &plan.after);
+    assert_eq!(again.changed().count(), 0, "{again:#?}");
+}

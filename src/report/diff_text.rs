@@ -63,21 +63,21 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     }
     // The change stands behind the figures that it is of: a rate's and a mean's in percent of what it was before, a
     // share's in percentage points.
-    let figure = if timed { ["per s", "per s after", "rate"] } else { ["share %", "after %", "points"] };
+    let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
     let heads = |name: &'static str| {
         Table::new(&[
             name,
             "count",
             figure[0],
-            "after",
+            "count after",
             figure[1],
             figure[2],
             "mean us",
             "mean after",
-            "mean",
+            "mean +/-",
             "p99 us",
             "p99 after",
-            "p99",
+            "p99 +/-",
         ])
     };
     let mut t = heads("<EXIT");

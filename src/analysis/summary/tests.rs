@@ -241,3 +241,38 @@ fn findings_of_ever_new_guests_are_bounded() {
     }
     assert_eq!(kept.finish().len(), lint::MOST_FINDINGS);
 }
+
+#[test]
+fn an_engine_that_changes_on_the_way_is_said() {
+    let fixture = Fixture::busy_host();
+    let of = |seconds: std::ops::Range<u32>, kind| {
+        let sample = |s: u32| {
+            let mut sample = fixture.sample(f64::from(s));
+            sample.engine.kind = kind;
+            sample
+        };
+        seconds.map(sample).collect::<Vec<_>>()
+    };
+    let notes = |all: JudgedInterval| {
+        let sessions = all.model.sources.into_iter().filter(|s| s.id == SourceId::Session);
+        sessions.map(|s| s.sentence()).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(summary(of(10..14, EngineKind::Bpf))), Vec::<String>::new());
+    let changed = notes(summary([of(10..14, EngineKind::Bpf), of(14..20, EngineKind::Perf)].concat()));
+    assert!(
+        changed[0].starts_with("the engine changed on the way: bpf (") && changed[0].contains("4 s on"),
+        "{changed:?}"
+    );
+}
+
+#[test]
+fn what_the_first_second_shows_is_in_the_summary() {
+    let mut sample = Fixture::busy_host().sample(10.0);
+    sample.host.kernel_log = crate::kvm::kernel_log::parse(
+        "[172750.500000] Out of memory: Killed process 7001 (qemu-system-x86) total-vm:1kB, anon-rss:1kB\n",
+    );
+    let mut next = Fixture::busy_host().sample(11.0);
+    next.host.kernel_log = Vec::new();
+    let all = summary([sample, next]);
+    assert!(all.report.findings.iter().any(|f| f.rule == "guest-killed"), "{:#?}", all.report.findings);
+}

@@ -8,7 +8,8 @@ const GONE_S: f64 = 15.0;
 /// How long a pattern has to last on a running host before it is reported.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Hold {
-    /// It is reported at once and only while it lasts: configuration, states.
+    /// It is reported at once and only while it lasts: configuration, and lines of a log. No figure is compared with a
+    /// threshold, so it changes when someone changes something and at no other time.
     While,
     /// It is reported at once and kept for this many seconds: single events that matter.
     Once(f64),
@@ -17,6 +18,8 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
+    /// At once, and until it has not shown for a while: mostly configuration, with a figure that moves.
+    pub const AT_ONCE: Self = Self::For(0.0, 1.0);
     /// Three of the last five seconds.
     pub const USUAL: Self = Self::For(3.0, 5.0);
     /// Most of the last ten seconds.
@@ -60,6 +63,7 @@ impl fmt::Display for Hold {
         match self {
             Self::While => f.write_str("at once, while it lasts"),
             Self::Once(s) => write!(f, "at once, kept for {s} s"),
+            Self::For(need, _) if *need <= 0.0 => write!(f, "at once, until it has not shown for {} s", self.gone_s()),
             Self::For(need, of) => {
                 write!(f, "after {need} of the last {of} s, until it has not shown for {} s", self.gone_s())
             }

@@ -230,6 +230,36 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_around_its_thresholds_does_not_make_a_finding_of_any_rule_flicker() {
+        for rule in crate::lint::table::rules().filter(|r| matches!(r.hold, Hold::For(..))) {
+            let played = play(rule.hold, &"iwciwiwcwiIwcW.".repeat(24));
+            let changes = played.as_bytes().windows(2).filter(|two| two[0] != two[1]).count();
+            // It begins, and rises once it has shown for long enough; 360 seconds later it still stands.
+            assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.name);
+        }
+        for rule in crate::lint::table::rules().filter(|r| r.hold == Hold::While) {
+            assert!(rule.thresholds.is_empty(), "{} compares a figure, which may move around its threshold", rule.name);
+        }
+    }
+
+    #[test]
+    fn a_figure_that_has_fallen_below_the_threshold_says_what_it_was() {
+        let mut memory = RuleMemory::default();
+        let mut said = Vec::new();
+        for (n, wait) in [5.2, 5.1, 5.3, 4.5].into_iter().enumerate() {
+            let finding = Finding { cost: Some(wait), evidence: vec![format!("{wait} %")], ..finding(Severity::Info) };
+            let lingering = vec![(None, finding.clone())];
+            let found = if wait >= 5.0 { lingering.clone() } else { Vec::new() };
+            let new = NewInterval { lingering, found, ..interval(n + 10, '.') };
+            said = memory.settle(new, |_| THREE_OF_FIVE);
+        }
+        assert_eq!(
+            (said[0].figure(), said[0].lasting.as_ref().unwrap().worst.as_deref()),
+            (Some("4.5 %"), Some("5.3 %"))
+        );
+    }
+
+    #[test]
     fn single_events_are_kept_for_a_while() {
         assert_eq!(play(Hold::Once(3.0), ".w....."), ".www...");
         assert_eq!(play(Hold::While, ".w.."), ".w..");

@@ -110,7 +110,7 @@ impl PatternTrack {
         let severity = severity.into_iter().find(|level| self.is_reported(hold, *level))?;
         let is_longer = !exactly && self.age_s > REMEMBERED_S;
         let since_ms = if is_longer { now_ms - (REMEMBERED_S * 1e3) as i64 } else { self.since_ms };
-        let lasting = self.lasting(is_longer);
+        let lasting = self.lasting(is_longer, severity);
         Some(Finding { severity, since_ms: Some(since_ms), lasting: Some(lasting), ..self.last.clone() })
     }
 
@@ -169,7 +169,7 @@ impl PatternTrack {
         &self.last
     }
 
-    fn lasting(&self, is_longer: bool) -> Lasting {
+    fn lasting(&self, is_longer: bool, severity: Severity) -> Lasting {
         let (mut of_s, mut shown_s) = (0.0, 0.0);
         let age_s = self.age_s.min(REMEMBERED_S);
         for o in self.recent.iter().rev() {
@@ -180,7 +180,12 @@ impl PatternTrack {
             shown_s += if o.lingers.is_some() { o.seconds } else { 0.0 };
         }
         let cost = self.last.cost.unwrap_or(0.0);
-        let is_worse = |p: &&Peak| p.weight.0 > self.last.severity || p.weight.1 > cost * CLEARLY;
+        // A figure that has fallen below the threshold does not explain the finding by itself.
+        let is_below = self.recent.back().is_some_and(|o| o.shows < Some(severity));
+        let is_worse = |p: &&Peak| {
+            let figure = self.last.figure() != Some(p.figure.as_str());
+            p.weight.0 > self.last.severity || p.weight.1 > cost * CLEARLY || is_below && figure
+        };
         let worst = self.peaks.front().filter(is_worse).map(|p| p.figure.clone()).filter(|f| !f.is_empty());
         Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s, worst }
     }

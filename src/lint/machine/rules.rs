@@ -11,7 +11,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "unhandled-msr",
         sees: "the guest accesses MSRs that KVM does not have",
         check: Host(unhandled_msrs::unhandled_msrs),
-        hold: Hold::While,
+        hold: Hold::AT_ONCE,
         thresholds: &[],
         limits: "Unhandled MSRs are found only if they are traced or if the kernel logs them. Whether the guest \
             suffers from the fault, or from the 0 that it reads with ignore_msrs=1, is not visible",

@@ -21,7 +21,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "numa-split",
         sees: "a guest's vCPUs or its memory are spread over NUMA nodes",
         check: Setup(memory_nodes::split),
-        hold: Hold::While,
+        hold: Hold::AT_ONCE,
         thresholds: &["pinning.local_memory"],
         limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
             as remote. A guest larger than a node has to span nodes and gets an info only",

@@ -52,6 +52,7 @@ pub(super) fn overlap_title(names: &[&str], guests: usize, vcpus: usize) -> Stri
         [_] if vcpus == 2 => "Two vCPUs of the guest are pinned to the same CPU".into(),
         [_] => format!("{vcpus} vCPUs of the guest are pinned to the same CPU"),
         [a, b] => format!("vCPUs of {a} and {b} are pinned to the same CPU"),
+        [a, b, ..] if guests == 3 => format!("vCPUs of {a}, {b} and another guest are pinned to the same CPU"),
         [a, b, ..] => format!("vCPUs of {a}, {b} and {} more guests are pinned to the same CPU", guests - 2),
         [] => "vCPUs are pinned to the same CPU".into(),
     }

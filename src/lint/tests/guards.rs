@@ -56,7 +56,7 @@ fn too_little_seen_is_not_all_clear() {
     young.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 30_000);
     let report = judge(&young.model());
     assert!(
-        report.watching.iter().any(|w| w.domain.as_deref() == Some("l") && (w.needed_s - 120.0).abs() < 1e-9),
+        report.watching.iter().any(|w| w.domain.as_deref() == Some("l") && (w.needed_s - 128.0).abs() < 1e-9),
         "{report:?}"
     );
     assert_eq!(from_file(&storm(), Some(10.0)).watching, []);

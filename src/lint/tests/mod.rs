@@ -32,9 +32,16 @@ fn after(model: &Model, seconds: i64, options: &Options) -> Report {
     report
 }
 
-/// The report after enough seconds for every pattern to last.
+/// The report after enough seconds for every pattern to last. Each finding is there as soon as its rule says.
 fn judge(model: &Model) -> Report {
-    after(model, 12, &Options::default())
+    let report = after(model, 12, &Options::default());
+    for f in &report.findings {
+        let needed_s = super::table::hold(f.rule).needed_s().ceil().max(1.0) as i64;
+        let guarded = report.cannot_tell.iter().any(|c| c.rule == EVERY_RULE && c.domain == f.domain);
+        let early = after(model, needed_s, &Options::default());
+        assert!(guarded || early.findings.iter().any(|e| e.covers(f.rule)), "{} needs over {needed_s} s", f.rule);
+    }
+    report
 }
 
 /// The same host from a file, with or without the time that its figures cover.

@@ -92,7 +92,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         name: "windows-enlightenments",
         sees: "a Windows guest runs without the Hyper-V clock and timers",
         check: Setup(enlightenments::enlightenments),
-        hold: Hold::While,
+        hold: Hold::AT_ONCE,
         thresholds: &["timers.rtc", "cost.of_one_cpu", "cost.of_vcpus"],
         limits: "Needs the guest's configuration and a good sign that it is Windows. Windows before 7 and 2008 R2 has \
             no use for them and is left out. A warning needs port exits whose ports are not in the figures",

@@ -118,8 +118,10 @@ fn in_a_recording_with_gaps_and_restarts_and_a_crash_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.kvmtop");
     let fixture = small_host();
-    let crash = kernel_log::parse("[172000.000000] kvm [7002]: vcpu0, guest rIP: 0x0 unhandled rdmsr: 0x1\n\
-        [172750.500000] Out of memory: Killed process 7002 (qemu-system-x86) total-vm:1kB, anon-rss:1kB\n");
+    let crash = kernel_log::parse(
+        "[172000.000000] kvm [7002]: vcpu0, guest rIP: 0x0 unhandled rdmsr: 0x1\n\
+        [172750.500000] Out of memory: Killed process 7002 (qemu-system-x86) total-vm:1kB, anon-rss:1kB\n",
+    );
     let sample = |second: i32| {
         let mut sample = fixture.sample(f64::from(second));
         sample.host.kernel_log.clone_from(&crash);
