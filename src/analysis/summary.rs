@@ -1,7 +1,6 @@
 //! A whole recording as one interval with its findings.
 
 use super::{JudgedInterval, Pipeline};
-use crate::figures;
 use crate::lint::{self, Finding};
 use crate::model::ModelSum;
 use crate::sample::{EngineKind, EngineLevel, Sample, SourceId, SourceState, SourceStatus};
@@ -135,12 +134,12 @@ fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
 fn several_engines(engines: &[(EngineKind, EngineLevel, i64)]) -> Option<SourceStatus> {
     let first_ms = engines.first()?.2;
     let name = |(kind, level, at_ms): &(EngineKind, EngineLevel, i64)| {
-        let after = figures::seconds(at_ms.saturating_sub(first_ms) as f64 / 1e3);
-        format!("{} ({}) from {after} on", kind.as_str(), level.as_str())
+        let after_s = at_ms.saturating_sub(first_ms) / 1000;
+        format!("{} ({}) from {after_s} s on", kind.as_str(), level.as_str())
     };
     let list: Vec<String> = engines.iter().map(name).collect();
     let cause = format!(
-        "the engine changed on the way: {}; each counts at another cost, and rates and times of the guest change with it",
+        "the engine changed on the way: {}; each counts at another cost, which changes the guest's rates and times",
         list.join(", ")
     );
     let fix = "use --at TIME for one interval, and record with the same --engine throughout";

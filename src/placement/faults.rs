@@ -366,13 +366,25 @@ fn pools_that_give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [Guest
         if count <= sets.len() || sets.iter().any(|(v, _)| faults[g].movers.contains_key(v)) {
             continue;
         }
-        if shrunk(map, guest, &single).is_some() {
+        if let Some(sets) = shrunk(map, guest, &single)
+            && !crowds(map, guests, g, &sets)
+        {
             giving.insert(g);
             faults[g].gives_way = true;
-            sets.into_iter().for_each(|(v, _)| faults[g].mark(v, MoveReason::PoolOverlap));
+            sets.into_keys().for_each(|v| faults[g].mark(v, MoveReason::PoolOverlap));
         }
     }
     giving
+}
+
+/// Whether smaller sets for a guest would crowd CPUs that it shares with others.
+fn crowds(map: &CpuMap, guests: &[GuestLayout], g: usize, sets: &BTreeMap<u32, CpuSet>) -> bool {
+    let mut after = guests.to_vec();
+    for (v, set) in sets {
+        after[g].vcpus[*v as usize].clone_from(set);
+    }
+    let before = crowded(map, guests);
+    crowded(map, &after).iter().any(|set| !before.iter().any(|was| was.cpus == set.cpus && was.vcpus >= set.vcpus))
 }
 
 /// The sets of a guest's vCPUs without some CPUs; `None` where that leaves too few.

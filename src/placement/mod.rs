@@ -125,8 +125,8 @@ pub struct GuestPlan {
     pub iothreads: BTreeMap<u32, CpuSet>,
     /// The hardware threads of a core that the guest has to see.
     pub threads: Option<u32>,
-    /// NUMA cells that the guest has to see, each with its host node.
-    pub cells: Vec<(CpuSet, u32)>,
+    /// NUMA cells that the guest has to see, each with its host nodes.
+    pub cells: Vec<(CpuSet, CpuSet)>,
     /// Host nodes to bind existing cells to, by the cells' positions.
     pub memnodes: BTreeMap<usize, CpuSet>,
     /// Nodes to bind its memory to.

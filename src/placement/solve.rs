@@ -214,7 +214,8 @@ impl Work<'_> {
         };
         self.now[g].cells = cells.iter().map(layout).collect();
         self.now[g].bound = Some(cells.iter().map(|c| c.1).collect());
-        self.plans[g].cells = cells.to_vec();
+        // The cells as they are in the end follow in `changes`.
+        self.plans[g].cells = cells.iter().map(|(vcpus, node)| (vcpus.clone(), CpuSet::from_iter([*node]))).collect();
     }
 
     /// Sets that have to leave CPUs of pinned vCPUs, and common sets for the guests without room.
@@ -356,7 +357,7 @@ impl Work<'_> {
     fn changes(&mut self, g: usize, was: &GuestLayout) {
         let (now, plan) = (&self.now[g], &mut self.plans[g]);
         if !plan.cells.is_empty() {
-            let cell = |c: &super::CellLayout| Some((c.vcpus.clone(), c.nodes.as_ref()?.first()?));
+            let cell = |c: &super::CellLayout| Some((c.vcpus.clone(), c.nodes.clone()?));
             plan.cells = now.cells.iter().filter_map(cell).collect();
             plan.memnodes.clear();
         }

@@ -185,7 +185,7 @@ fn numatune_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> String {
 
 /// Cells with a part of the memory that fits their number of vCPUs.
 fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
-    let nodes: CpuSet = part.cells.iter().map(|c| c.1).collect();
+    let nodes = part.cells.iter().fold(CpuSet::new(), |all, c| all.union(&c.1));
     let mut text = String::from("<cpu>\n  <numa>\n");
     let kib = memory / 1024;
     let mut left = kib;
@@ -196,8 +196,8 @@ fn cells_xml(part: &GuestPlan, memory: u64, vcpus: u32) -> String {
         let _ = writeln!(text, "    <cell id='{id}' cpus='{of_cell}' memory='{share}' unit='KiB'/>");
     }
     let _ = writeln!(text, "  </numa>\n</cpu>\n<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>");
-    for (id, (_, node)) in part.cells.iter().enumerate() {
-        let _ = writeln!(text, "  <memnode cellid='{id}' mode='strict' nodeset='{node}'/>");
+    for (id, (_, nodes)) in part.cells.iter().enumerate() {
+        let _ = writeln!(text, "  <memnode cellid='{id}' mode='strict' nodeset='{nodes}'/>");
     }
     text + "</numatune>"
 }

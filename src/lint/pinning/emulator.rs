@@ -146,10 +146,14 @@ fn other_guests(
     verdicts: &mut Verdicts,
 ) {
     let mut found: BTreeMap<(usize, Option<u32>), CpuSet> = BTreeMap::new();
+    let mut cut = false;
     for list in single.iter().filter_map(|cpu| helpers.by_cpu.get(&cpu)) {
+        cut |= list.len() > MOST_GUESTS;
         for (g, id, cpus) in list.iter().filter(|(g, ..)| *g != guest.index) {
             if found.len() < MOST_GUESTS {
                 found.entry((*g, *id)).or_insert_with(|| cpus.intersection(single));
+            } else {
+                cut |= !found.contains_key(&(*g, *id));
             }
         }
     }
@@ -162,6 +166,8 @@ fn other_guests(
     evidence.extend(guests.first().map(|g| fixes::check_pins(&ctx.guests[*g])));
     let mut moved = guests.clone();
     moved.push(guest.index);
+    let mut fix = move_helpers(ctx, &moved, single);
+    fix.extend(cut.then(|| fixes::advice(fixes::placement::MORE_IN_PLAN)));
     verdicts.find_for(
         guest.index,
         guest,
@@ -171,7 +177,7 @@ fn other_guests(
             confidence: Confidence::High,
             target: Target::Pcpu(first),
             evidence,
-            fix: move_helpers(ctx, &moved, single),
+            fix,
             see: vec![links::CPU_TUNING.into()],
             marks: all.iter().map(Mark::Pcpu).collect(),
             ..texts::OTHER_HELPERS.finding()

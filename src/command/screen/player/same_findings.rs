@@ -1,5 +1,5 @@
-//! The same findings, with the same beginnings, however a sample of a recording is reached: played, stepped or jumped to
-//! on the screen, printed by `replay --batch`, or asked for with `report --at`.
+//! The same findings, with the same beginnings, however a sample of a recording is reached: played, stepped or jumped
+//! to on the screen, printed by `replay --batch`, or asked for with `report --at`.
 
 use super::*;
 use crate::analysis::RecordingTime;
