@@ -69,10 +69,13 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let guests_cpus = ctx.layout(guest).single(ctx.map()).union(&host.isolated.clone().unwrap_or_default());
     let rest = host.all().difference(&guests_cpus);
     let mut fix = Vec::new();
-    if !rest.is_empty() {
+    if rest.is_empty() {
+        // The host cannot be kept off all of its CPUs.
+        fix.push(fixes::advice(texts::KEEP_FIRST_CORES));
+    } else {
         fix.push(fixes::command(texts::limit_slices(&rest)).needing(texts::SLICES_NEED));
+        fix.push(fixes::kernel(format!("isolcpus={guests_cpus}")));
     }
-    fix.push(fixes::kernel(format!("isolcpus={guests_cpus}")));
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(worst.vcpu.index.map(Mark::Vcpu));
     let names = texts::tasks(&worst.tasks);

@@ -18,6 +18,7 @@ const AT_ONCE: &str = "takes effect at once";
 const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs of their own. Move \
     a guest to another host, or remove vCPUs that it does not need (virsh setvcpus). Until then the guests share a \
     common set";
+const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
 
 /// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are unknown.
@@ -37,6 +38,10 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         cut |= !lines.add(guest, part);
     }
     fix.extend(lines.commands());
+    // Without this the vCPUs are far from the memory until the guest starts again.
+    let unbound = |g: &GuestContext<'_>| g.config.numa.nodes.is_none() && g.config.numa.cells.is_empty();
+    let moved = changed.iter().filter(|(guest, _)| unbound(guest)).take(MOST_PINS);
+    fix.extend(moved.filter_map(|(guest, part)| migrate(guest, part.memory.as_ref()?)));
     for (guest, part) in changed.iter().take(MOST_PINS) {
         fix.extend(pins_xml(guest, part));
         fix.extend(shape(ctx, guest, part));
@@ -45,6 +50,13 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
         fix.push(advice(MORE_IN_PLAN));
     }
     fix
+}
+
+/// Moves what a running guest has of memory on other nodes.
+pub(crate) fn migrate(guest: &GuestContext<'_>, nodes: &CpuSet) -> Option<Fix> {
+    let others: CpuSet = guest.domain.node_memory.keys().copied().filter(|node| !nodes.contains(*node)).collect();
+    let pid = guest.domain.facts.pid.filter(|_| !others.is_empty())?;
+    Some(command(format!("migratepages {pid} {others} {nodes}")).needing(MOVE_MEMORY_NEED))
 }
 
 /// As [`placement`], for one guest.

@@ -137,11 +137,6 @@ fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
     if guest.config.libvirt != Some(false) {
         fix.push(fixes::xml(format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>")));
     }
-    if let Some(pid) = guest.domain.facts.pid {
-        let others = guest.domain.node_memory.keys().filter(|n| !nodes.contains(**n));
-        let others = others.map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let command = fixes::command(format!("migratepages {pid} {others} {nodes}"));
-        fix.push(command.needing(texts::MOVE_MEMORY_NEED));
-    }
+    fix.extend(placement::migrate(guest, nodes));
     fix
 }

@@ -47,7 +47,6 @@ pub(super) const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads i
     pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
 pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nodes: <numa> cells in <cpu>, each with \
     its vCPUs, and <memnode> in <numatune> to bind each cell's memory";
-pub(super) const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 
 // Evidence.
 pub(super) const CHECK_SIBLINGS: &str = "check: lscpu -e";

@@ -354,6 +354,11 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
     assert!(get(&waits, "pinned-not-isolated").covers("vcpu-wait"));
     silent(&at(0.5, "", 0.1), "pinned-not-isolated");
     silent(&at(30.0, "3", 0.1), "pinned-not-isolated");
+    let all = &[0, 1, 2, 3, 4, 5, 6, 7];
+    let full = Fixture::new(host().task("backup", false, 3, 30.0)).guest(pinned("a", 10, all, 60.0, 0.1));
+    let report = judge(&full.model());
+    let fix = &get(&report, "pinned-not-isolated").fix;
+    assert!(fix.iter().all(|f| !f.text.contains("isolcpus")), "not all CPUs can be isolated: {fix:#?}");
     // It waits behind another guest: the few percent of the host's task are another matter.
     let roaming = Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(40.0, 0.1)(t.may_run("0-7").on(3)));
     let f = Fixture::new(host().task("backup", false, 3, 4.0)).guest(pinned("a", 10, &[3], 55.0, 40.0)).guest(roaming);

@@ -11,7 +11,7 @@ use crate::kvm::kernel_log;
 use crate::sample::{Direction, Sample};
 use crate::session::{Limits, Recorder, Session};
 use crate::source::import::DescriptionFiles;
-use crate::synthetic::random::Random;
+use crate::synthetic::random::{self, Random, RandomHost};
 use crate::synthetic::{Fixture, Guest, Host};
 use std::path::Path;
 use std::sync::mpsc;
@@ -57,7 +57,7 @@ fn printed(path: &Path, from: usize) -> Vec<(usize, Answers)> {
 
 fn reported(path: &Path, time_ms: i64) -> Answers {
     let at = RecordingTime::Instant(jiff::Timestamp::from_millisecond(time_ms).unwrap());
-    answers(report_session::read(path, Some(at), &mut DescriptionFiles::default(), &settings()).unwrap())
+    answers(report_session::read(path, Some(at), &mut DescriptionFiles::default(), &settings(), None).unwrap())
 }
 
 /// Compares all ways to each sample of a recording.
@@ -154,4 +154,34 @@ fn where_load_comes_and_goes_and_the_clock_jumps() {
     }
     record(&path, vec![samples]);
     same_however_reached(&path);
+}
+
+/// What a jump costs in a long recording of ten guests with eight vCPUs each, to any of its samples:
+/// `cargo test --release --lib -- --ignored --nocapture cost_of_a_jump`.
+#[test]
+#[ignore = "a measurement, of a release build"]
+fn cost_of_a_jump() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.kvmtop");
+    let seconds = std::env::var("KVMTOP_SECONDS").map_or(86_400, |text| text.parse().unwrap());
+    let mut host = RandomHost::new(3, 10, 8, |_, r| random::working(r));
+    let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+    (0..seconds).for_each(|_| recorder.append(&host.tick()).unwrap());
+    recorder.close().unwrap();
+    let (events, shown) = mpsc::sync_channel(4);
+    let samples = Box::new(SessionSamples::new(Session::open(&path).unwrap().cursor()));
+    let pipeline = Pipeline::new(lint::Options { input: lint::InputKind::Recording, ..settings().findings });
+    let mut player = Player::new(samples, MarkScan::finished(Vec::new()), pipeline, DomainFilter::default(), &events);
+    let mut r = Random::new(9);
+    let mut times_ms: Vec<f64> = (0..200)
+        .map(|_| {
+            let begun = std::time::Instant::now();
+            player.go((r.unit() * f64::from(seconds)) as usize);
+            let ms = begun.elapsed().as_secs_f64() * 1e3;
+            shown.try_iter().count();
+            ms
+        })
+        .collect();
+    times_ms.sort_by(f64::total_cmp);
+    println!("{seconds} samples, 200 jumps: median {:.1} ms, p99 {:.1} ms", times_ms[100], times_ms[198]);
 }

@@ -55,12 +55,19 @@ impl GuestMemory {
     }
 }
 
-/// Sums the pages of `numa_maps` by node: each mapping has `N0=pages N1=pages … kernelpagesize_kB=4` (proc(5)).
+/// Sums the pages of `numa_maps` by node: each mapping has `N0=pages N1=pages … kernelpagesize_kB=4` (proc(5)). The
+/// program and its libraries are no memory of the guest: pages of a file that nobody has written, which lie where some
+/// process read them first. A guest's memory in a file (memfd, /dev/shm) is `dirty`, in huge pages `huge`
+/// (fs/proc/task_mmu.c, `gather_stats`).
 fn by_node(maps: &str) -> BTreeMap<u32, u64> {
     let mut sums = BTreeMap::new();
     for line in maps.lines() {
         let mut page_kb = 4;
         let mut pages = Vec::new();
+        let has = |word: &str| line.split_ascii_whitespace().any(|w| w.starts_with(word));
+        if has("file=") && !["dirty=", "anon=", "huge"].into_iter().any(has) {
+            continue;
+        }
         for word in line.split_ascii_whitespace() {
             let Some((name, value)) = word.split_once('=') else { continue };
             let Ok(value) = value.parse::<u64>() else { continue };
@@ -89,6 +96,14 @@ mod tests {
     #[test]
     fn pages_of_all_sizes_add_up() {
         assert_eq!(by_node(MAPS), [(0, 4096 + 2 * (2 << 20)), (1, 8192)].into());
+    }
+
+    #[test]
+    fn program_and_libraries_are_no_memory_of_the_guest() {
+        let maps = "5500 default file=/usr/bin/qemu-system-x86_64 mapped=900 N1=900 kernelpagesize_kB=4\n\
+            5600 default file=/usr/bin/qemu-system-x86_64 anon=2 dirty=2 N0=2 kernelpagesize_kB=4\n\
+            7f00 bind:0 file=/memfd:ram\\040(deleted) dirty=100 active=0 N0=100 kernelpagesize_kB=4\n";
+        assert_eq!(by_node(maps), [(0, 102 * 4096)].into());
     }
 
     #[test]
