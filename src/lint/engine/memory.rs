@@ -250,7 +250,7 @@ mod tests {
             let finding = Finding { cost: Some(wait), evidence: vec![format!("{wait} %")], ..finding(Severity::Info) };
             let lingering = vec![(None, finding.clone())];
             let found = if wait >= 5.0 { lingering.clone() } else { Vec::new() };
-            let new = NewInterval { lingering, found, ..interval(n + 10, '.') };
+            let new = NewInterval { found, lingering, ..interval(n + 10, '.') };
             said = memory.settle(new, |_| THREE_OF_FIVE);
         }
         assert_eq!(

@@ -58,7 +58,7 @@ impl GuestMemory {
 /// Sums the pages of `numa_maps` by node: each mapping has `N0=pages N1=pages … kernelpagesize_kB=4` (proc(5)). The
 /// program and its libraries are no memory of the guest: pages of a file that nobody has written, which lie where some
 /// process read them first. A guest's memory in a file (memfd, /dev/shm) is `dirty`, in huge pages `huge`
-/// (fs/proc/task_mmu.c, `gather_stats`).
+/// (`fs/proc/task_mmu.c`, `gather_stats`).
 fn by_node(maps: &str) -> BTreeMap<u32, u64> {
     let mut sums = BTreeMap::new();
     for line in maps.lines() {
