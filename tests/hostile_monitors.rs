@@ -6,7 +6,7 @@ mod common;
 use kvmtop::kvm::Space;
 use kvmtop::kvm::cmdline::QemuCommand;
 use kvmtop::kvm::device_map::DeviceMap;
-use kvmtop::sample::{DomainFacts, Known, Origin, SourceStatus};
+use kvmtop::sample::{DomainFacts, DomainState, Known, Origin, SourceStatus};
 use kvmtop::source::live::metadata::device_maps::DeviceMaps;
 use kvmtop::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use kvmtop::source::live::{LibvirtAndQmp, MetadataSource, UuidClaim, WatchedGuest};
@@ -54,7 +54,15 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
         ..Default::default()
     };
     let facts = DomainFacts { pid: Some(pid), start_ticks, command: Some(Arc::new(command)), ..DomainFacts::default() };
-    WatchedGuest { pid, start_ticks, facts: Arc::new(facts), claim: UuidClaim::Unknown, stopped: false, unnamed: false }
+    WatchedGuest {
+        pid,
+        start_ticks,
+        facts: Arc::new(facts),
+        claim: UuidClaim::Unknown,
+        stopped: false,
+        quiet: false,
+        unnamed: false,
+    }
 }
 
 fn source() -> LibvirtAndQmp {
@@ -357,4 +365,32 @@ fn settle(threads: usize, files: usize) {
         assert!(Instant::now() < until, "{} of {threads} threads, {} of {files} files", count("task"), count("fd"));
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Whether the source says that a quiet guest is paused, once it had time to ask.
+fn is_paused(source: &mut LibvirtAndQmp, guest: &WatchedGuest, wanted: bool) -> bool {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        source.watch(std::slice::from_ref(guest));
+        let state = source.metadata(guest).and_then(|metadata| metadata.state);
+        if (state == Some(DomainState::Paused)) == wanted || Instant::now() > until {
+            return state == Some(DomainState::Paused);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_guest_that_waits_for_its_monitor_is_paused() {
+    const TEST: &str = "a_guest_that_waits_for_its_monitor_is_paused";
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("qmp");
+    let Some(child) = qemu(&socket, &[]) else { return common::skipped(TEST, "no qemu-system-x86_64") };
+    let mut source = source();
+    let mut quiet = WatchedGuest { quiet: true, ..guest(child.pid(), &socket) };
+    assert!(is_paused(&mut source, &quiet, true));
+    quiet.quiet = false;
+    assert!(!is_paused(&mut source, &quiet, false), "whose vCPUs run is not paused, whatever was said before");
+    common::ran(TEST);
 }

@@ -90,7 +90,12 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
 pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase();
     let any = |words: &[&str]| words.iter().any(|w| name.contains(w));
-    if any(&["microsoft.com", "windows"]) || name.starts_with("win") || name == "wvista" || name == "wxp" {
+    if any(&["microsoft.com", "windows"]) || name.starts_with("win")
+        // Proxmox's `ostype` (qm.conf(5)): `w2k`, `w2k3`, `w2k8`, `wvista`, `wxp`.
+        || name.starts_with("w2k")
+        || name == "wvista"
+        || name == "wxp"
+    {
         Some(GuestKind::Windows)
     } else if any(&[
         "bsd.org",
@@ -289,6 +294,9 @@ mod tests {
             ("win11", Some(GuestKind::Windows)),
             ("http://ubuntu.com/ubuntu/22.04", Some(GuestKind::Linux)),
             ("l26", Some(GuestKind::Linux)),
+            ("w2k8", Some(GuestKind::Windows)),
+            ("wvista", Some(GuestKind::Windows)),
+            ("solaris", Some(GuestKind::Other)),
             ("http://redhat.com/rhel/9.4", Some(GuestKind::Linux)),
             ("http://freebsd.org/freebsd/14.0", Some(GuestKind::Other)),
             ("darwin", None),

@@ -57,6 +57,23 @@ pub(super) fn recognise(text: &str, of_qemu: bool) -> Option<Event> {
         .or_else(|| kernel_bug(text))
 }
 
+/// The same line in the log of a guest's own kernel: what it reports of its CPUs, tasks and clock concerns the guest.
+pub(super) fn in_guest(text: &str, event: Option<Event>) -> Option<Event> {
+    let unstable = text.contains("clocksource")
+        && has(text, &["as unstable", "is unstable", "wd-tsc-", "skewed", "watchdog hung"])
+        || text.starts_with("tsc: marking tsc unstable");
+    if unstable {
+        return Some(Event::of(LogKind::GuestClock));
+    }
+    let event = event?;
+    let kind = match event.kind {
+        Some(LogKind::Lockup) => LogKind::GuestLockup,
+        Some(LogKind::HungTask) => LogKind::GuestHungTask,
+        _ => return Some(event),
+    };
+    Some(Event { kind: Some(kind), of_guest: true, ..event })
+}
+
 fn has(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.contains(word))
 }

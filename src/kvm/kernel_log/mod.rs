@@ -65,6 +65,12 @@ pub enum LogKind {
     HungTask,
     /// The guest crashed or reset itself by a triple fault.
     TripleFault,
+    /// A lockup or stall in the log of a guest's own kernel: a vCPU did not run, or the guest's kernel hung.
+    GuestLockup,
+    /// A task that waited for minutes, in the log of a guest's own kernel.
+    GuestHungTask,
+    /// The log of a guest's own kernel says that it gave up its clock.
+    GuestClock,
 }
 
 /// One recognised line.
@@ -112,6 +118,7 @@ impl LogLine {
 /// All recognised lines, in file order. Of one kind no more than [`MOST_OF_A_KIND`] are kept.
 pub fn parse(text: &str) -> Vec<LogLine> {
     let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
+    reader.of_guest_kernel = is_of_guest(text);
     let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
     let mut keep = |found: &mut Vec<LogLine>| {
         for line in found.drain(..) {
@@ -128,7 +135,47 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     });
     reader.finish(&mut found);
     keep(&mut found);
+    // Process ids of a guest mean nothing on the host.
+    let in_guest =
+        |line: &&mut LogLine| matches!(line.kind, LogKind::GuestLockup | LogKind::GuestHungTask | LogKind::GuestClock);
+    all.iter_mut().filter(in_guest).for_each(|line| (line.pid, line.vcpu) = (None, None));
     all
+}
+
+/// Whether a text is the log of a guest's own kernel: it found itself on KVM and runs no guests of its own.
+fn is_of_guest(text: &str) -> bool {
+    const IN_GUEST: [&str; 9] = [
+        "hypervisor detected: kvm",
+        "kvm-clock: ",
+        "kvm-guest: ",
+        "paravirtualized kernel on kvm",
+        "clocksource kvm-clock",
+        "hardware name: qemu",
+        "hardware name: red hat kvm",
+        "dmi: qemu",
+        "dmi: red hat kvm",
+    ];
+    const ON_HOST: [&str; 9] = [
+        "/kvm[",
+        "/kvm:",
+        "kvm [",
+        "qemu-system",
+        "qemu-kvm",
+        "nested virtualization enabled",
+        "nested paging enabled",
+        "[kvm_intel]",
+        "[kvm_amd]",
+    ];
+    let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
+    let mut in_guest = false;
+    for line in text.lines() {
+        let lower = line.get(..line.len().min(MAX_LINE)).unwrap_or_default().to_ascii_lowercase();
+        if has(&lower, &ON_HOST) {
+            return false;
+        }
+        in_guest |= has(&lower, &IN_GUEST);
+    }
+    in_guest
 }
 
 /// Whether a text is a log: it has a recognised line, or most of its first lines have a kernel's time stamp.

@@ -16,6 +16,8 @@ pub struct LogReader {
     block: Option<LogBlock>,
     /// The guest whose QEMU wrote the lines, from libvirt's log of it.
     guest: Option<String>,
+    /// Whether the log is that of a guest's own kernel.
+    pub(super) of_guest_kernel: bool,
     /// The VMM that the OOM killer killed last: it says so several times.
     killed: Option<i32>,
 }
@@ -50,7 +52,9 @@ impl LogReader {
             found.push(line);
             return;
         }
-        match event::recognise(&lower, self.guest.is_some() || message.program == Some("QEMU")) {
+        let event = event::recognise(&lower, self.guest.is_some() || message.program == Some("QEMU"));
+        let event = if self.of_guest_kernel { event::in_guest(&lower, event) } else { event };
+        match event {
             Some(event) => self.event(&event, &lower, line, found),
             None => self.other(&message, &lower, line, found),
         }

@@ -5,6 +5,7 @@
 mod prompt;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
+use super::limits;
 use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
@@ -220,7 +221,7 @@ impl Reader {
             threads.emulator = Some(cpus);
             return Some(());
         }
-        let id = id.parse::<u32>().ok().filter(|id| *id < MAX_CPUS)?;
+        let id = id.parse::<u32>().ok().filter(|id| *id < limits::VCPUS)?;
         let map = if table == VirshOutput::Iothreads { &mut threads.iothreads } else { &mut threads.vcpus };
         map.insert(id, cpus);
         Some(())
@@ -235,7 +236,7 @@ impl Reader {
         let domain = self.domain()?;
         match key {
             "state.state" => domain.paused = value == "3",
-            "vcpu.current" => domain.vcpus = value.parse().ok(),
+            "vcpu.current" => domain.vcpus = Some(vcpus(value)?),
             _ => {}
         }
         // Without its heading, which `virsh domstats web | grep` cuts off, a name that comes again begins a reading.
@@ -254,7 +255,7 @@ impl Reader {
         let (label, value) = line.split_once(':')?;
         let (label, value) = (label.trim(), value.trim());
         if label.eq_ignore_ascii_case("vcpu") {
-            let vcpu = value.parse::<u32>().ok().filter(|vcpu| *vcpu < MAX_CPUS)?;
+            let vcpu = value.parse::<u32>().ok().filter(|vcpu| *vcpu < limits::VCPUS)?;
             let again = self.domain().is_some_and(|d| d.name.is_none() && d.threads.last.contains_key(&vcpu));
             if again {
                 self.open(None);
@@ -279,7 +280,7 @@ impl Reader {
             (VirshOutput::Info, "Name") => self.domain()?.name = Some(sanitize(value, 256)),
             (_, "Id") if value == "-" || value.parse::<u32>().is_ok() => self.table = VirshOutput::Info,
             (VirshOutput::Info, "UUID") => self.domain()?.uuid = Some(sanitize(value, 64).to_ascii_lowercase()),
-            (VirshOutput::Info, "CPU(s)") => self.domain()?.vcpus = value.parse().ok(),
+            (VirshOutput::Info, "CPU(s)") => self.domain()?.vcpus = Some(vcpus(value)?),
             (VirshOutput::Info, "State") => self.domain()?.paused = value == "paused",
             _ => return None,
         }
@@ -296,6 +297,11 @@ fn clock_ms(line: &str) -> Option<u64> {
     let seconds: f64 = parts.next()?.parse().ok()?;
     (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
         .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
+}
+
+/// A number of vCPUs that a guest can have.
+fn vcpus(value: &str) -> Option<u32> {
+    value.parse().ok().filter(|n| *n <= limits::VCPUS)
 }
 
 /// `yy--` or, with `--pretty`, `0-1 (out of 4)`. Empty if the mask has no gap.

@@ -1,9 +1,10 @@
 //! cloud-hypervisor (its docs/cpu.md, docs/memory.md and `vmm/src/vm_config.rs`).
 
 use super::text::{inside, option, parts, size, value, values};
-use super::{VmmConfig, number, small};
+use super::{VmmConfig, number, vcpu_number, written};
 use crate::kvm::CpuSet;
 use crate::kvm::cpu_set::MAX_CPUS;
+use crate::kvm::limits;
 use serde_json::Value;
 
 const NAME: &str = "cloud-hypervisor";
@@ -16,10 +17,11 @@ pub(super) fn command(args: &[String]) -> Option<VmmConfig> {
         return None;
     }
     if let Some(cpus) = cpus {
-        config.vcpus(value(cpus, "boot").and_then(|n| n.parse().ok()));
+        config.vcpus("boot", value(cpus, "boot"));
         if let Some(topology) = value(cpus, "topology") {
-            let mut numbers = topology.split(':').map(|n| n.parse().ok());
-            config.topology(std::array::from_fn(|_| numbers.next().flatten()));
+            let mut numbers = topology.split(':');
+            let parts = std::array::from_fn(|_| config.count("topology", numbers.next()));
+            config.topology(parts);
         }
         // `affinity=[0@[2,3],1@[4-5]]`
         for one in value(cpus, "affinity").map(|list| parts(inside(list))).unwrap_or_default() {
@@ -43,16 +45,16 @@ pub(super) fn command(args: &[String]) -> Option<VmmConfig> {
 pub(super) fn json(config: &Value) -> Option<VmmConfig> {
     let cpus = config.get("cpus").filter(|cpus| cpus.get("boot_vcpus").is_some())?;
     let mut found = VmmConfig::of(NAME);
-    found.vcpus(small(cpus, "boot_vcpus"));
+    found.vcpus("boot_vcpus", written(cpus, "boot_vcpus").as_deref());
     if let Some(topology) = cpus.get("topology").filter(|topology| topology.is_object()) {
-        found.topology(
-            ["threads_per_core", "cores_per_die", "dies_per_package", "packages"].map(|key| small(topology, key)),
-        );
+        let keys = ["threads_per_core", "cores_per_die", "dies_per_package", "packages"];
+        let parts = keys.map(|key| found.count(key, written(topology, key).as_deref()));
+        found.topology(parts);
     }
     for one in cpus["affinity"].as_array().into_iter().flatten().take(MAX_CPUS as usize) {
         let cpus = one["host_cpus"].as_array().into_iter().flatten().take(MAX_CPUS as usize);
         let cpus = cpus.filter_map(|cpu| u32::try_from(cpu.as_u64()?).ok()).collect();
-        pin(&mut found, small(one, "vcpu"), Some(cpus));
+        pin(&mut found, vcpu_number(one, "vcpu"), Some(cpus));
     }
     if let Some(memory) = config.get("memory") {
         let zones = memory["zones"].as_array().into_iter().flatten().take(64);
@@ -69,7 +71,8 @@ pub(super) fn json(config: &Value) -> Option<VmmConfig> {
 }
 
 fn pin(config: &mut VmmConfig, vcpu: Option<u32>, cpus: Option<CpuSet>) {
-    if let (Some(vcpu), Some(cpus)) = (vcpu.filter(|vcpu| *vcpu < MAX_CPUS), cpus.filter(|cpus| !cpus.is_empty())) {
+    if let (Some(vcpu), Some(cpus)) = (vcpu.filter(|vcpu| *vcpu < limits::VCPUS), cpus.filter(|cpus| !cpus.is_empty()))
+    {
         config.threads.vcpus.insert(vcpu, cpus);
     }
 }

@@ -1,9 +1,9 @@
 //! crosvm (its src/crosvm/cmdline.rs and the chapters "Options and Configuration Files" and "Block" of its book).
 
 use super::text::{inside, option, parts, value, values};
-use super::{VmmConfig, number, small};
+use super::{VmmConfig, number, written};
 use crate::kvm::CpuSet;
-use crate::kvm::cpu_set::MAX_CPUS;
+use crate::kvm::limits;
 use crate::kvm::thread_cpus::ThreadCpus;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(super) fn command(args: &[String]) -> Option<VmmConfig> {
     let args = args.get(run + 1..)?;
     let mut config = VmmConfig::of(NAME);
     let cpus = option(args, &["--cpus", "-c"]).unwrap_or("1");
-    config.vcpus(value(cpus, "num-cores").or_else(|| parts(cpus).first().copied()).and_then(|n| n.parse().ok()));
+    config.vcpus("cpus", value(cpus, "num-cores").or_else(|| parts(cpus).first().copied()));
     if let Some(memory) = option(args, &["--mem", "-m"]) {
         let mib = value(memory, "size").or_else(|| parts(memory).first().copied()).and_then(|n| n.parse::<u64>().ok());
         config.command.memory = mib.and_then(|mib| mib.checked_mul(1 << 20));
@@ -46,7 +46,7 @@ fn pins(config: &mut VmmConfig, text: &str) {
     }
     for (vcpu, cpus) in text.split(':').filter_map(|one| one.split_once('=')) {
         let cpus = CpuSet::parse(inside(cpus)).ok().filter(|cpus| !cpus.is_empty());
-        if let (Some(vcpu), Some(cpus)) = (vcpu.parse().ok().filter(|vcpu| *vcpu < MAX_CPUS), cpus) {
+        if let (Some(vcpu), Some(cpus)) = (vcpu.parse().ok().filter(|vcpu| *vcpu < limits::VCPUS), cpus) {
             config.threads.vcpus.insert(vcpu, cpus);
         }
     }
@@ -55,13 +55,13 @@ fn pins(config: &mut VmmConfig, text: &str) {
 /// The file of `crosvm run --cfg`: the options' names as keys.
 pub(super) fn json(config: &Value) -> Option<VmmConfig> {
     let cpus = config.get("cpus")?;
-    let count = small(cpus, "num-cores").or_else(|| u32::try_from(cpus.as_u64()?).ok());
+    let count = written(cpus, "num-cores").or_else(|| written(config, "cpus"));
     let memory = config.get("mem");
     if count.is_none() && memory.is_none() {
         return None;
     }
     let mut found = VmmConfig::of(NAME);
-    found.vcpus(count);
+    found.vcpus("cpus", count.as_deref());
     let mib = memory.and_then(|memory| number(memory, "size").or_else(|| memory.as_u64()));
     found.command.memory = mib.and_then(|mib| mib.checked_mul(1 << 20));
     found.command.name = config["name"].as_str().map(|name| crate::kvm::sanitize(name, 80));

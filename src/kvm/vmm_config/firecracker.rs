@@ -1,7 +1,7 @@
 //! Firecracker (its `src/vmm/src/vmm_config` and docs/getting-started.md; docs/jailer.md).
 
 use super::text::{option, values};
-use super::{VmmConfig, number, small};
+use super::{VmmConfig, number, written};
 use crate::kvm::CpuSet;
 use crate::kvm::thread_cpus::ThreadCpus;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(super) fn json(config: &Value) -> Option<VmmConfig> {
     let machine = config.get("machine-config").or_else(|| config.get("machine_config")).unwrap_or(config);
     machine.get("vcpu_count").filter(|_| machine.get("mem_size_mib").is_some())?;
     let mut found = VmmConfig::of(NAME);
-    found.vcpus(small(machine, "vcpu_count"));
+    found.vcpus("vcpu_count", written(machine, "vcpu_count").as_deref());
     let smt = machine["smt"] == true || machine["ht_enabled"] == true;
     if smt {
         let cores = found.command.smp.cpus.map(|n| n.div_ceil(2));

@@ -11,7 +11,7 @@ mod proxmox;
 mod text;
 
 use super::cmdline::{QemuCommand, Smp, shell_lines, shell_words};
-use super::cpu_set::MAX_CPUS;
+use super::limits::{self, Implausible};
 use super::sanitize;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
@@ -38,6 +38,8 @@ pub struct VmmConfig {
     pub guest_os: Option<String>,
     /// Lines that could not be read.
     pub unread: UnreadLines,
+    /// Numbers that no guest can have. They are left out.
+    pub implausible: Vec<Implausible>,
 }
 
 impl VmmConfig {
@@ -49,13 +51,34 @@ impl VmmConfig {
         }
     }
 
-    fn vcpus(&mut self, vcpus: Option<u32>) {
-        self.command.smp.cpus = vcpus.filter(|n| (1..=MAX_CPUS).contains(n)).or(self.command.smp.cpus);
+    /// A number of vCPUs or of a topology, as written behind `what`.
+    fn count(&mut self, what: &'static str, written: Option<&str>) -> Option<u32> {
+        let written = written?.trim();
+        if limits::beyond(written.trim_start_matches('-'), u64::from(limits::VCPUS)) {
+            let (what, value) = (what.to_owned(), sanitize(written, 40));
+            self.implausible.push(Implausible { what, value, most: u64::from(limits::VCPUS) });
+            return None;
+        }
+        written.parse().ok().filter(|n| *n > 0)
+    }
+
+    fn vcpus(&mut self, what: &'static str, written: Option<&str>) {
+        self.command.smp.cpus = self.count(what, written).or(self.command.smp.cpus);
+    }
+
+    /// Where the numbers that are left out stand in the text: a sentence each.
+    pub fn notes(&self, file: &str, text: &str) -> Vec<String> {
+        let place = |bad: &Implausible| {
+            let has = |line: &str, word: &str| line.contains(word);
+            let both = text.lines().position(|line| has(line, &bad.value) && has(line, &bad.what));
+            let line = both.or_else(|| text.lines().position(|line| has(line, &bad.value)));
+            line.map_or_else(|| file.to_owned(), |at| format!("{file}:{}", at + 1))
+        };
+        self.implausible.iter().map(|bad| format!("{}: {bad}; it is left out", place(bad))).collect()
     }
 
     /// A guest's topology: threads in a core, cores in a die, dies in a socket, sockets.
-    fn topology(&mut self, parts: [Option<u32>; 4]) {
-        let [threads, cores, dies, sockets] = parts.map(|part| part.filter(|n| (1..=MAX_CPUS).contains(n)));
+    fn topology(&mut self, [threads, cores, dies, sockets]: [Option<u32>; 4]) {
         self.command.smp = Smp { cpus: self.command.smp.cpus, threads, cores, dies, sockets, ..Smp::default() };
     }
 
@@ -115,8 +138,14 @@ fn number(value: &Value, key: &str) -> Option<u64> {
     value.get(key)?.as_u64()
 }
 
-fn small(value: &Value, key: &str) -> Option<u32> {
-    number(value, key).and_then(|n| u32::try_from(n).ok())
+/// A number within JSON, as written.
+fn written(value: &Value, key: &str) -> Option<String> {
+    value.get(key).filter(|value| value.is_number()).map(Value::to_string)
+}
+
+/// The number of a vCPU within JSON.
+fn vcpu_number(value: &Value, key: &str) -> Option<u32> {
+    number(value, key).and_then(|n| u32::try_from(n).ok()).filter(|n| *n < limits::VCPUS)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::VmmConfig;
 use crate::kvm::cmdline::{parse_argv, shell_words};
-use crate::kvm::cpu_set::{CpuSet, MAX_CPUS};
+use crate::kvm::cpu_set::CpuSet;
 use crate::kvm::sanitize;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::unread::UnreadLines;
@@ -107,7 +107,9 @@ fn config(keys: &BTreeMap<&str, &str>, unread: UnreadLines) -> Option<VmmConfig>
         return None;
     }
     let mut config = VmmConfig { unread, ..VmmConfig::default() };
-    config.command = parse_argv(&argv(keys));
+    let counts = ["sockets", "cores", "vcpus"].map(|key| config.count(key, keys.get(key).copied()));
+    let argv = argv(keys, counts, config.implausible.is_empty());
+    config.command = parse_argv(&argv);
     for key in keys.keys() {
         let kind = key.trim_end_matches(|c: char| c.is_ascii_digit());
         let device = DEVICES.iter().find(|(name, _)| *name == kind && key.len() > kind.len());
@@ -140,9 +142,10 @@ fn is_number(text: &str) -> bool {
 }
 
 /// The options of QEMU that the keys stand for; those of `args` come last, as Proxmox appends them.
-fn argv(keys: &BTreeMap<&str, &str>) -> Vec<String> {
+///
+/// `counts`: sockets, cores in a socket, vCPUs, as far as they are written; false for `counted`: one of them is none.
+fn argv(keys: &BTreeMap<&str, &str>, counts: [Option<u32>; 3], counted: bool) -> Vec<String> {
     let get = |key: &str| keys.get(key).copied();
-    let number = |key: &str| get(key).and_then(|n| n.parse::<u32>().ok()).filter(|n| (1..=MAX_CPUS).contains(n));
     let mut argv = vec!["/usr/bin/kvm".to_owned()];
     let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
     if let Some(name) = get("name") {
@@ -151,9 +154,13 @@ fn argv(keys: &BTreeMap<&str, &str>) -> Vec<String> {
     if let Some(uuid) = get("smbios1").and_then(|text| text.split(',').find_map(|part| part.strip_prefix("uuid="))) {
         add("-uuid", uuid.to_owned());
     }
-    let (sockets, cores) = (number("sockets").unwrap_or(1), number("cores").unwrap_or(1));
-    let vcpus = number("vcpus").unwrap_or(sockets.saturating_mul(cores));
-    add("-smp", format!("{vcpus},sockets={sockets},cores={cores},maxcpus={}", sockets.saturating_mul(cores)));
+    let [sockets, cores, vcpus] = counts;
+    if counted {
+        let (sockets, cores) = (sockets.unwrap_or(1), cores.unwrap_or(1));
+        let most = sockets.saturating_mul(cores);
+        let vcpus = vcpus.unwrap_or(most);
+        add("-smp", format!("{vcpus},sockets={sockets},cores={cores},maxcpus={most}"));
+    }
     if let Some(memory) = get("memory").map(|text| text.trim_start_matches("current=")) {
         add("-m", memory.split(',').next().unwrap_or_default().to_owned());
     }

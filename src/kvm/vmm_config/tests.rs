@@ -115,6 +115,26 @@ fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
 }
 
 #[test]
+fn counts_beyond_kvms_are_named_and_left_out() {
+    for (text, note) in [
+        ("cores: 4294967295\nostype: l26\nmemory: 512\nscsihw: virtio-scsi-pci\n", "x.conf:1: cores is 4294967295"),
+        ("ostype: win11\nmemory: 512\nscsihw: a\nsockets: 99999\n", "x.conf:4: sockets is 99999"),
+        (
+            "{\n\"machine-config\": {\n  \"vcpu_count\": 70000,\n  \"mem_size_mib\": 9}\n}",
+            "x.conf:3: vcpu_count is 70000",
+        ),
+        ("cloud-hypervisor --cpus boot=5000,max=6000 --memory size=1G", "x.conf:1: boot is 5000"),
+        ("{\"cpus\": {\"boot_vcpus\": 18446744073709551615}}", "x.conf:1: boot_vcpus is 18446744073709551615"),
+        ("crosvm run --cpus num-cores=4097 vmlinux", "x.conf:1: cpus is 4097"),
+    ] {
+        let c = only(text);
+        let notes = c.notes("x.conf", text);
+        assert!(notes.len() == 1 && notes[0].starts_with(note) && notes[0].contains("4096"), "{notes:?}");
+        assert_eq!(c.command.vcpus(), None, "{text}");
+    }
+}
+
+#[test]
 fn other_text_is_no_configuration() {
     for text in [
         "",

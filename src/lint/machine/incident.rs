@@ -82,25 +82,38 @@ pub(super) fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
     }
 }
 
-/// Adds the lines of the host's log that `words` has words for, by guest.
+/// Lines of one guest, kind and cause: how many there are, whether one of them is new, the first and the last.
+struct LikeLines<'l> {
+    count: u64,
+    new: bool,
+    first: &'l LogLine,
+    last: &'l LogLine,
+}
+
+/// Adds the lines of the host's log that `words` has words for, by guest. Where one `counts`, the recent ones like it are
+/// evidence too.
 pub(super) fn add_log_lines(
     ctx: &Context<'_>,
     counts: impl Fn(&LogLine) -> bool,
     words: impl Fn(LogKind) -> Option<(Severity, &'static Incident)>,
     all: &mut ByGuest,
 ) {
-    // Owner, kind and cause; the number of lines and the first.
-    type Lines<'l> = BTreeMap<(Option<usize>, LogKind, Option<u64>), (u64, &'l LogLine)>;
-    let mut lines = Lines::new();
-    for line in ctx.model.host.kernel_log.iter().filter(|l| words(l.kind).is_some() && counts(l)) {
+    let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), LikeLines<'_>> = BTreeMap::new();
+    for line in ctx.model.host.kernel_log.iter().filter(|l| words(l.kind).is_some()) {
+        let new = counts(line);
+        if !new && !is_recent(ctx, line) {
+            continue;
+        }
         // The seconds of a lockup grow with each report of it.
         let cause = line.data.filter(|_| matches!(line.kind, LogKind::InternalError | LogKind::EntryFailed));
-        lines.entry((owner(ctx, line), line.kind, cause)).or_insert((0, line)).0 += 1;
+        let key = (owner(ctx, line), line.kind, cause);
+        let like = lines.entry(key).or_insert(LikeLines { count: 0, new: false, first: line, last: line });
+        (like.count, like.new, like.last) = (like.count + 1, like.new || new, line);
     }
-    for ((owner, kind, cause), (count, first)) in lines {
-        let Some((severity, incident)) = words(kind) else { continue };
+    for ((owner, kind, cause), like) in lines {
+        let Some((severity, incident)) = words(kind).filter(|_| like.new) else { continue };
         let events = all.entry(owner).or_default();
-        let text = texts::logged(count, incident.what, &first.text);
+        let text = texts::logged(like.count, incident.what, &like.first.text, &like.last.text);
         events.add(
             severity,
             incident,

@@ -154,3 +154,31 @@ pub(super) const HUNG_TASK: Incident = Incident {
     next: "Read the stack below the line in the kernel's log; iostat -x 1 and dmesg show a disk that does not answer; \
         cat /proc/TID/stack shows where the thread waits now",
 };
+pub(super) const GUEST_LOCKUP: Incident = Incident {
+    title: "The guest's own kernel reports that a CPU stood still",
+    what: "lockups or stalls in the guest",
+    means: "This is the log of the guest's own kernel: one of its CPUs, a vCPU, got nothing done for many seconds",
+    causes: "the host took its CPUs away (load, a CPU quota, a host that is itself a guest); the guest was paused, for a \
+        snapshot, a backup or a migration; storage of the host that held QEMU; a bug of the guest's kernel",
+    next: "On the host, look at the vCPUs' wait (kvmtop's WAIT column, steal inside the guest) and at what ran at that \
+        moment; a pause shows in the log of the management tool",
+};
+pub(super) const GUEST_HUNG_TASK: Incident = Incident {
+    title: "A task inside the guest waited for minutes",
+    what: "tasks that hung inside the guest",
+    means: "This is the log of the guest's own kernel: a task waited for minutes, mostly for a disk that the host serves",
+    causes: "storage of the host that does not answer or is far too slow; a full or failed disk behind the guest's; a \
+        lock in the guest's kernel",
+    next: "On the host, look at iostat -x 1 and at the host's own log at that moment; inside the guest, the stack below \
+        the line names what it waited for",
+};
+pub(super) const GUEST_CLOCK: Incident = Incident {
+    title: "The guest's own kernel gave up its clock",
+    what: "clocks that the guest calls unstable",
+    means: "This is the log of the guest's own kernel: two of its clocks disagreed, so it left the fast one (tsc) for a \
+        slower one. With hpet or acpi_pm each reading of the time is an exit",
+    causes: "a vCPU that did not run for a moment, so that the check came late; a pause, snapshot or migration; a TSC of \
+        the host that is not stable",
+    next: "Inside the guest, cat /sys/devices/system/clocksource/clocksource0/current_clocksource should print kvm-clock \
+        or tsc; on the host the same file should print tsc",
+};

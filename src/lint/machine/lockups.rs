@@ -17,6 +17,9 @@ fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
     match kind {
         LogKind::Lockup => Some((Severity::Critical, &words_of::LOCKUP)),
         LogKind::HungTask => Some((Severity::Warning, &words_of::HUNG_TASK)),
+        LogKind::GuestLockup => Some((Severity::Warning, &words_of::GUEST_LOCKUP)),
+        LogKind::GuestHungTask => Some((Severity::Warning, &words_of::GUEST_HUNG_TASK)),
+        LogKind::GuestClock => Some((Severity::Info, &words_of::GUEST_CLOCK)),
         _ => None,
     }
 }

@@ -54,6 +54,9 @@ pub(super) const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor to
 pub(super) const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
     (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such reads return 0 with \
     kvm.ignore_msrs=1";
+pub(super) const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault and \
+    others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If the \
+    guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
 pub(super) const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes the 0 that it read \
     for the register's value";
 pub(super) const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
@@ -132,10 +135,11 @@ pub(super) fn returned(count: u64, reason: i32, what: &str, window: &str) -> Str
     format!("{count} returns of KVM_RUN with {name}{meaning} {window}: {what}")
 }
 
-pub(super) fn logged(lines: u64, what: &str, line: &str) -> String {
+pub(super) fn logged(lines: u64, what: &str, first: &str, last: &str) -> String {
     match lines {
-        1 => format!("the log reports {what}: {line}"),
-        lines => format!("{lines} times the log reports {what}; the first: {line}"),
+        1 => format!("the log reports {what}: {first}"),
+        lines if first == last => format!("{lines} times the log reports {what}: {first}"),
+        lines => format!("{lines} times the log reports {what}; the first: {first}; the last: {last}"),
     }
 }
 

@@ -113,13 +113,15 @@ fn something_broke(ctx: &Context<'_>) -> bool {
 
 /// `broken`: something ended or broke a guest, so that doing nothing is no advice.
 fn fixes(sensors: bool, found: &UnhandledMsrs, broken: bool) -> Vec<Fix> {
-    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted()) {
+    let mut all = vec![fixes::advice(match (broken, sensors, found.faulted(), found.ignored()) {
         (true, ..) => texts::SEE_THE_CRASH,
-        (false, true, _) => texts::NO_ACTION_SENSORS,
-        (false, false, true) => texts::NO_ACTION_MSRS,
-        (false, false, false) => texts::NO_ACTION_IGNORED,
+        (_, true, ..) => texts::NO_ACTION_SENSORS,
+        (_, _, true, true) => texts::NO_ACTION_MIXED,
+        (_, _, true, false) => texts::NO_ACTION_MSRS,
+        (_, _, false, _) => texts::NO_ACTION_IGNORED,
     })];
-    if found.silenceable {
+    // Lines that may explain a crash, or say when which of two answers was given, are not to be silenced.
+    if found.silenceable && !broken && (sensors || !found.faulted() || !found.ignored()) {
         all.push(fixes::command(texts::SILENCE_MSRS).needing(texts::SILENCE_MSRS_NEED));
     }
     all

@@ -151,6 +151,12 @@ fn an_ignored_access_is_no_fault() {
     assert!(old.contains("#GP") && !old.contains("report_ignored_msrs"), "{old}");
     let new = of("[9.0] kvm: kvm [5]: vcpu0, guest rIP: 0x1 Unhandled RDMSR(0x122)\n");
     assert!(new.contains("#GP") && new.contains("report_ignored_msrs"), "{new}");
+    let both = of("[9.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n\
+         [9.1] kvm [5]: vcpu0 unhandled rdmsr: 0x123\n");
+    assert!(
+        both.contains("was on for a part") && !both.contains("ignore_msrs=1") && !both.contains("echo 0"),
+        "{both}"
+    );
     let hwcr = of("[9.0] kvm [5]: vcpu0 unimplemented HWCR wrmsr: 0x40000\n");
     assert!(hwcr.contains("0xc0010015") && !hwcr.contains("MSR 0x40000"), "{hwcr}");
 }
@@ -169,4 +175,51 @@ fn doing_nothing_is_no_advice_beside_a_crash() {
         let text = report.findings.iter().map(words).collect::<String>();
         assert!(!text.contains("No action") && !text.contains("harmless"), "{text}");
     }
+}
+
+#[test]
+fn like_events_keep_the_first_and_the_last() {
+    let mut model = quiet();
+    model.mono_s = 1000.0;
+    let (mut memory, options) = (RuleMemory::default(), Options::default());
+    logged(&mut model, "[900.0] kvm [5]: vcpu0 something new\n");
+    run(&model, &mut memory, &options);
+    let error = |at: &str| format!("[{at}] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n");
+    logged(&mut model, &error("990.0"));
+    assert!(words(get(&run(&model, &mut memory, &options), "guest-killed")).contains("the log reports"));
+    logged(&mut model, &[error("990.0"), error("995.0"), error("999.5")].concat());
+    let text = words(get(&run(&model, &mut memory, &options), "guest-killed"));
+    assert!(text.contains("3 times") && text.contains("[990.0]") && text.contains("the last: [999.5]"), "{text}");
+}
+
+/// Lines of guests' own kernels: <https://github.com/linuxboot/heads/pull/1683> and
+/// <https://github.com/Mellanox/mkt/pull/74>.
+#[test]
+fn a_guests_own_log_is_worded_for_the_guest() {
+    let judged = |log: &str| {
+        let mut model = quiet();
+        logged(&mut model, log);
+        let options = Options { input: InputKind::File, ..Options::default() };
+        run(&model, &mut RuleMemory::default(), &options)
+    };
+    let lockup = judged(
+        "[  277.584863] watchdog: BUG: soft lockup - CPU#0 stuck for 250s! [(udev-worker):120]\n\
+         [  277.585810] Modules linked in: crypto_simd cryptd\n\
+         [  277.586503] CPU: 0 PID: 120 Comm: (udev-worker) Tainted: G             L     6.8.0-31-generic #31-Ubuntu\n\
+         [  277.587266] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009), BIOS Heads-v0.2.0 01/01/1970\n",
+    );
+    let found = get(&lockup, "host-lockup");
+    assert!(found.title.starts_with("The guest's own kernel") && found.domain.is_some(), "{found:#?}");
+    let clock = judged(
+        "[    0.000000] Hypervisor detected: KVM\n\
+         [   22.1] clocksource: timekeeping watchdog on CPU6: hpet read-back delay of 5252e\n\
+         [   22.2] tsc: Marking TSC unstable due to clocksource watchdog\n",
+    );
+    assert_eq!(get(&clock, "host-lockup").title, "The guest's own kernel gave up its clock");
+    // A host that is itself a guest runs vCPUs of its own.
+    let host = judged(
+        "[    0.000000] Hypervisor detected: KVM\n\
+         [  277.584863] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]\n",
+    );
+    assert!(get(&host, "host-lockup").title.contains("of the host"), "{host:#?}");
 }

@@ -130,6 +130,7 @@ fn counts(path: &Path, text: &str, gathered: &mut Gathered) {
 fn configs(path: &Path, text: &str, gathered: &mut Gathered) {
     for config in vmm_config::parse(text) {
         gathered.notes.extend(config.unread.notes(&file_name(path)));
+        gathered.notes.extend(config.notes(&file_name(path), text));
         gathered.descriptions.push(Description {
             file: path.to_owned(),
             command: Some(Arc::new(config.command)),

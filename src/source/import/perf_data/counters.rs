@@ -12,7 +12,7 @@ use crate::source::import::group_threads::{KvmEventCounts, group_threads};
 use crate::source::import::guest::ImportedGuest;
 use crate::source::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Limit of the thread names that are kept.
@@ -144,6 +144,13 @@ impl PerfDataCounters {
     /// Accesses that perf does not count.
     pub fn uncounted(&self) -> u64 {
         self.threads.values().map(|t| t.rules.uncounted).sum()
+    }
+
+    /// The kvm events whose formats the file has, and those of them that came.
+    pub fn kvm_events(&self) -> (&[String], BTreeSet<&str>) {
+        let names = self.formats.as_ref().map(|f| f.names.as_slice()).unwrap_or_default();
+        let counted = self.threads.values().flat_map(|known| names.iter().zip(&known.counts));
+        (names, counted.filter(|(_, count)| **count > 0).map(|(name, _)| name.as_str()).collect())
     }
 
     /// The pairing that holds the counts.

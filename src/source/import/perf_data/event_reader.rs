@@ -6,6 +6,7 @@
 
 use super::event_formats::{self, KernelFormats, NO_NAME};
 use super::header;
+use super::no_exits::Recorded;
 use super::records::{ReadState, Records, SharedState, kind, lock};
 use super::sample_layout::SampleLayouts;
 use crate::source::import::imported::io_message;
@@ -233,13 +234,13 @@ fn kernel_formats(state: &ReadState) -> Result<KernelFormats, String> {
             "it was cut off, or 'perf record' was not ended properly: the kernel's event formats at its end are missing"
                 .into()
         } else {
-            "it holds no tracepoints; expected a recording of 'perf kvm stat record'".to_owned()
+            Recorded::of(&state.header).no_event(&[])
         });
     };
     let formats =
         event_formats::parse(data, state.header.big_endian).ok_or("the kernel's event formats in it cannot be read")?;
     if formats.names.is_empty() {
-        return Err("it holds no kvm events; expected a recording of 'perf kvm stat record'".into());
+        return Err(Recorded::of(&state.header).no_event(&[]));
     }
     Ok(formats)
 }

@@ -21,6 +21,8 @@ pub(super) const TRACING_DATA: u32 = 1;
 pub(super) const HOSTNAME: u32 = 3;
 pub(super) const OSRELEASE: u32 = 4;
 pub(super) const ARCH: u32 = 6;
+pub(super) const CMDLINE: u32 = 11;
+pub(super) const EVENT_DESC: u32 = 12;
 const SAMPLE_TIME: u32 = 21;
 
 /// Positions and formats of the records.
@@ -68,6 +70,11 @@ pub(super) fn text_of(part: &[u8]) -> Option<String> {
 /// A number in the file's byte order.
 pub(super) fn u64_of(bytes: [u8; 8], big_endian: bool) -> u64 {
     if big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
+}
+
+/// A number of four bytes in the file's byte order.
+pub(super) fn u32_of(bytes: [u8; 4], big_endian: bool) -> u32 {
+    if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
 }
 
 /// The error for a damaged header.
@@ -136,7 +143,7 @@ fn parts(reader: &mut HeaderReader, features: [u64; 4], table: u64, len: u64, he
             at.checked_add(size).is_some_and(|end| end <= len).then_some((at, size))
         });
         header.cut |= place.is_none();
-        let wanted = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, SAMPLE_TIME].contains(&bit);
+        let wanted = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CMDLINE, EVENT_DESC, SAMPLE_TIME].contains(&bit);
         if let Some((at, size)) = place.filter(|(_, size)| wanted && *size <= MAX_PART)
             && let Ok(part) = reader.bytes(at, size)
         {

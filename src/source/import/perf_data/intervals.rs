@@ -1,6 +1,6 @@
 //! Cuts a `perf.data` into intervals, so that it can be replayed on the screen.
 
-use super::recording::{NO_KVM, PerfData};
+use super::recording::{PerfData, counted};
 use super::records;
 use crate::sample::{
     DomainFacts, EngineKind, EngineLevel, EngineStatus, HostSample, Sample, SourceId, SourceState, SourceStatus,
@@ -46,7 +46,8 @@ impl PerfDataFeed {
         while data.counters.first.is_none() {
             let next = data.next_time().map_or(0, |t| t.saturating_add(1));
             if !data.step(next).map_err(error)? {
-                return Err(error(NO_KVM.into()));
+                let why = counted(&data).err().unwrap_or_default();
+                return Err(error(why));
             }
         }
         let first = data.counters.last;

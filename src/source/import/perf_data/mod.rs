@@ -8,6 +8,7 @@ mod event_formats;
 mod event_reader;
 mod header;
 mod intervals;
+mod no_exits;
 mod perf_rules;
 mod recording;
 mod records;

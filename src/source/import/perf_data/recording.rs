@@ -3,8 +3,10 @@
 //! One thread reads and decodes (`event_reader`), another pairs and counts (`counters`).
 
 use super::counters::PerfDataCounters;
+use super::event_formats;
 use super::event_reader::{BatchItem, EventBatch, EventReader};
 use super::header;
+use super::no_exits::Recorded;
 use super::records::{self, SharedState};
 use crate::sample::HostFacts;
 use crate::source::import::guest::ImportedGuest;
@@ -13,8 +15,6 @@ use std::fs::File;
 use std::io::Seek;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// The error for a file without kvm events.
-pub(super) const NO_KVM: &str = "it holds no kvm event; expected a recording of 'perf kvm stat record'";
 /// Limit of the batches that wait for the pairing.
 const MAX_QUEUED: usize = 4;
 
@@ -55,6 +55,19 @@ pub(in crate::source::import) fn read(file: File, perf_times: bool) -> Result<Pe
     let mut data = PerfData::open(file, perf_times)?;
     while data.step(u64::MAX)? {}
     data.finish()
+}
+
+/// Whether any kvm event was counted.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn counted(data: &PerfData) -> Result<u64, String> {
+    let state = records::lock(&data.state);
+    let enabled = || {
+        let part = state.header.part(header::TRACING_DATA)?;
+        Some(event_formats::parse(part, state.header.big_endian)?.names)
+    };
+    data.counters.first.ok_or_else(|| Recorded::of(&state.header).no_event(&enabled().unwrap_or_default()))
 }
 
 impl PerfData {
@@ -125,9 +138,12 @@ impl PerfData {
 
     /// All counts.
     pub fn finish(mut self) -> Result<PerfDataContent, String> {
+        counted(&self)?;
+        let kernel = self.host().kernel;
         let counters = &mut self.counters;
-        counters.first.ok_or(NO_KVM)?;
-        let mut notes = Vec::new();
+        let (enabled, came) = counters.kvm_events();
+        let recorded = Recorded::of(&records::lock(&self.state).header);
+        let mut notes: Vec<String> = recorded.no_exits(enabled, &came, &kernel).into_iter().collect();
         let (damaged, cut) = {
             let state = records::lock(&self.state);
             (state.damaged, state.header.cut)

@@ -9,7 +9,7 @@ use super::roles::ThreadRoles;
 use super::stagger::GrowingPause;
 use super::traced_process::TracedProcess;
 use crate::kvm::Space;
-use crate::kvm::thread_name::vcpu_index;
+use crate::kvm::thread_name::{Role, vcpu_index};
 use crate::sample::{
     AccessCell, DomainFacts, DomainSample, DomainState, Known, Origin, ThreadEvents, ThreadSample, ThreadTimes,
 };
@@ -52,6 +52,10 @@ pub(crate) struct LiveGuest {
     resources: GuestResources,
     state: DomainState,
     claim: UuidClaim,
+    /// CPU time of all its vCPUs at the sample before, nanoseconds.
+    vcpus_ran_ns: Option<u64>,
+    /// Whether they used none between the last two samples.
+    quiet: bool,
     unnamed: bool,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
@@ -88,6 +92,8 @@ impl LiveGuest {
             resources: GuestResources::default(),
             state: DomainState::Running,
             claim: UuidClaim::Unknown,
+            vcpus_ran_ns: None,
+            quiet: false,
             unnamed: false,
             exited: ThreadEvents::default(),
             main_before: None,
@@ -103,6 +109,7 @@ impl LiveGuest {
             facts: self.facts.clone(),
             claim: self.claim,
             stopped: self.threads.is_stopped(),
+            quiet: self.quiet,
             unnamed: self.unnamed,
         }
     }
@@ -271,6 +278,8 @@ impl LiveGuest {
         }
         threads.sort_by_key(|t| t.tid);
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
+        let ran_ns = vcpus_ran(&threads);
+        self.quiet = ran_ns.is_some() && ran_ns == std::mem::replace(&mut self.vcpus_ran_ns, ran_ns);
         let stopped = self.state == DomainState::Running && self.threads.is_stopped();
         self.kvm_events = kvm_events.values().fold(0, |sum, n| sum.saturating_add(*n));
         let sample = DomainSample {
@@ -384,4 +393,12 @@ impl LiveGuest {
             counters: counters.unwrap_or_default(),
         }
     }
+}
+
+/// CPU time of the vCPUs together, nanoseconds; `None` where none is known or readable.
+fn vcpus_ran(threads: &[ThreadSample]) -> Option<u64> {
+    let vcpus = threads.iter().filter(|thread| thread.role == Role::Vcpu);
+    let ran = |cpu: ThreadTimes| cpu.run_ns.unwrap_or(cpu.user_ns.saturating_add(cpu.system_ns));
+    let all: Option<Vec<u64>> = vcpus.map(|thread| thread.cpu.map(ran)).collect();
+    all.filter(|all| !all.is_empty()).map(|all| all.iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns)))
 }

@@ -7,10 +7,10 @@ use super::own_devices::{DeviceFigures, OwnDevices};
 use super::qmp::{QmpQuestions, QmpReply};
 use super::source::{GuestMetadata, GuestProcessKey, MetadataSource, UuidClaim, WatchedGuest};
 use crate::kvm::device_map::DeviceMap;
-use crate::sample::{Known, Origin, SourceStatus};
+use crate::sample::{DomainState, Known, Origin, SourceStatus};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::mpsc::TryRecvError;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// The last metadata handed over for a guest, and what it was made of.
@@ -20,6 +20,8 @@ struct GivenMetadata {
     figures: Option<Arc<DeviceFigures>>,
     vcpu_tids: BTreeMap<u32, i32>,
     tids: VcpuThreads,
+    pause: MonitorPause,
+    paused: bool,
     metadata: Arc<GuestMetadata>,
 }
 
@@ -105,6 +107,7 @@ impl MetadataSource for LibvirtAndQmp {
             None if its_own && guest.facts.uuid.is_some() && !self.libvirt.answered() => MonitorRoute::Undecided,
             None => MonitorRoute::Own,
         };
+        let is_own = matches!(route, MonitorRoute::Own);
         let devices = self.devices.map(&guest.facts, guest.unnamed, &route, Instant::now());
         let figures = match &self.questions {
             // The monitor of a guest with a map answers kvmtop.
@@ -120,20 +123,28 @@ impl MetadataSource for LibvirtAndQmp {
             figures: None,
             vcpu_tids: BTreeMap::new(),
             tids: VcpuThreads::Unasked,
+            pause: MonitorPause::default(),
+            paused: false,
             metadata: Arc::default(),
         });
         let new_tids = self.questions.as_ref().and_then(|q| given.tids.next(guest, q));
         let same_tids = new_tids.is_none();
         given.vcpu_tids = new_tids.unwrap_or_else(|| std::mem::take(&mut given.vcpu_tids));
         let map = |known: &Option<Known<Arc<DeviceMap>>>| known.as_ref().map(|k| k.value.clone());
+        // Of its own guests libvirt knows whether they are paused, and their monitors serve libvirt alone.
+        let may_ask = self.questions.as_ref().filter(|_| !self.devices.is_asking(&guest.facts));
+        let paused = is_own && given.pause.is_on(guest, may_ask, Instant::now());
         let same = same_tids
+            && std::mem::replace(&mut given.paused, paused) == paused
             && is_same(given.domain.as_ref(), domain.as_ref())
             && is_same(map(&given.devices).as_ref(), map(&devices).as_ref())
             && is_same(given.figures.as_ref(), figures.as_ref());
         if !same {
+            let known = metadata_of(domain.as_deref(), devices.clone(), figures.as_deref());
             given.metadata = Arc::new(GuestMetadata {
                 vcpu_tids: given.vcpu_tids.clone(),
-                ..metadata_of(domain.as_deref(), devices.clone(), figures.as_deref())
+                state: known.state.or(paused.then_some(DomainState::Paused)),
+                ..known
             });
             (given.domain, given.devices, given.figures) = (domain, devices, figures);
         }
@@ -183,6 +194,49 @@ impl VcpuThreads {
         };
         *self = Self::Settled;
         answer
+    }
+}
+
+/// Pause before a monitor is asked again whether its guest is paused; it doubles while the guest is not.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Whether a guest is paused by its own monitor. It is asked only while its vCPUs use no CPU time: one that does is not
+/// paused.
+#[derive(Default)]
+struct MonitorPause {
+    paused: bool,
+    asked: Option<QmpReply<bool>>,
+    next: Option<Instant>,
+    wait: Duration,
+}
+
+impl MonitorPause {
+    fn is_on(&mut self, guest: &WatchedGuest, questions: Option<&QmpQuestions>, now: Instant) -> bool {
+        if !guest.quiet || guest.stopped {
+            *self = Self::default();
+            return false;
+        }
+        match self.asked.as_ref().map(Receiver::try_recv) {
+            Some(Ok(may_run)) => {
+                // Without an answer what was known stays.
+                self.paused = may_run.map_or(self.paused, |may_run| !may_run);
+                self.asked = None;
+            }
+            Some(Err(TryRecvError::Disconnected)) => self.asked = None,
+            Some(Err(TryRecvError::Empty)) => {}
+            None if self.next.is_none_or(|next| now >= next) => {
+                self.asked = questions.and_then(|questions| questions.may_run(&guest.facts));
+                if self.asked.is_none() {
+                    return self.paused;
+                }
+                self.wait = if self.paused { FIRST_PAUSE } else { (self.wait * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) };
+                self.next = Some(now + self.wait);
+            }
+            None => {}
+        }
+        self.paused
     }
 }
 

@@ -34,6 +34,8 @@ pub struct WatchedGuest {
     pub claim: UuidClaim,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
+    /// Whether its vCPUs used no CPU time since the sample before: it may be paused.
+    pub quiet: bool,
     /// Whether it accessed a port or address that the monitor's last answer does not name.
     pub unnamed: bool,
 }

@@ -52,6 +52,11 @@ struct VcpuThread {
     tid: i32,
 }
 
+#[derive(Deserialize)]
+struct RunState {
+    running: bool,
+}
+
 impl QmpQuestions {
     /// Asks for the device of each port and address. `None`: the guest names no monitor, or too many questions are
     /// under way; ask again later.
@@ -73,6 +78,12 @@ impl QmpQuestions {
     /// Asks for the counters of the disks, and for the balloon. `None` as above.
     pub(super) fn devices(&self, guest: &DomainFacts) -> Option<QmpReply<DeviceCounters>> {
         self.ask(guest, devices::ask)
+    }
+
+    /// Asks whether its vCPUs may run (`query-status`): a guest that was started with `-S`, stopped through its monitor
+    /// or by an error does not. `None` as above.
+    pub(super) fn may_run(&self, guest: &DomainFacts) -> Option<QmpReply<bool>> {
+        self.ask(guest, |monitor| Ok(monitor.ask::<RunState>(&json!({"execute": "query-status"}))?.running))
     }
 
     fn ask<T: Send + 'static>(
