@@ -8,6 +8,7 @@ use super::engine::hold::Hold;
 use super::engine::memory::{NewInterval, RuleMemory, guest_identity};
 use super::engine::options::{InputKind, Options};
 use super::engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
+use super::fixes::audience::Audience;
 use super::rule::Check;
 use super::table;
 use super::verdicts::Verdicts;
@@ -135,6 +136,8 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
             }
         }
     }
+    let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Audience::of(context, guest).fit(finding));
+    verdicts.found = std::mem::take(&mut verdicts.found).into_iter().map(fit).collect();
     verdicts
 }
 

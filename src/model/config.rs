@@ -5,7 +5,7 @@ use crate::kvm::cmdline::{QemuCommand, Smp};
 use crate::kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology};
 use crate::kvm::hyperv::{self, Enlightenment};
 use crate::kvm::limits;
-use crate::sample::DomainFacts;
+use crate::sample::{DomainFacts, Vmm};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The configuration of a guest. Without XML and command line [`GuestConfig::known`] is false; a missing setting then
@@ -179,6 +179,9 @@ impl GuestConfig {
             vcpus: facts.vcpus.as_ref().map(|v| v.value),
             ..Self::default()
         };
+        if matches!(facts.vmm, Vmm::Other(_)) {
+            config.libvirt = Some(false);
+        }
         if let Some(xml) = &facts.xml {
             config.add_xml(&xml.value);
         }

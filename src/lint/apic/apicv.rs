@@ -19,12 +19,6 @@ const KICKED: f64 = 0.25;
 /// A warning from this cost on, percent of one CPU.
 const COST_WARNING: f64 = 2.0;
 
-/// The instruction set of the guest's exits.
-pub(super) fn isa(guest: &GuestContext<'_>) -> Option<Isa> {
-    let mut all = guest.domain.exits.rows.iter().filter_map(|r| r.id).map(|id| id.0);
-    all.find(|i| matches!(i, Isa::Vmx | Isa::Svm | Isa::Arm64))
-}
-
 /// The exits that speak for a disabled APIC virtualisation.
 struct Signs {
     /// Exits other than idle ones.
@@ -44,13 +38,13 @@ struct Signs {
 }
 
 impl Signs {
-    fn of(guest: &GuestContext<'_>, work: u64, page_faults: f64) -> Self {
+    fn of(guest: &GuestContext<'_>, isa: Option<Isa>, work: u64, page_faults: f64) -> Self {
         let apic_page = |a: u64| a & !0xfff == 0xfee0_0000;
         let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(apic_page));
         let faults = guest.exits(&[ExitKind::MemoryFault]);
         let on_page = if page.count > 0 { &page } else { &faults };
         let page_storm =
-            isa(guest) == Some(Isa::Vmx) && on_page.per_vcpu.is_some_and(|r| r >= page_faults) && !guest.migrating();
+            isa == Some(Isa::Vmx) && on_page.per_vcpu.is_some_and(|r| r >= page_faults) && !guest.migrating();
         Self {
             work,
             windows: guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]),
@@ -103,7 +97,7 @@ impl Signs {
 }
 
 pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let isa = isa(guest);
+    let isa = ctx.isa(guest);
     if guest.config.enlightened("synic") != Some(true) || guest.config.hyperv.has("avic") || isa == Some(Isa::Arm64) {
         return;
     }
@@ -126,7 +120,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if (work as f64 / seconds) < TRAFFIC {
         return verdicts.cannot_tell(texts::TOO_QUIET);
     }
-    let signs = Signs::of(guest, work, ctx.thresholds().apic.page_faults);
+    let signs = Signs::of(guest, isa, work, ctx.thresholds().apic.page_faults);
     if !signs.sure() && !signs.kicked() {
         return verdicts.cannot_tell(texts::NO_SIGN_EITHER_WAY);
     }

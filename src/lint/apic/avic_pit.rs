@@ -1,6 +1,5 @@
 //! PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
 
-use super::apicv::isa;
 use super::texts;
 use crate::kvm::Isa;
 use crate::lint::context::Context;
@@ -12,7 +11,7 @@ use crate::lint::verdicts::Verdicts;
 
 pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let policy = guest.config.timers.pit_policy.as_deref();
-    if !guest.config.known || isa(guest) != Some(Isa::Svm) || ctx.param_on("kvm_amd.avic") != Some(true) {
+    if !guest.config.known || ctx.isa(guest) != Some(Isa::Svm) || ctx.param_on("kvm_amd.avic") != Some(true) {
         return;
     }
     let window = guest.exits(&[ExitKind::InterruptWindow]);

@@ -45,7 +45,7 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         confidence: Confidence::High,
         evidence: vec![
             accesses.describe(guest, "accesses", "to the local APIC's memory"),
-            texts::CHECK_ENABLE_APICV.into(),
+            texts::check_apic_virtualisation(ctx.isa(guest)),
             guest.perf_check("mmio"),
         ],
         fix,

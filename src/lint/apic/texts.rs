@@ -1,6 +1,7 @@
 //! The prose of the interrupt controller rules.
 
 use crate::figures::{figure, or_unknown};
+use crate::kvm::Isa;
 use crate::lint::engine::prose::Prose;
 
 pub(super) const INHIBITED: Prose = Prose {
@@ -12,8 +13,8 @@ pub(super) const INHIBITED: Prose = Prose {
 pub(super) const LAPIC: Prose = Prose {
     title: "Every access of the guest to its local APIC causes an exit",
     why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU does not \
-        virtualise these registers: it is an old CPU, or enable_apicv=0. Each acknowledgement, timer setting and \
-        inter-processor interrupt costs an exit, which limits I/O rates",
+        virtualise these registers: it is an old CPU, or KVM's APIC virtualisation is off. Each acknowledgement, \
+        timer setting and inter-processor interrupt costs an exit, which limits I/O rates",
 };
 pub(super) const AVIC_PIT: Prose = Prose {
     title: "The PIT's tick policy keeps AVIC disabled",
@@ -32,7 +33,7 @@ pub(super) const AVIC_NEEDS: &str = "avic needs libvirt 8.10, QEMU 6.2 and a hos
 pub(super) const APICV_NEED: &str =
     "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
 pub(super) const VAPIC_IS_ON: &str = "The guest already has what helps on such a host (vapic). \
-    A host CPU with APICv (Xeon E5 v2 or later, enable_apicv=Y) has none of these exits";
+    A host with APIC virtualisation (APICv on Intel's Xeon E5 v2 or later, AVIC on AMD's) has none of these exits";
 pub(super) const KEEP_X2APIC: &str =
     "Remove nox2apic from the guest's kernel command line: x2APIC registers cost less than APIC memory";
 pub(super) const IPIS_BY_DESIGN: &str = "Some loads do this by design (databases, build jobs, hackbench): \
@@ -41,9 +42,18 @@ pub(super) const IPIS_BY_DESIGN: &str = "Some loads do this by design (databases
 // Evidence.
 pub(super) const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
      /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
-pub(super) const CHECK_ENABLE_APICV: &str = "look at: cat /sys/module/kvm_intel/parameters/enable_apicv";
 pub(super) const ONLY_SUGGESTED: &str = "this only suggests it; the kvm_apicv_inhibit_changed and kvm_page_fault \
     tracepoints (address 0xfee00xxx) give proof";
+
+/// Where the kernel says whether it virtualises the APIC.
+pub(super) fn check_apic_virtualisation(isa: Option<Isa>) -> String {
+    let parameter = match isa {
+        Some(Isa::Svm) => "kvm_amd/parameters/avic",
+        Some(Isa::Vmx) => "kvm_intel/parameters/enable_apicv",
+        _ => "kvm_*/parameters/{enable_apicv,avic}",
+    };
+    format!("look at: cat /sys/module/{parameter}")
+}
 
 pub(super) fn no_accelerated_exit(exits: u64, window: &str) -> String {
     format!(

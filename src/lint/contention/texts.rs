@@ -55,7 +55,7 @@ pub(super) const UNIT_QUOTA_NEED: &str =
     "takes effect at once, until the next boot; removes the limit for all guests in the unit";
 pub(super) const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much CPU as it wants";
 pub(super) const SPREAD_GUESTS: &str = "Move guests to another host, \
-    remove unused vCPUs (virsh setvcpus), or spread the guests over more CPUs";
+    remove unused vCPUs, or spread the guests over more CPUs";
 pub(super) const IRQ_AFFINITY_NEED: &str =
     "takes effect at once, until the next boot; queues of multiqueue devices refuse it, see managed_irq";
 pub(super) const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next boot; \

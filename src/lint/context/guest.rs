@@ -145,7 +145,11 @@ impl<'a> GuestContext<'a> {
 
     /// The commands that show this guest's exits or accesses without kvmtop; `event` is perf's name of the table.
     pub fn perf_check(&self, event: &str) -> String {
-        let pid = self.domain.facts.pid.map_or_else(|| "$(pgrep -o qemu)".to_owned(), |p| p.to_string());
+        let pid = self
+            .domain
+            .facts
+            .pid
+            .map_or_else(|| format!("$(pgrep -o {})", self.domain.facts.vmm.as_str()), |p| p.to_string());
         format!("check: perf kvm stat record -p {pid} sleep 10; perf kvm stat report --event={event}")
     }
 }

@@ -2,8 +2,8 @@
 
 use super::guest::GuestContext;
 use super::placement::HostPlacement;
-use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
+use crate::kvm::{CpuSet, Isa};
 use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
@@ -91,6 +91,28 @@ impl<'a> Context<'a> {
             "Y" | "y" | "1" => Some(true),
             "N" | "n" | "0" => Some(false),
             _ => None,
+        }
+    }
+
+    /// The virtualisation extension below a guest: by its exits, else by its architecture or the host's.
+    pub fn isa(&self, guest: &GuestContext<'_>) -> Option<Isa> {
+        let mut of_exits = guest.domain.exits.rows.iter().filter_map(|row| row.id).map(|id| id.0);
+        let of_exits = of_exits.find(|isa| !matches!(isa, Isa::Other(_)));
+        let arm = || guest.config.arch.as_deref().filter(|arch| *arch == "aarch64").map(|_| Isa::Arm64);
+        of_exits.or_else(arm).or_else(|| self.host_isa())
+    }
+
+    /// The virtualisation extension of the host, by KVM's module, its parameters or the machine.
+    pub fn host_isa(&self) -> Option<Isa> {
+        let facts = &self.model.host.facts;
+        let module = |name: &str| {
+            facts.kvm_flavour.as_deref() == Some(name) || facts.params.keys().any(|key| key.starts_with(name))
+        };
+        match () {
+            () if module("kvm_intel") => Some(Isa::Vmx),
+            () if module("kvm_amd") => Some(Isa::Svm),
+            () if facts.arch == "aarch64" => Some(Isa::Arm64),
+            () => None,
         }
     }
 

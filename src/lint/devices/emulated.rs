@@ -33,7 +33,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             title: texts::emulated_title(kind),
             why: texts::EMULATED_WHY.into(),
             evidence: vec![accesses.describe(guest, "accesses", &format!("to {region}")), guest.perf_check("mmio")],
-            fix: vec![fixes::advice(texts::change_to_virtio(kind))],
+            fix: vec![fixes::advice(texts::change_to_virtio(kind, guest.config.libvirt))],
             cost: accesses.cost,
             marks: accesses.marks,
             ..Finding::default()

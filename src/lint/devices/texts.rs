@@ -34,10 +34,9 @@ pub(super) const USE_MSIX: &str =
     "Remove pci=nomsi from the guest's kernel command line; in a Windows guest, update the virtio drivers";
 pub(super) const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use \
     MSI-X: give the device the default number of vectors";
-pub(super) const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net; <driver name='vhost'/>). \
-    Disk: do not set ioeventfd='off', and give it an IOThread";
-pub(super) const NO_IOEVENTFD_OFF: &str =
-    "Check that nothing sets ioeventfd=off on the device (virsh dumpxml, or the QEMU command line)";
+pub(super) const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and give it an \
+    IOThread";
+pub(super) const NO_IOEVENTFD_OFF: &str = "Check that nothing sets ioeventfd=off on the device";
 pub(super) const QUIET_CONSOLE: &str = "Do not run jobs with much output on the serial console: \
     use ssh, or a virtio console (console=hvc0), which takes whole lines at once";
 pub(super) const KWORKER_AND_VHOST: &str =
@@ -49,21 +48,27 @@ pub(super) const KWORKER_AND_POLLING: &str = "A newer host kernel injects MSIs d
 pub(super) struct EmulatedKind {
     pub name: &'static str,
     pub element: &'static str,
+    /// QEMU's device.
+    pub device: &'static str,
 }
 pub(super) const NETWORK_CARD: EmulatedKind =
-    EmulatedKind { name: "network card", element: "<interface>'s <model type='virtio'/>" };
-pub(super) const DISK_CONTROLLER: EmulatedKind =
-    EmulatedKind { name: "disk controller", element: "<disk>'s <target dev='vda' bus='virtio'/>" };
+    EmulatedKind { name: "network card", element: "<interface>'s <model type='virtio'/>", device: "virtio-net-pci" };
+pub(super) const DISK_CONTROLLER: EmulatedKind = EmulatedKind {
+    name: "disk controller",
+    element: "<disk>'s <target dev='vda' bus='virtio'/>",
+    device: "virtio-blk-pci",
+};
 
 pub(super) fn emulated_title(kind: &EmulatedKind) -> String {
     format!("An emulated {} does real work", kind.name)
 }
 
-pub(super) fn change_to_virtio(kind: &EmulatedKind) -> String {
+pub(super) fn change_to_virtio(kind: &EmulatedKind, libvirt: Option<bool>) -> String {
+    let what = if libvirt == Some(false) { kind.device } else { kind.element };
     format!(
-        "Change the device to virtio: set {}. First install the virtio drivers in the guest (Windows: virtio-win); \
+        "Change the device to virtio: set {what}. First install the virtio drivers in the guest (Windows: virtio-win); \
          without them it does not find its {}",
-        kind.element, kind.name
+        kind.name
     )
 }
 
@@ -84,7 +89,7 @@ pub(super) const POLLED: &[PolledPorts] = &[
     PolledPorts {
         regions: &["i8042"],
         name: "the PS/2 controller",
-        help: "Give the guest a tablet (<input type='tablet' bus='usb'/>) or virtio input instead of the PS/2 mouse",
+        help: "Give the guest a USB tablet or virtio input instead of the PS/2 mouse",
     },
     PolledPorts {
         regions: &["vga", "cirrus", "vbe", "qxl-ioports"],

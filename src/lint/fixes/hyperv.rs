@@ -1,6 +1,7 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
 use super::{advice, command, cpu, either, timer, xml};
+use crate::kvm::Isa;
 use crate::kvm::hyperv::{self, Enlightenment};
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
@@ -27,9 +28,6 @@ const BOOT_SETTINGS: &str =
     "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
 const BOOT_SETTINGS_NEED: &str =
     "run it inside the guest as administrator, then restart; an error means that the value was not set";
-const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: \
-    add <avic state='on'/> (hv-avic=on; libvirt 8.10, QEMU 6.2) \
-    where /sys/module/kvm_intel/parameters/enable_apicv or /sys/module/kvm_amd/parameters/avic is Y";
 
 /// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock, older ones none.
 pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
@@ -93,7 +91,7 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     }
     let possible = ctx.apic_virtualisation() != Some(false) && host_offers(guest, "avic");
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
-        fixes.push(advice(ADD_AVIC));
+        fixes.push(advice(add_avic(ctx.isa(guest))));
     }
     fixes
 }
@@ -105,6 +103,18 @@ fn hpet_instead(guest: &GuestContext<'_>) -> Vec<Fix> {
     }
     let on = timer(guest, "<timer name='hpet' present='yes'/>");
     either(guest, xml(on), advice(KEEP_HPET))
+}
+
+fn add_avic(isa: Option<Isa>) -> String {
+    let parameter = match isa {
+        Some(Isa::Svm) => "/sys/module/kvm_amd/parameters/avic",
+        Some(Isa::Vmx) => "/sys/module/kvm_intel/parameters/enable_apicv",
+        _ => "KVM's parameter (enable_apicv on Intel, avic on AMD)",
+    };
+    format!(
+        "synic disables APIC virtualisation unless avic is on too: add the avic enlightenment (hv-avic=on; libvirt \
+         8.10, QEMU 6.2) where {parameter} is Y"
+    )
 }
 
 /// The enlightenments of a list that the guest lacks.

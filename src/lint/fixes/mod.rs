@@ -1,5 +1,6 @@
 //! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes.
 
+pub(super) mod audience;
 pub(super) mod cpu;
 pub(super) mod hyperv;
 pub(super) mod placement;

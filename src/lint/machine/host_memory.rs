@@ -15,6 +15,8 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 fn swapping(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for (i, g) in ctx.guests.iter().enumerate() {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
+        let (of_libvirt, by_hand) = (fixes::xml(texts::LOCK_MEMORY), fixes::qemu(texts::LOCK_MEMORY_OPTION));
+        let locked = fixes::either(g, of_libvirt, by_hand).into_iter().map(|fix| fix.needing(texts::LOCK_MEMORY_NEED));
         let mut evidence = vec![texts::in_swap(swap, grown.unsigned_abs(), &g.window())];
         evidence.extend(ctx.model.host.memory.map(texts::host_memory));
         evidence.push(texts::check_swap(g.domain.facts.pid.unwrap_or_default()));
@@ -25,10 +27,7 @@ fn swapping(ctx: &Context<'_>, verdicts: &mut Verdicts) {
                 severity: Severity::Warning,
                 confidence: Confidence::High,
                 evidence,
-                fix: vec![
-                    fixes::advice(texts::LESS_GUEST_MEMORY),
-                    fixes::xml(texts::LOCK_MEMORY).needing(texts::LOCK_MEMORY_NEED),
-                ],
+                fix: [fixes::advice(texts::LESS_GUEST_MEMORY)].into_iter().chain(locked).collect(),
                 ..texts::SWAPPED.finding()
             },
         );

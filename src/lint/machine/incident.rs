@@ -24,6 +24,8 @@ pub(super) struct Incident {
     pub causes: &'static str,
     /// What to look at next.
     pub next: &'static str,
+    /// What else helps where the guest has this vendor's KVM, this VMM or this manager, an advice each.
+    pub more: &'static [&'static str],
 }
 
 /// The events of one guest, or of the host.
@@ -71,7 +73,12 @@ pub(super) fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
             title: worst.title.into(),
             why: why.join(". "),
             evidence: events.evidence,
-            fix: events.all.iter().map(|i| fixes::advice(i.next)).collect(),
+            fix: events
+                .all
+                .iter()
+                .flat_map(|i| [i.next].into_iter().chain(i.more.iter().copied()))
+                .map(fixes::advice)
+                .collect(),
             marks: events.marks,
             ..Finding::default()
         };
@@ -90,8 +97,8 @@ struct LikeLines<'l> {
     last: &'l LogLine,
 }
 
-/// Adds the lines of the host's log that `words` has words for, by guest. Where one `counts`, the recent ones like it are
-/// evidence too.
+/// Adds the lines of the host's log that `words` has words for, by guest. Where one `counts`, the recent ones like it
+/// are evidence too.
 pub(super) fn add_log_lines(
     ctx: &Context<'_>,
     counts: impl Fn(&LogLine) -> bool,

@@ -9,9 +9,12 @@ pub(super) const ENTRY_FAILED: Incident = Incident {
     causes: "a bug of the host's kernel on this CPU (the TDP MMU of Linux 5.15 on old Intel CPUs is a known one); \
         firmware or microcode that is out of date; a guest that is a hypervisor itself; real-mode code on an Intel \
         CPU without unrestricted guest mode",
-    next: "Read the guest's QEMU log and KVM's dump in the kernel's log (kvm_intel.dump_invalid_vmcs=1 or \
-        kvm_amd.dump_invalid_vmcb=1 enables it), and update microcode, the host's kernel and QEMU; on Linux 5.15 to \
-        5.19 try kvm.tdp_mmu=N",
+    next: "Read the VMM's log and KVM's dump in the kernel's log, and update microcode, the host's kernel and \
+        QEMU; on Linux 5.15 to 5.19 try kvm.tdp_mmu=N",
+    more: &[
+        "kvm_intel.dump_invalid_vmcs=1 puts the whole state into the kernel's log",
+        "kvm_amd.dump_invalid_vmcb=1 puts the whole state into the kernel's log",
+    ],
 };
 pub(super) const INTERNAL_ERROR: Incident = Incident {
     title: "KVM could not run the guest any further",
@@ -19,8 +22,9 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
     means: "KVM met something in the guest that it cannot handle, and QEMU stops a guest to which this happens",
     causes: "an instruction that KVM's emulator does not have, used on device memory or in real mode; a guest that \
         runs into garbage after a crash or because of its firmware; damaged guest memory; nested virtualisation",
-    next: "Read Suberror, registers and Code= in the guest's QEMU log; virsh domstate --reason shows whether it is \
-        paused by it; update QEMU, the firmware and the host's kernel, then reset the guest",
+    next: "Read Suberror, registers and Code= in the VMM's log; update QEMU, the firmware and the host's \
+        kernel, then reset the guest",
+    more: &["virsh domstate --reason shows whether the guest is paused by it"],
 };
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
@@ -30,8 +34,9 @@ pub(super) const RUN_FAILED: Incident = Incident {
     causes: "for error 14 (EFAULT, Bad address), guest memory that the host cannot provide: huge pages that ran out, a \
         file or device behind it that shrank or failed, memory of a passed-through device; for others, no memory in \
         the kernel or a bug of the VMM or of KVM",
-    next: "Read the guest's QEMU log and the kernel's log of that moment; compare HugePages_Free in /proc/meminfo and \
+    next: "Read the VMM's log and the kernel's log of that moment; compare HugePages_Free in /proc/meminfo and \
         the free space behind file-backed memory with what the guest has",
+    more: &[],
 };
 pub(super) const EMULATION: Incident = Incident {
     title: "KVM could not emulate an instruction of the guest",
@@ -40,7 +45,8 @@ pub(super) const EMULATION: Incident = Incident {
         fault or is stopped",
     causes: "an instruction that KVM's emulator does not have; a guest that runs into garbage after a crash; an old \
         kernel or firmware",
-    next: "Read the registers in the guest's QEMU log; update QEMU, the firmware and the host's kernel",
+    next: "Read the registers in the VMM's log; update QEMU, the firmware and the host's kernel",
+    more: &[],
 };
 pub(super) const TRIPLE_FAULT: Incident = Incident {
     title: "The guest crashed or reset itself by a triple fault",
@@ -50,8 +56,12 @@ pub(super) const TRIPLE_FAULT: Incident = Incident {
     causes: "a crash of its kernel or firmware, such as broken page or interrupt tables or an MSR access that it did \
         not expect to fail; a reboot, which old systems do by one or two triple faults; a failed start of another \
         kernel (kexec)",
-    next: "Look at the guest's console and crash dumps; kvm_inj_exception events in a trace show the faults before it; \
-        QEMU's -no-reboot or <on_reboot>preserve</on_reboot> keeps the guest as it is",
+    next: "Look at the guest's console and crash dumps; kvm_inj_exception events in a trace show the faults \
+        before it",
+    more: &[
+        "<on_reboot>preserve</on_reboot> in its XML keeps the guest as it is",
+        "-no-reboot of QEMU keeps the guest from starting again",
+    ],
 };
 pub(super) const NOTIFY: Incident = Incident {
     title: "The guest blocked events for too long",
@@ -59,7 +69,8 @@ pub(super) const NOTIFY: Incident = Incident {
     means: "The guest kept the CPU from delivering any event, as a stuck or a hostile guest does",
     causes: "an endless fault inside of the guest's fault handling; an attack on the host; a limit of notify-window \
         that is too short",
-    next: "Look at the guest's console; QEMU's -accel kvm,notify-vmexit=… sets what happens then",
+    next: "Look at the guest's console",
+    more: &["-accel kvm,notify-vmexit=… sets what QEMU does then"],
 };
 pub(super) const BUS_LOCKS: Incident = Incident {
     title: "A guest locks the memory of the whole host",
@@ -68,17 +79,17 @@ pub(super) const BUS_LOCKS: Incident = Incident {
         down by 10 ms each time",
     causes: "a program in the guest (a game, old business software) with misaligned atomic variables; an attack on the \
         neighbours",
-    next: "Find the program in the guest (split lock warnings in its log). QEMU can slow it down: -machine \
-        …,bus-lock-ratelimit=N; where the penalty hurts more than the locks, split_lock_mitigate=0 (sysctl \
-        kernel.split_lock_mitigate) takes it away",
+    next: "Find the program in the guest (split lock warnings in its log); where the penalty hurts more than the \
+        locks, split_lock_mitigate=0 (sysctl kernel.split_lock_mitigate) takes it away",
+    more: &["-machine …,bus-lock-ratelimit=N lets QEMU slow the guest down"],
 };
 pub(super) const WINDOWS_CRASH: Incident = Incident {
     title: "Windows reported a crash",
     what: "Windows reported a crash (write to MSR 0x40000105)",
     means: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers",
     causes: "a driver or an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
-    next: "Read the guest's memory dump (bugcheck); libvirt's log has the parameters if the guest has a hyperv panic \
-        device",
+    next: "Read the guest's memory dump (bugcheck)",
+    more: &["libvirt's log has the parameters if the guest has a hyperv panic device"],
 };
 pub(super) const MACHINE_CHECK: Incident = Incident {
     title: "A memory error of the host hit the guest",
@@ -88,6 +99,7 @@ pub(super) const MACHINE_CHECK: Incident = Incident {
     causes: "a failing memory module; overheating or overclocked memory",
     next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the guests away and \
         replace it; look at the guest's own log for what it lost",
+    more: &[],
 };
 pub(super) const KERNEL_BUG: Incident = Incident {
     title: "The host's kernel reports a bug while it ran a guest",
@@ -97,16 +109,21 @@ pub(super) const KERNEL_BUG: Incident = Incident {
     causes: "a bug of KVM or of a driver in this kernel; a module from outside of the kernel; broken memory",
     next: "Search for the function named in the line with the kernel's version, update the host's kernel, and reboot \
         the host after an Oops",
+    more: &[],
 };
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
     what: "guests killed for memory",
     means: "The OOM killer or systemd-oomd ended the guest's VMM to free memory: for the guest this is a power cut",
     causes: "guests and programs of the host together need more than the host has (QEMU itself takes some hundred MiB \
-        for each guest); a limit of the guest's cgroup (<memtune><hard_limit>, a container's or a pod's limit) below \
-        that; little or no swap; memory set aside for huge pages that is not used",
-    next: "Add up the guests' memory and compare with free -h; take memory from guests (virsh setmaxmem, virsh setmem \
-        with --config), remove or raise hard_limit, or add swap; journalctl -k -g oom shows who used how much",
+        for each guest); a limit of the guest's cgroup, container or pod below that; little or no swap; memory set \
+        aside for huge pages that is not used",
+    next: "Add up the guests' memory and compare with free -h; take memory from guests, raise the limit of \
+        the guest's cgroup, or add swap; journalctl -k -g oom shows who used how much",
+    more: &[
+        "virsh setmaxmem and virsh setmem with --config take memory from a guest; <memtune><hard_limit> is libvirt's \
+        limit",
+    ],
 };
 pub(super) const KILLED: Incident = Incident {
     title: "A guest's VMM crashed or was killed",
@@ -115,8 +132,9 @@ pub(super) const KILLED: Incident = Incident {
         cut",
     causes: "a bug of QEMU or a library (segfault, failed assertion, damaged heap); a signal of another program or an \
         admin, such as fencing or a container runtime; the OOM killer, which logs in the kernel's log; broken memory",
-    next: "Read the last lines of the guest's log under /var/log/libvirt/qemu, coredumpctl list, and the kernel's log \
-        of that moment; update QEMU",
+    next: "Read the last lines of the VMM's log, coredumpctl list, and the kernel's log of that moment; update \
+        QEMU",
+    more: &["libvirt keeps the guest's log under /var/log/libvirt/qemu"],
 };
 pub(super) const TERMINATED: Incident = Incident {
     title: "A guest was switched off from outside",
@@ -124,6 +142,7 @@ pub(super) const TERMINATED: Incident = Incident {
     means: "libvirt or systemd ended QEMU by a signal, without the guest having shut down",
     causes: "virsh destroy or a management tool; a shutdown of the host; fencing",
     next: "journalctl -u libvirtd -u virtqemud of that moment shows who asked for it",
+    more: &[],
 };
 pub(super) const MEMORY_FAILURE: Incident = Incident {
     title: "A memory error of the host killed the guest",
@@ -133,6 +152,7 @@ pub(super) const MEMORY_FAILURE: Incident = Incident {
     causes: "a failing memory module; overheating or overclocked memory",
     next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the other guests away \
         and replace it before they are started again",
+    more: &[],
 };
 pub(super) const LOCKUP: Incident = Incident {
     title: "A CPU of the host hung while it ran a guest",
@@ -143,6 +163,7 @@ pub(super) const LOCKUP: Incident = Incident {
         host's kernel in KVM or a driver; firmware (SMIs) or broken hardware",
     next: "Read the stack below the line in the kernel's log: it names the function; look at steal time where the host \
         is itself a guest; update the host's kernel, firmware and microcode",
+    more: &[],
 };
 pub(super) const HUNG_TASK: Incident = Incident {
     title: "A guest's thread waited in the kernel for minutes",
@@ -153,32 +174,37 @@ pub(super) const HUNG_TASK: Incident = Incident {
         lock in the kernel that nobody releases",
     next: "Read the stack below the line in the kernel's log; iostat -x 1 and dmesg show a disk that does not answer; \
         cat /proc/TID/stack shows where the thread waits now",
+    more: &[],
 };
 pub(super) const GUEST_LOCKUP: Incident = Incident {
     title: "The guest's own kernel reports that a CPU stood still",
     what: "lockups or stalls in the guest",
     means: "This is the log of the guest's own kernel: one of its CPUs, a vCPU, got nothing done for many seconds",
-    causes: "the host took its CPUs away (load, a CPU quota, a host that is itself a guest); the guest was paused, for a \
-        snapshot, a backup or a migration; storage of the host that held QEMU; a bug of the guest's kernel",
+    causes: "the host took its CPUs away (load, a CPU quota, a host that is itself a guest); the guest was paused, \
+        for a snapshot, a backup or a migration; storage of the host that held QEMU; a bug of the guest's kernel",
     next: "On the host, look at the vCPUs' wait (kvmtop's WAIT column, steal inside the guest) and at what ran at that \
         moment; a pause shows in the log of the management tool",
+    more: &[],
 };
 pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     title: "A task inside the guest waited for minutes",
     what: "tasks that hung inside the guest",
-    means: "This is the log of the guest's own kernel: a task waited for minutes, mostly for a disk that the host serves",
+    means: "This is the log of the guest's own kernel: a task waited for minutes, mostly for a disk that the host \
+        serves",
     causes: "storage of the host that does not answer or is far too slow; a full or failed disk behind the guest's; a \
         lock in the guest's kernel",
-    next: "On the host, look at iostat -x 1 and at the host's own log at that moment; inside the guest, the stack below \
-        the line names what it waited for",
+    next: "On the host, look at iostat -x 1 and at the host's own log at that moment; inside the guest, the stack \
+        below the line names what it waited for",
+    more: &[],
 };
 pub(super) const GUEST_CLOCK: Incident = Incident {
     title: "The guest's own kernel gave up its clock",
     what: "clocks that the guest calls unstable",
-    means: "This is the log of the guest's own kernel: two of its clocks disagreed, so it left the fast one (tsc) for a \
-        slower one. With hpet or acpi_pm each reading of the time is an exit",
-    causes: "a vCPU that did not run for a moment, so that the check came late; a pause, snapshot or migration; a TSC of \
-        the host that is not stable",
-    next: "Inside the guest, cat /sys/devices/system/clocksource/clocksource0/current_clocksource should print kvm-clock \
-        or tsc; on the host the same file should print tsc",
+    means: "This is the log of the guest's own kernel: two of its clocks disagreed, so it left the fast one (tsc) for \
+        a slower one. With hpet or acpi_pm each reading of the time is an exit",
+    causes: "a vCPU that did not run for a moment, so that the check came late; a pause, snapshot or migration; a TSC \
+        of the host that is not stable",
+    next: "Inside the guest, cat /sys/devices/system/clocksource/clocksource0/current_clocksource should print \
+        kvm-clock or tsc; on the host the same file should print tsc",
+    more: &[],
 };

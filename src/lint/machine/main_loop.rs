@@ -27,7 +27,7 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     evidence.push(texts::check_thread(thread.tid));
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
-        fix.push(fixes::advice(texts::USE_IOTHREAD));
+        fix.extend([fixes::advice(texts::USE_IOTHREAD), fixes::advice(texts::IOTHREAD_XML)]);
     }
     fix.push(fixes::advice(texts::CLOSE_SCREENS));
     verdicts.find(Finding {

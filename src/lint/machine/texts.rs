@@ -54,8 +54,8 @@ pub(super) const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor to
 pub(super) const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
     (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such reads return 0 with \
     kvm.ignore_msrs=1";
-pub(super) const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault and \
-    others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If the \
+pub(super) const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault \
+    and others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If the \
     guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
 pub(super) const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes the 0 that it read \
     for the register's value";
@@ -66,20 +66,21 @@ pub(super) const SILENCE_MSRS_NEED: &str = "only silences the log";
 pub(super) const SHOW_MAPPING: &str =
     "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing /sys/kernel/mm/transparent_hugepage/enabled";
 pub(super) const SHOW_MAPPING_NEED: &str = "shows what may remove mappings";
-pub(super) const USE_HUGE_PAGES: &str = "Back the guest with huge pages \
-    (<memoryBacking><hugepages/></memoryBacking>) if its memory is meant for it alone";
-pub(super) const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has \
-    (virsh setmem, fewer guests), and leave some for the host itself";
+pub(super) const USE_HUGE_PAGES: &str = "Back the guest with huge pages if its memory is meant for it alone";
+pub(super) const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of \
+    them, and leave some for the host itself";
 pub(super) const LOCK_MEMORY: &str = "<memoryBacking>\n  <locked/>\n</memoryBacking>";
+pub(super) const LOCK_MEMORY_OPTION: &str = "-overcommit mem-lock=on";
 pub(super) const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; \
-    only where the host has the memory, and with <memtune><hard_limit> well above the guest's size";
+    only where the host has the memory, and with a memory limit, if any, well above the guest's size";
 pub(super) const STOP_KSM_NEED: &str = "stops the scanning; shared pages stay shared until written";
 pub(super) const KEEP_KSM: &str = "Keep it running where memory is short: swapping would be worse. \
     pages_to_scan and sleep_millisecs slow it down";
 pub(super) const OTHER_INSTANCE: &str =
     "Move to a larger or dedicated instance, or ask the outer hypervisor's operator";
-pub(super) const USE_IOTHREAD: &str = "Give disks an IOThread (<iothreads>1</iothreads>, <driver iothread='1'/>), \
-    so that their work leaves the main thread; use vhost for the network";
+pub(super) const USE_IOTHREAD: &str = "Give disks an IOThread, so that their work leaves the main thread; use vhost \
+    for the network";
+pub(super) const IOTHREAD_XML: &str = "In its XML that is <iothreads>1</iothreads> and <driver iothread='1'/>";
 pub(super) const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated \
     devices; this one thread serves them all";
 pub(super) const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or \

@@ -39,7 +39,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         evidence: vec![
             exits.describe(guest, "host interrupts", "in the running guest"),
             tick_hz.map_or_else(|| texts::TICK_UNKNOWN.into(), texts::tick_share),
-            texts::CHECK_VECTORS.into(),
+            texts::check_vectors(ctx.isa(guest)),
         ],
         fix: vec![
             fixes::command(texts::SHOW_INTERRUPTS).needing(texts::SHOW_INTERRUPTS_NEED),

@@ -1,6 +1,7 @@
 //! The prose of the scheduling rules.
 
 use crate::figures::figure;
+use crate::kvm::Isa;
 use crate::lint::engine::prose::Prose;
 use crate::sample::Migrations;
 
@@ -68,11 +69,19 @@ pub(super) const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -ove
 // Evidence.
 pub(super) const WAIT_UNKNOWN: &str = "whether its vCPUs wait for CPUs is unknown";
 pub(super) const TICK_UNKNOWN: &str = "the host's tick (at most 1000/s on a busy vCPU) does not explain that";
-pub(super) const CHECK_VECTORS: &str = "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report; on Intel \
-    intr_info holds the vector (0xec tick, 0xfd reschedule, 0xfb call function); \
-    look at: watch -d cat /proc/interrupts";
 pub(super) const CHECK_HALT_POLL: &str =
     "check: kvm_stat -1, the halt_poll rows; look at: /sys/module/kvm/parameters/halt_poll_ns";
+
+/// Intel's `intr_info` holds the vector; AMD does not acknowledge the interrupt on its exit.
+pub(super) fn check_vectors(isa: Option<Isa>) -> String {
+    let vector = match isa {
+        Some(Isa::Vmx) => "; intr_info holds the vector (0xec tick, 0xfd reschedule, 0xfb call function)",
+        _ => "",
+    };
+    format!(
+        "check: trace-cmd record -e kvm:kvm_exit, then trace-cmd report{vector}; look at: watch -d cat /proc/interrupts"
+    )
+}
 
 pub(super) fn wait_share(percent: f64) -> String {
     format!("its vCPUs wait for a CPU {} % of the time they want one", figure(percent))

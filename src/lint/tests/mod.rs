@@ -1,6 +1,7 @@
 //! Each rule: a host on which it fires, one on which it is silent, one on which it cannot tell.
 
 mod apic;
+mod audience;
 mod devices;
 mod guards;
 mod incidents;
@@ -88,6 +89,10 @@ fn silent(report: &Report, rule: &str) {
 fn cannot(report: &Report, rule: &str) {
     silent(report, rule);
     assert!(report.cannot_tell.iter().any(|c| c.rule == rule), "{:?}", report.cannot_tell);
+}
+
+fn rules_of_table() -> impl Iterator<Item = &'static str> {
+    super::rules().map(|rule| rule.name)
 }
 
 fn host() -> Host {

@@ -185,7 +185,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn damaged_parts_are_survived(part in proptest::collection::vec(proptest::num::u8::ANY, 0..200), big in proptest::bool::ANY) {
+        fn damaged_parts_are_survived(
+            part in proptest::collection::vec(proptest::num::u8::ANY, 0..200),
+            big in proptest::bool::ANY,
+        ) {
             let _ = (strings(&part, big), event_names(&part, big));
         }
     }
