@@ -55,8 +55,8 @@ pub(super) const NO_ACTION_MSRS: &str = "No action needed unless the guest misbe
     (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such reads return 0 with \
     kvm.ignore_msrs=1";
 pub(super) const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault \
-    and others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If the \
-    guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
+    and others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If \
+    the guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
 pub(super) const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes the 0 that it read \
     for the register's value";
 pub(super) const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
