@@ -72,13 +72,13 @@ fn everything(vcpu: u32, thread: Thread, isa: Isa) -> Thread {
 }
 
 fn scene(manager: Manager, isa: Isa, windows: bool, calm: bool) -> Model {
-    let mut guest = Guest::new("g", 5).mtree().vcpus(4, |v, t| match calm {
-        false => everything(v, t, isa),
-        true => {
-            with_exits(t.on(v).cpu(2.0, 0.0, 1.0, 0.0), isa, &[("HLT", "hlt", 2000.0), ("MSR_WRITE", "msr", 300.0)])
-                .pio(0x71, Direction::Read, 1500.0, 20.0)
-                .msr(0x6e0, Direction::Write, 300.0, 2.0)
+    let mut guest = Guest::new("g", 5).mtree().vcpus(4, |v, t| {
+        if !calm {
+            return everything(v, t, isa);
         }
+        with_exits(t.on(v).cpu(2.0, 0.0, 1.0, 0.0), isa, &[("HLT", "hlt", 2000.0), ("MSR_WRITE", "msr", 300.0)])
+            .pio(0x71, Direction::Read, 1500.0, 20.0)
+            .msr(0x6e0, Direction::Write, 300.0, 2.0)
     });
     guest = guest.emulator(|t| t.cpu(0.0, 60.0, 35.0, 30.0).may_run("1").on(1));
     guest = guest.iothread(1, |t| t.cpu(0.0, 20.0, 5.0, 0.0).may_run("1").on(1));
