@@ -72,6 +72,19 @@ impl History {
         }
     }
 
+    /// CPU time of a domain, percent of one CPU: the mean of the last ten intervals.
+    pub fn recent_cpu(&self, domain: &DomainModel) -> Option<f64> {
+        const RECENT: usize = 10;
+        let points = &self.domains.get(&key(domain))?.points;
+        let recent: Vec<f64> = points.iter().rev().take(RECENT).filter_map(|p| p.cpu).collect();
+        (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64)
+    }
+
+    /// The most exits per second of a domain.
+    pub fn most_exits(&self, domain: &DomainModel) -> Option<f64> {
+        self.points(domain).filter_map(|p| p.exits).reduce(f64::max)
+    }
+
     /// The points of a domain, oldest first.
     pub fn points(&self, domain: &DomainModel) -> impl Iterator<Item = &HistoryPoint> {
         self.domains.get(&key(domain)).into_iter().flat_map(|past| &past.points)

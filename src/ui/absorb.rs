@@ -4,7 +4,7 @@ use super::guest_table;
 use super::layout;
 use super::render;
 use super::rows;
-use super::state::{AppState, Popup, Tick};
+use super::state::{AppState, Held, Popup, Tick};
 use super::view::ScreenView;
 use crate::lint::Finding;
 use crate::model::Model;
@@ -17,8 +17,9 @@ impl AppState {
     /// Takes in a new interval. A paused live screen keeps it for later.
     pub fn absorb(&mut self, tick: Tick) {
         if self.paused && tick.playback.is_none() {
-            self.history.push(&tick.model);
-            self.held = Some(Box::new(tick));
+            let mut history = self.held.take().map_or_else(|| self.history.clone(), |held| held.history);
+            history.push(&tick.model);
+            self.held = Some(Box::new(Held { tick, history }));
             return;
         }
         let remember = !tick.again;
@@ -73,15 +74,16 @@ impl AppState {
     /// Resumes a paused screen with the newest interval.
     pub(super) fn resume(&mut self) {
         self.paused = false;
-        if let Some(tick) = self.held.take() {
-            self.show(*tick, false);
+        if let Some(held) = self.held.take() {
+            self.history = held.history;
+            self.show(held.tick, false);
         }
     }
 
     /// Updates everything that is derived: rows, selection, scroll position.
     pub fn settle(&mut self) {
         let Some(model) = self.model.take() else { return };
-        rows::arrange(&mut self.table, &model, &self.findings);
+        rows::arrange(&mut self.table, &model, &self.findings, &self.history);
         self.model = Some(model);
         let guest = self.domain().map(guest_table::key);
         self.rows.of(guest);

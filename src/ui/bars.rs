@@ -7,21 +7,48 @@ use ratatui::buffer::Buffer;
 /// The hues of guest, usr, sys, wait; everywhere the same.
 pub const HUES: [Look; 4] = [Look::Guest, Look::Usr, Look::Sys, Look::Wait];
 
-/// Top of the scale for guests whose rates are all lower, so that noise stays flat.
-const SPARK_FLOOR: f64 = 100.0;
+/// A part from this share of the whole on has at least one cell: a wait must not be lost by rounding.
+const VISIBLE: f64 = 0.01;
 
-/// How many cells of a bar each part of a whole takes. The sums are rounded, so that no part can push the bar too far.
-pub fn cells(parts: [f64; 4], whole: f64, width: u16) -> [u16; 4] {
-    let mut sum = 0.0;
-    let mut used = 0;
-    parts.map(|p| {
-        sum += if p.is_finite() { p.max(0.0) } else { 0.0 };
-        let share = if whole > 0.0 { (sum / whole).min(1.0) } else { 0.0 };
-        let end = (share * f64::from(width)).round() as u16;
-        let n = end.saturating_sub(used);
-        used = used.max(end);
-        n
-    })
+/// How a bar is filled: the part that each of its cells shows, and how many eighths of the last cell are filled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fill {
+    cells: Vec<usize>,
+    last_eighths: u16,
+}
+
+/// Fills a bar: whole cells by the part that has most of each, the end in eighths of a cell.
+fn fill(parts: [f64; 4], whole: f64, width: u16) -> Fill {
+    let share = |p: f64| if whole > 0.0 && p.is_finite() { (p.max(0.0) / whole).min(1.0) } else { 0.0 };
+    let shares = parts.map(share);
+    let mut ends = [0.0; 4];
+    let mut sum = 0.0_f64;
+    for (end, share) in ends.iter_mut().zip(shares) {
+        sum = (sum + share).min(1.0);
+        *end = sum * f64::from(width);
+    }
+    let eighths = (sum * f64::from(width) * 8.0).round() as u16;
+    let mut cells: Vec<usize> = (0..eighths.div_ceil(8))
+        .map(|cell| {
+            let (from, to) = (f64::from(cell), f64::from(cell + 1));
+            let mut start = 0.0;
+            let covered = ends.map(|end| {
+                let part = end.min(to) - f64::max(start, from);
+                start = end;
+                part
+            });
+            (0..4).rev().max_by(|a, b| covered[*a].total_cmp(&covered[*b])).unwrap_or(0)
+        })
+        .collect();
+    let mut last_eighths = if eighths.is_multiple_of(8) { 8 } else { eighths % 8 };
+    if shares[3] >= VISIBLE && !cells.contains(&3) {
+        if cells.len() == usize::from(width) {
+            cells.pop();
+        }
+        cells.push(3);
+        last_eighths = 8;
+    }
+    Fill { cells, last_eighths }
 }
 
 /// A framed bar of guest, usr, sys, wait.
@@ -32,18 +59,22 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
     let dim = theme.style(Look::Dim);
     put(buf, x, y, &theme.glyphs.edges[0].to_string(), 1, dim);
     put(buf, x + width - 1, y, &theme.glyphs.edges[1].to_string(), 1, dim);
-    let mut at = x + 1;
-    for ((n, glyph), role) in cells(parts, whole, width - 2).into_iter().zip(theme.glyphs.bar).zip(HUES) {
-        put(buf, at, y, &glyph.to_string().repeat(n.into()), n, theme.style(role));
-        at += n;
+    let Fill { cells, last_eighths } = fill(parts, whole, width - 2);
+    for (i, &part) in cells.iter().enumerate() {
+        let is_end = i + 1 == cells.len() && last_eighths < 8;
+        let glyph = match theme.glyphs.eighths {
+            // Without colours the character alone tells the parts apart.
+            Some(eighths) if is_end && (part == 0 || theme.has_colours()) => eighths[usize::from(last_eighths) - 1],
+            _ if is_end && last_eighths < 4 && i > 0 => break,
+            _ => theme.glyphs.bar[part],
+        };
+        put(buf, x + 1 + i as u16, y, &glyph.to_string(), 1, theme.style(HUES[part]));
     }
 }
 
-/// A sparkline of the newest points, one column each, scaled to the highest of those shown.
-pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>], theme: &Theme) {
+/// A sparkline of the newest points, one column each, on a scale that ends at `top`.
+pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>], top: f64, theme: &Theme) {
     let shown = &points[points.len().saturating_sub(width.into())..];
-    // The highest point fills five eighths, which leaves room for a steady rate to rise.
-    let top = 1.6 * points.iter().flatten().fold(SPARK_FLOOR, |a, b| a.max(*b));
     let start = x + width - shown.len() as u16;
     for (i, p) in shown.iter().enumerate() {
         if let Some(v) = p {
@@ -65,10 +96,27 @@ mod tests {
 
     #[test]
     fn parts_fill_no_more_than_the_bar() {
-        assert_eq!(cells([50.0, 25.0, 25.0, 0.0], 100.0, 8), [4, 2, 2, 0]);
-        assert_eq!(cells([150.0, 25.0, 25.0, 10.0], 100.0, 8), [8, 0, 0, 0]);
-        assert_eq!(cells([f64::NAN, 50.0, 0.0, 0.0], 100.0, 8), [0, 4, 0, 0]);
-        assert_eq!(cells([1.0; 4], 0.0, 8), [0; 4]);
+        let cells = |parts, whole| fill(parts, whole, 8).cells;
+        assert_eq!(cells([50.0, 25.0, 25.0, 0.0], 100.0), [0, 0, 0, 0, 1, 1, 2, 2]);
+        assert_eq!(cells([150.0, 25.0, 25.0, 0.0], 100.0), [0; 8]);
+        assert_eq!(cells([f64::NAN, 50.0, 0.0, 0.0], 100.0), [1; 4]);
+        assert!(cells([1.0; 4], 0.0).is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_bar_is_shown_in_eighths() {
+        let end = |share| {
+            let fill = fill([share, 0.0, 0.0, 0.0], 100.0, 8);
+            (fill.cells.len(), fill.last_eighths)
+        };
+        assert_eq!([5.0, 10.0, 15.0, 100.0].map(end), [(1, 3), (1, 6), (2, 2), (8, 8)]);
+    }
+
+    #[test]
+    fn a_wait_is_seen_even_in_a_full_bar() {
+        assert_eq!(fill([99.0, 0.0, 0.0, 1.0], 100.0, 8).cells, [0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(fill([10.0, 0.0, 0.0, 1.0], 100.0, 8).cells, [0, 3]);
+        assert_eq!(fill([10.0, 0.0, 0.0, 0.5], 100.0, 8).cells, [0]);
     }
 
     #[test]

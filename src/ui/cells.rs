@@ -5,11 +5,13 @@ use super::state::AppState;
 use super::text::clean;
 use super::theme::Look;
 use crate::figures::{or_unknown, percent, rate};
+use crate::kvm::device_map;
 use crate::kvm::thread_name::Role;
 use crate::lint::{Finding, Severity};
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
 use crate::sample::DomainState;
 use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 /// What the cells of a row are made from.
 #[derive(Clone, Copy)]
@@ -56,14 +58,36 @@ impl<'a> RowView<'a> {
         top_userspace(self.domain, vcpu)
     }
 
-    /// The access that took the most time.
-    pub(super) fn hot(&self) -> Option<&'a AccessRow> {
+    /// The device whose accesses took the most time.
+    pub(super) fn hot(&self) -> Option<HotDevice> {
         match (self.thread, self.vcpu()) {
-            (None, _) => self.domain.hot_access(),
-            (Some(_), Some(v)) => self.domain.vcpu_accesses.iter().find(|a| a.vcpu == Some(v)),
+            (None, _) => hot_device(&self.domain.accesses),
+            (Some(_), Some(v)) => hot_device(self.domain.vcpu_accesses.iter().filter(|a| a.vcpu == Some(v))),
             (Some(_), None) => None,
         }
     }
+}
+
+/// A device with all its addresses, read and written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct HotDevice {
+    /// Its name, or the address of one that has none.
+    pub name: String,
+    /// Accesses per second.
+    pub rate: Option<f64>,
+}
+
+/// The device whose accesses took the most time, or else were most.
+pub(super) fn hot_device<'a>(rows: impl IntoIterator<Item = &'a AccessRow>) -> Option<HotDevice> {
+    let mut devices: HashMap<String, (u64, u64, Option<f64>)> = HashMap::new();
+    for row in rows {
+        let sum = devices.entry(device_text(row)).or_default();
+        sum.0 = sum.0.saturating_add(row.span.total_ns.unwrap_or(0));
+        sum.1 = sum.1.saturating_add(row.span.count);
+        sum.2 = sum.2.map_or(row.rate, |all| Some(all + row.rate.unwrap_or(0.0)));
+    }
+    let worst = devices.into_iter().max_by(|(a, x), (b, y)| (x.0, x.1).cmp(&(y.0, y.1)).then_with(|| b.cmp(a)))?;
+    Some(HotDevice { name: worst.0, rate: worst.1.2 })
 }
 
 /// A value printed by `f`, or unknown.
@@ -96,9 +120,9 @@ pub(super) fn name(r: &RowView<'_>) -> Cell {
             name = format!("pid {}", r.domain.facts.pid.map_or_else(|| "?".into(), |p| p.to_string()));
         }
         return match r.domain.state {
-            DomainState::Running => Cell::text(name).role(Look::Strong),
-            DomainState::Paused => Cell::text(format!("{name} (paused)")).role(Look::Dim),
-            DomainState::Ended => Cell::text(format!("{name} (ended)")).role(Look::Dim),
+            DomainState::Running => Cell::Name(name, None, Look::Strong),
+            DomainState::Paused => Cell::Name(name, Some("paused"), Look::Dim),
+            DomainState::Ended => Cell::Name(name, Some("ended"), Look::Dim),
         };
     };
     let dim = !matches!(t.role, Role::Vcpu);
@@ -206,10 +230,10 @@ pub fn userspace_name(reason: i32) -> String {
     name.into_owned()
 }
 
-/// The device of an access, else its address.
+/// The device of an access, else its address. A device has one name, whichever of its regions is touched.
 pub fn device_text(a: &AccessRow) -> String {
     match &a.device {
-        Some(d) => clean(&d.name),
+        Some(d) => clean(device_map::device_of(&d.name)),
         None => format!("{} {}", a.space.as_str(), a.address_text()),
     }
 }

@@ -1,9 +1,9 @@
 //! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
 use super::action::{Control, Effect, Replay};
+use super::canvas::Canvas;
 use super::event::ScreenEvent;
 use super::mouse;
-use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
 use super::terminal_traits::{self, ThemeChoice};
@@ -13,7 +13,10 @@ use crate::kvm::without_hidden;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event;
+use ratatui::layout::Position;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
@@ -181,13 +184,19 @@ fn event_loop(
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
+    let mut canvas = Canvas::default();
     loop {
-        if Guard::is_taken() {
-            guard.terminal.draw(|frame| render(frame, state, theme))?;
+        if Guard::is_taken()
+            && let Some((buffer, cursor)) = canvas.paint(state, theme)
+        {
+            guard.terminal.draw(|frame| show(frame, buffer, cursor))?;
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);
         while let Some(event) = next {
+            if !matches!(event, ScreenEvent::Tick(_)) {
+                canvas.forget();
+            }
             match event {
                 ScreenEvent::Tick(tick) => state.absorb(*tick),
                 ScreenEvent::Say(text) => state.say(text),
@@ -215,6 +224,16 @@ fn event_loop(
             }
             next = wake.try_recv().ok();
         }
+    }
+}
+
+/// Shows a painted screen. A terminal that has another size by now reports it, and is painted again.
+fn show(frame: &mut Frame<'_>, buffer: &Buffer, cursor: Option<Position>) {
+    if frame.area() == buffer.area {
+        frame.buffer_mut().content.clone_from(&buffer.content);
+    }
+    if let Some(at) = cursor {
+        frame.set_cursor_position(at);
     }
 }
 

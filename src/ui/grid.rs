@@ -1,13 +1,13 @@
 //! Tables: which columns fit, and painting their cells. Widths are fixed, so a figure that grows moves nothing.
 
 use super::bars;
-use super::draw::put;
-use super::text::{fit, width};
+use super::draw::{highlight, put};
+use super::text::{fit, fit_middle, width};
 use super::theme::{Look, Theme};
 use crate::figures::UNKNOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Modifier;
 
 /// How a column is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +39,12 @@ impl ColumnLayout {
 pub enum Cell {
     /// Text or a figure.
     Text(String, Look),
+    /// A name, which is cut in its middle, and the state it is in.
+    Name(String, Option<&'static str>, Look),
     /// A bar of guest, usr, sys and wait, and the value of the full bar.
     Bar([f64; 4], f64),
-    /// A sparkline, newest point last.
-    Spark(Vec<Option<f64>>),
+    /// A sparkline, newest point last, and the top of its scale.
+    Spark(Vec<Option<f64>>, f64),
 }
 
 impl Cell {
@@ -149,39 +151,50 @@ pub fn paint(
     theme: &Theme,
 ) {
     let (row, selected) = look;
-    if selected {
-        buf.set_style(Rect { height: 1, ..area }, theme.selected());
-    }
     for &(i, x, w) in fitted {
         let Some(cell) = cells.get(i) else { continue };
         let x = area.x + x;
         let w = w.min(area.right().saturating_sub(x));
         match cell {
             Cell::Text(text, role) => {
-                let mut style = match row {
+                let style = match row {
                     RowLook::Dim => theme.style(Look::Dim),
                     RowLook::Marked(mark) if *role == Look::Text => theme.style(mark).add_modifier(Modifier::BOLD),
                     _ => theme.style(*role),
                 };
-                if selected {
-                    // Colour on a reversed row is hard to read; bold stays.
-                    style.fg = None;
-                    style = style.patch(theme.selected());
-                }
                 let text = fit(text, w, theme.glyphs.cut);
                 let x = if layouts[i].right { x + w - width(&text).min(w) } else { x };
                 put(buf, x, area.y, &text, w, style);
             }
             Cell::Bar(parts, whole) => {
-                buf.set_style(Rect { x, y: area.y, width: w, height: 1 }, Style::reset());
                 bars::parts(buf, x, area.y, w, *parts, *whole, theme);
             }
-            Cell::Spark(points) => {
-                buf.set_style(Rect { x, y: area.y, width: w, height: 1 }, Style::reset());
-                bars::spark(buf, x, area.y, w, points, theme);
+            Cell::Name(name, state, role) => {
+                let style = theme.style(if row == RowLook::Dim { Look::Dim } else { *role });
+                put(buf, x, area.y, &name_text(name, *state, w, theme), w, style);
             }
+            Cell::Spark(points, top) => bars::spark(buf, x, area.y, w, points, *top, theme),
         }
     }
+    if selected {
+        highlight(buf, Rect { height: 1, ..area }, theme);
+    }
+}
+
+/// A name and its state, `web-1 (paused)`, in a width. Of a long name the middle is left out; a narrow column has the
+/// first letter of the state.
+fn name_text(name: &str, state: Option<&str>, columns: u16, theme: &Theme) -> String {
+    /// With less room for a name the state is shortened.
+    const LEAST_NAME: u16 = 10;
+    let cut = theme.glyphs.cut;
+    let Some(state) = state else { return fit_middle(name, columns, cut) };
+    let long = format!(" ({state})");
+    let room = columns.saturating_sub(width(&long));
+    if width(name) <= room || room >= LEAST_NAME {
+        return fit_middle(name, room, cut) + &long;
+    }
+    let short: String = [" (", &state[..1], ")"].concat();
+    fit_middle(name, columns.saturating_sub(width(&short)), cut) + &short
 }
 
 /// Paints the line of headers.

@@ -1,7 +1,7 @@
 //! The columns of the table of guests: header, help, layout, sorting and cell. The table, the sort menu and the help
 //! are all made from this list.
 
-use super::cells::{self, RowView, device_text, userspace_name};
+use super::cells::{self, RowView, userspace_name};
 use super::filter::{FieldValue, FilterField};
 use super::grid::{Cell, ColumnLayout};
 use super::guest_table::ColumnId;
@@ -93,7 +93,8 @@ pub static COLUMNS: [GuestColumn; 17] = [
         id: ColumnId::Name,
         name: "name",
         header: "GUEST",
-        help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it.",
+        help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it; a mark \
+               behind it says that it is paused or has ended.",
         layout: ColumnLayout::left(14, 14, 0),
         sort: |d, _| SortValue::Name(d.name().to_lowercase()),
         cell: cells::name,
@@ -102,12 +103,9 @@ pub static COLUMNS: [GuestColumn; 17] = [
         id: ColumnId::Findings,
         name: "findings",
         header: "!",
-        help: "Number of findings about the guest.",
+        help: "Number of findings about the guest; sorted by guilt: the worst finding, then CPU time.",
         layout: ColumnLayout::right(1, 0, 12),
-        sort: |d, f| {
-            let worst = cells::worst_severity(f, d.name()).map_or(0, |s| 1 + s as i64);
-            SortValue::Number(worst * 1000 + f.iter().filter(|f| f.concerns(d.name())).count() as i64)
-        },
+        sort: |d, f| SortValue::Number(cells::worst_severity(f, d.name()).map_or(0, |s| 1 + s as i64)),
         cell: cells::findings,
     },
     GuestColumn {
@@ -115,7 +113,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
         name: "vcpus",
         header: "VCPU",
         help: "Number of virtual CPUs.",
-        layout: ColumnLayout::right(4, 0, 5),
+        layout: ColumnLayout::right(4, 0, 6),
         sort: |d, _| SortValue::Number(d.vcpu_count().into()),
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
@@ -137,7 +135,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
         header: "OF VCPUS",
         help: "CPU time and wait as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, \
                sys and wait in the colours of the host's line.",
-        layout: ColumnLayout::left(10, 10, 3),
+        layout: ColumnLayout::left(10, 10, 5),
         sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.busy() / f64::from(d.vcpu_count().max(1)))),
         cell: |r| match r.cpu() {
             Some(c) => Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0 * r.capacity()),
@@ -187,7 +185,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
         header: "ON CPU",
         help: "The host CPU a thread ran on last; `=` if it may only run there, else `any` or the CPUs it may run on. \
                A guest's row shows the NUMA nodes of its vCPUs.",
-        layout: ColumnLayout::left(7, 6, 6),
+        layout: ColumnLayout::left(7, 6, 7),
         sort: |d, _| SortValue::Name(cells::vcpu_cpus(d)),
         cell: cells::place,
     },
@@ -205,12 +203,12 @@ pub static COLUMNS: [GuestColumn; 17] = [
         id: ColumnId::Trend,
         name: "trend",
         header: "TREND",
-        help: "Exits per second over the last minute, scaled to the guest's own maximum.",
-        layout: ColumnLayout::left(8, 12, 9),
+        help: "Exits per second over the last minute. The header has the top of the scale, the same for all guests.",
+        layout: ColumnLayout::left(10, 20, 9),
         sort: |d, _| SortValue::Figure(d.exit_rate.0),
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
-            None => Cell::Spark(r.state.history.points(r.domain).map(|p| p.exits).collect()),
+            None => Cell::Spark(r.state.history.points(r.domain).map(|p| p.exits).collect(), r.state.table.trend_top),
         },
     },
     GuestColumn {
@@ -218,7 +216,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
         name: "reason",
         header: "TOP EXIT",
         help: "The exit reason that took the most time, idle exits excluded.",
-        layout: ColumnLayout::left(14, 6, 2),
+        layout: ColumnLayout::left(14, 6, 3),
         sort: |d, _| SortValue::Name(cells::top_reason(d).unwrap_or_default()),
         cell: |r| match r.exits().and_then(ExitTable::top) {
             Some(e) => Cell::text(clean(&e.reason)),
@@ -247,10 +245,10 @@ pub static COLUMNS: [GuestColumn; 17] = [
         name: "device",
         header: "HOT DEVICE",
         help: "The device or MSR whose accesses took the most time.",
-        layout: ColumnLayout::left(12, 8, 7),
-        sort: |d, _| SortValue::Name(d.hot_access().map(cells::device_text).unwrap_or_default()),
+        layout: ColumnLayout::left(12, 8, 2),
+        sort: |d, _| SortValue::Name(cells::hot_device(&d.accesses).map(|h| h.name).unwrap_or_default()),
         cell: |r| match r.hot() {
-            Some(a) => Cell::text(device_text(a)),
+            Some(hot) => Cell::text(hot.name),
             None => Cell::unknown().role(Look::Dim),
         },
     },
@@ -259,9 +257,9 @@ pub static COLUMNS: [GuestColumn; 17] = [
         name: "device_rate",
         header: "/s",
         help: "Accesses to it per second.",
-        layout: ColumnLayout::right(5, 0, 7),
-        sort: |d, _| SortValue::Figure(d.hot_access().and_then(|a| a.rate)),
-        cell: |r| cells::figure(r.hot().and_then(|a| a.rate), rate),
+        layout: ColumnLayout::right(5, 0, 2),
+        sort: |d, _| SortValue::Figure(cells::hot_device(&d.accesses).and_then(|h| h.rate)),
+        cell: |r| cells::figure(r.hot().and_then(|h| h.rate), rate),
     },
     GuestColumn {
         id: ColumnId::Migrations,

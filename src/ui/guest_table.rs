@@ -12,7 +12,6 @@ pub enum ColumnId {
     /// Number of vCPUs.
     Vcpus,
     /// CPU time.
-    #[default]
     Cpu,
     /// CPU time and wait as a bar.
     Bar,
@@ -41,6 +40,7 @@ pub enum ColumnId {
     /// Moves between pCPUs.
     Migrations,
     /// Findings.
+    #[default]
     Findings,
 }
 
@@ -49,8 +49,26 @@ pub enum ColumnId {
 pub struct TableRow {
     /// The guest.
     pub domain: usize,
-    /// Its thread; `None` for the guest's own row.
-    pub thread: Option<usize>,
+    /// Which of its rows.
+    pub part: RowPart,
+}
+
+/// Which row of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowPart {
+    /// The guest's own.
+    Guest,
+    /// A thread: its index.
+    Thread(usize),
+    /// So many idle helper threads.
+    Idle(usize),
+}
+
+impl TableRow {
+    /// Whether it is the guest's own row.
+    pub fn is_guest(self) -> bool {
+        self.part == RowPart::Guest
+    }
 }
 
 /// Identifies a guest from one interval to the next.
@@ -63,9 +81,12 @@ pub fn key(d: &DomainModel) -> DomainKey {
 pub struct TableRowKey {
     /// The guest.
     pub domain: DomainKey,
-    /// The thread, for a row of a thread.
+    /// The thread, for a row of a thread; [`IDLE_THREADS`] for the row of idle helper threads.
     pub thread: Option<i32>,
 }
+
+/// Stands for the row of idle helper threads: no thread has this id.
+pub const IDLE_THREADS: i32 = -1;
 
 /// The table of guests.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +103,10 @@ pub struct GuestTable {
     pub offset: usize,
     /// Guests whose threads are shown.
     pub unfolded: BTreeSet<DomainKey>,
+    /// Helper threads of these guests that did something since their guest was unfolded: they keep their rows.
+    pub awake: BTreeSet<(DomainKey, i32)>,
+    /// Top of the scale of all guests' sparklines.
+    pub trend_top: f64,
     /// Its order.
     pub sort: Sort,
     /// Which guests are shown.

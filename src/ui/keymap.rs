@@ -261,7 +261,7 @@ pub static KEYMAP: [Binding; 55] = [
         A::Back,
         When::Always,
         "",
-        "close, return to the table of guests, or clear the filter",
+        "close, back to the guests, clear the filter, follow the worst guest",
     ),
     bind(&[KeyPress::code(C::Up), KeyPress::char('k')], A::Up, When::Always, "", "up"),
     bind(&[KeyPress::code(C::Down), KeyPress::char('j')], A::Down, When::Always, "", "down"),

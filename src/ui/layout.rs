@@ -153,8 +153,9 @@ fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
 
 /// The table takes the rows it has, up to a bit less than half of the screen before the others had theirs.
 fn table_need(state: &AppState, height: usize) -> Need {
-    let rows = state.table.rows.len().max(1) + 1;
-    Need { slot: Part::Table, least: 2, want: rows.min((height * 9 / 20).max(4)), most: rows }
+    // Without rows a text says why, and which guests there are.
+    let rows = if state.table.rows.is_empty() { 6 } else { state.table.rows.len() + 1 };
+    Need { slot: Part::Table, least: 2, want: rows.min((height * 9 / 20).max(6)), most: rows }
 }
 
 fn strip_need(state: &AppState, height: usize) -> Need {

@@ -11,6 +11,7 @@
 mod absorb;
 mod action;
 mod bars;
+mod canvas;
 mod cells;
 mod draw;
 mod event;

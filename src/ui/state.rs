@@ -1,7 +1,7 @@
 //! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new samples) change it,
 //! [`super::render`] draws it.
 
-use super::guest_table::{GuestTable, TableRow};
+use super::guest_table::{GuestTable, RowPart, TableRow};
 use super::panel_rows::PanelRows;
 use super::view::{ScreenView, ViewState};
 use crate::kvm::thread_name::Role;
@@ -119,6 +119,15 @@ pub struct Tick {
     pub again: bool,
 }
 
+/// What a paused screen keeps until it is resumed: nothing of it is drawn.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The newest interval.
+    pub tick: Tick,
+    /// The minute before it.
+    pub history: History,
+}
+
 /// All that the screen shows.
 #[derive(Debug, Clone, Default)]
 pub struct AppState {
@@ -144,8 +153,8 @@ pub struct AppState {
     pub popup: Option<Popup>,
     /// Whether a live screen is paused.
     pub paused: bool,
-    /// The newest interval, kept until the screen is resumed.
-    pub held: Option<Box<Tick>>,
+    /// What came while the screen was paused.
+    pub held: Option<Box<Held>>,
     /// Position of a replay.
     pub playback: Option<Playback>,
     /// A message in the last line, until the next key or for some intervals.
@@ -173,9 +182,9 @@ impl AppState {
     /// The guest and thread of a row.
     pub fn at_row(&self, row: TableRow) -> Option<(&DomainModel, Option<&ThreadModel>)> {
         let domain = self.model.as_ref()?.domains.get(row.domain)?;
-        match row.thread {
-            Some(t) => Some((domain, Some(domain.threads.get(t)?))),
-            None => Some((domain, None)),
+        match row.part {
+            RowPart::Thread(t) => Some((domain, Some(domain.threads.get(t)?))),
+            RowPart::Guest | RowPart::Idle(_) => Some((domain, None)),
         }
     }
 
@@ -184,7 +193,7 @@ impl AppState {
         if !self.view.is_of_all() {
             return self.domain().into_iter().collect();
         }
-        self.table.rows.iter().filter(|r| r.thread.is_none()).filter_map(|r| Some(self.at_row(*r)?.0)).collect()
+        self.table.rows.iter().filter(|r| r.is_guest()).filter_map(|r| Some(self.at_row(*r)?.0)).collect()
     }
 
     /// The findings that the view of findings lists.

@@ -80,6 +80,8 @@ pub enum Charset {
 pub struct Glyphs {
     /// Bar cells: guest, usr, sys, wait.
     pub bar: [char; 4],
+    /// The end of a bar: one to seven eighths of a cell; `None` where the font has none.
+    pub eighths: Option<[char; 7]>,
     /// Frame of a bar.
     pub edges: [char; 2],
     /// Eight heights, lowest first.
@@ -109,7 +111,8 @@ pub struct Glyphs {
 }
 
 const UNICODE: Glyphs = Glyphs {
-    bar: ['█', '▓', '▒', '░'],
+    bar: ['█', '▓', '▒', '▚'],
+    eighths: Some(['▏', '▎', '▍', '▌', '▋', '▊', '▉']),
     edges: ['▕', '▏'],
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
     shades: ['░', '▒', '▓', '█'],
@@ -127,6 +130,7 @@ const UNICODE: Glyphs = Glyphs {
 
 const ASCII: Glyphs = Glyphs {
     bar: ['#', 'u', 's', 'w'],
+    eighths: None,
     edges: ['[', ']'],
     levels: ['_', '.', '-', '~', '=', '+', '*', '#'],
     shades: ['.', ':', 'x', '#'],
@@ -144,6 +148,7 @@ const ASCII: Glyphs = Glyphs {
 
 const CONSOLE: Glyphs = Glyphs {
     bar: ['█', '▓', '▒', '░'],
+    eighths: None,
     edges: ['│', '│'],
     levels: ['_', '_', '▄', '▄', '▄', '█', '█', '█'],
     shades: ['░', '▒', '▓', '█'],
@@ -275,6 +280,11 @@ impl Theme {
     pub fn shade(&self, share: f64) -> char {
         let i = if share.is_finite() { (share.clamp(0.0, 1.0) * 4.0).ceil() as usize } else { 0 };
         self.glyphs.shades[i.clamp(1, 4) - 1]
+    }
+
+    /// Whether hues tell anything apart.
+    pub fn has_colours(&self) -> bool {
+        !matches!(self.palette, Palette::Plain | Palette::None)
     }
 
     /// The selected row. Its background and text suit each other, whatever the terminal's own background is.

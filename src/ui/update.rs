@@ -3,7 +3,7 @@
 use super::action::{Action, Effect, Replay};
 use super::filter;
 use super::guest_columns::{COLUMNS, filter_fields};
-use super::guest_table;
+use super::guest_table::{self, RowPart};
 use super::keymap;
 use super::layout;
 use super::render;
@@ -149,7 +149,7 @@ pub(super) fn select(state: &mut AppState, at: usize) {
 
 /// Selects the guest `by` places further in the table.
 fn next_guest(state: &mut AppState, by: isize) {
-    let guests: Vec<usize> = (0..state.table.rows.len()).filter(|&i| state.table.rows[i].thread.is_none()).collect();
+    let guests: Vec<usize> = (0..state.table.rows.len()).filter(|&i| state.table.rows[i].is_guest()).collect();
     let Some(now) = guests.iter().rposition(|&i| i <= state.table.at) else { return };
     let next = (now as isize + by).rem_euclid(guests.len() as isize) as usize;
     select(state, guests[next]);
@@ -170,6 +170,9 @@ fn back(state: &mut AppState) {
         state.view.show(ScreenView::Guests);
     } else if !state.table.filter.is_empty() {
         state.table.filter.clear();
+    } else {
+        // The cursor follows the worst guest again.
+        state.table.cursor = None;
     }
 }
 
@@ -177,6 +180,12 @@ fn back(state: &mut AppState) {
 /// guest's own row.
 fn fold(state: &mut AppState, unfold: Option<bool>) {
     let Some(domain) = state.domain().map(guest_table::key) else { return };
+    let is_idle_row = state.table.rows.get(state.table.at).is_some_and(|r| matches!(r.part, RowPart::Idle(_)));
+    if is_idle_row && unfold != Some(false) {
+        let tids: Vec<i32> = state.domain().map(|d| d.threads.iter().map(|t| t.tid).collect()).unwrap_or_default();
+        state.table.awake.extend(tids.into_iter().map(|tid| (domain.clone(), tid)));
+        return;
+    }
     let t = &mut state.table;
     if unfold.unwrap_or(!t.unfolded.contains(&domain)) {
         t.unfolded.insert(domain);

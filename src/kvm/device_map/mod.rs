@@ -8,7 +8,7 @@ mod names;
 mod other_vmms;
 
 pub use builtin::builtin;
-pub use names::{friendly, friendly_at, is_in_kernel};
+pub use names::{device_of, friendly, friendly_at, is_in_kernel};
 
 use super::Space;
 use serde::{Deserialize, Serialize};

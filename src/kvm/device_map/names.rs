@@ -119,3 +119,9 @@ pub fn friendly_at(name: &str, offset: u64) -> &str {
 pub fn is_in_kernel(name: &str) -> bool {
     name.starts_with("kvm-") || name.starts_with("gicv3_") || name.starts_with("gic_")
 }
+
+/// The device that a region of `info mtree` belongs to. QEMU's RTC has a region of its own for its index port
+/// (hw/rtc/mc146818rtc.c, `rtc_realizefn`).
+pub fn device_of(region: &str) -> &str {
+    if region == "rtc-index" { "rtc" } else { region }
+}

@@ -5,7 +5,7 @@ use crate::figures::{micros, rate, share};
 use crate::lint::Mark;
 use crate::model::{AccessRow, DomainModel};
 use crate::sample::SourceId;
-use crate::ui::cells::severity_role;
+use crate::ui::cells::{device_text, severity_role};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::order;
 use crate::ui::state::AppState;
@@ -112,12 +112,8 @@ fn cells(state: &AppState, (d, r): &GuestAccess<'_>, in_view: bool) -> Vec<Cell>
     let count = Cell::text(rate(r.span.count as f64));
     let device = match &r.device {
         Some(d) => {
-            let offset = r
-                .address
-                .filter(|a| *a > d.base && r.space != crate::kvm::Space::Msr)
-                .map(|a| format!("+{:x}", a - d.base));
             let kernel = if d.in_kernel && r.space != crate::kvm::Space::Msr { " (k)" } else { "" };
-            Cell::text(format!("{}{}{kernel}", clean(&d.name), offset.unwrap_or_default()))
+            Cell::text(format!("{}{kernel}", device_text(r)))
         }
         None => Cell::unknown(),
     };

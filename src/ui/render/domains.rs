@@ -1,20 +1,23 @@
 //! The table of guests and their threads.
 
 use super::say;
+use crate::figures::figure;
 use crate::lint::{Finding, Mark, Severity};
+use crate::model::Model;
 use crate::sample::SourceStatus;
 use crate::ui::cells::{RowView, severity_role, worst_severity};
-use crate::ui::draw::put;
+use crate::ui::draw::{highlight, put};
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
 use crate::ui::guest_columns::{COLUMNS, GuestColumn};
-use crate::ui::guest_table;
+use crate::ui::guest_table::{self, ColumnId, RowPart};
 use crate::ui::state::AppState;
-use crate::ui::text::clean;
+use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
-use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+/// How many guests are named when the filter lets none pass.
+const MOST_NAMES: usize = 40;
 /// Width of the marks before a row: selection, severity, threads shown or hidden.
 const MARKS: u16 = 4;
 
@@ -38,15 +41,21 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     if state.table.rows.is_empty() {
+        let mut names: Vec<String> = model.domains.iter().map(|d| clean(d.name())).collect();
+        names.sort_unstable();
+        let more = names.len().saturating_sub(MOST_NAMES);
+        names.truncate(MOST_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let text = format!(
-            "None of {} guests matches '{}'. Esc clears the filter.",
+            "None of {} guests passes the filter '{}'. There are: {}{more}. Esc clears the filter.",
             model.domains.len(),
-            clean(state.table.filter.text())
+            clean(state.table.filter.text()),
+            names.join(", ")
         );
         say(buf, inner(area), &text, Look::Text, theme);
         return;
     }
-    let layouts: Vec<ColumnLayout> = COLUMNS.iter().map(|c| c.layout).collect();
+    let layouts = layouts(area.width, model);
     let cells = Rect { x: area.x + MARKS, width: area.width.saturating_sub(MARKS + 1), height: 1, ..area };
     let fitted = fit_columns(&layouts, cells.width);
     let heads: Vec<String> = COLUMNS.iter().map(|c| head(c, state, theme)).collect();
@@ -56,11 +65,20 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     {
         let Some((domain, thread)) = state.at_row(*row) else { continue };
         let y = area.y + 1 + line as u16;
-        let selected = at == state.table.at;
-        let view = RowView { state, domain, thread };
-        let values: Vec<Cell> = COLUMNS.iter().map(|c| (c.cell)(&view)).collect();
-        marks(buf, Rect { y, ..area }, &view, selected, theme);
-        grid::paint(buf, Rect { y, ..cells }, &fitted, &layouts, &values, (RowLook::Plain, selected), theme);
+        if let RowPart::Idle(n) = row.part {
+            put(buf, cells.x, y, &format!("  +{n} idle"), cells.width, theme.style(Look::Dim));
+        } else {
+            let view = RowView { state, domain, thread };
+            let values: Vec<Cell> = COLUMNS.iter().map(|c| (c.cell)(&view)).collect();
+            grid::paint(buf, Rect { y, ..cells }, &fitted, &layouts, &values, (RowLook::Plain, false), theme);
+            marks(buf, Rect { y, ..area }, &view, theme);
+        }
+        if at == state.table.at {
+            // A dim mark follows the worst guest by itself.
+            let look = if state.table.cursor.is_some() { Look::Strong } else { Look::Dim };
+            put(buf, area.x, y, &theme.glyphs.cursor.to_string(), 1, theme.style(look));
+            highlight(buf, Rect { y, height: 1, width: area.width.saturating_sub(1), ..area }, theme);
+        }
     }
     scrollbar(buf, area, state, theme);
 }
@@ -74,22 +92,30 @@ fn inner(area: Rect) -> Rect {
     }
 }
 
+/// The layouts of the columns. The names take what they need, up to a sixth of the width.
+fn layouts(columns: u16, model: &Model) -> Vec<ColumnLayout> {
+    let longest = model.domains.iter().map(|d| width(d.name())).max().unwrap_or(0);
+    let mut layouts: Vec<ColumnLayout> = COLUMNS.iter().map(|c| c.layout).collect();
+    let name = &mut layouts[0];
+    name.width = longest.min(columns / 6).max(name.width);
+    layouts
+}
+
 fn head(c: &GuestColumn, state: &AppState, theme: &Theme) -> String {
-    if c.id != state.table.sort.column {
-        return c.header.to_string();
+    let sort = state.table.sort;
+    let mark = theme.glyphs.sort[usize::from(sort.reversed)];
+    match c.id {
+        ColumnId::Name if sort.column == ColumnId::Findings => format!("{} {mark}guilt", c.header),
+        ColumnId::Trend => format!("{} {}", c.header, figure(state.table.trend_top)),
+        // The mark is shown only where it moves no letter of the header.
+        id if id == sort.column && c.header.len() < usize::from(c.layout.width) => format!("{mark}{}", c.header),
+        _ => c.header.to_string(),
     }
-    let mark = theme.glyphs.sort[usize::from(state.table.sort.reversed)];
-    // The mark is shown only where it moves no letter of the header.
-    if c.header.len() < usize::from(c.layout.width) { format!("{mark}{}", c.header) } else { c.header.to_string() }
 }
 
 /// Paints the marks before a row, which say without colour which guest has a finding.
-fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, selected: bool, theme: &Theme) {
+fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, theme: &Theme) {
     let g = &theme.glyphs;
-    if selected {
-        let focused = r.state.view.shown == ScreenView::Guests;
-        put(buf, area.x, area.y, &g.cursor.to_string(), 1, theme.style(if focused { Look::Strong } else { Look::Dim }));
-    }
     if let Some(s) = severity(r) {
         put(buf, area.x + 1, area.y, &severity_glyph(s, theme).to_string(), 1, theme.style(severity_role(s)));
     } else if r.thread.is_none() && is_still_watched(r) {

@@ -11,6 +11,9 @@ use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+/// Columns of the clock: `14:03:22` and the margin.
+const CLOCK: u16 = 9;
+
 /// A piece of a line: text and its look.
 type Piece = (String, Look);
 
@@ -31,6 +34,12 @@ pub fn clock(ms: i64, state: &AppState) -> String {
         Ok(t) => t.to_zoned(state.session.zone.clone()).strftime("%H:%M:%S").to_string(),
         Err(_) => "--:--:--".into(),
     }
+}
+
+/// Where the clock stands.
+pub fn clock_area(screen: Rect) -> Rect {
+    let width = CLOCK.min(screen.width);
+    Rect { x: screen.right() - width, y: screen.y, width, height: screen.height.min(1) }
 }
 
 /// Clock time of an instant, to the minute.

@@ -11,7 +11,7 @@ use crate::ui::state::Tick;
 use crate::ui::view::ScreenView;
 
 fn names(state: &AppState) -> Vec<&str> {
-    state.table.rows.iter().filter(|r| r.thread.is_none()).map(|r| model(state).domains[r.domain].name()).collect()
+    state.table.rows.iter().filter(|r| r.is_guest()).map(|r| model(state).domains[r.domain].name()).collect()
 }
 
 fn selected(state: &AppState) -> String {
@@ -40,11 +40,11 @@ fn help_lists_every_key() {
 #[test]
 fn arrows_and_letters_move_the_selection() {
     let mut s = busy(120, 40);
-    assert_eq!(names(&s), ["db-prod", "win10-2", "build-3", "web-1", "idle-4"]);
+    assert_eq!(names(&s), ["db-prod", "build-3", "win10-2", "web-1", "idle-4"]);
     for (keys, to) in [
-        ("<Down>", "win10-2"),
-        ("j", "build-3"),
-        ("k", "win10-2"),
+        ("<Down>", "build-3"),
+        ("j", "win10-2"),
+        ("k", "build-3"),
         ("<Up><Up><Up>", "db-prod"),
         ("<End>", "idle-4"),
         ("<Home>", "db-prod"),
@@ -59,7 +59,7 @@ fn arrows_and_letters_move_the_selection() {
 #[test]
 fn enter_unfolds_to_threads_and_folds_again() {
     let mut s = busy(120, 40);
-    press(&mut s, "<Down><Enter><Down>");
+    press(&mut s, "<Down><Down><Enter><Down>");
     assert_eq!(selected(&s), "win10-2/vcpu 0");
     assert_eq!(s.vcpu(), Some(0));
     press(&mut s, "<Enter>");
@@ -77,7 +77,7 @@ fn enter_unfolds_to_threads_and_folds_again() {
 #[test]
 fn the_selection_follows_the_guest_not_the_row() {
     let mut s = busy(120, 40);
-    press(&mut s, "<Down><Enter><Down>");
+    press(&mut s, "<Down><Down><Enter><Down>");
     assert_eq!(selected(&s), "win10-2/vcpu 0");
     let mut f = Fixture::busy_host();
     f.guests.reverse();
@@ -105,7 +105,7 @@ fn when_the_selected_guest_ends_its_neighbour_is_selected() {
 }
 
 #[test]
-fn without_a_key_the_first_row_stays_selected() {
+fn without_a_key_the_cursor_follows_the_worst_guest() {
     let mut s = busy(120, 40);
     let mut f = Fixture::busy_host();
     f.guests
@@ -113,7 +113,18 @@ fn without_a_key_the_first_row_stays_selected() {
         .filter(|g| g.facts.name.value == "db-prod")
         .flat_map(|g| &mut g.threads)
         .for_each(|t| t.burns = [0.0; 4]);
-    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    let quiet = |s: &mut AppState| s.absorb(Tick { model: f.model(), ..Tick::default() });
+    quiet(&mut s);
+    assert_eq!(selected(&s), "db-prod", "one calm second changes no order");
+    (0..12).for_each(|_| quiet(&mut s));
+    assert_eq!(selected(&s), "win10-2");
+    s.absorb(Tick { model: f.model(), findings: busy(120, 40).findings, ..Tick::default() });
+    assert_eq!(selected(&s), "build-3", "a critical finding counts at once");
+    press(&mut s, "<Down>");
+    let chosen = selected(&s);
+    (0..12).for_each(|_| quiet(&mut s));
+    assert_eq!(selected(&s), chosen);
+    press(&mut s, "<Esc>");
     assert_eq!(selected(&s), "win10-2");
 }
 
@@ -126,6 +137,8 @@ fn guests_with_similar_figures_keep_their_places() {
     };
     burn(&mut f, "idle-4", 40.0);
     let mut s = screen(&f, 120, 40);
+    s.table.sort.column = ColumnId::Cpu;
+    s.settle();
     let before: Vec<String> = names(&s).into_iter().map(String::from).collect();
     let web = f.model().domains.iter().find(|d| d.name() == "web-1").unwrap().cpu.unwrap().busy();
     for wobble in [web + 1.0, web - 1.0, web + 1.5] {
@@ -167,14 +180,14 @@ fn digits_show_a_view() {
 #[test]
 fn a_view_is_of_one_guest_or_of_all() {
     let mut s = busy(120, 40);
-    press(&mut s, "<Down>3");
+    press(&mut s, "<Down><Down>3");
     let names = |s: &AppState| s.guests_in_view().iter().map(|d| d.name().to_string()).collect::<Vec<_>>();
     assert_eq!(names(&s), ["win10-2"]);
     press(&mut s, "a");
     assert_eq!(names(&s).len(), 5);
-    press(&mut s, "a>");
+    press(&mut s, "a<");
     assert_eq!(names(&s), ["build-3"]);
-    press(&mut s, "<<");
+    press(&mut s, "<");
     assert_eq!(names(&s), ["db-prod"]);
     press(&mut s, "9");
     assert_eq!(s.findings_in_view().len(), s.findings.len());
@@ -203,7 +216,7 @@ fn a_click_shows_a_view_or_selects_a_row() {
 #[test]
 fn arrows_move_the_selection_of_the_view() {
     let mut s = busy(120, 40);
-    press(&mut s, "<Down>3<Down><Down>");
+    press(&mut s, "<Down><Down>3<Down><Down>");
     assert_eq!((s.view.shown, s.view.at), (ScreenView::Exits, 2));
     assert_eq!(selected(&s), "win10-2");
     press(&mut s, "<End>");
@@ -255,12 +268,14 @@ fn pause_freezes_the_screen_and_resume_shows_the_newest_interval() {
         press(&mut s, key);
         assert!(s.paused);
         let shown = model(&s).time_ms;
+        let before = text(&draw(&s, &Theme::default()));
         let f = Fixture::busy_host();
         for second in [61.0, 62.0] {
             let model = Model::new(&f.sample(second), crate::model::Base::Previous(&f.sample(second - 1.0)));
             s.absorb(Tick { model, ..Tick::default() });
         }
         assert_eq!(model(&s).time_ms, shown);
+        assert_eq!(text(&draw(&s, &Theme::default())), before, "the sparklines stand still too");
         press(&mut s, key);
         assert_eq!(model(&s).time_ms, shown + 2000);
         assert!(!s.paused);

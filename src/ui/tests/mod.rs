@@ -1,5 +1,6 @@
 //! Tests of the screen's look and of its keys.
 
+mod first_screen;
 mod keys;
 mod look;
 mod screens;

@@ -18,14 +18,31 @@ fn first_screen() {
     at_sizes("first", "");
 }
 
+/// Every view at the small sizes; the large ones have a test each.
+#[test]
+fn small_screens() {
+    for (w, h) in [(60, 15), (40, 10)] {
+        for view in crate::ui::view::ScreenView::ALL {
+            let mut state = busy(w, h);
+            press(&mut state, &view.key().to_string());
+            shows(&format!("{}_{w}x{h}", view.tab().to_lowercase()), &state);
+        }
+        let mut state = busy(w, h);
+        press(&mut state, "f<Enter>");
+        shows(&format!("finding_{w}x{h}"), &state);
+        press(&mut state, "<Esc>?");
+        shows(&format!("help_{w}x{h}"), &state);
+    }
+}
+
 #[test]
 fn unfolded_guest() {
-    at_sizes("unfolded", "<Down><Enter><Down><Down><Down>");
+    at_sizes("unfolded", "<Down><Down><Enter><Down><Down><Down>");
 }
 
 #[test]
 fn accesses() {
-    at_sizes("accesses", "<Down>4");
+    at_sizes("accesses", "<Down><Down>4");
 }
 
 #[test]
@@ -35,7 +52,7 @@ fn pcpus() {
 
 #[test]
 fn exits() {
-    at_sizes("exits", "<Down>3");
+    at_sizes("exits", "<Down><Down>3");
 }
 
 #[test]

@@ -1,0 +1,217 @@
+//! What the first screen promises at every size.
+
+use super::*;
+use crate::ui::guest_table::ColumnId;
+use crate::ui::keymap::{KEYMAP, KeyPress};
+use crate::ui::layout;
+use crate::ui::view::ScreenView;
+use std::collections::BTreeSet;
+
+const SIZES: [(u16, u16); 5] = [(80, 24), (120, 40), (200, 50), (60, 15), (40, 10)];
+
+fn lines(state: &AppState) -> Vec<String> {
+    text(&draw(state, &Theme::default())).lines().map(String::from).collect()
+}
+
+#[test]
+fn eighty_columns_name_guest_thread_time_exit_and_device() {
+    let state = busy(80, 24);
+    let header = lines(&state).into_iter().find(|l| l.contains("GUEST")).unwrap();
+    for column in ["guilt", "CPU%", "WAIT%", "EXITS/s", "TOP EXIT", "HOT DEVICE", "/s"] {
+        assert!(header.contains(column), "{column}: {header}");
+    }
+    let guest = lines(&state).into_iter().find(|l| l.contains("win10-2")).unwrap();
+    assert!(guest.contains("acpi-tmr") && guest.contains("15.9k"), "{guest}");
+}
+
+#[test]
+fn a_small_screen_shows_two_findings_and_every_view() {
+    for size in [(60, 15), (40, 10)] {
+        let mut state = busy(size.0, size.1);
+        assert!(layout::plan(&state).strip.height >= 3, "{size:?}");
+        for view in ScreenView::ALL {
+            press(&mut state, &view.key().to_string());
+            assert!(view == ScreenView::Guests || lines(&state).join("\n").contains(view.title()), "{view:?}");
+        }
+    }
+}
+
+#[test]
+fn names_are_cut_in_the_middle_and_keep_their_state() {
+    let mut f = Fixture::busy_host();
+    f.guests[0].facts.name.value = "customer-frontend-production-07".into();
+    f.guests[0].state = crate::sample::DomainState::Paused;
+    let narrow = lines(&screen(&f, 80, 24)).join("\n");
+    assert!(narrow.contains("custo…ion-07 (p)") || narrow.contains("-07 (p)"), "{narrow}");
+    let wide = lines(&screen(&f, 200, 50)).join("\n");
+    assert!(wide.contains("(paused)"), "{wide}");
+}
+
+#[test]
+fn idle_helper_threads_share_a_row() {
+    let mut f = Fixture::busy_host();
+    let guest = f.guests.iter_mut().find(|g| g.facts.name.value == "db-prod").unwrap();
+    guest.threads.iter_mut().filter(|t| t.index.is_none()).for_each(|t| t.burns = [0.0; 4]);
+    let helper = guest.threads.iter().find(|t| t.index.is_none()).cloned().unwrap();
+    for tid in [9901, 9902, 9903] {
+        let mut more = helper.clone();
+        (more.tid, more.burns) = (tid, [0.0; 4]);
+        guest.threads.push(more);
+    }
+    let mut state = screen(&f, 120, 60);
+    press(&mut state, "<Enter>");
+    let idle = |s: &AppState| lines(s).iter().find(|l| l.contains("idle") && l.contains('+')).cloned();
+    let shown = idle(&state).unwrap();
+    press(&mut state, "<End>");
+    while !matches!(state.table.rows[state.table.at].part, crate::ui::guest_table::RowPart::Idle(_)) {
+        press(&mut state, "<Up>");
+    }
+    press(&mut state, "<Enter>");
+    assert_eq!(idle(&state), None, "Enter shows them: {shown}");
+}
+
+#[test]
+fn a_filter_that_nothing_passes_names_the_guests() {
+    let mut state = busy(80, 24);
+    press(&mut state, "/nothing<Enter>");
+    let shown = lines(&state).join(" ");
+    for name in ["db-prod", "win10-2", "build-3", "web-1", "idle-4"] {
+        assert!(shown.contains(name), "{shown}");
+    }
+}
+
+#[test]
+fn the_order_by_guilt_is_the_default() {
+    let state = busy(120, 40);
+    assert_eq!(state.table.sort.column, ColumnId::Findings);
+}
+
+/// Rows and selection over 92 seconds that were recorded on a host with four idle guests: guest, CPU time in percent,
+/// rank of its worst finding.
+#[test]
+fn nothing_jumps_on_a_quiet_host() {
+    let recorded = include_str!("../../../tests/fixtures/quiet-host.csv");
+    let mut f = Fixture::busy_host();
+    let names = ["quiet-1", "quiet-2", "quiet-3", "quiet-4"];
+    f.guests.truncate(names.len());
+    for (guest, name) in f.guests.iter_mut().zip(names) {
+        guest.facts.name.value = name.into();
+        guest.threads.truncate(1);
+    }
+    let mut state = AppState::new(ScreenSession::default(), (120, 40));
+    let (mut orders, mut selections, mut heights) = (Vec::new(), Vec::new(), Vec::new());
+    for line in recorded.lines().skip(1) {
+        let figures: Vec<f64> = line.split(',').map(|f| f.parse().unwrap()).collect();
+        for (guest, figures) in f.guests.iter_mut().zip(figures.chunks(2)) {
+            guest.threads[0].burns = [figures[0], 0.0, 0.0, 0.0];
+        }
+        let finding = |(i, figures): (usize, &[f64])| {
+            let severity = match figures[1] {
+                1.0 => lint::Severity::Info,
+                2.0 => lint::Severity::Warning,
+                _ => return None,
+            };
+            Some(lint::Finding { severity, domain: Some(names[i].into()), rule: "rule", ..lint::Finding::default() })
+        };
+        let findings = figures.chunks(2).enumerate().filter_map(finding).collect();
+        state.absorb(Tick { model: f.model(), findings, ..Tick::default() });
+        orders.push(state.table.order.clone());
+        selections.push(state.domain().unwrap().name().to_string());
+        let plan = layout::plan(&state);
+        heights.push((plan.table.height, plan.strip.height));
+    }
+    assert!(orders.len() >= 90);
+    // The first interval has nothing to compare with.
+
+    let order_changes = orders[1..].windows(2).filter(|w| w[0] != w[1]).count();
+    let selection_changes = selections[1..].windows(2).filter(|w| w[0] != w[1]).count();
+    let height_changes = heights[1..].windows(2).filter(|w| w[0] != w[1]).count();
+    assert!(order_changes <= 2 && selection_changes <= 2, "{order_changes} {selection_changes}");
+    assert!(height_changes <= 4, "{heights:?}");
+}
+
+/// A host of this many guests, each with two vCPUs.
+fn crowd(n: usize) -> Fixture {
+    let mut f = Fixture::busy_host();
+    let made = f.guests.clone();
+    f.guests = (0..n).map(|i| made[i % made.len()].clone()).collect();
+    for (i, guest) in f.guests.iter_mut().enumerate() {
+        guest.facts.name.value = format!("guest-{i}");
+        guest.facts.pid = Some(20_000 + i as i32 * 100);
+        for (t, thread) in guest.threads.iter_mut().enumerate() {
+            thread.tid = 20_000 + i as i32 * 100 + t as i32;
+        }
+    }
+    f
+}
+
+#[test]
+fn few_lines_stay_blank() {
+    for guests in [4, 60] {
+        for (w, h) in [(80, 24), (120, 40), (200, 50)] {
+            let state = judged(&crowd(guests), w, h);
+            let shown = lines(&state);
+            let blank = shown.iter().filter(|l| l.trim().is_empty()).count();
+            assert!(blank <= 2, "{blank} blank lines with {guests} guests at {w}x{h}:\n{}", shown.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn every_size_draws_every_view() {
+    let first = busy(120, 40);
+    let (mut widths, mut heights): (Vec<u16>, Vec<u16>) =
+        ((1..=250).step_by(13).collect(), (1..=80).step_by(7).collect());
+    widths.extend([39, 40, 60, 79, 80, 119, 120, 179, 180, 250]);
+    heights.extend([9, 10, 15, 16, 24, 30, 40, 50, 80]);
+    let opened = ["f<Enter>", "?", "s", "/cpu>"];
+    let mut turn = 0;
+    for w in widths {
+        for &h in &heights {
+            turn += 1;
+            let view = ScreenView::ALL[turn % ScreenView::ALL.len()];
+            for keys in [view.key().to_string(), opened[turn % opened.len()].to_string()] {
+                let mut state = first.clone();
+                state.size = (w, h);
+                state.settle();
+                press(&mut state, &keys);
+                let shown = lines(&state);
+                assert_eq!(shown.len(), usize::from(h), "{keys} at {w}x{h}");
+                if state.popup.is_none() && w >= 40 && h >= 10 {
+                    let title = if view == ScreenView::Guests { "GUEST" } else { view.title() };
+                    assert!(shown.iter().any(|l| l.contains(title)), "no {title} at {w}x{h}:\n{}", shown.join("\n"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_key_is_dead_at_any_size() {
+    // From one of these places each key has something to do.
+    let places =
+        ["", "<Down><Down>", "<Down><Down><Enter><Down>", "3<Down>", "f<Down>", "f<Enter>", "?<Down>", "s<Down>"];
+    for (w, h) in SIZES {
+        let mut dead = BTreeSet::new();
+        for from in [busy(w, h), replayed(w, h)] {
+            let recorded = from.session.source.is_recorded();
+            for binding in KEYMAP.iter().filter(|b| b.when.is_for(recorded)) {
+                for key in binding.keys {
+                    if !places.iter().any(|place| acts(&from, place, *key)) {
+                        dead.insert(format!("{}: {}", key.name(), binding.help));
+                    }
+                }
+            }
+        }
+        assert!(dead.is_empty(), "at {w}x{h}: {dead:#?}");
+    }
+}
+
+/// Whether a key changes what is shown or asks for something.
+fn acts(from: &AppState, place: &str, key: KeyPress) -> bool {
+    let mut state = from.clone();
+    press(&mut state, place);
+    let before = draw(&state, &Theme::default());
+    let effects = crate::ui::update::key(&mut state, KeyEvent::new(key.0, key.1));
+    !effects.is_empty() || draw(&state, &Theme::default()) != before
+}
