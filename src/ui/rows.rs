@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_scale_ends_at_a_round_figure() {
         for (most, top) in [(0.0, 100.0), (101.0, 200.0), (480.0, 500.0), (501.0, 1000.0), (35_400.0, 50_000.0)] {
-            assert_eq!(scale_top([most, f64::NAN].into_iter()), top);
+            assert!((scale_top([most, f64::NAN].into_iter()) - top).abs() < 1e-9, "{most}");
         }
     }
 
