@@ -42,22 +42,30 @@ const PALETTES = {
 const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3]];
 const GLYPHS = { critical: "▲", warning: "●", info: "·" };
 const AXIS = 58;
-const RIGHT = 12;
+const RIGHT = 28;
 
-// Times of an axis in seconds, and the slot of each; a gap is a time without a slot.
+// Below so many slots a chart shows steps: the value of a slot from its begin to its end.
+const STEPS = 100;
+
+// Times of an axis in seconds, with the slot of each, and whether the slot ends there; a gap is a time without a slot.
 function timesOf(axis) {
   const x = [],
     slots = [],
+    ends = [],
     gaps = new Set(axis.gaps);
+  const add = (ms, slot, end) => {
+    x.push((axis.begin_ms + ms) / 1e3);
+    slots.push(slot);
+    ends.push(end);
+  };
   axis.ends.forEach((end, i) => {
-    if (gaps.has(i)) {
-      x.push((axis.begin_ms + axis.ends[i - 1] + 1) / 1e3);
-      slots.push(-1);
-    }
-    x.push((axis.begin_ms + end) / 1e3);
-    slots.push(i);
+    const before = i === 0 ? 0 : axis.ends[i - 1];
+    if (gaps.has(i)) add(before + 1, -1, false);
+    if (i === 0 || gaps.has(i)) add(Math.max(before + (i && 2), end - axis.seconds[i] * 1e3), i, false);
+    else if (axis.ends.length < STEPS) add(before + 1, i, false);
+    add(end, i, true);
   });
-  return { x, slots, lengths: axis.seconds };
+  return { x, slots, ends, lengths: axis.seconds };
 }
 
 // Mean and maximum of a line over a stretch of time.
@@ -66,7 +74,7 @@ function overStretch(line, times, [from, to]) {
     seconds = 0,
     max = -Infinity;
   times.slots.forEach((slot, i) => {
-    if (slot < 0 || times.x[i] < from || times.x[i] > to) return;
+    if (!times.ends[i] || times.x[i] < from || times.x[i] > to) return;
     const value = line.mean[slot];
     if (value === null) return;
     sum += value * times.lengths[slot];
@@ -125,7 +133,7 @@ function seriesOf(spec, palette) {
       width: spec.stacked ? 0.75 : 1.5,
       dash: spec.stacked ? [] : DASHES[placeOf(l, i) % DASHES.length],
       fill: spec.stacked ? (hatched ? (u) => hatch(u, colour) : colour) : undefined,
-      points: { show: (u) => u.data[0].length < 3, size: 6, fill: colour, stroke: colour },
+      points: { show: false },
       spanGaps: false,
     };
   };
@@ -251,6 +259,9 @@ function makeChart(spec, times, view, palette) {
               ticks: { show: false },
               size: view.days ? 40 : 26,
               space: 70,
+              incrs: [
+                1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 604800,
+              ],
               values: xValues(view),
             },
             {

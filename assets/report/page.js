@@ -18,11 +18,8 @@ const SPECS = [
 
 // One line for all series of a chart.
 function sumOf(chart) {
-  if (chart.total) return chart.total;
-  const mean = chart.lines[0].mean.map((_, i) =>
-    chart.lines.reduce((sum, l) => (l.mean[i] === null ? sum : (sum || 0) + l.mean[i]), null),
-  );
-  return { mean, max: chart.lines.length === 1 ? chart.lines[0].max : undefined };
+  const { lines } = chart;
+  return chart.total || { mean: addUp(lines), max: lines.length === 1 ? lines[0].max : undefined };
 }
 
 function addUp(lines) {
@@ -31,13 +28,23 @@ function addUp(lines) {
   );
 }
 
+const total = (line) => line.mean.reduce((sum, v) => sum + (v || 0), 0);
+
+function largest(lines, weight) {
+  return lines
+    .map((line) => [weight(line), line])
+    .sort((a, b) => b[0] - a[0])
+    .map(([, line]) => line);
+}
+
 function specsOf(owner) {
   return SPECS.flatMap(([id, spec]) => {
     const chart = owner.find((c) => c.id === id);
     if (!chart) return [];
     if (chart.lines.length === 0)
       return [{ ...spec, title: "Exits", id, stacked: false, lines: [{ ...chart.total, name: "all" }] }];
-    return [{ ...spec, id, lines: chart.lines, peak: chart.total && chart.total.max }];
+    const unit = spec.unit.replace(state.vcpu === null ? "" : / of the slowest vCPU$/, "");
+    return [{ ...spec, unit, id, lines: chart.lines, peak: chart.total && chart.total.max }];
   });
 }
 
@@ -54,14 +61,10 @@ function specsOfAll() {
         : [];
     });
     if (of.length === 0) continue;
-    const weight = (l) =>
-      spec.peaks ? Math.max(...l.mean.map((v) => v || 0)) : l.mean.reduce((sum, v) => sum + (v || 0), 0);
-    const sized = of
-      .map((line) => [weight(line), line])
-      .sort((a, b) => b[0] - a[0])
-      .map(([, line]) => line);
-    const lines = sized.slice(0, 6),
-      rest = sized.slice(6);
+    const weight = (l) => (spec.peaks ? Math.max(...l.mean.map((v) => v || 0)) : total(l));
+    const sized = largest(of, weight);
+    const lines = sized.slice(0, LINES),
+      rest = sized.slice(LINES);
     paint(lines);
     if (rest.length && spec.stacked) lines.push({ name: "other guests", mean: addUp(rest) });
     const title = spec.title.replace(/ by (reason|device)$/, "");
@@ -84,11 +87,32 @@ function isFlat(spec) {
   return spec.lines.every((l) => l.mean.every((v) => !v));
 }
 
+// How the vCPUs of a guest compare: those with most.
+function specsByVcpu(guest) {
+  const of = (id, title, pick) => {
+    const lines = guest.vcpus.flatMap(([vcpu, charts]) => {
+      const cpu = charts.find((c) => c.id === "cpu");
+      const chosen = cpu ? cpu.lines.filter((l) => pick.includes(l.name)) : [];
+      return chosen.length ? [{ ...sumOf({ lines: chosen }), name: `vCPU ${vcpu}` }] : [];
+    });
+    if (lines.length < 2) return [];
+    const spec = { id, title, unit: "% of the time", format: percent, times: times.vcpus };
+    const most = largest(lines, (l) => total(l)).slice(0, LINES);
+    return [
+      { ...spec, unit: lines.length > LINES ? `${spec.unit}, the ${LINES} with most` : spec.unit, lines: most },
+    ];
+  };
+  return [
+    ...of("vcpu_cpu", "CPU time by vCPU", ["guest", "usr", "sys"]),
+    ...of("vcpu_wait", "Wait by vCPU", ["wait"]),
+  ];
+}
+
 function selected() {
   if (state.guest === null) return { specs: specsOfAll(), axis: times.guests };
   const guest = data.guests.find((g) => g.domain === state.guest);
   if (!guest) return { specs: [], axis: times.guests };
-  if (state.vcpu === null) return { specs: specsOf(guest.charts), axis: times.guests };
+  if (state.vcpu === null) return { specs: [...specsOf(guest.charts), ...specsByVcpu(guest)], axis: times.guests };
   const vcpu = guest.vcpus.find(([v]) => v === state.vcpu);
   return { specs: vcpu ? specsOf(vcpu[1]) : [], axis: times.vcpus };
 }
@@ -112,7 +136,9 @@ function drawCharts() {
   view.marks = spans.slice(0, MARKS_SHOWN);
   view.days = whole[1] - whole[0] > 86400 || day(whole[0], view.offset) !== day(whole[1], view.offset);
   view.height = innerWidth < 600 ? 130 : 150;
-  charts = specs.filter((s) => !isFlat(s)).map((spec) => makeChart(spec, axis, view, PALETTES[palette]));
+  charts = specs
+    .filter((s) => !isFlat(s))
+    .map((spec) => makeChart(spec, spec.times || axis, view, PALETTES[palette]));
   const flat = specs.filter(isFlat).map((s) => s.title);
   const rest = flat.length ? [el("p", { class: "quiet" }, `Always 0, so not drawn: ${flat.join(", ")}.`)] : [];
   if (specs.length === 0) rest.push(el("p", { class: "quiet" }, "No time lines of it."));

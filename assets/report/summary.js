@@ -5,6 +5,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const RANK = { critical: 3, warning: 2, info: 1 };
 const LANES_SHOWN = 8;
 const MARKS_SHOWN = 60;
+// Guests or vCPUs that a chart compares.
+const LINES = 6;
 const byId = (id) => document.getElementById(id);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -142,6 +144,11 @@ function verdict() {
   );
 }
 
+function longestWait(d) {
+  const waits = d.threads.filter((t) => t.role === "vcpu" && t.wait !== null).map((t) => t.wait);
+  return waits.length ? Math.max(...waits) : null;
+}
+
 function cpuBar(d) {
   const all = 100 * Math.max(d.vcpus || 1, 1);
   const bar = el("span", {
@@ -186,7 +193,7 @@ function guestTable() {
       ),
       el("td", { class: "figure" }, known(busy(d), percent)),
       el("td", { class: "text" }, d.cpu.guest === null ? UNKNOWN : cpuBar(d)),
-      el("td", { class: "figure" }, known(d.cpu.wait, percent)),
+      el("td", { class: "figure", title: "of the vCPU that waits longest" }, known(longestWait(d), percent)),
       el("td", { class: "figure" }, rateOfExits),
       el("td", { class: "text" }, top ? named(top.reason) : UNKNOWN),
       el("td", { class: "text" }, hot ? named(hot.device || `${hot.space} ${hot.address}`) : UNKNOWN),

@@ -215,13 +215,13 @@ struct PageSpan<'a> {
     end_ms: i64,
 }
 
-/// A value of a chart, with five digits; whole numbers without a fraction.
+/// A value of a chart, with four digits; whole numbers without a fraction.
 struct Point(Option<f64>);
 
 impl Serialize for Point {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(value) = self.0.filter(|v| v.is_finite()) else { return serializer.serialize_none() };
-        let digits = 4 - value.abs().max(1e-9).log10().floor() as i32;
+        let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
         let scale = 10_f64.powi(digits);
         let value = (value * scale).round() / scale;
         if value.fract() == 0.0 && value.abs() < 1e15 {
@@ -262,7 +262,8 @@ impl<'a> PageData<'a> {
         });
         Self {
             input,
-            hostname: facts.hostname.clone(),
+            // What the kernel says where none is set (init/version.c).
+            hostname: Some(&facts.hostname).filter(|name| *name != "(none)").cloned().unwrap_or_default(),
             kernel: facts.kernel.clone(),
             begin_ms,
             end_ms,

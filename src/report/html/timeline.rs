@@ -219,7 +219,9 @@ fn add_vcpu(charts: &mut OwnerTracks, d: &DomainModel, thread: &ThreadModel, vcp
         add_exits(charts, table, VCPU_ROWS, at);
     }
     add_accesses(charts, d.vcpu_accesses.iter().filter(|a| a.vcpu == Some(vcpu)), VCPU_ROWS, at);
-    add_vmm_exits(charts, d, Some(vcpu), VCPU_ROWS, at);
+    if d.exit_rate.1 != ExitRateSource::Traced {
+        add_vmm_exits(charts, d, Some(vcpu), VCPU_ROWS, at);
+    }
     if let Some(p99) = wakeup(thread) {
         charts.add(Chart::Wakeup, at, 1, [("p99", p99)]);
     }
