@@ -1,6 +1,6 @@
 // Elements and tables. All text goes through textContent: names are hostile.
 
-const ROWS_SHOWN = 40;
+const ROWS_SHOWN = 12;
 
 function el(tag, properties, ...children) {
   const e = document.createElement(tag);

@@ -73,21 +73,33 @@ pub(super) struct ChartTracks {
 }
 
 impl ChartTracks {
-    /// Adds the values of an interval; series beyond `most` are added up as [`OTHER`].
+    /// Adds the values of an interval. Of what happens now and then, `most` series are followed; a larger one takes the
+    /// place of the smallest, and the rest is added up as [`OTHER`].
     fn add<'n>(&mut self, at: (usize, f64), most: usize, values: impl IntoIterator<Item = (&'n str, f64)>) {
         let (slot, seconds) = at;
         self.measured.add(slot, 0.0, seconds);
         let mut other = 0.0;
         for (place, (name, value)) in values.into_iter().enumerate() {
-            if self.chart.absent_is_zero() && name != OTHER && !self.knows(name) && self.lines.len() >= most {
-                other += value;
-            } else if self.knows(name) || self.lines.len() <= most {
+            let has_room = self.knows(name) || self.lines.len() < most;
+            if has_room || (self.chart.absent_is_zero() && self.give_way(value * seconds)) {
                 self.line(place, name).add(slot, value, seconds);
+            } else if self.chart.absent_is_zero() {
+                other += value;
             }
         }
         if other > 0.0 {
             self.line(usize::MAX, OTHER).add(slot, other, seconds);
         }
+    }
+
+    /// Adds the smallest series to the rest, if it is smaller than this amount.
+    fn give_way(&mut self, amount: f64) -> bool {
+        let sizes = self.lines.iter().enumerate().filter(|(_, (name, _))| name != OTHER);
+        let smallest = sizes.min_by(|(_, a), (_, b)| a.1.total.total_cmp(&b.1.total)).map(|(place, _)| place);
+        let Some(place) = smallest.filter(|place| self.lines[*place].1.total < amount) else { return false };
+        let (_, track) = self.lines.remove(place);
+        self.line(usize::MAX, OTHER).add_track(&track);
+        true
     }
 
     fn knows(&self, name: &str) -> bool {
@@ -115,7 +127,7 @@ impl ChartTracks {
         }
         self.lines.iter_mut().for_each(|(_, t)| t.fill(&self.measured));
         let mut other: Option<Track> = None;
-        let mut sized: Vec<_> = self.lines.drain(..).map(|(name, track)| (track.total(), name, track)).collect();
+        let mut sized: Vec<_> = self.lines.drain(..).map(|(name, track)| (track.total, name, track)).collect();
         sized.sort_by(|a, b| (a.1 == OTHER).cmp(&(b.1 == OTHER)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
         for (place, (_, name, track)) in sized.into_iter().enumerate() {
             if place < most && name != OTHER {
@@ -208,10 +220,24 @@ mod tests {
             owner.add(Chart::Devices, (slot, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
         }
         assert_eq!(owner.charts[0].lines.len(), 11);
-        let all: f64 = owner.charts[0].lines.iter().map(|(_, t)| t.total()).sum();
+        let all: f64 = owner.charts[0].lines.iter().map(|(_, t)| t.total).sum();
         assert_eq!(all as u64, 3000);
         owner.add(Chart::DiskTime, (0, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
         assert!(owner.charts[1].lines.len() <= 11);
+    }
+
+    #[test]
+    fn what_comes_late_and_large_has_a_series_of_its_own() {
+        let mut owner = OwnerTracks::default();
+        let early: Vec<String> = (0..20).map(|i| format!("firmware {i}")).collect();
+        owner.add(Chart::Devices, (0, 1.0), 8, early.iter().map(|n| (n.as_str(), 1.0)));
+        owner.add(Chart::Devices, (1, 1.0), 8, [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
+        owner.add(Chart::Devices, (2, 1.0), 8, [("acpi-tmr", 700.0)]);
+        owner.settle(6);
+        let lines = &owner.charts[0].lines;
+        assert_eq!((lines[0].0.as_str(), lines[0].1.total), ("acpi-tmr", 1400.0));
+        assert!((lines.iter().map(|(_, t)| t.total).sum::<f64>() - 1420.5).abs() < 1e-9);
+        assert!(lines.len() <= 7);
     }
 
     #[test]

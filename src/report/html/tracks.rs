@@ -143,6 +143,8 @@ impl TrackCell {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
     pub cells: Vec<TrackCell>,
+    /// All values times their seconds.
+    pub total: f64,
 }
 
 impl Track {
@@ -152,14 +154,10 @@ impl Track {
             if self.cells.len() <= slot {
                 self.cells.resize(slot + 1, TrackCell::default());
             }
+            self.total += value * seconds;
             let max = value as f32;
             self.cells[slot].add(&TrackCell { sum: value * seconds, seconds: seconds as f32, max });
         }
-    }
-
-    /// All values times their seconds.
-    pub fn total(&self) -> f64 {
-        self.cells.iter().map(|c| c.sum).sum()
     }
 
     /// Joins slots as [`TimeAxis::halve`] did.
@@ -194,6 +192,7 @@ impl Track {
         if self.cells.len() < other.cells.len() {
             self.cells.resize(other.cells.len(), TrackCell::default());
         }
+        self.total += other.total;
         for (sum, cell) in self.cells.iter_mut().zip(&other.cells) {
             sum.sum += cell.sum;
             sum.seconds = sum.seconds.max(cell.seconds);
@@ -217,14 +216,14 @@ mod tests {
     #[test]
     fn joined_slots_keep_sum_and_maximum() {
         let (mut axis, mut track) = axis_of(50);
-        let before = track.total();
+        let before = track.total;
         for _ in 0..3 {
             let sizes = axis.halve();
             track.join(&sizes);
             assert_eq!(axis.slots.len(), track.cells.len());
         }
         assert_eq!(axis.slots.len(), 7);
-        assert!((track.total() - before).abs() < 1e-9);
+        assert!((track.total - before).abs() < 1e-9);
         assert_eq!(track.cells[0].max(), Some(100.0));
         assert_eq!(track.cells[0].mean(), Some(107.0 / 8.0));
         assert_eq!(track.cells[1].max(), Some(1.0));
