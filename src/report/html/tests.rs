@@ -171,7 +171,7 @@ fn an_hour_of_ten_guests_fits_and_keeps_its_peaks() {
             cpu.guest = if number == 601 { 777.0 } else { 200.0 + noise };
             for t in &mut d.threads {
                 t.cpu.iter_mut().for_each(|c| {
-                    (c.guest, c.sys) = (if number == 601 { 99.5 } else { 20.0 + noise }, 3.0 + noise / 7.0)
+                    (c.guest, c.sys) = (if number == 601 { 99.5 } else { 20.0 + noise }, 3.0 + noise / 7.0);
                 });
             }
         }
