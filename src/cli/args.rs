@@ -260,7 +260,7 @@ File types are detected by content; a folder means all its files:
   a Proxmox .conf                          parts of an XML, also cut or escaped
   command lines and JSON configurations of cloud-hypervisor, Firecracker, crosvm
   `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
-  a sosreport: its folder or archive; any tar; gzip, xz and zstd files
+  a sosreport: its folder or archive; any tar; gzip, bzip2, xz and zstd files
 Files about the same guest are joined: by name, UUID or the file's name, or
 because there is only one guest.";
 

@@ -92,6 +92,10 @@ fn entry_failed(text: &str) -> Option<Event> {
     if let Some(reason) = message.iter().find_map(|word| behind(text, word)) {
         return Some(Event { data: hex(reason), ..event.begins(LogBlockKind::Registers) });
     }
+    // Firecracker, cloud-hypervisor, krunvm and others print the Rust name of the exit.
+    if has(text, &["kvm_exit_fail_entry", "failentry(", "vcpuexitfailentry"]) {
+        return Some(event.begins(LogBlockKind::Registers));
+    }
     let dump = [
         "*** guest state ***",
         "last attempted vm-entry",
@@ -125,6 +129,11 @@ fn internal_error(text: &str) -> Option<Event> {
     }
     if has(text, &["kvm run failed", "kvm_run failed", "kvm_run returned -"]) {
         return Some(Event::of(LogKind::RunFailed).begins(LogBlockKind::Registers));
+    }
+    let of_vmm = ["unexpected exit reason on vcpu run: ", "unexpected kvm exit received: "];
+    if let Some(exit) = of_vmm.iter().find_map(|words| behind(text, words)) {
+        let kind = if exit.starts_with("shutdown") { LogKind::TripleFault } else { LogKind::InternalError };
+        return Some(Event::of(kind));
     }
     if text.contains("kvm") && has(text, &["triple fault", "kvm_exit_shutdown"]) {
         return Some(Event::of(LogKind::TripleFault));

@@ -309,6 +309,30 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
 }
 
 #[test]
+fn other_vmms_say_why_a_vcpu_stopped() {
+    for (text, kind) in [
+        ("km: KVM_EXIT_FAIL_ENTRY\n== KVM_GET_REGS ==", LogKind::EntryFailed),
+        (
+            "2026-10-08T16:31:45.4 [anonymous-instance:vcpu 0] Received KVM_EXIT_FAIL_ENTRY signal: 7 on cpu 1",
+            LogKind::EntryFailed,
+        ),
+        (
+            "[web1:ERROR:vcpu.rs:120] Failed to run vcpu: Unexpected kvm exit received: FailEntry(33, 1)",
+            LogKind::EntryFailed,
+        ),
+        (
+            "    0.023199s: <vcpu0> ERROR:vmm/src/cpu.rs:1460 -- VCPU generated error: VcpuRun(Failed to run vcpu\n    \
+            Unexpected exit reason on vcpu run: InternalError)",
+            LogKind::InternalError,
+        ),
+        ("fc_vcpu 0:ERROR Unexpected exit reason on vcpu run: Shutdown", LogKind::TripleFault),
+    ] {
+        assert!(looks_like(text), "{text}");
+        assert_eq!(parse(text).iter().map(|l| l.kind).collect::<Vec<_>>(), [kind], "{text}");
+    }
+}
+
+#[test]
 fn a_text_that_ends_within_a_report_is_a_log() {
     for text in [
         "[Thu Mar 25 00:50:20 2021] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]",

@@ -18,10 +18,11 @@ const ZSTD_WINDOW_LOG: u32 = 27;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const XZ: &[u8] = b"\xfd7zXZ\0";
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const BZIP2: &[u8] = b"BZh";
 
 /// Whether a stream that begins with `head` is compressed.
 pub(super) fn is_compressed(head: &[u8]) -> bool {
-    [GZIP, XZ, ZSTD].iter().any(|magic| head.starts_with(magic))
+    [GZIP, XZ, ZSTD, BZIP2].iter().any(|magic| head.starts_with(magic))
 }
 
 /// The content of a compressed stream that begins with `head`.
@@ -30,6 +31,8 @@ pub(super) fn unpacked<'a>(head: &[u8], stream: impl Read + 'a) -> Result<Box<dy
         Box::new(flate2::read::MultiGzDecoder::new(stream))
     } else if head.starts_with(XZ) {
         Box::new(lzma_rust2::XzReader::new_mem_limit(stream, true, XZ_MEMORY_KIB))
+    } else if head.starts_with(BZIP2) {
+        Box::new(bzip2::read::MultiBzDecoder::new(stream))
     } else {
         let failed = |e: io::Error| format!("cannot unpack it: {}", io_message(&e));
         let mut decoder = zstd::stream::read::Decoder::new(stream).map_err(failed)?;
@@ -172,8 +175,10 @@ mod tests {
         let text = b"hello".as_slice();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(text).unwrap();
+        let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::default());
+        bzip2.write_all(text).unwrap();
         let xz = include_bytes!("../../../tests/fixtures/import/hello.xz").to_vec();
-        for bytes in [gzip.finish().unwrap(), zstd::encode_all(text, 0).unwrap(), xz] {
+        for bytes in [gzip.finish().unwrap(), bzip2.finish().unwrap(), zstd::encode_all(text, 0).unwrap(), xz] {
             let mut out = Vec::new();
             unpacked(&bytes, bytes.as_slice()).unwrap().read_to_end(&mut out).unwrap();
             assert_eq!(out, text);

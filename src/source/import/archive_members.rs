@@ -5,6 +5,7 @@ use super::archive;
 use super::detect;
 use super::gathered::Gathered;
 use super::imported::{ImportError, io_message};
+use super::perf_data_file;
 use super::plain_text;
 use super::text_file::{self, TooLarge};
 use crate::kvm::kernel_log::LogLine;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of text that are examined in one archive.
 const MAX_EXAMINED: u64 = 1 << 30;
+/// How deep archives within archives are read: a must-gather holds sosreports.
+const MAX_NESTED: usize = 2;
 /// Members that are named as damaged.
 const MAX_ERRORS: usize = 16;
 /// Files of an unpacked sosreport, and how deep its folders are nested.
@@ -31,12 +34,14 @@ pub(super) struct MemberReader<'a> {
     damaged: usize,
     examined: u64,
     left_out: usize,
+    perf_times: bool,
+    nested: usize,
 }
 
 impl<'a> MemberReader<'a> {
-    pub fn new(archive: &'a Path, gathered: &'a mut Gathered) -> Self {
+    pub fn new(archive: &'a Path, gathered: &'a mut Gathered, perf_times: bool) -> Self {
         let log = LogUnion::default();
-        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0 }
+        Self { archive, gathered, log, read: 0, other: 0, damaged: 0, examined: 0, left_out: 0, perf_times, nested: 0 }
     }
 
     /// Reads one member.
@@ -69,8 +74,16 @@ impl<'a> MemberReader<'a> {
             stream = archive::unpacked(&head, Cursor::new(head.clone()).chain(stream))?;
             head = detect::beginning(&mut stream)?;
         }
-        if detect::binary(&head).is_some() {
-            return Err("a perf.data inside an archive: unpack it first".into());
+        if let Some(file_type) = detect::binary(&head) {
+            let file = perf_data_file::in_memory(head.as_slice().chain(stream))?;
+            perf_data_file::read(path, file_type, file, self.perf_times, self.gathered)?;
+            return Ok(true);
+        }
+        if archive::is_tar(&head) {
+            return self.nested_archive(path, head.as_slice().chain(stream));
+        }
+        if let Some(what) = detect::unsupported(&head).filter(|what| !what.contains("ELF")) {
+            return Err(format!("this is {what}"));
         }
         if head.is_empty() || !plain_text::is_text(&head) {
             return Ok(false);
@@ -81,10 +94,25 @@ impl<'a> MemberReader<'a> {
         read
     }
 
+    /// Reads the members of an archive that is a member itself. Its own files are counted, not it.
+    fn nested_archive(&mut self, path: &Path, stream: impl Read) -> Result<bool, String> {
+        if self.nested >= MAX_NESTED {
+            return Err("an archive within archives within an archive: unpack it first".into());
+        }
+        self.nested += 1;
+        let inside = path.strip_prefix(self.archive).unwrap_or(path).to_owned();
+        // Boxed, so that the types of archives in archives end.
+        let mut stream: Box<dyn Read + '_> = Box::new(stream);
+        let end = archive::members(&mut stream, |name, content| self.member(&inside.join(name), content));
+        self.nested -= 1;
+        end.map(|()| false)
+    }
+
     /// Says what was read, and how the archive ended.
     pub fn finish(self, end: Result<(), String>) -> Result<(), String> {
         let all = self.read + self.other + self.damaged;
-        let name = self.archive.file_name().map(|n| crate::kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+        let name = self.archive.file_name().unwrap_or(self.archive.as_os_str());
+        let name = crate::kvm::sanitize(&name.to_string_lossy(), 80);
         if self.damaged > MAX_ERRORS {
             self.gathered.notes.push(format!("{name}: {} more files cannot be read", self.damaged - MAX_ERRORS));
         }
@@ -162,8 +190,8 @@ fn root_within(path: &Path) -> Option<PathBuf> {
 
 /// Reads all files of an unpacked sosreport, in order of name. Links are not followed: a sosreport holds links to what
 /// is in it anyway, and an absolute one leads to this host.
-pub(super) fn read_folder(path: &Path, gathered: &mut Gathered) -> Result<(), String> {
-    let mut members = MemberReader::new(path, gathered);
+pub(super) fn read_folder(path: &Path, gathered: &mut Gathered, perf_times: bool) -> Result<(), String> {
+    let mut members = MemberReader::new(path, gathered, perf_times);
     let mut open = vec![(path.to_owned(), 0usize)];
     let mut count = 0usize;
     let mut end = Ok(());
@@ -205,5 +233,60 @@ impl MemberReader<'_> {
         if self.damaged <= MAX_ERRORS {
             self.gathered.errors.push(ImportError { path, what: format!("cannot open it: {why}") });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::source::import::{ImportOptions, Imported, load};
+    use std::io::Write;
+
+    fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, content) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            builder.append_data(&mut header, name, *content).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    fn import(bytes: &[u8]) -> Imported {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.tar");
+        std::fs::write(&path, bytes).unwrap();
+        load(&[path], &ImportOptions::default())
+    }
+
+    fn bzip2(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    const XML: &[u8] = b"<domain type='kvm'><name>web</name><vcpu>2</vcpu></domain>\n";
+
+    #[test]
+    fn archives_and_recordings_within_an_archive_are_read() {
+        let recording = std::fs::read("tests/fixtures/import/perf_data/compressed.data");
+        let recording = recording.unwrap();
+        let inner = bzip2(&tar(&[("etc/libvirt/qemu/web.xml", XML), ("perf.data.bz2", &bzip2(&recording))]));
+        let imported = import(&bzip2(&tar(&[("sosreport.tar.bz2", &inner), ("README", b"hello\n")])));
+        assert_eq!(imported.errors, []);
+        let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", imported.sample.domains) };
+        assert_eq!((domain.facts.name.value.as_str(), imported.source), ("web", "perf.data"));
+        assert!(domain.threads.iter().any(|t| !t.events.exits.is_empty()));
+    }
+
+    #[test]
+    fn what_is_not_read_in_an_archive_is_named() {
+        let mut nested = tar(&[("web.xml", XML)]);
+        for _ in 0..4 {
+            nested = tar(&[("inner.tar", &nested)]);
+        }
+        let imported = import(&tar(&[("a.tar", &nested), ("b.zip", b"PK\x03\x04zip"), ("web.xml", XML)]));
+        let said: Vec<String> = imported.errors.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("archives within an archive") && said[1].contains("b.zip: this is a zip"), "{said:?}");
     }
 }

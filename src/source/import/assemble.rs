@@ -36,7 +36,8 @@ const MAX_NOTES: usize = 32;
 
 /// Makes one sample of all files.
 pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Imported {
-    let described = describe::domains(std::mem::take(&mut gathered.descriptions), &mut gathered.errors);
+    let described =
+        describe::domains(std::mem::take(&mut gathered.descriptions), &mut gathered.errors, &mut gathered.notes);
     let with = |description| DomainFiles { description, ..DomainFiles::default() };
     let mut domains: Vec<DomainFiles> = described.into_iter().map(with).collect();
     let base = interval(&gathered, options);

@@ -2,23 +2,26 @@
 
 use super::gathered::Description;
 use super::imported::ImportError;
-use crate::kvm::domain_xml;
+use crate::kvm::{domain_xml, sanitize};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Domains of one name, of which each is compared with a new description.
+const MAX_SAME_NAME: usize = 64;
 
 /// The domains so far, and where a description of the same domain is.
 #[derive(Debug, Default)]
 struct DescribedDomains {
     domains: Vec<Description>,
     by_uuid: HashMap<String, usize>,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<String, Vec<usize>>,
 }
 
 impl DescribedDomains {
     /// Adds a description to its domain, which may be a new one.
     fn add(&mut self, description: Description) {
         let by_uuid = description.uuid().and_then(|uuid| self.by_uuid.get(&uuid));
-        let by_name = description.name().and_then(|name| self.by_name.get(name));
+        let by_name = description.name().and_then(|name| self.by_name.get(name)).into_iter().flatten();
         let same = |i: &&usize| self.domains.get(**i).is_some_and(|d| d.is_same(&description));
         let place = by_uuid.into_iter().chain(by_name).filter(same).min().copied();
         let place = place.unwrap_or(self.domains.len());
@@ -31,19 +34,34 @@ impl DescribedDomains {
             self.by_uuid.entry(uuid).or_insert(place);
         }
         if let Some(name) = description.name() {
-            self.by_name.entry(name.to_owned()).or_insert(place);
+            let places = self.by_name.entry(name.to_owned()).or_default();
+            if !places.contains(&place) && places.len() < MAX_SAME_NAME {
+                places.push(place);
+            }
         }
     }
 }
 
 /// One entry for each described domain.
-pub(super) fn domains(descriptions: Vec<Description>, errors: &mut Vec<ImportError>) -> Vec<Description> {
+pub(super) fn domains(
+    descriptions: Vec<Description>,
+    errors: &mut Vec<ImportError>,
+    notes: &mut Vec<String>,
+) -> Vec<Description> {
     let (nameless, mut named): (Vec<_>, Vec<_>) = descriptions.into_iter().partition(Description::is_nameless);
     // What configures a domain comes before what a tool printed about it.
     named.sort_by_key(|d| (d.xml.is_none(), d.command.is_none()));
     let mut described = DescribedDomains::default();
     named.into_iter().for_each(|description| described.add(description));
     let mut domains = described.domains;
+    let mut names: HashMap<&str, usize> = HashMap::new();
+    domains.iter().filter_map(Description::name).for_each(|name| *names.entry(name).or_default() += 1);
+    let mut names: Vec<_> = names.into_iter().filter(|(_, count)| *count > 1).collect();
+    names.sort_unstable();
+    for (name, count) in names {
+        let name = sanitize(name, 80);
+        notes.push(format!("{count} guests are called '{name}', by their UUIDs or what they have; each is listed"));
+    }
     let (configured, printed): (Vec<_>, Vec<_>) = nameless.into_iter().partition(|d| !d.is_printed());
     for description in configured {
         let by_file = named_by_file(&domains, &description);

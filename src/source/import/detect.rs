@@ -36,7 +36,6 @@ pub(super) fn binary(head: &[u8]) -> Option<InputType> {
 pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
     Some(match head {
         [0x7f, b'E', b'L', b'F', ..] => "an ELF program or library",
-        [b'B', b'Z', b'h', ..] => "bzip2-compressed: unpack it first",
         [b'P', b'K', 3, 4, ..] => "a zip archive: unpack it first",
         [b'P', b'E', b'R', b'F', b'F', b'I', b'L', b'E', ..] => {
             "a perf.data from before Linux 2.6.32, which no current perf reads"

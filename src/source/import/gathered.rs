@@ -60,9 +60,11 @@ pub(super) struct Gathered {
     pub readings: Vec<(PathBuf, String, StatsReading)>,
     /// The kernel log.
     pub log: Vec<LogLine>,
-    /// The host's topology.
+    /// The host's topology, and the file that it began with.
     pub topology: Option<HostTopology>,
-    /// Its slower CPUs, where it is hybrid.
+    /// See `topology`.
+    pub topology_file: Option<String>,
+    /// The host's slower CPUs, where it is hybrid.
     pub efficiency: CpuSet,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
@@ -113,6 +115,8 @@ pub(super) struct Description {
     pub command: Option<Arc<QemuCommand>>,
     /// The XML is a part of one, without a `<domain>`.
     pub fragment: bool,
+    /// The XML is of the running domain (`virsh dumpxml`), not its definition.
+    pub running: bool,
     /// What a tool calls the domain: its name, UUID or number.
     pub called: Option<String>,
     /// The UUID that a tool printed, lower case.
@@ -159,17 +163,28 @@ impl Description {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self.uuid(), other.uuid()) {
             (Some(a), Some(b)) => a == b,
-            _ => self.name().is_some() && self.name() == other.name(),
+            _ => self.name().is_some() && self.name() == other.name() && !self.contradicts(other),
         }
+    }
+
+    /// Whether two command lines or two XMLs cannot be of one guest: they differ in what no restart changes by itself.
+    fn contradicts(&self, other: &Self) -> bool {
+        let commands = self.command.as_ref().zip(other.command.as_ref());
+        let xmls = self.xml.as_ref().zip(other.xml.as_ref()).map(|((a, _), (b, _))| (a, b));
+        commands.is_some_and(|(a, b)| a.vcpus() != b.vcpus() || a.memory != b.memory || a.machine != b.machine)
+            || !self.fragment
+                && !other.fragment
+                && xmls.is_some_and(|(a, b)| a.vcpus != b.vcpus || a.memory != b.memory || a.machine != b.machine)
     }
 
     /// Adds another description of the same domain.
     pub fn merge(&mut self, other: Self) {
         let is_status = |d: &Self| d.xml.as_ref().is_some_and(|(xml, _)| xml.pid.is_some());
-        // The status XML of a running domain knows more than its definition, and the XML more than a part of it.
-        let better = self.fragment && !other.fragment || is_status(&other) && !is_status(self);
-        if other.xml.is_some() && (self.xml.is_none() || better) {
-            (self.xml, self.fragment) = (other.xml, other.fragment);
+        // The status XML knows more than that of the running domain, this more than its definition, and the XML more
+        // than a part of it.
+        let knows = |d: &Self| (!d.fragment, is_status(d), d.running);
+        if other.xml.is_some() && (self.xml.is_none() || knows(&other) > knows(self)) {
+            (self.xml, self.fragment, self.running) = (other.xml, other.fragment, other.running);
         }
         self.command = self.command.take().or(other.command);
         self.called = self.called.take().or(other.called);

@@ -230,3 +230,39 @@ fn traces_of_any_tool_have_their_flags() {
         assert_eq!((thread.tid, thread.comm.as_str(), thread.index), (4711, "CPU 0/KVM", Some(0)), "{line}");
     }
 }
+
+#[test]
+fn guests_of_one_name_that_differ_are_listed_each() {
+    let line = |cpus: u32| format!("/usr/bin/qemu-system-x86_64 -name web -smp {cpus} -accel kvm -cpu host\n");
+    // Each comes twice, as two listings of processes in a sosreport show them.
+    let listing = line(2) + &line(4);
+    let imported = import(&[("ps-aux", &listing), ("ps-elf", &listing)]);
+    let vcpus: Vec<_> = imported.sample.domains.iter().map(|d| d.facts.vcpus.as_ref().unwrap().value).collect();
+    assert_eq!((vcpus, imported.notes.len()), (vec![2, 4], 1), "{:?}", imported.notes);
+    assert!(imported.notes[0].contains("2 guests are called 'web'"), "{:?}", imported.notes);
+}
+
+#[test]
+fn the_running_domain_goes_before_its_definition_and_its_snapshots() {
+    let pinned = "<domain type='kvm' id='4'><name>web</name><vcpu>2</vcpu><cputune>\
+        <vcpupin vcpu='0' cpuset='3'/></cputune></domain>";
+    let snapshot = "<domainsnapshot><name>s</name><domain type='kvm'><name>web</name><vcpu>2</vcpu><cputune>\
+        <vcpupin vcpu='0' cpuset='9'/></cputune></domain></domainsnapshot>";
+    let imported = import(&[("a.xml", snapshot), ("b.xml", &xml("web")), ("c.xml", pinned)]);
+    let pins: Vec<_> =
+        imported.sample.domains.iter().map(|d| d.facts.xml.as_ref().unwrap().value.vcpu_pins.clone()).collect();
+    assert_eq!((pins.len(), pins[0][&0].to_string()), (1, "3".to_owned()));
+    assert!(imported.notes[0].contains("a.xml: a snapshot's XML"), "{:?}", imported.notes);
+}
+
+#[test]
+fn files_of_two_hosts_are_not_mixed() {
+    let lscpu = |cpus: u32| {
+        let row = |cpu: u32| format!("{cpu} 0 0 {cpu} {cpu}:{cpu}:{cpu}:0 yes\n");
+        "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE\n".to_owned() + &(0..cpus).map(row).collect::<String>()
+    };
+    let imported = import(&[("kvm1.txt", &lscpu(2)), ("kvm2.txt", &lscpu(4))]);
+    assert_eq!(imported.sample.host.facts.topology.cpus.len(), 2);
+    assert!(imported.notes[0].contains("kvm2.txt and kvm1.txt describe different hosts"), "{:?}", imported.notes);
+    assert!(import(&[("kvm1.txt", &lscpu(4)), ("kvm2.txt", &lscpu(4))]).notes.is_empty());
+}

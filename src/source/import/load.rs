@@ -2,10 +2,10 @@
 
 use super::archive_members::{self, MemberReader};
 use super::detect::{self, EXPECTED};
-use super::gathered::{Gathered, InputType};
+use super::gathered::Gathered;
 use super::imported::{ImportError, ImportOptions, Imported, io_message};
 use super::text_file::{self, TooLarge};
-use super::{archive, assemble, perf_data};
+use super::{archive, assemble, perf_data_file};
 use crate::session::open_regular;
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
         paths.iter().cloned().partition(|path| archive_members::is_sosreport(path));
     let (files, mut errors) = expand_folders(&paths);
     for path in reports {
-        if let Err(what) = archive_members::read_folder(&path, &mut gathered) {
+        if let Err(what) = archive_members::read_folder(&path, &mut gathered, options.perf_times) {
             errors.push(ImportError { path, what });
         }
     }
@@ -88,18 +88,19 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
     }
     if let Some(file_type) = detect::binary(&head) {
         drop(head);
-        return read_perf_data(path, file_type, file, options, gathered);
+        return perf_data_file::read(path, file_type, file, options.perf_times, gathered);
     }
     let mut stream: Box<dyn Read> = Box::new(file);
     if archive::is_compressed(&head) {
         stream = archive::unpacked(&head, std::io::Cursor::new(head.clone()).chain(stream))?;
         head = detect::beginning(&mut stream)?;
-        if detect::binary(&head).is_some() {
-            return Err("a compressed perf.data: unpack it first".into());
+        if let Some(file_type) = detect::binary(&head) {
+            let file = perf_data_file::in_memory(head.as_slice().chain(stream))?;
+            return perf_data_file::read(path, file_type, file, options.perf_times, gathered);
         }
     }
     if archive::is_tar(&head) {
-        let mut members = MemberReader::new(path, gathered);
+        let mut members = MemberReader::new(path, gathered, options.perf_times);
         let end = archive::members(head.as_slice().chain(stream), |name, content| members.member(name, content));
         return members.finish(end);
     }
@@ -108,24 +109,4 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
     }
     let is_known = text_file::read(path, head, &mut stream, TooLarge::Refused, gathered)?;
     is_known.then_some(()).ok_or_else(|| format!("not a type of file that kvmtop reads; expected {EXPECTED}"))
-}
-
-fn read_perf_data(
-    path: &Path,
-    file_type: InputType,
-    file: File,
-    options: &ImportOptions,
-    gathered: &mut Gathered,
-) -> Result<(), String> {
-    let content = perf_data::read(file, options.perf_times)?;
-    let name = path.file_name().map(|n| crate::kvm::sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
-    gathered.notes.extend(content.notes.iter().map(|note| format!("{name}: {note}")));
-    gathered.seconds.push((file_type, content.seconds));
-    gathered.lost = gathered.lost.saturating_add(content.lost);
-    gathered.overflow = gathered.overflow.saturating_add(content.overflow);
-    gathered.events = gathered.events.saturating_add(content.events);
-    gathered.guests.extend(content.guests);
-    gathered.host.get_or_insert(content.host);
-    gathered.types.push(file_type);
-    Ok(())
 }

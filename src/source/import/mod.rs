@@ -21,6 +21,7 @@ mod kvm_stat;
 mod load;
 mod pasted_text;
 mod perf_data;
+mod perf_data_file;
 mod plain_text;
 mod readings;
 mod text_file;

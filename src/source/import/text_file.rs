@@ -100,14 +100,7 @@ fn read_type(
             }
             gathered.log.extend(lines);
         }
-        InputType::Topology => {
-            let found = topology_text::parse(text).map_err(|e| e.to_string())?;
-            let file = file_name(path);
-            gathered.notes.extend(found.unread.notes(&file));
-            gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
-            gathered.topology.get_or_insert_default().complete(&found.topology);
-            gathered.efficiency = gathered.efficiency.union(&found.efficiency);
-        }
+        InputType::Topology => topology(path, text, gathered)?,
         InputType::Counts => counts(path, text, gathered),
         InputType::Virsh => virsh(path, text, gathered),
         InputType::Config => configs(path, text, gathered),
@@ -175,6 +168,11 @@ fn offers(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String
 
 /// The domains of a text: whole XML, else what can be read of a damaged one or of fragments.
 fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
+    if text.contains("<domainsnapshot") || text.contains("<domaincheckpoint") {
+        let note = "a snapshot's XML, which is not the present configuration: it is left out";
+        gathered.notes.push(format!("{}: {note}", file_name(path)));
+        return Ok(());
+    }
     for part in domains(text) {
         let (xml, text, fragment) = match domain_xml::parse(part) {
             Ok(xml) => (xml, xml_text(part), false),
@@ -191,8 +189,40 @@ fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), S
             }
         };
         let xml = Some((Arc::new(xml), text));
-        gathered.descriptions.push(Description { xml, fragment, file: path.to_owned(), ..Description::default() });
+        let (file, running) = (path.to_owned(), is_running(part));
+        gathered.descriptions.push(Description { xml, fragment, running, file, ..Description::default() });
     }
+    Ok(())
+}
+
+/// Whether an XML is of a running domain, which has a number.
+fn is_running(xml: &str) -> bool {
+    let tag = xml.split_once("<domain ").and_then(|(_, rest)| rest.split_once('>'));
+    tag.is_some_and(|(tag, _)| [" id='", " id=\""].iter().any(|id| tag.contains(id)))
+}
+
+/// Adds the topology of the host, if it is not another one than that of the files before.
+fn topology(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
+    let found = topology_text::parse(text).map_err(|e| e.to_string())?;
+    let file = file_name(path);
+    gathered.notes.extend(found.unread.notes(&file));
+    gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
+    let known = gathered.topology.get_or_insert_default();
+    if known.contradicts(&found.topology) {
+        let first = gathered.topology_file.as_deref().unwrap_or("another file");
+        let what = format!(
+            "{file} and {first} describe different hosts ({} and {} CPUs)",
+            found.topology.cpus.len(),
+            known.cpus.len()
+        );
+        gathered.notes.push(format!("{what}: only {first} is used; report the files of one host at a time"));
+        return Ok(());
+    }
+    if !found.topology.cpus.is_empty() {
+        gathered.topology_file.get_or_insert(file);
+    }
+    known.complete(&found.topology);
+    gathered.efficiency = gathered.efficiency.union(&found.efficiency);
     Ok(())
 }
 
