@@ -190,7 +190,7 @@ fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), S
         };
         let xml = Some((Arc::new(xml), text));
         let (file, running) = (path.to_owned(), is_running(part));
-        gathered.descriptions.push(Description { xml, fragment, running, file, ..Description::default() });
+        gathered.descriptions.push(Description { file, xml, fragment, running, ..Description::default() });
     }
     Ok(())
 }
