@@ -1,5 +1,5 @@
 //! What a "check:" line names is read by `report`: the commands that exist here, with what they print here.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
