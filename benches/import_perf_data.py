@@ -79,4 +79,5 @@ def main():
             print(f"{name:22} {wall:6.2f} s  {cpu:6.2f} s CPU  {memory:8.0f} MiB   (medians of {len(runs)})")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-//! The cost of a report grows with its input, not with its square.
+//! The cost of a report grows with its input, not with its square: CPU time and memory.
 
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
@@ -16,6 +16,10 @@ use std::time::Duration;
 const MOST: f64 = 8.0;
 /// Less CPU time says nothing.
 const NOISE: Duration = Duration::from_millis(60);
+/// A fourfold input may take so many times the memory: it is linear at most.
+const MOST_MEMORY: f64 = 5.0;
+/// Less memory says nothing, bytes: kvmtop itself takes a part of it.
+const MEMORY_NOISE: u64 = 24 << 20;
 /// A measurement that another load disturbed is repeated.
 const TRIES: usize = 4;
 
@@ -40,6 +44,13 @@ fn grows_slowly(kinds: &[&str], arguments: &[&str]) {
         let fits = (0..TRIES).any(|_| {
             let few = cost(input, arguments, input.small);
             let many = cost(input, arguments, 4 * input.small);
+            let memory = many.rss as f64 / few.rss.max(MEMORY_NOISE) as f64;
+            assert!(
+                memory <= MOST_MEMORY,
+                "{name}: four times {} {} took {memory:.1} times the memory",
+                input.small,
+                input.of
+            );
             let ratio = many.cpu.as_secs_f64() / few.cpu.max(NOISE).as_secs_f64();
             ratios.push(ratio);
             ratio <= MOST

@@ -39,6 +39,10 @@ use thread_tables::SeenKinds;
 /// Limit of threads. Events of further threads count in [`Pairing::overflow`] only.
 pub const MAX_THREADS: usize = 65_536;
 
+/// Limit of the cells of addresses of all threads together; each takes some hundred bytes. Further addresses count in
+/// the `other` cells of their threads.
+const MAX_CELLS: usize = 1 << 18;
+
 /// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires none.
 const ENOUGH_WITHOUT_EXIT: u64 = 100;
 
@@ -52,6 +56,8 @@ pub struct Pairing {
     topology: HostTopology,
     /// Threads that ended and whose ids other threads may have, until they are forgotten. `None`: an id is one thread.
     ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
+    /// Cells of addresses of all threads.
+    cells: usize,
     untimed: bool,
     counts_migrations: bool,
     exact: bool,
@@ -146,8 +152,13 @@ impl Pairing {
             EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
             EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
             EventKind::Entry { vcpu } => thread.entry(event.time, vcpu),
-            EventKind::Access(access) if self.exact => thread.access(event.time, access),
-            EventKind::Access(access) => thread.access(event.time, access.aligned()),
+            EventKind::Access(access) => {
+                let access = if self.exact { access } else { access.aligned() };
+                let before = thread.cells();
+                let own = thread.access(event.time, access, self.cells < MAX_CELLS);
+                self.cells += thread.cells() - before;
+                own
+            }
             EventKind::Userspace { reason } => thread.userspace(event.time, reason),
             EventKind::Halted { ns } => thread.halted(event.time, ns),
             EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
@@ -224,10 +235,11 @@ impl Pairing {
     /// Removes these threads and their counts.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         for key in threads {
-            let ended = self.ended.as_mut().and_then(|ended| ended.remove(key));
-            if ended.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
-                self.threads.remove(&key.tid);
+            let mut gone = self.ended.as_mut().and_then(|ended| ended.remove(key));
+            if gone.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
+                gone = self.threads.remove(&key.tid);
             }
+            self.cells = self.cells.saturating_sub(gone.map_or(0, |thread| thread.cells()));
         }
         if let Some(ended) = &mut self.ended {
             ended.shrink_to(2 * ended.len());

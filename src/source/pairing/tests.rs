@@ -490,3 +490,28 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn addresses_of_all_threads_together_are_bounded() {
+    let mut pairing = Pairing::new(ReasonNames::new(), HostTopology::default());
+    let access = |n: u64| {
+        let access = TracedAccess { space: Space::Mmio, address: n << 12, direction: Direction::Read, fault: false };
+        TracedEvent { tid: 1 + (n % 100) as i32, pid: 1, time: n, cpu: 0, kind: EventKind::Access(access) }
+    };
+    let count = MAX_CELLS as u64 + 1000;
+    (0..count).for_each(|n| pairing.event(&access(n)));
+    let cells = |pairing: &mut Pairing| -> Vec<(usize, u64)> {
+        let each =
+            |t: TracedThread| (t.events.accesses.len(), t.events.accesses.iter().map(|cell| cell.time.count).sum());
+        pairing.snapshot().into_iter().map(each).collect()
+    };
+    let all = cells(&mut pairing);
+    assert_eq!(all.iter().map(|(_, accesses)| accesses).sum::<u64>(), count, "each access counts");
+    assert!(all.iter().map(|(cells, _)| cells).sum::<usize>() <= MAX_CELLS + 100);
+    assert_eq!(pairing.overflow(), 1000);
+    // Room of threads that are gone is used again.
+    let gone: Vec<ThreadKey> = pairing.snapshot().into_iter().take(50).map(|t| t.key).collect();
+    pairing.forget(&gone);
+    pairing.event(&access(1 << 40));
+    assert_eq!(pairing.overflow(), 1000);
+}

@@ -96,9 +96,15 @@ impl PairedThread {
         last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code))
     }
 
-    pub fn access(&mut self, time: u64, access: TracedAccess) -> bool {
+    /// How many addresses have a cell.
+    pub fn cells(&self) -> usize {
+        self.accesses.len()
+    }
+
+    /// `room`: a new address may have a cell of its own.
+    pub fn access(&mut self, time: u64, access: TracedAccess, room: bool) -> bool {
         self.leave_userspace(time, 0);
-        let (key, own) = self.accesses.key(access);
+        let (key, own) = self.accesses.key(access, room);
         self.accesses.seen(key, time, access.fault);
         if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
             self.sharing.push(key);

@@ -129,11 +129,16 @@ struct AccessCounts {
 pub(super) struct Accesses(HashMap<AccessKey, AccessCounts>);
 
 impl Accesses {
-    /// The cell of this access, and whether it is the address's own one.
-    pub fn key(&mut self, access: TracedAccess) -> (AccessKey, bool) {
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The cell of this access, and whether it is the address's own one. `room`: there may be a new one.
+    pub fn key(&mut self, access: TracedAccess, room: bool) -> (AccessKey, bool) {
         let own = (access.space, Some(access.address), access.direction);
         // The six `other` cells (three spaces, two directions) stay within the limit.
-        if self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
+        if room && self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
             (own, true)
         } else {
             ((own.0, None, own.2), false)
