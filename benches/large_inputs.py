@@ -48,7 +48,8 @@ TEXTS = {
     "command line": ("/usr/bin/qemu-system-x86_64 -name a -smp 2",
                      lambda i: f" -device virtio-net-pci,id=net{i},bus=pcie.{i}"),
     "command lines": ("", lambda i: f"qemu {i} /usr/bin/qemu-system-x86_64 -name guest=g{i} -machine q35 -smp 4\n"),
-    "kernel log": ("", lambda i: f"[{i}.654337] kvm [{i % 30000}]: vcpu0, guest rIP: 0x1 Unhandled RDMSR({i % 5000:#x})\n"),
+    "kernel log": ("",
+                   lambda i: f"[{i}.654337] kvm [{i % 30000}]: vcpu0, guest rIP: 0x1 Unhandled RDMSR({i % 5000:#x})\n"),
     "table of exits": (EXITS, row),
     "lscpu -p": ("# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n", lambda i: f"{i},{i // 2},0,0,,0,0,0,0\n"),
     "lscpu -p, one line": ("# CPU", lambda i: f",C{i}"),
@@ -58,7 +59,8 @@ TEXTS = {
     "trace, threads": ("", trace(lambda i: 7000 + i, lambda i: "HLT")),
     "trace, reasons": ("", trace(lambda i: 7000 + i % 64, lambda i: f"R_{i}")),
     "trace, ports": ("", trace(lambda i: 7000 + i % 512, lambda i: "IO_INSTRUCTION", lambda i: PORT.format(i))),
-    "trace, one line": (trace(lambda i: 7000, lambda i: "HLT")(0) + "CPU 0/KVM-7000 [000] 11.0: kvm_exit: ", lambda i: "x" * 4096),
+    "trace, one line": (trace(lambda i: 7000, lambda i: "HLT")(0) + "CPU 0/KVM-7000 [000] 11.0: kvm_exit: ",
+                        lambda i: "x" * 4096),
 }
 
 
@@ -118,8 +120,8 @@ def main():
                 write_text(path, kind, size)
             seconds, mib, status, said = measure(kvmtop, path)
             answer = "read" if status == 0 else (said.splitlines() or ["?"])[0].replace(path, "FILE")[:80]
-            print(f"| {kind} | {size / 1e6:.0f} | {seconds:.2f} | {mib:.0f} | {mib * (1 << 20) / size:.1f} | {answer} |",
-                  flush=True)
+            share = mib * (1 << 20) / size
+            print(f"| {kind} | {size / 1e6:.0f} | {seconds:.2f} | {mib:.0f} | {share:.1f} | {answer} |", flush=True)
 
 
 if __name__ == "__main__":
