@@ -40,7 +40,10 @@ fn bursts_of_threads_leave_no_memory_behind() {
             .map(|_| {
                 let end = end.clone();
                 let thread = std::thread::Builder::new().stack_size(64 << 10);
-                thread.spawn(move || drop(end.wait())).expect("a thread")
+                let wait = move || {
+                    end.wait();
+                };
+                thread.spawn(wait).expect("a thread")
             })
             .collect();
         memory_when(&mut watch, |threads| threads >= THREADS);
