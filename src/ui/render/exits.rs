@@ -105,6 +105,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let map = exit_map::map(state).filter(|_| m.interval_s.is_some());
     if let Some(map) = map {
         let sleep = if state.view.exits.with_sleep { "sleep counted" } else { "sleep not counted" };
+        let sleep = if instead(state) { "" } else { sleep };
         let left = format!("{}  {}", scope(state), map.unit);
         let inner = title(buf, rest, ScreenView::Exits.title(), &left, sleep, theme);
         let lines = map.lines().min(inner.height / 2);
@@ -120,6 +121,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     let wanted = len(state) as u16 + 2 + FOOT;
+    if vmm <= 2 && instead(state) {
+        by_reason(buf, rest, state, theme);
+        return;
+    }
     let vmm = vmm.min(rest.height * 3 / 10).max(rest.height.saturating_sub(wanted)).min(rest.height);
     let above = Rect { height: rest.height - vmm, ..rest };
     by_reason(buf, above, state, theme);

@@ -26,7 +26,7 @@ pub const COLUMNS: [(&str, ColumnLayout); 10] = [
     ("MAX us", ColumnLayout::right(6, 0, 3)),
     ("WAIT%", ColumnLayout::right(5, 0, 0)),
     ("DELAY us", ColumnLayout::right(8, 0, 6)),
-    ("WOKEN BY", ColumnLayout::left(14, 24, 7)),
+    ("WOKEN BY", ColumnLayout::left(12, 24, 7)),
     ("PRE-EMPTED BY", ColumnLayout::left(14, 24, 2)),
 ];
 
@@ -115,8 +115,8 @@ fn cells((d, t): &VcpuRow<'_>, state: &AppState) -> Vec<Cell> {
         Cell::figure(wakeups.and_then(|w| w.max_ns).map(|ns| ns as f64 / 1e3), micros),
         Cell::figure(wait, percent).role(if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text }),
         Cell::figure(t.run_delay_us(seconds), micros),
-        woken(t.woken_by.iter().max_by_key(|o| o.count), seconds),
-        preempted(t.preempted_by.first(), seconds),
+        woken(t.woken_by.iter().max_by_key(|o| (o.tid != OtherTask::REST, o.count)), seconds),
+        preempted(t.preempted_by.iter().find(|o| o.tid != OtherTask::REST).or(t.preempted_by.first()), seconds),
     ]
 }
 

@@ -59,25 +59,26 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
     };
     points.reverse();
     let rows = area.height.saturating_sub(FRAME).min(LATENCY_BANDS as u16);
-    bands(buf, Rect { y: area.y + 1, height: rows, ..area }, &points, theme);
+    let each = LATENCY_BANDS.div_ceil(rows.max(1).into());
+    let rows = LATENCY_BANDS.div_ceil(each) as u16;
+    // The newest point stays at its place.
+    let x = area.x + SCALE + (room - points.len()) as u16;
+    bands(buf, Rect { y: area.y + 1, ..area }, x, each, &points, theme);
     let below = area.y + 1 + rows;
-    waits(buf, Rect { y: below, height: 1, ..area }, &points, theme);
+    waits(buf, Rect { y: below, height: 1, ..area }, x, &points, theme);
     if let Some(s) = state.model.as_ref().and_then(|m| m.interval_s) {
         let age = format!("{} ago", seconds(s * points.len() as f64));
-        put(buf, area.x + SCALE, below + 1, &age, area.width, theme.style(Look::Dim));
-        let end = area.x + SCALE + points.len() as u16;
+        let end = x + points.len() as u16;
         if points.len() as u16 > width(&age) + 5 {
-            put(buf, end - 3, below + 1, "now", 3, theme.style(Look::Dim));
+            put(buf, x, below + 1, &age, area.width, theme.style(Look::Dim));
         }
+        put(buf, end.saturating_sub(3), below + 1, "now", 3, theme.style(Look::Dim));
     }
 }
 
-/// A line for each band of latencies, or for several neighbours where there is little room.
-fn bands(buf: &mut Buffer, area: Rect, points: &[&LatencyPoint], theme: &Theme) {
-    if area.height == 0 {
-        return;
-    }
-    let each = LATENCY_BANDS.div_ceil(area.height.into());
+/// A line for each band of latencies, or for `each` neighbours where there is little room; the points begin at column
+/// `left`.
+fn bands(buf: &mut Buffer, area: Rect, left: u16, each: usize, points: &[&LatencyPoint], theme: &Theme) {
     let count = |p: &LatencyPoint, first: usize| -> Option<u32> {
         Some(p.wakeups?.iter().skip(first).take(each).map(|n| u32::from(*n)).sum())
     };
@@ -92,12 +93,12 @@ fn bands(buf: &mut Buffer, area: Rect, points: &[&LatencyPoint], theme: &Theme) 
             let Some(n) = count(point, *first).filter(|n| *n > 0) else { continue };
             let share = (f64::from(n).ln() + 1.0) / (f64::from(top).ln() + 1.0);
             let glyph = theme.shade(share).to_string();
-            put(buf, area.x + SCALE + x as u16, y, &glyph, 1, theme.style(look));
+            put(buf, left + x as u16, y, &glyph, 1, theme.style(look));
         }
         for (x, point) in points.iter().enumerate() {
             let band = point.delay_us.map(|us| LatencyPoint::band_us(f64::from(us)));
             if band.is_some_and(|band| (*first..first + each).contains(&band)) {
-                put(buf, area.x + SCALE + x as u16, y, "+", 1, theme.style(Look::Strong));
+                put(buf, left + x as u16, y, "+", 1, theme.style(Look::Strong));
             }
         }
     }
@@ -113,13 +114,13 @@ fn from(band: usize) -> String {
 }
 
 /// WAIT% of each interval, as a height.
-fn waits(buf: &mut Buffer, area: Rect, points: &[&LatencyPoint], theme: &Theme) {
+fn waits(buf: &mut Buffer, area: Rect, left: u16, points: &[&LatencyPoint], theme: &Theme) {
     put(buf, area.x, area.y, "WAIT%", SCALE, theme.style(Look::Head));
     for (x, point) in points.iter().enumerate() {
         let Some(wait) = point.wait else { continue };
         let glyph = if wait < 0.05 { '.' } else { bars::level(f64::from(wait) / 100.0, theme) };
         let look = if wait < 0.05 { Look::Dim } else { Look::Wait };
-        put(buf, area.x + SCALE + x as u16, area.y, &glyph.to_string(), 1, theme.style(look));
+        put(buf, left + x as u16, area.y, &glyph.to_string(), 1, theme.style(look));
     }
 }
 
@@ -143,7 +144,9 @@ fn others(buf: &mut Buffer, area: Rect, state: &AppState, t: &ThreadModel, theme
         }
     };
     list(["WOKEN BY", "/s"], woken.into_iter().map(|o| (name(o), rate(o.count as f64 / s))).collect());
-    let lost = t.preempted_by.iter().map(|o| (name(o), percent(o.ns as f64 / (s * 1e7))));
+    let named = t.preempted_by.iter().filter(|o| o.tid != OtherTask::REST);
+    let rest = t.preempted_by.iter().filter(|o| o.tid == OtherTask::REST);
+    let lost = named.chain(rest).map(|o| (name(o), percent(o.ns as f64 / (s * 1e7))));
     list(["PRE-EMPTED BY", "% of time"], lost.collect());
 }
 

@@ -3,6 +3,7 @@
 use super::{say, scope, title};
 use crate::figures::{rate, share};
 use crate::kvm::userspace_exit;
+use crate::model::Model;
 use crate::ui::cells::userspace_name;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
@@ -56,9 +57,14 @@ fn rates(state: &AppState) -> Vec<(String, f64)> {
     sums.into_iter().collect()
 }
 
+/// Exits to the VMM, unless they stand in the place of the exits already.
+fn beside_exits(state: &AppState) -> Vec<(i32, u64)> {
+    if state.model.as_ref().is_some_and(Model::no_kvm_exit) { Vec::new() } else { exits(state) }
+}
+
 /// Lines that the panel needs to show everything.
 pub fn lines(state: &AppState) -> u16 {
-    let rows = exits(state).len().max(rates(state).len());
+    let rows = beside_exits(state).len().max(rates(state).len());
     u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(2)
 }
 
@@ -89,7 +95,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if inner.is_empty() || state.domain().is_none() {
         return;
     }
-    let (exits, rates) = (exits(state), rates(state));
+    let (exits, rates) = (beside_exits(state), rates(state));
     if exits.is_empty() && rates.is_empty() {
         say(buf, inner, "No exit to the VMM in this interval, and no counter of KVM that moved.", Look::Dim, theme);
         return;

@@ -17,6 +17,10 @@ use virt_sys as sys;
 
 /// At most this many domains of one host are read.
 const MOST_DOMAINS: usize = 4096;
+/// How often a guest is asked again that libvirt is busy with.
+const BUSY_ATTEMPTS: u32 = 4;
+/// The first pause before that; it grows by itself each time.
+const BUSY_PAUSE: Duration = Duration::from_millis(60);
 /// At most this many statistics of one domain are read.
 const MOST_STATS: usize = 65_536;
 
@@ -90,7 +94,15 @@ impl LibvirtConnection {
     /// The counters of a domain's disks and interfaces, and its balloon.
     pub fn devices(&mut self, uuid: &str) -> Option<DeviceCounters> {
         let groups = sys::VIR_DOMAIN_STATS_BLOCK | sys::VIR_DOMAIN_STATS_INTERFACE | sys::VIR_DOMAIN_STATS_BALLOON;
-        let read = self.stats(uuid, groups)?;
+        let mut read = self.stats(uuid, groups)?;
+        // Another client asks the guest at this moment, perhaps at the same pace.
+        for attempt in 1..=BUSY_ATTEMPTS {
+            if !stats::lacks_disks(&read) {
+                break;
+            }
+            std::thread::sleep(BUSY_PAUSE * attempt);
+            read = self.stats(uuid, groups)?;
+        }
         let (disks, nics) = (stats::disks(&read), stats::nics(&read));
         Some(DeviceCounters { at: Instant::now(), disks, nics, balloon: stats::balloon(&read) })
     }
