@@ -169,7 +169,7 @@ fn a_wrong_config_file_is_named() {
 fn the_users_config_file_is_read() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(dir.path().join("kvmtop")).expect("made");
-    std::fs::write(dir.path().join("kvmtop/kvmtop.toml"), "[sampling]\ninterval = 0.3\nengine = 'none'\n")
+    std::fs::write(dir.path().join("kvmtop/config.toml"), "[sampling]\ninterval = 0.3\nengine = 'none'\n")
         .expect("written");
     let out = common::kvmtop()
         .args(["-b", "--json", "-n", "1"])

@@ -47,7 +47,7 @@ What percentages are relative to:
 Batch intervals show exits and accesses for up to 4 guests, or for those that --domain selects.
 
 Exit status: 0 done, 1 an error (reported on stderr), 2 wrong usage; see also `kvmtop check --help`.
-Config file: $XDG_CONFIG_HOME/kvmtop/kvmtop.toml (~/.config), else /etc/kvmtop.toml. Options win.";
+Config file: $XDG_CONFIG_HOME/kvmtop/config.toml (~/.config), else /etc/kvmtop.toml. Options win.";
 
 /// The screen a KVM host's admin opens first when a guest is slow.
 ///
@@ -176,6 +176,9 @@ pub struct ScreenArgs {
     /// auto looks at TERM, COLORTERM and COLORFGBG. No theme uses what the terminal lacks.
     #[arg(long, value_name = "THEME", value_parser = theme)]
     pub theme: Option<ThemeChoice>,
+    /// Let kvmtop have the mouse: a click selects, shows a view or sorts, the wheel scrolls
+    #[arg(long)]
+    pub mouse: bool,
 }
 
 /// `kvmtop record`.

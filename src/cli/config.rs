@@ -5,11 +5,13 @@ use super::args::{self, EngineChoice};
 use super::values;
 use crate::analysis::Pattern;
 use crate::lint::Thresholds;
-use crate::ui::ThemeChoice;
+use crate::ui::{ColumnId, KeysInForce, ScreenSettings, ScreenView, Sort, ThemeChoice, column_named};
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::Spanned;
 
 /// The config file for all users of a host.
 pub const SYSTEM: &str = "/etc/kvmtop.toml";
@@ -22,6 +24,8 @@ pub struct Config {
     pub sampling: Sampling,
     /// How the screen looks.
     pub screen: Screen,
+    /// Keys of actions, in place of those that they have.
+    pub keys: BTreeMap<String, Spanned<KeyList>>,
     /// Limits of a recording.
     pub record: Record,
     /// Which findings are reported.
@@ -74,11 +78,43 @@ pub struct Screen {
     /// Its colours.
     #[serde(deserialize_with = "theme")]
     pub theme: ThemeChoice,
+    /// Whether kvmtop has the mouse.
+    pub mouse: bool,
+    /// The view that it begins with.
+    #[serde(deserialize_with = "view")]
+    pub view: ScreenView,
+    /// The order of the table of guests.
+    #[serde(deserialize_with = "sort")]
+    pub sort: Sort,
+    /// The columns of the table of guests, left to right.
+    #[serde(deserialize_with = "columns")]
+    pub columns: Option<Vec<ColumnId>>,
+}
+
+impl Screen {
+    /// What the screen takes over and saves.
+    pub fn settings(&self) -> ScreenSettings {
+        ScreenSettings {
+            theme: self.theme,
+            mouse: self.mouse,
+            view: self.view,
+            sort: self.sort,
+            columns: self.columns.clone(),
+        }
+    }
 }
 
 impl Default for Screen {
     fn default() -> Self {
-        Self { color: true, ascii: false, theme: ThemeChoice::Auto }
+        Self {
+            color: true,
+            ascii: false,
+            theme: ThemeChoice::Auto,
+            mouse: false,
+            view: ScreenView::Guests,
+            sort: Sort::default(),
+            columns: None,
+        }
     }
 }
 
@@ -122,16 +158,56 @@ impl Default for Findings {
     }
 }
 
+/// One key or several.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum KeyList {
+    /// One.
+    One(String),
+    /// Several, or none.
+    Several(Vec<String>),
+}
+
 impl Config {
+    /// The keys in force.
+    ///
+    /// # Errors
+    /// A sentence, with where in the file's text the setting stands.
+    fn keys_in_force(&self) -> Result<KeysInForce, (usize, String)> {
+        let mut keys = KeysInForce::default();
+        let place = |list: &Spanned<KeyList>| list.span().start;
+        for (action, list) in &self.keys {
+            let names = match list.get_ref() {
+                KeyList::One(name) => std::slice::from_ref(name),
+                KeyList::Several(names) => names,
+            };
+            keys.set(action, names).map_err(|why| (place(list), why))?;
+        }
+        for (action, list) in &self.keys {
+            keys.check(action).map_err(|why| (place(list), why))?;
+        }
+        Ok(keys)
+    }
+
+    /// The keys in force; those that kvmtop has where the file's cannot be taken, which [`Self::parse`] reports.
+    pub fn keys(&self) -> KeysInForce {
+        self.keys_in_force().unwrap_or_default()
+    }
+
     /// Parses a config file's text; `path` is only for the error.
     ///
     /// # Errors
     /// A sentence with the file, the line and what was expected there.
     pub fn parse(text: &str, path: &Path) -> anyhow::Result<Self> {
-        toml::from_str(text).map_err(|e| {
-            let line = e.span().map_or(0, |span| text.get(..span.start).unwrap_or(text).matches('\n').count() + 1);
+        let line = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+        let config: Self = toml::from_str(text).map_err(|e| {
+            let line = e.span().map_or(0, |span| line(span.start));
             anyhow::anyhow!("{}, line {line}: {}", path.display(), e.message())
-        })
+        })?;
+        match config.keys_in_force() {
+            Ok(_) => Ok(config),
+            Err((at, why)) => Err(anyhow::anyhow!("{}, line {}: {why}", path.display(), line(at))),
+        }
     }
 }
 
@@ -145,12 +221,17 @@ pub fn find(
     if let Some(path) = asked {
         return Some(path.into());
     }
-    let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let user = set("XDG_CONFIG_HOME")
-        .filter(|p| p.is_absolute())
-        .or_else(|| set("HOME").map(|home| home.join(".config")))
-        .map(|folder| folder.join("kvmtop/kvmtop.toml"));
-    user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path))
+    let folder = user_folder(&variable);
+    // The second name is that of kvmtop's first builds.
+    let user = folder.into_iter().flat_map(|f| ["config.toml", "kvmtop.toml"].map(|name| f.join(name)));
+    user.chain([PathBuf::from(SYSTEM)]).find(|path| exists(path))
+}
+
+/// The folder of the user's own config file; `None` if the environment names no home.
+pub fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from).filter(|p| p.is_absolute());
+    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
+    folder.map(|folder| folder.join("kvmtop"))
 }
 
 /// Finds and reads the config file; without one, returns the defaults.
@@ -200,6 +281,35 @@ fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
 
 fn theme<'de, D: Deserializer<'de>>(d: D) -> Result<ThemeChoice, D::Error> {
     parsed(d, args::theme)
+}
+
+fn view<'de, D: Deserializer<'de>>(d: D) -> Result<ScreenView, D::Error> {
+    let names = || ScreenView::ALL.map(ScreenView::name).join(", ");
+    let name = String::deserialize(d)?;
+    ScreenView::named(&name)
+        .ok_or_else(|| serde::de::Error::custom(format!("there is no view '{name}'; there are {}", names())))
+}
+
+/// `exits`, or `-exits` for the reverse order.
+fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Sort, D::Error> {
+    parsed(d, |name| {
+        let column = name.strip_prefix('-');
+        Ok(Sort { column: column_named(column.unwrap_or(name))?, reversed: column.is_some() })
+    })
+}
+
+fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ColumnId>>, D::Error> {
+    let mut columns = each(d, column_named)?;
+    // The names stay on the left, and no column stands twice.
+    columns.insert(0, ColumnId::Name);
+    let mut seen = Vec::new();
+    columns.retain(|id| {
+        !seen.contains(id) && {
+            seen.push(*id);
+            true
+        }
+    });
+    Ok(Some(columns))
 }
 
 fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
@@ -256,6 +366,11 @@ mod tests {
             "color",
             "ascii",
             "theme",
+            "mouse",
+            "view",
+            "sort",
+            "columns",
+            "[keys]",
             "[record]",
             "max_size",
             "max_age",
@@ -286,6 +401,21 @@ mod tests {
     }
 
     #[test]
+    fn the_screen_and_its_keys_are_read() {
+        let text = "[screen]\nview = 'exits'\nsort = '-wait'\n\
+                    columns = ['exits', 'name', 'exits', 'cpu']\nmouse = true\n\
+                    [keys]\nfilter = ['F3', 'Ctrl-l']\nsort = 'i'\nrecord = []\n";
+        let config = parse(text).unwrap();
+        let settings = config.screen.settings();
+        assert_eq!(settings.columns, Some(vec![ColumnId::Name, ColumnId::Exits, ColumnId::Cpu]));
+        assert_eq!((settings.view, settings.mouse), (ScreenView::Exits, true));
+        assert_eq!(settings.sort, Sort { column: ColumnId::Wait, reversed: true });
+        assert_ne!(config.keys(), KeysInForce::default());
+        // Two actions may exchange their keys.
+        assert!(parse("[keys]\nfilter = 's'\nsort = '/'\n").is_ok());
+    }
+
+    #[test]
     fn errors_name_file_line_and_remedy() {
         let rows = [
             (
@@ -306,6 +436,18 @@ mod tests {
                 "kvmtop.toml, line 2: rtc-tik: there is no such rule; did you mean rtc-tick?",
             ),
             ("[record]\nmax_size = 'big'\n", "kvmtop.toml, line 2: a size is a number of bytes"),
+            (
+                "[screen]\nview = 'exit'\n",
+                "kvmtop.toml, line 2: there is no view 'exit'; there are guests, threads, exits",
+            ),
+            ("[screen]\nsort = 'cpus%'\n", "kvmtop.toml, line 2: there is no column 'cpus%'; there are name, "),
+            ("[screen]\ncolumns = ['name', 'x']\n", "kvmtop.toml, line 2: x: there is no column 'x'"),
+            (
+                "[keys]\nhelp = 'F2'\nfilter = 's'\n",
+                "kvmtop.toml, line 3: the key s of filter is the key of sort already",
+            ),
+            ("[keys]\n\nfilte = 'x'\n", "kvmtop.toml, line 3: there is no action 'filte'; there are "),
+            ("[keys]\nfilter = ['x', 'Alt-x']\n", "kvmtop.toml, line 2: there is no key 'Alt-x'"),
             ("[nope]\n", "kvmtop.toml, line 1: unknown field `nope`"),
             ("a = [\n", "kvmtop.toml, line "),
         ];
@@ -325,7 +467,9 @@ mod tests {
             )
             .map(|p| p.display().to_string())
         };
-        let both = ["/home/a/.config/kvmtop/kvmtop.toml", "/x/kvmtop/kvmtop.toml", SYSTEM];
+        let both = ["/home/a/.config/kvmtop/config.toml", "/x/kvmtop/config.toml", SYSTEM];
+        let old = ["/home/a/.config/kvmtop/kvmtop.toml"];
+        assert_eq!(find(None, &[("HOME", "/home/a")], &old).as_deref(), Some(old[0]));
         assert_eq!(find(Some("my.toml"), &[], &both).as_deref(), Some("my.toml"));
         assert_eq!(find(None, &[("HOME", "/home/a")], &both).as_deref(), Some(both[0]));
         assert_eq!(find(None, &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/x")], &both).as_deref(), Some(both[1]));

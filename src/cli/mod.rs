@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod config;
+pub mod saved_settings;
 pub mod settings;
 pub mod values;
 

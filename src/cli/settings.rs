@@ -5,7 +5,8 @@ use super::config::Config;
 use crate::analysis::DomainFilter;
 use crate::lint;
 use crate::session::Limits;
-use crate::ui::ThemeChoice;
+use crate::ui::{KeysInForce, ScreenSettings};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a command runs with.
@@ -25,8 +26,14 @@ pub struct Settings {
     pub domains: DomainFilter,
     /// Which findings are reported, and from which figures on.
     pub findings: lint::Options,
+    /// The config file that the user asked for.
+    pub config: Option<PathBuf>,
     /// How to draw.
     pub look: ScreenLook,
+    /// What the screen begins with.
+    pub screen: ScreenSettings,
+    /// The keys of the screen.
+    pub keys: KeysInForce,
     /// Limits of a recording.
     pub limits: Limits,
 }
@@ -38,8 +45,6 @@ pub struct ScreenLook {
     pub color: bool,
     /// With ASCII characters only.
     pub ascii: bool,
-    /// Its colours.
-    pub theme: ThemeChoice,
 }
 
 impl Settings {
@@ -75,11 +80,17 @@ impl Settings {
                 resume_guard_s: config.findings.resume_guard,
                 ..lint::Options::default()
             },
+            config: choice.config.clone(),
             look: ScreenLook {
                 color: config.screen.color && !screen.no_color && !no_color,
                 ascii: config.screen.ascii || screen.ascii,
-                theme: screen.theme.unwrap_or(config.screen.theme),
             },
+            screen: ScreenSettings {
+                theme: screen.theme.unwrap_or(config.screen.theme),
+                mouse: config.screen.mouse || screen.mouse,
+                ..config.screen.settings()
+            },
+            keys: config.keys(),
             limits: Limits { size: config.record.max_size, age: config.record.max_age },
         }
     }

@@ -39,7 +39,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
     assert_eq!((default.engine, default.monitor, default.kvm_events), (EngineChoice::Auto, true, false));
-    assert_eq!(default.look, ScreenLook { color: true, ascii: false, theme: ThemeChoice::Auto });
+    assert_eq!(default.look, ScreenLook { color: true, ascii: false });
     assert_eq!(default.findings, crate::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
@@ -66,7 +66,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
 
     assert!(!settings("--no-monitor", "").monitor);
     assert!(!settings("--no-color", "").look.color);
-    let theme = |line: &str, file: &str| settings(line, file).look.theme;
+    let theme = |line: &str, file: &str| settings(line, file).screen.theme;
     assert_eq!(theme("", "[screen]\ntheme = 'light'\n"), ThemeChoice::Light);
     assert_eq!(theme("--theme 16", "[screen]\ntheme = 'light'\n"), ThemeChoice::Sixteen);
     assert!(parse("--theme blue").unwrap_err().contains("there are auto, dark, light, 16, mono"));

@@ -13,6 +13,7 @@ mod record;
 mod replay;
 mod report;
 mod report_session;
+mod save_settings;
 pub(crate) mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};

@@ -1,15 +1,22 @@
-//! Progress of a long task: one line on the terminal that disappears at the end.
+//! Progress of a long task: one line on the terminal that disappears at the end. Nothing is written where standard
+//! error is no terminal. Ctrl-C ends the program as ever: its signal is left alone.
 
+use crate::figures;
+use crate::kvm::sanitize;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time before the line first appears, and between updates.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A line on standard error, where that is a terminal.
 #[derive(Debug)]
 pub struct ProgressLine {
     task: String,
+    begin: Instant,
     last: Option<Instant>,
     shown: bool,
 }
@@ -17,7 +24,8 @@ pub struct ProgressLine {
 impl ProgressLine {
     /// Begins a task of this name.
     pub fn new(task: String) -> Self {
-        Self { task, last: std::io::stderr().is_terminal().then(Instant::now), shown: false }
+        let begin = Instant::now();
+        Self { task, begin, last: std::io::stderr().is_terminal().then_some(begin), shown: false }
     }
 
     /// Reports that `done` of `all` steps are done.
@@ -27,8 +35,8 @@ impl ProgressLine {
             return;
         }
         (self.last, self.shown) = (Some(now), true);
-        let percent = 100 * done / all.max(1);
-        let _ = write!(std::io::stderr(), "\r{}: {percent} %\x1b[K", self.task);
+        let text = progress(done as u64, all as u64, now - self.begin);
+        let _ = write!(std::io::stderr(), "\r{}: {text}\x1b[K", self.task);
     }
 }
 
@@ -37,5 +45,110 @@ impl Drop for ProgressLine {
         if self.shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+/// How far a task is, and how long the rest takes if it goes on like this.
+fn progress(done: u64, all: u64, elapsed: Duration) -> String {
+    let all = all.max(1);
+    let done = done.min(all);
+    let part = done as f64 / all as f64;
+    if done == 0 {
+        return "0 %".into();
+    }
+    let left = elapsed.as_secs_f64() * (1.0 - part) / part;
+    format!("{} %, {} left", (100.0 * part) as u64, figures::seconds(left.ceil()))
+}
+
+/// Shows how far files have been read while it lives. It looks at the positions of the process's open files, so that no
+/// reader has to know of it (`/proc/PID/fdinfo`, `proc_pid_fdinfo(5)`).
+pub struct ReadingLine {
+    stop: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl ReadingLine {
+    /// Watches these files, and those in these folders.
+    pub fn new(paths: &[PathBuf]) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self { stop: None };
+        }
+        let paths: Vec<PathBuf> = paths.iter().filter_map(|p| std::fs::canonicalize(p).ok()).collect();
+        let (stop, stopped) = channel();
+        let watch = move || {
+            let mut line: Option<(PathBuf, ProgressLine)> = None;
+            while stopped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let Some((path, position, size)) = open_file(&paths) else { continue };
+                if line.as_ref().is_none_or(|(of, _)| *of != path) {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let task = format!("kvmtop: reading {}", sanitize(&name, 40));
+                    line = Some((path, ProgressLine::new(task)));
+                }
+                if let Some((_, line)) = &mut line {
+                    line.at(position as usize, size as usize);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(watch);
+        Self { stop: thread.ok().map(|thread| (stop, thread)) }
+    }
+}
+
+impl Drop for ReadingLine {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.stop.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The first of the process's open files that is one of these or in one of these folders: its path, the position of its
+/// reader, its size.
+fn open_file(paths: &[PathBuf]) -> Option<(PathBuf, u64, u64)> {
+    for entry in std::fs::read_dir("/proc/self/fd").ok()?.flatten() {
+        let Ok(path) = std::fs::read_link(entry.path()) else { continue };
+        if paths.iter().any(|p| path.starts_with(p))
+            && let Some((position, size)) = position(&entry.file_name().to_string_lossy(), &path)
+        {
+            return Some((path, position, size));
+        }
+    }
+    None
+}
+
+fn position(fd: &str, path: &Path) -> Option<(u64, u64)> {
+    let info = std::fs::read_to_string(Path::new("/proc/self/fdinfo").join(fd)).ok()?;
+    let position = info.lines().find_map(|l| l.strip_prefix("pos:"))?.trim().parse().ok()?;
+    let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some((position, file.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek};
+
+    #[test]
+    fn progress_says_how_long_the_rest_takes() {
+        let seconds = Duration::from_secs;
+        assert_eq!(progress(0, 10, seconds(1)), "0 %");
+        assert_eq!(progress(25, 100, seconds(10)), "25 %, 30 s left");
+        assert_eq!(progress(1, 100, seconds(5)), "1 %, 8 min 15 s left");
+        assert_eq!(progress(5, 3, seconds(1)), "100 %, 0 s left");
+        assert_eq!(progress(1, 0, seconds(1)), "100 %, 0 s left");
+    }
+
+    #[test]
+    fn a_file_being_read_is_found_with_its_position() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = std::fs::canonicalize(folder.path()).unwrap();
+        let path = folder.join("big");
+        std::fs::write(&path, [0; 100]).unwrap();
+        let mut file = std::fs::File::open(&path).unwrap();
+        file.read_exact(&mut [0; 40]).unwrap();
+        assert_eq!(open_file(std::slice::from_ref(&folder)), Some((path.clone(), 40, 100)));
+        file.rewind().unwrap();
+        assert_eq!(open_file(std::slice::from_ref(&path)), Some((path, 0, 100)));
+        assert_eq!(open_file(&[folder.join("other")]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `kvmtop replay` and `kvmtop demo`: a recording instead of a live host.
 
 use super::batch::BatchPrinter;
+use super::progress_line::ReadingLine;
 use super::{html, say, screen};
 use crate::analysis::{JudgedInterval, Pipeline, RecordingTime};
 use crate::cli::Settings;
@@ -86,6 +87,7 @@ fn print_perf_data(path: &Path, args: &BatchArgs, settings: &Settings) -> anyhow
 /// only be decoded from its beginning; a session holds its samples in a small part of the memory that the samples
 /// themselves take.
 fn record_perf_data(path: &Path) -> anyhow::Result<Session> {
+    let _reading = ReadingLine::new(&[path.to_path_buf()]);
     let mut feed = PerfDataFeed::open(path, INTERVAL_S, false)?;
     let file = memory_file()?;
     let mut recorder = Recorder::into_file(file.try_clone()?, path);

@@ -1,5 +1,6 @@
 //! `report` and `diff`: files instead of a live host.
 
+use super::progress_line::ReadingLine;
 use super::{FAILED, print, report_session, say, say_unmatched};
 use crate::analysis::{JudgedInterval, Pipeline};
 use crate::cli::Settings;
@@ -86,7 +87,9 @@ pub(super) fn read_timed(
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
     anyhow::ensure!(reading.at.is_none(), "--at needs a session of kvmtop: other files hold no series of intervals");
+    let reading = ReadingLine::new(inputs);
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
+    drop(reading);
     for error in &errors {
         say(&error.to_string());
     }

@@ -1,5 +1,7 @@
 //! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
+use super::save_format::SaveFormat;
+use super::screen_settings::ScreenSettings;
 use super::view::ScreenView;
 use crate::sample::EngineLevel;
 use std::path::PathBuf;
@@ -57,6 +59,28 @@ pub enum Action {
     SortMenu,
     /// Reverse the sort order.
     SortReverse,
+    /// Open or close the menu of columns.
+    Columns,
+    /// Show or hide the column selected in the menu.
+    Toggle,
+    /// Move the column selected in the menu to the left.
+    MoveUp,
+    /// Move the column selected in the menu to the right.
+    MoveDown,
+    /// The columns as at first.
+    Reset,
+    /// Keep the selected guest on top of the table, or let it go.
+    Pin,
+    /// Mark A, then B, then neither.
+    MarkTime,
+    /// Choose what the view is written as.
+    SaveView,
+    /// The next theme.
+    NextTheme,
+    /// Take the mouse from the terminal, or give it back.
+    ToggleMouse,
+    /// Save the settings in the config file.
+    SaveSettings,
     /// Pause or resume: a live screen, or the playback of a recording.
     Pause,
     /// Cycle the tracing level.
@@ -95,6 +119,70 @@ pub enum Action {
     PrevMark,
 }
 
+impl Action {
+    /// Its name in the config file's `[keys]`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quit => "quit",
+            Self::Suspend => "suspend",
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::PageUp => "page-up",
+            Self::PageDown => "page-down",
+            Self::First => "first",
+            Self::Last => "last",
+            Self::Open => "open",
+            Self::Back => "back",
+            Self::Fold => "fold",
+            Self::Unfold => "unfold",
+            Self::UnfoldAll => "unfold-all",
+            Self::NextView => "next-view",
+            Self::PrevView => "prev-view",
+            Self::Show(view) => view.name(),
+            Self::Scope => "one-or-all",
+            Self::Order => "order",
+            Self::Span => "span",
+            Self::Sleep => "sleep",
+            Self::NextGuest => "next-guest",
+            Self::PrevGuest => "prev-guest",
+            Self::Filter => "filter",
+            Self::SortMenu => "sort",
+            Self::SortReverse => "reverse",
+            Self::Columns => "columns",
+            Self::Toggle => "show-column",
+            Self::MoveUp => "column-left",
+            Self::MoveDown => "column-right",
+            Self::Reset => "reset-columns",
+            Self::Pin => "pin",
+            Self::MarkTime => "mark-time",
+            Self::SaveView => "save-view",
+            Self::NextTheme => "theme",
+            Self::ToggleMouse => "mouse",
+            Self::SaveSettings => "save-settings",
+            Self::Pause => "pause",
+            Self::EngineLevel => "tracing-level",
+            Self::KvmEvents => "kvm-events",
+            Self::Record => "record",
+            Self::Help => "help",
+            Self::Copy => "copy-fix",
+            Self::Write => "write-fix",
+            Self::NextFinding => "next-finding",
+            Self::PrevFinding => "prev-finding",
+            Self::Step(n) if n < 0 => "step-back",
+            Self::Step(_) => "step",
+            Self::Minutes(n) if n < 0 => "minute-back",
+            Self::Minutes(_) => "minute",
+            Self::TimeStart => "time-start",
+            Self::TimeEnd => "time-end",
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::Goto => "go-to",
+            Self::NextMark => "next-mark",
+            Self::PrevMark => "prev-mark",
+        }
+    }
+}
+
 /// What the screen asks of the rest of the program. Only the event loop carries these out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
@@ -110,6 +198,10 @@ pub enum Effect {
     Copy(String),
     /// Write a new file of this name into the current folder.
     WriteFile(String, String),
+    /// Write the view into a new file in the current folder.
+    SaveView(SaveFormat),
+    /// Save these settings in the config file.
+    SaveSettings(ScreenSettings),
     /// Start recording.
     StartRecord,
     /// Stop recording.

@@ -3,7 +3,10 @@
 use super::action::{Control, Effect, Replay};
 use super::canvas::Canvas;
 use super::event::ScreenEvent;
+use super::export;
+use super::keys_in_force::KeysInForce;
 use super::mouse;
+use super::screen_settings::ScreenSettings;
 use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
 use super::terminal_traits::{self, ThemeChoice};
@@ -11,7 +14,6 @@ use super::theme::Theme;
 use super::update;
 use crate::kvm::without_hidden;
 use anyhow::Context;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -23,6 +25,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,8 +44,10 @@ pub struct UiOptions {
     pub ascii: bool,
     /// No colour, whatever the terminal can do; `NO_COLOR` and `TERM` are heeded in any case.
     pub no_color: bool,
-    /// Its colours.
-    pub theme: ThemeChoice,
+    /// What the config file and the options ask for.
+    pub settings: ScreenSettings,
+    /// The keys.
+    pub keys: KeysInForce,
     /// Where the samples come from.
     pub source: ScreenSource,
     /// What is being replayed.
@@ -51,9 +56,14 @@ pub struct UiOptions {
     pub interval_s: f64,
 }
 
+/// Saves settings; answers with the file's path.
+pub type SaveSettings = Box<dyn Fn(&ScreenSettings) -> anyhow::Result<PathBuf>>;
+
 /// Who carries out what the screen asks for.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ScreenHandlers {
+    /// Saves settings in the config file.
+    pub save: Option<SaveSettings>,
     /// The collector of a live screen.
     pub control: Option<Sender<Control>>,
     /// The player of a recording.
@@ -76,8 +86,7 @@ pub fn run(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "the screen needs a terminal; for a pipe or a file use --batch"
     );
-    let env = |name: &str| std::env::var(name).ok();
-    let theme = terminal_traits::theme(options.theme, options.ascii, options.no_color, &env);
+    let look = Appearance { ascii: options.ascii, no_color: options.no_color };
     let session = ScreenSession {
         source: options.source,
         title: options.title,
@@ -96,7 +105,9 @@ pub fn run(
     })?;
     let size = guard.terminal.size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
+    state.keys = options.keys;
+    state.apply(&options.settings);
+    let result = event_loop(&mut guard, &mut state, &look, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone is no error: its user left.
     let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
@@ -176,18 +187,38 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What decides the look beside the theme that is chosen.
+struct Appearance {
+    ascii: bool,
+    no_color: bool,
+}
+
+impl Appearance {
+    fn theme(&self, choice: ThemeChoice) -> Theme {
+        terminal_traits::theme(choice, self.ascii, self.no_color, &|name| std::env::var(name).ok())
+    }
+}
+
 /// Draws, sleeps until something happens, handles all that happened, and draws again.
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
-    theme: &Theme,
+    look: &Appearance,
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     let mut canvas = Canvas::default();
+    let (mut choice, mut theme) = (state.theme, look.theme(state.theme));
     loop {
+        if state.theme != choice {
+            (choice, theme) = (state.theme, look.theme(state.theme));
+            canvas.forget();
+        }
+        if Guard::is_taken() {
+            Guard::capture_mouse(state.mouse)?;
+        }
         if Guard::is_taken()
-            && let Some((buffer, cursor)) = canvas.paint(state, theme)
+            && let Some((buffer, cursor)) = canvas.paint(state, &theme)
         {
             guard.terminal.draw(|frame| show(frame, buffer, cursor))?;
         }
@@ -202,13 +233,13 @@ fn event_loop(
                 ScreenEvent::Say(text) => state.say(text),
                 ScreenEvent::Key(key) => {
                     let effects = update::key(state, key);
-                    if carry_out_all(effects, guard, state, handlers)? {
+                    if carry_out_all(effects, guard, state, &theme, handlers)? {
                         return Ok(());
                     }
                 }
                 ScreenEvent::Mouse(event) => {
                     let effects = mouse::mouse(state, event);
-                    if carry_out_all(effects, guard, state, handlers)? {
+                    if carry_out_all(effects, guard, state, &theme, handlers)? {
                         return Ok(());
                     }
                 }
@@ -250,10 +281,11 @@ fn carry_out_all(
     effects: Vec<Effect>,
     guard: &mut Guard,
     state: &mut AppState,
+    theme: &Theme,
     handlers: &ScreenHandlers,
 ) -> anyhow::Result<bool> {
     for effect in effects {
-        if carry_out(effect, guard, state, handlers)? {
+        if carry_out(effect, guard, state, theme, handlers)? {
             return Ok(true);
         }
     }
@@ -265,6 +297,7 @@ fn carry_out(
     effect: Effect,
     guard: &mut Guard,
     state: &mut AppState,
+    theme: &Theme,
     handlers: &ScreenHandlers,
 ) -> anyhow::Result<bool> {
     let control = |state: &mut AppState, c: Control| {
@@ -281,7 +314,7 @@ fn carry_out(
         Effect::SetEngineLevel(level) => control(state, Control::SetEngineLevel(level)),
         Effect::SetKvmEvents(on) => control(state, Control::SetKvmEvents(on)),
         Effect::StartRecord => {
-            let path = recording_path(state);
+            let path = PathBuf::from(export::file_name(state, "", "kvmtop"));
             state.say(format!("recording into {}", path.display()));
             control(state, Control::StartRecord(path));
         }
@@ -293,12 +326,16 @@ fn carry_out(
             Guard::copy(&text)?;
             state.say("copied, if the terminal allows OSC 52; w writes a file instead");
         }
-        Effect::WriteFile(name, text) => {
-            state.say(match write_new(Path::new(&name), &text) {
-                Ok(path) => format!("written to {}", path.display()),
-                Err(e) => format!("cannot write {name}: {e}"),
-            });
-        }
+        Effect::WriteFile(name, text) => state.say(written(&name, &text)),
+        Effect::SaveView(format) => state.say(match export::view(state, theme, format) {
+            Some((name, text)) => written(&name, &text),
+            None => "nothing to write before the first sample".into(),
+        }),
+        Effect::SaveSettings(settings) => state.say(match handlers.save.as_ref().map(|save| save(&settings)) {
+            Some(Ok(path)) => format!("settings saved in {}", path.display()),
+            Some(Err(e)) => format!("settings not saved: {e:#}"),
+            None => "settings cannot be saved here".into(),
+        }),
         Effect::Replay(r) => {
             if let Some(tx) = &handlers.replay {
                 let _ = tx.send(r);
@@ -308,16 +345,19 @@ fn carry_out(
     Ok(false)
 }
 
-/// A file name with host and time: `kvmtop-kvm07-20261121-140322.kvmtop`.
-fn recording_path(state: &AppState) -> PathBuf {
-    let host = state.model.as_ref().map(|m| m.host.facts.hostname.as_str()).unwrap_or_default();
-    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
-    let ms = state.model.as_ref().map_or(0, |m| m.time_ms);
-    let time = Timestamp::from_millisecond(ms).unwrap_or_default().to_zoned(state.session.zone.clone());
-    PathBuf::from(format!("kvmtop-{host}-{}.kvmtop", time.strftime("%Y%m%d-%H%M%S")))
+/// Writes a new file into the current folder; answers what to say of it.
+fn written(name: &str, text: &str) -> String {
+    match write_new(Path::new(name), text) {
+        Ok(path) => format!("written to {}", path.display()),
+        Err(e) => {
+            let folder = std::env::current_dir().unwrap_or_default();
+            format!("cannot write {name} in {}: {e}; start kvmtop in a folder of yours", folder.display())
+        }
+    }
 }
 
-/// Writes a file that was not there: never over another one, never through a link that somebody laid.
+/// Writes a file that was not there, for its owner alone: never over another one, never through a link that somebody
+/// laid (`O_EXCL` follows none, open(2)).
 fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
     let (stem, ext) = (
         path.file_stem().unwrap_or_default().to_string_lossy(),
@@ -325,7 +365,7 @@ fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
     );
     for n in 0..100 {
         let path = if n == 0 { path.to_path_buf() } else { path.with_file_name(format!("{stem}-{n}.{ext}")) };
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
             Ok(mut file) => {
                 file.write_all(without_hidden(text).as_bytes())?;
                 return Ok(std::path::absolute(&path).unwrap_or(path));
@@ -340,6 +380,7 @@ fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_file_is_never_written_over() {
@@ -348,5 +389,15 @@ mod tests {
         assert_eq!(write_new(&path, "one").unwrap(), path);
         assert_eq!(write_new(&path, "two").unwrap(), dir.path().join("kvmtop-fix-1.txt"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_link_in_the_way_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("view.svg"), dir.path().join("target"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert_eq!(write_new(&path, "picture").unwrap(), dir.path().join("view-1.svg"));
+        assert!(!target.exists());
     }
 }

@@ -4,7 +4,7 @@
 use super::cells::{self, RowView, userspace_name};
 use super::filter::{FieldValue, FilterField};
 use super::grid::{Cell, ColumnLayout};
-use super::guest_table::ColumnId;
+use super::guest_table::{ColumnId, GuestTable};
 use super::text::clean;
 use super::theme::Look;
 use crate::figures::{percent, rate, share};
@@ -62,6 +62,35 @@ pub struct GuestColumn {
 /// The column with this id.
 pub fn column(id: ColumnId) -> &'static GuestColumn {
     COLUMNS.iter().find(|c| c.id == id).unwrap_or(&COLUMNS[0])
+}
+
+/// The column of a name, which filters, CSV and the config file use.
+///
+/// # Errors
+/// A sentence with the names that there are.
+pub fn column_named(name: &str) -> Result<ColumnId, String> {
+    let names = || COLUMNS.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
+    let found = COLUMNS.iter().find(|c| c.name == name).map(|c| c.id);
+    found.ok_or_else(|| format!("there is no column '{name}'; there are {}", names()))
+}
+
+/// The name of a column.
+pub fn column_name(id: ColumnId) -> &'static str {
+    column(id).name
+}
+
+impl GuestColumn {
+    /// Whether its cell is drawn rather than written.
+    pub fn is_drawn(&self) -> bool {
+        matches!(self.id, ColumnId::Bar | ColumnId::Trend)
+    }
+}
+
+impl GuestTable {
+    /// The columns shown, left to right.
+    pub fn columns(&self) -> Vec<ColumnId> {
+        self.columns.clone().unwrap_or_else(|| COLUMNS.iter().map(|c| c.id).collect())
+    }
 }
 
 /// The value of a guest's column, for filters and CSV.

@@ -111,6 +111,18 @@ pub struct GuestTable {
     pub sort: Sort,
     /// Which guests are shown.
     pub filter: TableFilter,
+    /// The columns, left to right; `None` for those that it has at first.
+    pub columns: Option<Vec<ColumnId>>,
+    /// Guests that stay on top, in their order among each other.
+    pub pinned: BTreeSet<DomainKey>,
+}
+
+impl GuestTable {
+    /// Sorts by a column; by the same one again in the reverse order.
+    pub fn sort_by(&mut self, column: ColumnId) {
+        self.sort = Sort { column, reversed: self.sort.column == column && !self.sort.reversed };
+        self.order.clear();
+    }
 }
 
 /// An order of the table.

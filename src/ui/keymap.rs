@@ -1,9 +1,8 @@
-//! The table of keys: dispatch, help and footer are all made from it.
+//! The table of keys: dispatch ([`super::key_lookup`]), help and footer are all made from it.
 
 use super::action::Action;
-use super::state::{AppState, Popup};
 use super::view::ScreenView;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 
 /// When a binding applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +27,8 @@ pub enum When {
     Exits,
     /// While a finding is open.
     Finding,
+    /// In the menu of columns.
+    Columns,
 }
 
 impl When {
@@ -44,11 +45,12 @@ impl When {
             Self::Ordered => "IN VIEWS WITH SEVERAL ORDERS",
             Self::Exits => "IN THE VIEW OF EXITS",
             Self::Finding => "IN AN OPEN FINDING",
+            Self::Columns => "IN THE MENU OF COLUMNS",
         }
     }
 
     /// All, in the order of the help.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Always,
         Self::Screen,
         Self::Table,
@@ -59,6 +61,7 @@ impl When {
         Self::Live,
         Self::Recorded,
         Self::Finding,
+        Self::Columns,
     ];
 
     /// Whether it can hold at all on a live screen, or on a recording.
@@ -70,26 +73,9 @@ impl When {
         }
     }
 
-    fn holds(self, state: &AppState) -> bool {
-        if !self.is_for(state.session.source.is_recorded()) {
-            return false;
-        }
-        let popup = state.popup.is_some();
-        match self {
-            Self::Always => true,
-            Self::Screen | Self::Live | Self::Recorded => !popup,
-            Self::Table | Self::LiveTable => !popup && state.view.shown == ScreenView::Guests,
-            Self::Scoped => !popup && state.view.shown.has_scope(),
-            Self::Ordered => !popup && !state.view.shown.orders().is_empty(),
-            Self::Exits => !popup && state.view.shown == ScreenView::Exits,
-            Self::Finding => matches!(state.popup, Some(Popup::Finding { .. })),
-        }
-    }
-
     /// Whether two bindings can apply at once.
-    #[cfg(test)]
-    fn meets(self, other: Self) -> bool {
-        let screen = |w| !matches!(w, Self::Always | Self::Finding);
+    pub(super) fn meets(self, other: Self) -> bool {
+        let screen = |w| !matches!(w, Self::Always | Self::Finding | Self::Columns);
         let table = |w| matches!(w, Self::Table | Self::LiveTable);
         let view = |w| matches!(w, Self::Scoped | Self::Ordered | Self::Exits);
         match (self, other) {
@@ -119,6 +105,47 @@ impl KeyPress {
         Self(code, KeyModifiers::NONE)
     }
 
+    /// The key of this name, as [`Self::name`] gives it; names of special keys in any case.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut one = name.chars();
+        if let (Some(c), None) = (one.next(), one.next()) {
+            return (!c.is_whitespace() && !c.is_control()).then_some(Self::char(c));
+        }
+        let lower = name.to_ascii_lowercase();
+        if let Some(rest) = lower.strip_prefix("ctrl-") {
+            let Self(code, mods) = Self::named(rest)?;
+            return (mods == KeyModifiers::NONE).then_some(Self(code, KeyModifiers::CONTROL));
+        }
+        if lower == "shift-tab" {
+            return Some(Self::code(KeyCode::BackTab));
+        }
+        if let Some(rest) = lower.strip_prefix("shift-") {
+            let Self(code, mods) = Self::named(rest)?;
+            // Shift makes another character of a letter.
+            let is_special = mods == KeyModifiers::NONE && !matches!(code, KeyCode::Char(_));
+            return is_special.then_some(Self(code, KeyModifiers::SHIFT));
+        }
+        let code = match lower.as_str() {
+            "space" => KeyCode::Char(' '),
+            "enter" => KeyCode::Enter,
+            "esc" => KeyCode::Esc,
+            "tab" => KeyCode::Tab,
+            "backspace" => KeyCode::Backspace,
+            "up" => KeyCode::Up,
+            "down" => KeyCode::Down,
+            "left" => KeyCode::Left,
+            "right" => KeyCode::Right,
+            "home" => KeyCode::Home,
+            "end" => KeyCode::End,
+            "pgup" => KeyCode::PageUp,
+            "pgdn" => KeyCode::PageDown,
+            "ins" => KeyCode::Insert,
+            "del" => KeyCode::Delete,
+            f => KeyCode::F(f.strip_prefix('f')?.parse().ok().filter(|n| (1..=12).contains(n))?),
+        };
+        Some(Self::code(code))
+    }
+
     /// The key as the help shows it.
     pub fn name(self) -> String {
         let code = match self.0 {
@@ -127,6 +154,8 @@ impl KeyPress {
             KeyCode::Char(c) => c.to_string(),
             KeyCode::PageUp => "PgUp".into(),
             KeyCode::PageDown => "PgDn".into(),
+            KeyCode::Insert => "Ins".into(),
+            KeyCode::Delete => "Del".into(),
             KeyCode::BackTab => "Shift-Tab".into(),
             other => other.to_string(),
         };
@@ -173,7 +202,7 @@ const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
 
 /// All bindings. The footer shows those with a short word, in this order, as many as fit.
-pub static KEYMAP: [Binding; 55] = [
+pub static KEYMAP: &[Binding] = &[
     bind(
         &[KeyPress::char('?'), KeyPress::char('h'), KeyPress::code(C::F(1))],
         A::Help,
@@ -206,7 +235,31 @@ pub static KEYMAP: [Binding; 55] = [
         "show only guests whose name has this, or of which cpu>50 and device~tmr",
     ),
     bind(&[KeyPress::char('s')], A::SortMenu, When::Screen, "sort", "choose the sort column"),
-    bind(&[KeyPress::char('S')], A::SortReverse, When::Screen, "", "reverse the sort order"),
+    bind(&[KeyPress::char('I')], A::SortReverse, When::Screen, "", "reverse the sort order"),
+    bind(&[KeyPress::char('C')], A::Columns, When::Table, "", "choose and order the columns"),
+    bind(&[KeyPress::char('P')], A::Pin, When::Table, "", "keep the selected guest on top, or let it go"),
+    bind(
+        &[KeyPress::char('m')],
+        A::MarkTime,
+        When::Table,
+        "",
+        "mark A: the table shows the change since; again: mark B; again: end",
+    ),
+    bind(&[KeyPress::char('S')], A::SaveView, When::Screen, "save", "write the view as SVG, text, CSV or JSON"),
+    bind(&[KeyPress::char('S')], A::SaveView, When::Finding, "save", "write the screen as SVG, text, CSV or JSON"),
+    bind(&[KeyPress::char('T')], A::NextTheme, When::Screen, "", "the next theme: auto, dark, light, 16, mono"),
+    bind(&[KeyPress::char('M')], A::ToggleMouse, When::Screen, "", "let kvmtop have the mouse, or the terminal"),
+    bind(
+        &[KeyPress::char('W')],
+        A::SaveSettings,
+        When::Screen,
+        "",
+        "save theme, mouse, view, order and columns in the config file",
+    ),
+    bind(&[KeyPress::char(' ')], A::Toggle, When::Columns, "show/hide", "show or hide the column"),
+    bind(&[KeyPress(C::Up, SHIFT), KeyPress::char('K')], A::MoveUp, When::Columns, "move", "move the column left"),
+    bind(&[KeyPress(C::Down, SHIFT), KeyPress::char('J')], A::MoveDown, When::Columns, "", "move the column right"),
+    bind(&[KeyPress::char('r')], A::Reset, When::Columns, "reset", "the columns as at first"),
     bind(
         &[KeyPress::code(C::Enter)],
         A::Open,
@@ -297,22 +350,6 @@ pub static KEYMAP: [Binding; 55] = [
     bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "suspend kvmtop; fg resumes it"),
 ];
 
-/// The action of a key in the current state.
-pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
-    // Terminals differ on whether they report Shift with a capital letter.
-    let mods = match event.code {
-        KeyCode::Char(_) => event.modifiers - KeyModifiers::SHIFT,
-        _ => event.modifiers,
-    };
-    let key = KeyPress(event.code, mods);
-    KEYMAP.iter().find(|b| b.when.holds(state) && b.keys.contains(&key)).map(|b| b.action)
-}
-
-/// The bindings for the footer in the current state.
-pub fn footer(state: &AppState) -> impl Iterator<Item = &'static Binding> {
-    KEYMAP.iter().filter(|b| !b.short.is_empty() && b.when.holds(state))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +370,7 @@ mod tests {
 
     #[test]
     fn every_binding_has_a_key_and_a_line_of_help() {
-        for b in &KEYMAP {
+        for b in KEYMAP {
             assert!(!b.keys.is_empty() && !b.help.is_empty());
             assert!(b.help.len() <= 72, "{}", b.help);
         }
@@ -349,12 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn capital_letters_come_with_and_without_shift() {
-        let state = AppState::default();
-        for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
-            assert_eq!(lookup(KeyEvent::new(C::Char('S'), mods), &state), Some(Action::SortReverse));
+    fn every_key_is_found_by_its_name() {
+        for key in KEYMAP.iter().flat_map(|b| b.keys) {
+            let found = KeyPress::named(&key.name()).unwrap_or_else(|| panic!("{}", key.name()));
+            assert_eq!(found.name(), key.name());
         }
-        assert_eq!(lookup(KeyEvent::new(C::Char('c'), CTRL), &state), Some(Action::Quit));
-        assert_eq!(lookup(KeyEvent::new(C::Char('c'), KeyModifiers::NONE), &state), None);
+        for name in ["", "Ctrl-", "Shift-a", "F13", "Ctrl-Ctrl-a", "enterr", "\u{1b}"] {
+            assert_eq!(KeyPress::named(name), None, "{name}");
+        }
     }
 }

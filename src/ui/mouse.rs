@@ -1,4 +1,4 @@
-//! What the mouse does: a click shows a view or selects a row, the wheel moves the selection. Pure.
+//! What the mouse does: a click shows a view, selects a row or sorts by a column; the wheel moves the selection. Pure.
 
 use super::action::{Action, Effect};
 use super::layout;
@@ -27,6 +27,13 @@ fn click(state: &mut AppState, column: u16, row: u16) -> Vec<Effect> {
             Some(view) => update::update(state, Action::Show(view)),
             None => Vec::new(),
         };
+    }
+    if plan.table.contains(at) && row == plan.table.y && state.view.shown == ScreenView::Guests {
+        if let Some(id) = render::column_at(plan.table, state, column) {
+            state.table.sort_by(id);
+            state.settle();
+        }
+        return Vec::new();
     }
     if plan.table.contains(at) && row > plan.table.y && state.view.shown == ScreenView::Guests {
         let line = state.table.offset + usize::from(row - plan.table.y - 1);

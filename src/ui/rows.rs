@@ -31,6 +31,8 @@ pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding], hist
     } else {
         order(&mut shown, |a, b| turned(values[a].clearly(&values[b])));
     }
+    table.pinned.retain(|k| keys.contains(k));
+    shown.sort_by_key(|&i| !table.pinned.contains(&keys[i]));
     table.order = shown.iter().map(|&i| keys[i].clone()).collect();
     table.trend_top = scale_top(shown.iter().filter_map(|&i| history.most_exits(&model.domains[i])));
     let unfolded: BTreeSet<DomainKey> = keys.iter().filter(|k| table.unfolded.contains(k)).cloned().collect();

@@ -2,7 +2,11 @@
 //! [`super::render`] draws it.
 
 use super::guest_table::{GuestTable, RowPart, TableRow};
+use super::keys_in_force::KeysInForce;
 use super::panel_rows::PanelRows;
+use super::screen_settings::ScreenSettings;
+use super::table_marks::TableMarks;
+use super::terminal_traits::ThemeChoice;
 use super::view::{ScreenView, ViewState};
 use crate::kvm::thread_name::Role;
 use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
@@ -72,6 +76,18 @@ pub enum Popup {
     Filter(Input),
     /// The time to go to, while it is typed.
     Goto(Input),
+    /// The menu of columns.
+    Columns {
+        /// The selected entry.
+        at: usize,
+    },
+    /// The menu of formats in which the view is written.
+    Save {
+        /// The selected entry.
+        at: usize,
+        /// The popup below it, which the picture shows.
+        under: Option<Box<Popup>>,
+    },
 }
 
 /// Position of a replay.
@@ -151,6 +167,14 @@ pub struct AppState {
     pub rows: PanelRows,
     /// The open popup.
     pub popup: Option<Popup>,
+    /// The keys.
+    pub keys: KeysInForce,
+    /// The colours asked for.
+    pub theme: ThemeChoice,
+    /// Whether kvmtop has the mouse.
+    pub mouse: bool,
+    /// Two times whose figures the table compares.
+    pub marks: TableMarks,
     /// Whether a live screen is paused.
     pub paused: bool,
     /// What came while the screen was paused.
@@ -168,6 +192,25 @@ pub struct AppState {
 }
 
 impl AppState {
+    /// The settings as they are now.
+    pub fn settings(&self) -> ScreenSettings {
+        ScreenSettings {
+            theme: self.theme,
+            mouse: self.mouse,
+            view: self.view.shown,
+            sort: self.table.sort,
+            columns: self.table.columns.clone(),
+        }
+    }
+
+    /// Takes settings over.
+    pub fn apply(&mut self, settings: &ScreenSettings) {
+        (self.theme, self.mouse) = (settings.theme, settings.mouse);
+        self.view.show(settings.view);
+        self.table.sort = settings.sort;
+        self.table.columns.clone_from(&settings.columns);
+    }
+
     /// A screen that waits for its first sample.
     pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
         Self { session, size, ..Self::default() }

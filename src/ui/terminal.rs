@@ -4,6 +4,7 @@ use crate::kvm::without_hidden;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::layout::Position;
@@ -17,6 +18,8 @@ const BUFFER: usize = 1 << 16;
 
 /// Whether the terminal is taken over now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether the mouse is taken now.
+static MOUSE: AtomicBool = AtomicBool::new(false);
 static PANIC_HOOK: Once = Once::new();
 
 /// The terminal while kvmtop has it; dropping it gives it back.
@@ -80,6 +83,18 @@ impl Guard {
         self.terminal.resize((Position::ORIGIN, size).into())
     }
 
+    /// Takes the mouse, or leaves it to the terminal, which then selects text with it.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn capture_mouse(on: bool) -> io::Result<()> {
+        match MOUSE.swap(on, Ordering::SeqCst) {
+            before if before == on => Ok(()),
+            _ if on => execute!(stdout(), EnableMouseCapture),
+            _ => execute!(stdout(), DisableMouseCapture),
+        }
+    }
+
     /// Puts text on the clipboard of the terminal's user, through ssh and tmux too (OSC 52).
     ///
     /// # Errors
@@ -106,6 +121,9 @@ fn take() -> io::Result<()> {
 /// Gives the terminal back, once. What fails here fails because the terminal is gone.
 fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
+        if MOUSE.swap(false, Ordering::SeqCst) {
+            let _ = execute!(stdout(), DisableMouseCapture);
+        }
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }

@@ -94,6 +94,8 @@ pub struct Glyphs {
     pub fold: [char; 2],
     /// Mark of the selected row.
     pub cursor: char,
+    /// Mark of a guest that stays on top.
+    pub pin: char,
     /// A horizontal rule.
     pub rule: char,
     /// End of text that was cut.
@@ -119,6 +121,7 @@ const UNICODE: Glyphs = Glyphs {
     severity: ['▲', '●', '·'],
     fold: ['▸', '▾'],
     cursor: '▌',
+    pin: '^',
     rule: '─',
     cut: '…',
     run: ['▶', '‖', '●'],
@@ -137,6 +140,7 @@ const ASCII: Glyphs = Glyphs {
     severity: ['!', '*', '.'],
     fold: ['+', '-'],
     cursor: '>',
+    pin: '^',
     rule: '-',
     cut: '~',
     run: ['>', '=', '*'],
@@ -155,6 +159,7 @@ const CONSOLE: Glyphs = Glyphs {
     severity: ['▲', '•', '·'],
     fold: ['►', '▼'],
     cursor: '▌',
+    pin: '^',
     rule: '─',
     cut: '~',
     run: ['►', '=', '•'],

@@ -4,8 +4,10 @@ use super::action::{Action, Effect, Replay};
 use super::filter;
 use super::guest_columns::{COLUMNS, filter_fields};
 use super::guest_table::{self, RowPart};
-use super::keymap;
+use super::key_lookup;
 use super::layout;
+use super::marked_cells;
+use super::menus;
 use super::render;
 use super::rows;
 use super::state::{AppState, Popup};
@@ -26,7 +28,7 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     if matches!(state.popup, Some(Popup::Filter(_) | Popup::Goto(_))) {
         return typing(state, event);
     }
-    match keymap::lookup(event, state) {
+    match key_lookup::lookup(event, state) {
         Some(action) => update(state, action),
         None => Vec::new(),
     }
@@ -80,6 +82,23 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
             let at = COLUMNS.iter().position(|c| c.id == state.table.sort.column).unwrap_or(0);
             state.popup = Some(Popup::Sort { at });
         }
+        Action::Columns => state.popup = Some(Popup::Columns { at: 0 }),
+        Action::Pin => pin(state),
+        Action::MarkTime => {
+            if let Some(figures) = marked_cells::figures(state) {
+                state.marks.mark(figures);
+            }
+        }
+        Action::SaveView => menus::open_save(state),
+        Action::NextTheme => {
+            state.theme = state.theme.next();
+            state.say(format!("theme: {}", state.theme.name()));
+        }
+        Action::ToggleMouse => {
+            state.mouse = !state.mouse;
+            state.say(if state.mouse { "the mouse is kvmtop's" } else { "the mouse is the terminal's" });
+        }
+        Action::SaveSettings => return vec![Effect::SaveSettings(state.settings())],
         Action::SortReverse => state.table.sort.reversed = !state.table.sort.reversed,
         Action::Help => state.popup = Some(Popup::Help { scroll: 0 }),
         Action::Goto => state.popup = Some(Popup::Goto(Input::default())),
@@ -206,6 +225,17 @@ fn fold_all(state: &mut AppState) {
     }
 }
 
+/// Keeps the selected guest on top of the table, or lets it go.
+fn pin(state: &mut AppState) {
+    let Some(guest) = state.domain().map(guest_table::key) else { return };
+    if !state.table.pinned.remove(&guest) {
+        state.table.pinned.insert(guest);
+    }
+    if state.table.cursor.is_none() {
+        state.table.cursor = state.model.as_ref().and_then(|m| rows::row_key(&state.table, m, state.table.at));
+    }
+}
+
 fn open_finding(state: &mut AppState) {
     if let Some(key) = state.findings_in_view().get(state.view.at).map(|f| f.id()) {
         state.popup = Some(Popup::Finding { key, scroll: 0 });
@@ -213,6 +243,15 @@ fn open_finding(state: &mut AppState) {
 }
 
 fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
+    match &state.popup {
+        Some(Popup::Columns { .. }) => return menus::columns(state, action),
+        Some(Popup::Save { .. }) => return menus::save(state, action),
+        Some(Popup::Finding { .. }) if action == Action::SaveView => {
+            menus::open_save(state);
+            return Vec::new();
+        }
+        _ => {}
+    }
     let lines = render::popup_len(state);
     let Some(popup) = &mut state.popup else { return Vec::new() };
     let page = isize::try_from(state.size.1.saturating_sub(6)).unwrap_or(1).max(1);
@@ -234,11 +273,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         (Popup::Sort { at }, Action::Open) => {
             if let Some(column) = COLUMNS.get(*at) {
-                let sort = &mut state.table.sort;
-                // Choosing the same column again reverses the order.
-                sort.reversed = sort.column == column.id && !sort.reversed;
-                sort.column = column.id;
-                state.table.order.clear();
+                state.table.sort_by(column.id);
             }
             state.popup = None;
         }

@@ -1,6 +1,6 @@
 //! The live screen: a collector behind it, and what the screen asks of the collector.
 
-use super::{run_feeder, ui_options};
+use super::{handlers, run_feeder, ui_options};
 use crate::analysis::{DomainFilter, Pipeline};
 use crate::cli::Settings;
 use crate::command::live::{self, LiveHost};
@@ -25,7 +25,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let feeder = move |events: SyncSender<ScreenEvent>| feed(samples, pipeline, &filter, &events, &stopped);
-    ui::run(ui_options(settings), ScreenHandlers { control: Some(control), replay: None, stop }, feeder)?;
+    ui::run(ui_options(settings), ScreenHandlers { control: Some(control), stop, ..handlers(settings) }, feeder)?;
     Ok(0)
 }
 

@@ -7,8 +7,9 @@ mod player;
 pub use live_feeder::live;
 pub use player::replay;
 
+use super::save_settings;
 use crate::cli::Settings;
-use crate::ui::{ScreenEvent, UiOptions};
+use crate::ui::{ScreenEvent, ScreenHandlers, UiOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::SyncSender;
 
@@ -17,9 +18,19 @@ pub fn ui_options(settings: &Settings) -> UiOptions {
     UiOptions {
         ascii: settings.look.ascii,
         no_color: !settings.look.color,
-        theme: settings.look.theme,
+        settings: settings.screen.clone(),
+        keys: settings.keys.clone(),
         interval_s: settings.interval.as_secs_f64(),
         ..UiOptions::default()
+    }
+}
+
+/// Who carries out what every screen asks for.
+fn handlers(settings: &Settings) -> ScreenHandlers {
+    let asked = settings.config.clone();
+    ScreenHandlers {
+        save: Some(Box::new(move |chosen| save_settings::save(asked.as_deref(), chosen))),
+        ..ScreenHandlers::default()
     }
 }
 

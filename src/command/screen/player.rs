@@ -1,7 +1,7 @@
 //! Plays a recording on the screen: play, pause, step, seek, speed.
 
 use super::mark_scan::MarkScan;
-use super::{run_feeder, ui_options};
+use super::{handlers, run_feeder, ui_options};
 use crate::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use crate::cli::Settings;
 use crate::lint;
@@ -11,7 +11,6 @@ use crate::source::RecordedSamples;
 use crate::source::session::SessionSamples;
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSource, Tick, UiOptions};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ pub fn replay(
         );
     };
     let options = UiOptions { source, title, ..ui_options(settings) };
-    ui::run(options, ScreenHandlers { control: None, replay: Some(commands), stop: Arc::default() }, feeder)
+    ui::run(options, ScreenHandlers { replay: Some(commands), ..handlers(settings) }, feeder)
 }
 
 struct Player<'a> {
@@ -258,6 +257,7 @@ mod tests {
     use crate::ui::{AppState, Palette, Theme, render};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use std::sync::Arc;
     use std::sync::mpsc;
 
     struct Made(Fixture, usize);

@@ -8,8 +8,9 @@ use crate::sample::SourceStatus;
 use crate::ui::cells::{RowView, severity_role, worst_severity};
 use crate::ui::draw::{highlight, put};
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
-use crate::ui::guest_columns::{COLUMNS, GuestColumn};
+use crate::ui::guest_columns::{self, GuestColumn};
 use crate::ui::guest_table::{self, ColumnId, RowPart};
+use crate::ui::marked_cells;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
@@ -55,10 +56,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         say(buf, inner(area), &text, Look::Text, theme);
         return;
     }
-    let layouts = layouts(area.width, model);
-    let cells = Rect { x: area.x + MARKS, width: area.width.saturating_sub(MARKS + 1), height: 1, ..area };
+    let columns: Vec<&GuestColumn> = state.table.columns().into_iter().map(guest_columns::column).collect();
+    let layouts = layouts(area.width, model, &columns);
+    let cells = cells(area);
     let fitted = fit_columns(&layouts, cells.width);
-    let heads: Vec<String> = COLUMNS.iter().map(|c| head(c, state, theme)).collect();
+    let heads: Vec<String> = columns.iter().map(|c| head(c, state, theme)).collect();
     grid::header(buf, cells, &fitted, &layouts, &heads, theme);
     for (line, (at, row)) in
         state.table.rows.iter().enumerate().skip(state.table.offset).take((area.height - 1).into()).enumerate()
@@ -69,7 +71,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             put(buf, cells.x, y, &format!("  +{n} idle"), cells.width, theme.style(Look::Dim));
         } else {
             let view = RowView { state, domain, thread };
-            let values: Vec<Cell> = COLUMNS.iter().map(|c| (c.cell)(&view)).collect();
+            let values: Vec<Cell> = columns.iter().map(|c| cell(c, &view)).collect();
             grid::paint(buf, Rect { y, ..cells }, &fitted, &layouts, &values, (RowLook::Plain, false), theme);
             marks(buf, Rect { y, ..area }, &view, theme);
         }
@@ -83,6 +85,21 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     scrollbar(buf, area, state, theme);
 }
 
+/// Where the cells stand, right of the marks.
+fn cells(area: Rect) -> Rect {
+    Rect { x: area.x + MARKS, width: area.width.saturating_sub(MARKS + 1), height: 1, ..area }
+}
+
+/// The column whose cells stand at this column of the screen.
+pub fn column_at(area: Rect, state: &AppState, x: u16) -> Option<ColumnId> {
+    let ids = state.table.columns();
+    let columns: Vec<&GuestColumn> = ids.iter().map(|id| guest_columns::column(*id)).collect();
+    let layouts = layouts(area.width, state.model.as_ref()?, &columns);
+    let x = x.checked_sub(cells(area).x)?;
+    let fitted = fit_columns(&layouts, cells(area).width);
+    fitted.into_iter().find(|(_, left, width)| (*left..left + width).contains(&x)).map(|(i, ..)| ids[i])
+}
+
 fn inner(area: Rect) -> Rect {
     Rect {
         x: area.x + 1,
@@ -92,12 +109,19 @@ fn inner(area: Rect) -> Rect {
     }
 }
 
+/// The cell of a row: while a time is marked, the change of a guest's figure.
+fn cell(column: &GuestColumn, view: &RowView<'_>) -> Cell {
+    let change = || marked_cells::cell(view.state, column, view.domain);
+    view.thread.is_none().then(change).flatten().unwrap_or_else(|| (column.cell)(view))
+}
+
 /// The layouts of the columns. The names take what they need, up to a sixth of the width.
-fn layouts(columns: u16, model: &Model) -> Vec<ColumnLayout> {
+fn layouts(room: u16, model: &Model, columns: &[&GuestColumn]) -> Vec<ColumnLayout> {
     let longest = model.domains.iter().map(|d| width(d.name())).max().unwrap_or(0);
-    let mut layouts: Vec<ColumnLayout> = COLUMNS.iter().map(|c| c.layout).collect();
-    let name = &mut layouts[0];
-    name.width = longest.min(columns / 6).max(name.width);
+    let mut layouts: Vec<ColumnLayout> = columns.iter().map(|c| c.layout).collect();
+    if let Some(name) = layouts.first_mut() {
+        name.width = longest.min(room / 6).max(name.width);
+    }
     layouts
 }
 
@@ -120,6 +144,9 @@ fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, theme: &Theme) {
         put(buf, area.x + 1, area.y, &severity_glyph(s, theme).to_string(), 1, theme.style(severity_role(s)));
     } else if r.thread.is_none() && is_still_watched(r) {
         put(buf, area.x + 1, area.y, &g.cut.to_string(), 1, theme.style(Look::Dim));
+    }
+    if r.thread.is_none() && r.state.table.pinned.contains(&guest_table::key(r.domain)) {
+        put(buf, area.x + 3, area.y, &g.pin.to_string(), 1, theme.style(Look::Key));
     }
     if r.thread.is_none() {
         let open = r.state.table.unfolded.contains(&guest_table::key(r.domain));

@@ -1,9 +1,11 @@
 //! The last line: keys, a message, or the text being typed.
 
+use super::header::clock;
+use crate::ui::action::Action;
 use crate::ui::draw::put;
 use crate::ui::filter;
 use crate::ui::guest_columns::filter_fields;
-use crate::ui::keymap;
+use crate::ui::key_lookup;
 use crate::ui::state::{AppState, Popup};
 use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{Look, Theme};
@@ -35,6 +37,17 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> O
     Some(Position::new(at, area.y))
 }
 
+/// The times whose figures the table compares.
+fn since(state: &AppState) -> Option<String> {
+    let (a, b) = state.marks.times_ms()?;
+    let clock = |ms| clock(ms, state);
+    let key = state.keys.of(Action::MarkTime).map_or_else(String::new, |k| format!(" ({})", k.name()));
+    Some(match b {
+        Some(b) => format!("change from {} to {}{key}", clock(a), clock(b)),
+        None => format!("change since {}{key}", clock(a)),
+    })
+}
+
 /// What is wrong with the filter being typed, else the columns that could follow.
 fn hint(buf: &mut Buffer, at: Rect, end: u16, state: &AppState, typed: &str, theme: &Theme) {
     let room = end.saturating_sub(at.x + 1);
@@ -61,8 +74,13 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         right = area.right().saturating_sub(width(&text) + 1);
         put(buf, right, area.y, &text, width(&text), theme.style(Look::Warning));
     }
-    for b in keymap::footer(state) {
-        let Some(key) = b.keys.first().map(|k| k.name()) else { continue };
+    if let Some(text) = since(state) {
+        let text = fit(&text, area.width / 2, theme.glyphs.cut);
+        right = right.saturating_sub(width(&text) + 2);
+        put(buf, right, area.y, &text, width(&text), theme.style(Look::Warning));
+    }
+    for (b, key) in key_lookup::footer(state) {
+        let key = key.name();
         if x + width(&key) + width(b.short) + 3 > right {
             break;
         }

@@ -1,11 +1,11 @@
 //! The help: every key and every column, from the same tables that define them.
 
 use super::popup::{self, StyledLine};
-use super::{accesses, cpus, disks, exits, latency, memory, threads, userspace};
+use super::{accesses, cpus, disks, esxtop, exits, latency, memory, threads, userspace};
 use crate::ui::guest_columns::COLUMNS;
-use crate::ui::keymap::{KEYMAP, When};
+use crate::ui::keymap::When;
 use crate::ui::state::AppState;
-use crate::ui::text::wrap;
+use crate::ui::text::{fit, wrap};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -13,14 +13,18 @@ use ratatui::layout::Rect;
 /// Width of the keys and headers on the left.
 const LABEL: u16 = 22;
 
+/// Width of a key with its name on the first page, and of the key alone.
+const GLANCE: u16 = 25;
+const KEY: usize = 10;
+
 /// The text, wrapped to a screen's width.
 pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
-    let mut out: Vec<StyledLine> = Vec::new();
+    let mut out: Vec<StyledLine> = glance(state, recorded, popup::room(screen));
     for when in When::ALL.into_iter().filter(|w| w.is_for(recorded)) {
         heading(&mut out, when.title());
-        for b in KEYMAP.iter().filter(|b| b.when == when) {
-            let mut keys: Vec<String> = b.keys.iter().map(|k| k.name()).collect();
+        for (b, keys) in state.keys.bindings().filter(|(b, keys)| b.when == when && !keys.is_empty()) {
+            let mut keys: Vec<String> = keys.iter().map(|k| k.name()).collect();
             keys.dedup();
             entry(&mut out, &keys.join(" "), b.help, Look::Key, screen);
         }
@@ -44,9 +48,37 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
             entry(&mut out, head, text, Look::Text, screen);
         }
     }
+    heading(&mut out, "ESXTOP'S TERMS");
+    for (term, here) in &esxtop::TERMS {
+        entry(&mut out, term, here, Look::Text, screen);
+    }
     out.push(Vec::new());
     out.push(vec![("- stands for a value that no source gave; it is never 0.".into(), Look::Dim)]);
     out
+}
+
+/// All keys in columns, so that the first page has them: a key or two, and the action's name.
+fn glance(state: &AppState, recorded: bool, room: u16) -> Vec<StyledLine> {
+    let mut keys: Vec<(String, String)> = Vec::new();
+    for (b, its) in state.keys.bindings().filter(|(b, its)| b.when.is_for(recorded) && !its.is_empty()) {
+        let mut shown: Vec<String> = its.iter().take(2).map(|k| k.name()).collect();
+        shown.dedup();
+        if shown.join(" ").len() > KEY {
+            shown.truncate(1);
+        }
+        let pair = (shown.join(" "), b.action.name().replace('-', " "));
+        if !keys.contains(&pair) {
+            keys.push(pair);
+        }
+    }
+    let across = usize::from(room / GLANCE).max(1);
+    let down = keys.len().div_ceil(across);
+    let cell = |i: usize| -> StyledLine {
+        let Some((key, name)) = keys.get(i) else { return Vec::new() };
+        let name_width = usize::from(GLANCE).saturating_sub(KEY + 1);
+        vec![(format!("{:<KEY$} ", fit(key, KEY as u16, ' ')), Look::Key), (format!("{name:<name_width$}"), Look::Text)]
+    };
+    (0..down).map(|line| (0..across).flat_map(|column| cell(column * down + line)).collect()).collect()
 }
 
 fn heading(out: &mut Vec<StyledLine>, text: &str) {

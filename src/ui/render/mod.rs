@@ -5,6 +5,7 @@ mod cpu_map;
 mod cpus;
 mod disks;
 mod domains;
+mod esxtop;
 mod exit_map;
 mod exits;
 mod finding;
@@ -16,6 +17,7 @@ mod histogram;
 mod latency;
 mod latency_strip;
 mod memory;
+mod menus;
 mod missing;
 mod popup;
 mod sort_menu;
@@ -33,6 +35,7 @@ use super::text::{fit_words, width};
 use super::theme::{Look, Theme};
 use super::view::ScreenView;
 use crate::sample::{SourceId, SourceState};
+pub use domains::column_at;
 pub use header::clock_area;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -85,6 +88,8 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
                 finding::paint(buf, plan.opened, f, *scroll, state, theme);
             }
         }
+        Some(Popup::Columns { at }) => menus::columns(buf, area, *at, state, theme),
+        Some(Popup::Save { at, .. }) => menus::save(buf, area, *at, theme),
         Some(Popup::Filter(_) | Popup::Goto(_)) | None => {}
     }
     if theme.is_ascii() {

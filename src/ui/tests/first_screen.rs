@@ -189,8 +189,18 @@ fn every_size_draws_every_view() {
 #[test]
 fn no_key_is_dead_at_any_size() {
     // From one of these places each key has something to do.
-    let places =
-        ["", "<Down><Down>", "<Down><Down><Enter><Down>", "3<Down>", "f<Down>", "f<Enter>", "?<Down>", "s<Down>"];
+    let places = [
+        "",
+        "<Down><Down>",
+        "<Down><Down><Enter><Down>",
+        "3<Down>",
+        "f<Down>",
+        "f<Enter>",
+        "?<Down>",
+        "s<Down>",
+        "C<Down><Down>",
+        "C<Down><Down> ",
+    ];
     for (w, h) in SIZES {
         let mut dead = BTreeSet::new();
         for from in [busy(w, h), replayed(w, h)] {

@@ -3,6 +3,7 @@
 mod first_screen;
 mod keys;
 mod look;
+mod pages;
 mod screens;
 mod terminal;
 mod views;

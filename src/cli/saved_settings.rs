@@ -1,0 +1,85 @@
+//! The config file's text with the screen's settings in it. All else in it stays: comments, order, other sections.
+
+use crate::ui::{ScreenSettings, column_name};
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+/// The text of a config file with these settings.
+///
+/// # Errors
+/// When the text is no TOML, or has no table where the settings belong.
+pub fn with_settings(text: &str, settings: &ScreenSettings) -> anyhow::Result<String> {
+    let mut document: DocumentMut = text.parse()?;
+    let screen = document.entry("screen").or_insert(Item::Table(Table::new()));
+    let screen = screen.as_table_like_mut().ok_or_else(|| anyhow::anyhow!("'screen' is no section there"))?;
+    let mut set = |key: &str, new: Item| {
+        // What stands around the old value, such as a comment behind it, stays.
+        let decor = screen.get(key).and_then(Item::as_value).map(|v| v.decor().clone());
+        let mut new = new;
+        if let (Some(value), Some(decor)) = (new.as_value_mut(), decor) {
+            *value.decor_mut() = decor;
+        }
+        match screen.get_mut(key) {
+            Some(old) => *old = new,
+            None => drop(screen.insert(key, new)),
+        }
+    };
+    set("theme", value(settings.theme.name()));
+    set("mouse", value(settings.mouse));
+    set("view", value(settings.view.name()));
+    let reversed = if settings.sort.reversed { "-" } else { "" };
+    set("sort", value(format!("{reversed}{}", column_name(settings.sort.column))));
+    match &settings.columns {
+        Some(columns) => set("columns", value(columns.iter().map(|id| column_name(*id)).collect::<Array>())),
+        None => drop(screen.remove("columns")),
+    }
+    Ok(document.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::config::Config;
+    use crate::ui::{ColumnId, ScreenView, Sort, ThemeChoice};
+    use std::path::Path;
+
+    fn settings() -> ScreenSettings {
+        ScreenSettings {
+            theme: ThemeChoice::Light,
+            mouse: true,
+            view: ScreenView::Exits,
+            sort: Sort { column: ColumnId::Wait, reversed: true },
+            columns: Some(vec![ColumnId::Name, ColumnId::Wait]),
+        }
+    }
+
+    fn read(text: &str) -> ScreenSettings {
+        Config::parse(text, Path::new("config.toml")).unwrap().screen.settings()
+    }
+
+    #[test]
+    fn what_is_saved_is_read_again() {
+        let sample = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/kvmtop.toml"));
+        for text in ["", "[sampling]\ninterval = 2\n", sample, "screen = { ascii = true }\n"] {
+            assert_eq!(read(&with_settings(text, &settings()).unwrap()), settings(), "{text}");
+        }
+        let both = with_settings(&with_settings(sample, &settings()).unwrap(), &ScreenSettings::default()).unwrap();
+        assert_eq!(read(&both), ScreenSettings::default());
+    }
+
+    #[test]
+    fn comments_order_and_other_settings_stay() {
+        let text = "# mine\n[screen]\n# warm\ntheme = \"dark\" # at night\nascii = true\n\n\
+                    [record]\nmax_age = \"7d\" # a week\n";
+        let saved = with_settings(text, &settings()).unwrap();
+        let begin = "# mine\n[screen]\n# warm\ntheme = \"light\" # at night\nascii = true\n";
+        assert!(saved.starts_with(begin), "{saved}");
+        assert!(saved.ends_with("\n[record]\nmax_age = \"7d\" # a week\n"), "{saved}");
+        assert!(saved.contains("columns = [\"name\", \"wait\"]\n"), "{saved}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_changed_is_an_error() {
+        assert!(with_settings("[screen\n", &settings()).is_err());
+        assert!(with_settings("screen = 3\n", &settings()).unwrap_err().to_string().contains("no section"));
+    }
+}

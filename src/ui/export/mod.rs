@@ -1,0 +1,99 @@
+//! The view as a file for a ticket: a picture, text, or figures. Pure: the screen's edge writes the file.
+
+mod csv;
+mod svg;
+
+use super::render;
+use super::save_format::SaveFormat;
+use super::state::{AppState, ScreenSource};
+use super::text;
+use super::theme::Theme;
+use super::view::ScreenView;
+use crate::analysis::DomainFilter;
+use crate::lint::Report;
+use crate::model::DomainModel;
+use crate::report::document::JsonDocument;
+use crate::report::{self, json};
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// A file to write: its name and its content. `None` before the first sample.
+pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(String, String)> {
+    let content = match format {
+        SaveFormat::Svg => svg::picture(&drawn(state, theme), &title(state), theme.tone()),
+        SaveFormat::Text => lines(&drawn(state, theme)),
+        SaveFormat::Csv => csv::table(state, &document(state)?),
+        SaveFormat::Json => json::text(&document(state)?).ok()? + "\n",
+    };
+    Some((file_name(state, state.view.shown.name(), format.extension()), content))
+}
+
+/// A file name with host and time: `kvmtop-kvm07-exits-20261121-140322.svg`.
+pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
+    let model = state.model.as_ref();
+    let host = model.map(|m| m.host.facts.hostname.as_str()).unwrap_or_default();
+    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    let time = Timestamp::from_millisecond(model.map_or(0, |m| m.time_ms)).unwrap_or_default();
+    let time = time.to_zoned(state.session.zone.clone());
+    let parts = ["kvmtop", &host, what, &time.strftime("%Y%m%d-%H%M%S").to_string()];
+    let name: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+    format!("{}.{extension}", name.join("-"))
+}
+
+/// The guests of the view: in the table of guests, all that pass the filter.
+fn guests(state: &AppState) -> Vec<&DomainModel> {
+    if state.view.shown != ScreenView::Guests {
+        return state.guests_in_view();
+    }
+    state.table.rows.iter().filter(|r| r.is_guest()).filter_map(|r| Some(state.at_row(*r)?.0)).collect()
+}
+
+fn title(state: &AppState) -> String {
+    let guests: Vec<String> = guests(state).iter().take(3).map(|d| text::clean(d.name())).collect();
+    format!("kvmtop, {}: {}", state.view.shown.title().to_lowercase(), guests.join(", "))
+}
+
+/// The screen as it is, drawn once more.
+fn drawn(state: &AppState, theme: &Theme) -> Buffer {
+    let mut buf = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
+    render::paint(&mut buf, state, theme);
+    buf
+}
+
+/// The text of a screen without trailing blanks.
+fn lines(buf: &Buffer) -> String {
+    let mut out = String::new();
+    for y in 0..buf.area.height {
+        let mut line = String::new();
+        let mut x = 0;
+        while x < buf.area.width {
+            let symbol = buf[(x, y)].symbol();
+            line.push_str(symbol);
+            x += text::width(symbol).max(1);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The interval as JSON has it, with the guests of the view and the findings about them and the host.
+fn document(state: &AppState) -> Option<JsonDocument> {
+    let source = if state.session.source == ScreenSource::Live { "live" } else { "session" };
+    let report = Report {
+        findings: state.findings.clone(),
+        cannot_tell: state.cannot_tell.clone(),
+        watching: state.watching.clone(),
+    };
+    let view =
+        report::View { model: state.model.as_ref()?, findings: &report, source, domains: &DomainFilter::default() };
+    let mut document = json::document(&view);
+    let shown = guests(state);
+    document.domains.retain(|d| shown.iter().any(|s| s.name() == d.name && s.facts.pid == d.pid));
+    document.findings.retain(|f| f.domain.as_deref().is_none_or(|name| shown.iter().any(|d| d.name() == name)));
+    Some(document)
+}
+
+#[cfg(test)]
+mod tests;

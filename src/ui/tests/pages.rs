@@ -1,0 +1,113 @@
+//! `docs/keys.md` and `docs/columns.md` are made from the tables that the screen uses. `make accept` writes them.
+
+use crate::ui::guest_columns::{COLUMNS, filter_fields};
+use crate::ui::keymap::{KEYMAP, When};
+use std::fmt::Write as _;
+use std::path::Path;
+
+const KEYS: &str = "\
+# The keys
+
+This page is made from the table of keys (`src/ui/keymap.rs`), as are the screen's help (`?`) and its last line.
+
+The name in the last column gives an action other keys in the config file, one or several in place of its own:
+
+```toml
+[keys]
+filter = [\"/\", \"F3\"]
+record = []        # none
+```
+
+Keys are `x`, `Ctrl-x`, `F5`, `space`, `Enter`, `Esc`, `Tab`, `Shift-Tab`, `Backspace`, `Up`, `Down`, `Left`, `Right`,
+`Home`, `End`, `PgUp`, `PgDn`, `Ins`, `Del`, and the special ones with `Shift-`. A key that would do two things at once
+is an error at the start, with file and line.
+
+With `--mouse`, the key `M` or `mouse = true`, a click selects a row, shows a view or sorts by a header, and the wheel
+scrolls. Else the terminal keeps the mouse, to select text.
+";
+
+const COLUMNS_HEAD: &str = "\
+# The columns of the table of guests
+
+This page is made from the table of columns (`src/ui/guest_columns.rs`), as are the screen's table, its menus and its
+help. The names are those of filters, of the config file's `columns` and `sort`, and of CSV files.
+
+| header | name | compares as | what it shows |
+|---|---|---|---|
+";
+
+const FILTER: &str = "
+## Filters
+
+`/` filters the table while you type, and `Esc` shows all guests again. A word filters names: a part of one, or a glob
+with `*`, `?` or `[`. A filter of columns compares:
+
+```text
+cpu>50 and name~win and device=acpi-tmr
+not (exits<10k or wait<5) and vcpus>=8
+device=-
+```
+
+- `=`, `!=`, `<`, `<=`, `>`, `>=` compare figures; `k`, `M`, `G`, `T` are powers of 1000, `KiB` to `TiB` of 1024. `=`
+  takes what rounds to the figure as written: `exits=10k` takes 9,500 to 10,500.
+- `=` and `!=` compare texts as a whole, or with a glob; `~` looks for a part. Case is ignored.
+- `-` is a value that no source gave. Any other comparison with such a value is neither true nor false.
+- `and` binds closer than `or`, `not` closest; parentheses group. Quotes (`name~'a b'`) hold spaces and keywords.
+- `Tab` completes the name of a column. What is half typed changes nothing: the last complete filter stays in force.
+";
+
+/// A cell of a Markdown table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "\\<").replace('*', "\\*").replace('[', "\\[")
+}
+
+fn keys() -> String {
+    let mut out = KEYS.to_string();
+    for when in When::ALL {
+        let title = when.title().to_lowercase();
+        let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
+        let _ = writeln!(out, "| key | what it does | name |\n|---|---|---|");
+        for b in KEYMAP.iter().filter(|b| b.when == when) {
+            let mut keys: Vec<String> = b.keys.iter().map(|k| format!("`{}`", k.name())).collect();
+            keys.dedup();
+            let _ = writeln!(out, "| {} | {} | `{}` |", keys.join(" "), cell(b.help), b.action.name());
+        }
+    }
+    out
+}
+
+fn columns() -> String {
+    let mut out = COLUMNS_HEAD.to_string();
+    for (c, field) in COLUMNS.iter().zip(filter_fields()) {
+        let kind = if field.is_text { "text" } else { "figure" };
+        let _ = writeln!(out, "| {} | `{}` | {kind} | {} |", c.header, c.name, cell(c.help));
+    }
+    out + FILTER
+}
+
+fn is_current(name: &str, page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+    if std::env::var_os("KVMTOP_ACCEPT").is_some() {
+        std::fs::write(&path, page).unwrap();
+    }
+    let current = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(current == page, "docs/{name} is not what src/ui makes of it: run `make accept`");
+}
+
+#[test]
+fn the_page_of_keys_is_current() {
+    is_current("keys.md", &keys());
+}
+
+#[test]
+fn the_page_of_columns_is_current() {
+    is_current("columns.md", &columns());
+}
+
+#[test]
+fn the_filters_of_the_page_can_be_read() {
+    let block = FILTER.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    for line in block.lines() {
+        assert!(crate::ui::filter::parse(line, &filter_fields()).is_ok_and(|f| f.is_some()), "{line}");
+    }
+}
