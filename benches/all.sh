@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs what PERFORMANCE.md quotes and prints each result under the command that made it.
-# usage: benches/all.sh [NAME...]   names: speed tick start recordings perf-data texts; all of them without one
+# usage: benches/all.sh [NAME...]   names: speed tick start screen recordings perf-data texts; all of them without one
 # ROUNDS (9) and TICKS (20) set how long it measures. Run it as root on a machine that does nothing else.
 set -eu
 cd "$(dirname "$0")/.."
@@ -39,6 +39,11 @@ recordings() {
     show cargo test --quiet --release --test session_round_trip -- --ignored --nocapture --test-threads 1
 }
 
+# Drawing, and from a key to its frame.
+screen() {
+    show cargo bench --quiet --bench screen
+}
+
 # Reports of large and hostile texts.
 texts() {
     show cargo bench --quiet --bench report_growth
@@ -50,13 +55,13 @@ perf_data() {
     show python3 benches/import_perf_data.py target/release/kvmtop
 }
 
-[ $# -gt 0 ] || set -- speed tick start recordings perf-data texts
+[ $# -gt 0 ] || set -- speed tick start screen recordings perf-data texts
 for name in "$@"; do
     case $name in
-        speed | tick | start | recordings | texts) "$name" ;;
+        speed | tick | start | screen | recordings | texts) "$name" ;;
         perf-data) perf_data ;;
         *)
-            echo "benches/all.sh: no benchmark '$name': speed, tick, start, recordings, perf-data, texts" >&2
+            echo "benches/all.sh: no benchmark '$name': speed, tick, start, screen, recordings, perf-data, texts" >&2
             exit 2
             ;;
     esac

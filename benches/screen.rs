@@ -1,0 +1,66 @@
+//! What the screen costs: drawing it, and answering a key on a host with many threads.
+//!
+//! ```console
+//! cargo bench --bench screen
+//! ```
+//!
+//! The hosts are made up. A frame is painted, compared with the one before and written as bytes that nobody reads, as
+//! the event loop does it. The first column is the median, the second the 99th percentile.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
+
+use kvmtop::ui::{self, AppState, ScreenSession, Theme, Tick};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::io::sink;
+use std::time::{Duration, Instant};
+use synthetic::Fixture;
+
+const ROUNDS: usize = 1000;
+
+fn main() {
+    println!("{:<58} {:>9} {:>9}", "", "median", "p99");
+    let mut busy = state(&Fixture::busy_host(), (200, 60));
+    measure("a frame of 200x60, five guests", &mut busy, &[KeyCode::Down, KeyCode::Up]);
+    let mut many = state(&Fixture::many_vcpus(2000), (200, 60));
+    press(&mut many, KeyCode::Char('*'));
+    let arrows = [KeyCode::Down, KeyCode::PageDown, KeyCode::Up, KeyCode::PageUp];
+    measure("key to frame, 2,000 threads in the table", &mut many, &arrows);
+    press(&mut many, KeyCode::Char('2'));
+    measure("key to frame, 2,000 threads in the view of threads", &mut many, &arrows);
+    let views: Vec<KeyCode> = "1234567890".chars().map(KeyCode::Char).collect();
+    measure("key to frame, 2,000 threads, from view to view", &mut many, &views);
+}
+
+/// A screen over a host.
+fn state(host: &Fixture, size: (u16, u16)) -> AppState {
+    let mut state = AppState::new(ScreenSession::default(), size);
+    state.absorb(Tick { model: host.model(), ..Tick::default() });
+    state
+}
+
+fn press(state: &mut AppState, code: KeyCode) {
+    ui::key(state, KeyEvent::new(code, KeyModifiers::NONE));
+}
+
+/// Presses the keys in turns and draws after each.
+fn measure(name: &str, state: &mut AppState, keys: &[KeyCode]) {
+    let area = ratatui::layout::Rect::new(0, 0, state.size.0, state.size.1);
+    let options = ratatui::TerminalOptions { viewport: ratatui::Viewport::Fixed(area) };
+    let mut terminal = Terminal::with_options(CrosstermBackend::new(sink()), options).expect("a terminal of fixed size");
+    let theme = Theme::default();
+    let mut times: Vec<Duration> = (0..ROUNDS)
+        .map(|round| {
+            let start = Instant::now();
+            press(state, keys[round % keys.len()]);
+            terminal.draw(|frame| ui::render(frame, state, &theme)).expect("nothing to fail");
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    let at = |q: usize| format!("{:.2} ms", times[(ROUNDS * q / 100).min(ROUNDS - 1)].as_secs_f64() * 1e3);
+    println!("{name:<58} {:>9} {:>9}", at(50), at(99));
+}
