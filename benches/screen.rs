@@ -50,7 +50,8 @@ fn press(state: &mut AppState, code: KeyCode) {
 fn measure(name: &str, state: &mut AppState, keys: &[KeyCode]) {
     let area = ratatui::layout::Rect::new(0, 0, state.size.0, state.size.1);
     let options = ratatui::TerminalOptions { viewport: ratatui::Viewport::Fixed(area) };
-    let mut terminal = Terminal::with_options(CrosstermBackend::new(sink()), options).expect("a terminal of fixed size");
+    let mut terminal =
+        Terminal::with_options(CrosstermBackend::new(sink()), options).expect("a terminal of fixed size");
     let theme = Theme::default();
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|round| {
