@@ -132,7 +132,10 @@ mod tests {
             ("vcpu.0.exits.sum", exits),
             ("block.count", 1),
             ("block.0.rd.reqs", exits / 10),
+            ("block.0.rd.bytes", 0),
             ("block.0.rd.times", exits * 5000),
+            ("block.0.wr.reqs", 0),
+            ("block.0.wr.bytes", 0),
         ];
         let mut values: BTreeMap<_, _> = pairs.into_iter().map(|(k, v)| (k.to_owned(), v.to_string())).collect();
         values.insert("block.0.name".into(), "vda".into());
