@@ -12,9 +12,11 @@ use unicode_width::UnicodeWidthStr;
 pub fn all(view: &View<'_>) -> String {
     let all: Vec<_> = view.selected_findings().map(one).collect();
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
+    let judged_all = view.selected_cannot_tell().next().is_none() && view.unjudged_lines().is_none();
     let mut out = match (all.is_empty(), is_young) {
         (true, true) => "no findings yet: not enough has been seen\n".to_string(),
-        (true, false) => "no findings\n".to_string(),
+        (true, false) if judged_all => "no findings\n".to_string(),
+        (true, false) => "no findings in what could be judged\n".to_string(),
         (false, _) => all.join("\n"),
     };
     // Often one reason stops many rules: each reason takes one line.

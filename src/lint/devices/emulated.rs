@@ -1,6 +1,7 @@
 //! Real load on an emulated network card or disk controller.
 
 use super::texts::{self, EmulatedKind};
+use crate::kvm::Space;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Severity};
@@ -38,5 +39,17 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             marks: accesses.marks,
             ..Finding::default()
         });
+    }
+    unnamed(ctx, guest, verdicts);
+}
+
+/// Says of a busy address whose device nothing names that no rule about devices could judge it.
+fn unnamed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let is_unnamed = |r: &&AccessRow| r.vcpu.is_none() && r.space != Space::Msr && r.device.is_none();
+    let rows = guest.domain.accesses.iter().filter(is_unnamed);
+    let rates = rows.filter_map(|r| Some((r, r.rate?)));
+    let Some((row, rate)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    if rate >= ctx.thresholds().devices.emulated {
+        verdicts.cannot_tell(texts::unnamed_address(row.space, &row.address_text(), rate));
     }
 }

@@ -1,6 +1,7 @@
 //! The prose of the device rules.
 
 use crate::figures::{figure, or_unknown};
+use crate::kvm::Space;
 use crate::lint::engine::prose::Prose;
 
 pub(super) const INTX: Prose = Prose {
@@ -28,6 +29,15 @@ pub(super) const KWORKER: Prose = Prose {
     why: "KVM queues an interrupt that it cannot inject at once (level-triggered lines, old arm64 kernels) to a \
         kworker on the CPU that raised it. The kworker has to get that CPU before it wakes the vCPU",
 };
+
+/// Why no rule judged an address.
+pub(super) fn unnamed_address(space: Space, address: &str, rate: f64) -> String {
+    let what = match space {
+        Space::Pio => "port",
+        Space::Mmio | Space::Msr => "address",
+    };
+    format!("nothing names the device of {what} {address}, which gets {} accesses/s", figure(rate))
+}
 
 // Fixes.
 pub(super) const USE_MSIX: &str =

@@ -55,6 +55,13 @@ fn virtio_kicks() {
 }
 
 #[test]
+fn a_busy_address_without_a_name_is_said() {
+    let port = |rate| touching(&[], Space::Pio, 0x77, Direction::Write, rate, rate);
+    cannot(&judge(&port(5000.0).model()), "emulated-device");
+    assert!(!judge(&port(20.0).model()).cannot_tell.iter().any(|c| c.rule == "emulated-device"));
+}
+
+#[test]
 fn emulated_device() {
     let nic = |rate| {
         touching(
