@@ -19,13 +19,15 @@ pub struct ProgressLine {
     begin: Instant,
     last: Option<Instant>,
     shown: bool,
+    /// Whether the task went on without a step since the last update.
+    stands: bool,
 }
 
 impl ProgressLine {
     /// Begins a task of this name.
     pub fn new(task: String) -> Self {
         let begin = Instant::now();
-        Self { task, begin, last: std::io::stderr().is_terminal().then_some(begin), shown: false }
+        Self { task, begin, last: std::io::stderr().is_terminal().then_some(begin), shown: false, stands: false }
     }
 
     /// Reports that `done` of `all` steps are done.
@@ -35,7 +37,12 @@ impl ProgressLine {
             return;
         }
         (self.last, self.shown) = (Some(now), true);
-        let text = progress(done as u64, all as u64, now - self.begin);
+        let elapsed = now - self.begin;
+        let text = if self.stands {
+            format!("working for {}", figures::seconds(elapsed.as_secs_f64().round()))
+        } else {
+            progress(done as u64, all as u64, elapsed)
+        };
         let _ = write!(std::io::stderr(), "\r{}: {text}\x1b[K", self.task);
     }
 }
@@ -76,6 +83,7 @@ impl ReadingLine {
         let (stop, stopped) = channel();
         let watch = move || {
             let mut line: Option<(PathBuf, ProgressLine)> = None;
+            let mut before = None;
             while stopped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let Some((path, position, size)) = open_file(&paths) else { continue };
                 if line.as_ref().is_none_or(|(of, _)| *of != path) {
@@ -84,6 +92,8 @@ impl ReadingLine {
                     line = Some((path, ProgressLine::new(task)));
                 }
                 if let Some((_, line)) = &mut line {
+                    // A reader that stands still works on what it has read: how long that takes is not known.
+                    line.stands = before.replace(position) == Some(position);
                     line.at(position as usize, size as usize);
                 }
             }

@@ -209,6 +209,12 @@ fn a_click_shows_a_view_or_selects_a_row() {
     let guest = lines.iter().position(|l| l.contains("build-3")).unwrap();
     click(&mut s, 10, guest as u16);
     assert_eq!(selected(&s), "build-3");
+    let head = lines.iter().position(|l| l.contains("WAIT%")).unwrap();
+    let wait = lines[head].split("WAIT%").next().unwrap().chars().count() as u16;
+    for reversed in [false, true] {
+        click(&mut s, wait, head as u16);
+        assert_eq!((s.table.sort.column, s.table.sort.reversed), (ColumnId::Wait, reversed));
+    }
     click(&mut s, column as u16, row as u16);
     assert_eq!(s.view.shown, ScreenView::Findings);
 }
