@@ -205,7 +205,9 @@ fn check_answers_by_its_status() {
     let only_info = ["check", "--duration", "0.5", "-d", "0.1", "--engine", "none", "--allow", "all"];
     let out = run(&only_info);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));
-    assert!(text(&out.stdout).contains("no findings\n"));
+    // What this machine's kernel log holds may be unjudged.
+    let none = ["no findings", "no findings in what could be judged"];
+    assert!(text(&out.stdout).lines().any(|line| none.contains(&line)), "{}", text(&out.stdout));
 }
 
 /// Without room for open files it sees no guest, and says so instead of "all is well". What the kernel's log of this

@@ -197,7 +197,9 @@ impl GuestConfig {
         self.known = true;
         self.libvirt = Some(true);
         self.arch.clone_from(&xml.arch);
-        self.vcpus = self.vcpus.or(xml.vcpus);
+        // QEMU takes the last -smp.
+        let added = xml.qemu_command.as_ref().and_then(QemuCommand::vcpus);
+        self.vcpus = self.vcpus.or(added).or(xml.vcpus);
         self.memory = xml.memory;
         self.cpu_mode.clone_from(&xml.cpu.mode);
         if self.machine.name.is_none() {
@@ -391,6 +393,15 @@ mod tests {
         assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), 2));
         assert!(c.hyperv.has("hypervclock") && c.hyperv.has("synic") && !c.hyperv.has("stimer"));
         assert_eq!(c.hpet(), Some(true), "QEMU's default on a PC");
+    }
+
+    #[test]
+    fn the_last_smp_counts() {
+        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>g</name>\
+            <vcpu>2</vcpu><qemu:commandline><qemu:arg value='-smp'/><qemu:arg value='6,threads=2'/>\
+            </qemu:commandline></domain>";
+        let c = GuestConfig::of(&facts(Some(xml), None));
+        assert_eq!((c.vcpus, c.threads_per_core()), (Some(6), 2));
     }
 
     #[test]

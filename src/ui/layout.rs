@@ -176,6 +176,8 @@ fn panel_need(state: &AppState, view: ScreenView) -> Need {
             (map + 4, map + 2 + n.min(8), map + 2 + n)
         }
         (ScreenView::Threads, n) => (4, (n + 2).min(8), n + 2),
+        // Two tables with headers of their own.
+        (ScreenView::Disks, n) => (6, (n + 4).min(8), n + 4),
         (_, n) => (3, (n + 2).min(8), n + 2),
     };
     Need { slot: Part::Panel(view), least: least.min(most), want, most }

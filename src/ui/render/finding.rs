@@ -94,7 +94,7 @@ pub fn brief(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
         text.add(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
     }
     if let Some(ms) = f.since_ms {
-        text.add("", &since(f, ms, state), Look::Dim);
+        text.add("", &format!("seen since {}", header::clock(ms, state)), Look::Dim);
     }
     if let Some(fix) = f.fix.first() {
         text.fix("FIX", fix, f);
