@@ -12,6 +12,7 @@ use common::libvirt::{self, Domain, Setup};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 guest_process!();
@@ -29,9 +30,16 @@ fn cpus() -> Option<Vec<usize>> {
     (all.len() > 1).then_some(all)
 }
 
+/// One test at a time: each is the load of the others.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
     const TEST: &str = "clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone";
+    let _alone = alone();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -55,6 +63,7 @@ fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
 #[test]
 fn what_breaks_a_guest_is_reported() {
     const TEST: &str = "what_breaks_a_guest_is_reported";
+    let _alone = alone();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -76,6 +85,7 @@ fn what_breaks_a_guest_is_reported() {
 #[test]
 fn overlapping_pins_are_reported_and_withdrawn() {
     const TEST: &str = "overlapping_pins_are_reported_and_withdrawn";
+    let _alone = alone();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -123,6 +133,7 @@ fn overlapping_pins_are_reported_and_withdrawn() {
 #[test]
 fn a_loaded_host_and_a_quota_are_reported_and_withdrawn() {
     const TEST: &str = "a_loaded_host_and_a_quota_are_reported_and_withdrawn";
+    let _alone = alone();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -170,6 +181,7 @@ const BUSY: [u8; 4] = [0xfb, 0x40, 0xeb, 0xfd];
 #[ignore = "takes ten minutes and a machine that does nothing else"]
 fn silence() {
     const TEST: &str = "silence";
+    let _alone = alone();
     let seconds = std::env::var("KVMTOP_SILENCE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(600);
     let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
     let daemons = match libvirt::start() {
