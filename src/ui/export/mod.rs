@@ -61,8 +61,8 @@ fn drawn(state: &AppState, theme: &Theme) -> Buffer {
     buf
 }
 
-/// The text of a screen without trailing blanks.
-fn lines(buf: &Buffer) -> String {
+/// The text of a screen, line by line, without trailing blanks.
+pub(in crate::ui) fn lines(buf: &Buffer) -> String {
     let mut out = String::new();
     for y in 0..buf.area.height {
         let mut line = String::new();

@@ -8,9 +8,9 @@ mod screens;
 mod terminal;
 mod views;
 
+pub(in crate::ui) use super::export::lines as text;
 use super::render::render;
 use super::state::{AppState, ScreenSession, ScreenSource, Tick};
-use super::text::width;
 use super::theme::{Palette, Theme};
 use crate::lint::{self, Options, RuleMemory};
 use crate::model::{Base, Model};
@@ -117,23 +117,6 @@ pub fn draw(state: &AppState, theme: &Theme) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(state.size.0, state.size.1)).unwrap();
     terminal.draw(|f| render(f, state, theme)).unwrap();
     terminal.backend().buffer().clone()
-}
-
-/// The text of a screen, line by line, without trailing blanks.
-pub fn text(buf: &Buffer) -> String {
-    let mut out = String::new();
-    for y in 0..buf.area.height {
-        let mut line = String::new();
-        let mut x = 0;
-        while x < buf.area.width {
-            let symbol = buf[(x, y)].symbol();
-            line.push_str(symbol);
-            x += width(symbol).max(1);
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
 }
 
 /// The text with a letter for each cell's style, and the meaning of the letters.
