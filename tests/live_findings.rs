@@ -154,8 +154,9 @@ fn a_loaded_host_and_a_quota_are_reported_and_withdrawn() {
         (0..2 * cpus.len()).map(|_| Hog::start("kvmtop-hog")).inspect(|h| load.take(h.pid())).collect();
     let waits = |v: &Value| reported(v, "vcpu-wait", &names[0]);
     watch.until(REPORTED, "vcpu-wait", waits);
-    // Whoever else loads this machine comes after the vCPU from here on.
+    // Whoever else loads this machine comes after the vCPU from here on, and moves it to no other CPU.
     load.first();
+    pin(watch.vcpu(guests[0].pid()), &cpus[..1]);
     drop(hogs);
     watch.until(WITHDRAWN, "vcpu-wait ends", |v| !waits(v) && !reported(v, "vcpu-migrating", &names[0]));
     guests[0].rest();
