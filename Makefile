@@ -9,7 +9,7 @@ BUILD_PACKAGES = gcc libc6-dev binutils
 TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
 	procps util-linux
 
-.PHONY: run build test check bench accept bpf clean packages-build packages-test
+.PHONY: run build test check bench fuzz accept bpf clean packages-build packages-test
 
 run: packages-build
 	$(CARGO) build --release --locked
@@ -29,6 +29,11 @@ check: packages-build
 # The measurements of PERFORMANCE.md. BENCH names some of them: make bench BENCH="tick start" ROUNDS=3
 bench: packages-build
 	@sh benches/all.sh $(BENCH)
+
+# Fuzzes every reader (fuzz/); needs a nightly compiler and cargo-fuzz: make fuzz RUNS=1000000 TARGETS="mtree trace"
+RUNS ?= 100000
+fuzz: packages-build
+	@sh fuzz/run.sh $(RUNS) $(TARGETS)
 
 # Rewrites what tests compare with: snapshots, generated pages of docs/, the README's picture. Then look at `git diff`.
 accept: packages-build

@@ -4,17 +4,15 @@
 //! every test.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
+#[path = "synthetic/inputs.rs"]
+mod inputs;
 mod synthetic;
+#[path = "../fuzz/src/targets/mod.rs"]
+mod targets;
 
-use kvmtop::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
 use kvmtop::kvm::{cmdline, domain_xml};
-use kvmtop::report::{View, diff, diff_text, json, text};
 use kvmtop::sample::{DomainFacts, HostFacts, Known, Origin, Sample};
 use kvmtop::session::{Recorder, Session};
-use kvmtop::ui::{AppState, Palette, ScreenSession, Theme, key, render};
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use synthetic::random::{Random, RandomHost, storming};
 use synthetic::{Fixture, Host};
+use targets::recordings;
 
 /// What one forged recording may take, in a debug build on a busy machine: it takes some milliseconds.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -173,80 +172,10 @@ fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random)
     samples.iter().for_each(|sample| recorder.append(sample).unwrap());
     recorder.close().unwrap();
     let mut cursor = Session::from_file(file, path).unwrap().cursor();
-    let (mut summary, mut pipeline) = (SessionSummary::new(Pipeline::default()), Pipeline::default());
-    let mut state = AppState::new(ScreenSession::default(), size);
-    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
-    let theme = Theme::new(Palette::None, false);
-    let mut draw = |state: &AppState| {
-        let drawn = terminal.draw(|frame| render(frame, state, &theme)).unwrap();
-        drawn.buffer.content.iter().for_each(|cell| assert_plain(cell.symbol()));
-    };
-    let mut last = JudgedInterval::default();
-    let mut next = 0;
-    while let Some((index, sample)) = cursor.readable_from(next) {
-        next = index + 1;
-        summary.add(sample.clone(), cursor.begins_run(index));
-        last = pipeline.next_or_first(sample);
-        state.absorb(last.clone().into());
-    }
     for time in [i64::MIN, 0, i64::MAX] {
         let _ = (cursor.index_at(time), cursor.index_from(time), cursor.runs(), cursor.session().damage());
     }
-    draw(&state);
-    for _ in 0..2 {
-        let keys = ['\t', '\n', '1', '2', '3', 'c', 's', 'j', 'G', '?', 't', 'v', 'f', ' '];
-        let code = match keys[(r.next() % keys.len() as u64) as usize] {
-            '\t' => KeyCode::Tab,
-            '\n' => KeyCode::Enter,
-            c => KeyCode::Char(c),
-        };
-        key(&mut state, KeyEvent::new(code, KeyModifiers::NONE));
-        draw(&state);
-    }
-    let (all, domains) = (summary.finish(), DomainFilter::default());
-    let view = |i: &JudgedInterval| -> (String, String) {
-        let view = View { model: &i.model, findings: &i.report, source: "session", domains: &domains };
-        (text::report(&view), json::line(&view).unwrap())
-    };
-    for (text, json) in [view(&all), view(&last)] {
-        assert_plain(&text);
-        let json: Value = serde_json::from_str(&json).unwrap();
-        assert!(json["domains"].is_array());
-        assert_plain_strings(&json);
-    }
-    let [before, after] =
-        [&all, &last].map(|i| View { model: &i.model, findings: &i.report, source: "session", domains: &domains });
-    let diff = diff::compare(&before, &after);
-    assert_plain(&diff_text::text(&diff));
-    assert_plain(&text::interval(&after, &[]));
-    assert_plain_strings(&serde_json::from_str(&json::text(&diff).unwrap()).unwrap());
-    for source in last.model.sources {
-        assert_plain(&source.sentence());
-    }
-}
-
-/// Nothing in a text acts on a terminal, reorders what stands around it, or is invisible.
-fn assert_plain(text: &str) {
-    let hidden = |c: &char| match c {
-        '\n' => false,
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        '\u{fe0f}' | '\u{e0000}'..='\u{e007f}' => true,
-        c => c.is_control(),
-    };
-    assert_eq!(text.chars().find(hidden), None, "{text:?}");
-}
-
-fn assert_plain_strings(value: &Value) {
-    match value {
-        // JSON writes a tab as two characters.
-        Value::String(text) => assert_plain(&text.replace('\t', " ")),
-        Value::Array(list) => list.iter().for_each(assert_plain_strings),
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
-            assert_plain(&name.replace('\t', " "));
-            assert_plain_strings(value);
-        }),
-        _ => {}
-    }
+    recordings::show(&mut cursor, size, &[r.next() as u8, r.next() as u8]);
 }
 
 /// Makes hostile what is a text in a sample: each string, and each key of a map, that may be any.

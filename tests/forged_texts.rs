@@ -5,60 +5,16 @@
 
 #[path = "synthetic/inputs.rs"]
 mod inputs;
+mod synthetic;
+#[path = "../fuzz/src/targets/mod.rs"]
+mod targets;
 
 use kvmtop::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use kvmtop::lint::{InputKind, Options};
 use kvmtop::report::{View, diff, diff_text, json, text};
 use kvmtop::source::import::{self, ImportOptions};
 use std::path::Path;
-
-const EXTREMES: &[&str] = &[
-    "0",
-    "1",
-    "4294967295",
-    "9223372036854775807",
-    "18446744073709551615",
-    "18446744073709551616",
-    "99999999999999999999999999999999",
-    "ffffffffffffffff",
-    "-1",
-    "1e308",
-    "0.0000001",
-    "184467440737095516.15",
-];
-
-/// Numbers of a fixed series (Knuth's MMIX generator).
-struct Series(u64);
-
-impl Series {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % n
-    }
-}
-
-/// Where the numbers of a text are.
-fn numbers(text: &str) -> Vec<(usize, usize)> {
-    let mut found: Vec<(usize, usize)> = Vec::new();
-    for (at, _) in text.bytes().enumerate().filter(|(_, b)| b.is_ascii_digit()) {
-        match found.last_mut() {
-            Some((_, end)) if *end == at => *end = at + 1,
-            _ => found.push((at, at + 1)),
-        }
-    }
-    found
-}
-
-/// The text with one in `share` of its numbers replaced.
-fn forged(text: &str, share: usize, series: &mut Series) -> String {
-    let (mut out, mut from) = (String::new(), 0);
-    for (start, end) in numbers(text) {
-        out.push_str(&text[from..start]);
-        from = end;
-        out.push_str(if series.below(share) == 0 { EXTREMES[series.below(EXTREMES.len())] } else { &text[start..end] });
-    }
-    out + &text[from..]
-}
+use targets::mutate::Mutator;
 
 fn judged(folder: &Path, duration_s: Option<f64>) -> JudgedInterval {
     let options = ImportOptions { duration_s, ..ImportOptions::default() };
@@ -73,7 +29,7 @@ fn view<'a>(judged: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {
 
 fn forge(runs: usize) {
     for (kind, input) in inputs::ALL.iter().enumerate() {
-        let mut series = Series(kind as u64);
+        let mut series = Mutator::of(Vec::new(), kind as u64 + 1);
         let files = (input.files)(3);
         let all = DomainFilter::default();
         let mut before: Option<JudgedInterval> = None;
@@ -82,7 +38,7 @@ fn forge(runs: usize) {
             // First every number, then fewer and fewer.
             let share = [1, 2, 4, 16][run % 4];
             for (name, text) in &files {
-                std::fs::write(folder.path().join(name), forged(text, share, &mut series)).unwrap();
+                std::fs::write(folder.path().join(name), series.with_extremes(text.as_bytes(), share)).unwrap();
             }
             let after = judged(folder.path(), Some(10.0).filter(|_| run % 3 > 0));
             let _ = text::report(&view(&after, &all));

@@ -1,5 +1,7 @@
 //! The running host: a collector that ticks.
 
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod metadata;
 
 mod collector;

@@ -20,6 +20,7 @@ use serde_json::json;
 use socket::QmpSocket;
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,18 +62,12 @@ impl QmpQuestions {
     /// Asks for the device of each port and address. `None`: the guest names no monitor, or too many questions are
     /// under way; ask again later.
     pub(super) fn device_map(&self, guest: &DomainFacts) -> Option<QmpReply<DeviceMap>> {
-        self.ask(guest, |monitor| {
-            let command = json!({"execute": "human-monitor-command", "arguments": {"command-line": MEMORY_MAP}});
-            mtree::parse(&monitor.ask::<String>(&command)?).map_err(|e| e.to_string())
-        })
+        self.ask(guest, device_map)
     }
 
     /// Asks for the thread of each vCPU. `None` as above.
     pub(super) fn vcpu_threads(&self, guest: &DomainFacts) -> Option<QmpReply<BTreeMap<u32, i32>>> {
-        self.ask(guest, |monitor| {
-            let threads: Vec<VcpuThread> = monitor.ask(&json!({"execute": "query-cpus-fast"}))?;
-            Ok(threads.into_iter().filter(|t| t.index < VCPU_IDS).map(|t| (t.index, t.tid)).collect())
-        })
+        self.ask(guest, vcpu_threads)
     }
 
     /// Asks for the counters of the disks, and for the balloon. `None` as above.
@@ -83,7 +78,7 @@ impl QmpQuestions {
     /// Asks whether its vCPUs may run (`query-status`): a guest that was started with `-S`, stopped through its monitor
     /// or by an error does not. `None` as above.
     pub(super) fn may_run(&self, guest: &DomainFacts) -> Option<QmpReply<bool>> {
-        self.ask(guest, |monitor| Ok(monitor.ask::<RunState>(&json!({"execute": "query-status"}))?.running))
+        self.ask(guest, may_run)
     }
 
     fn ask<T: Send + 'static>(
@@ -119,6 +114,31 @@ impl QmpQuestions {
         }
         *users.entry(uid).or_default() += 1;
         Some(QmpSlot { questions: self.clone(), uid })
+    }
+}
+
+fn device_map(monitor: &mut QmpConversation) -> Result<DeviceMap, String> {
+    let command = json!({"execute": "human-monitor-command", "arguments": {"command-line": MEMORY_MAP}});
+    mtree::parse(&monitor.ask::<String>(&command)?).map_err(|e| e.to_string())
+}
+
+fn vcpu_threads(monitor: &mut QmpConversation) -> Result<BTreeMap<u32, i32>, String> {
+    let threads: Vec<VcpuThread> = monitor.ask(&json!({"execute": "query-cpus-fast"}))?;
+    Ok(threads.into_iter().filter(|t| t.index < VCPU_IDS).map(|t| (t.index, t.tid)).collect())
+}
+
+fn may_run(monitor: &mut QmpConversation) -> Result<bool, String> {
+    Ok(monitor.ask::<RunState>(&json!({"execute": "query-status"}))?.running)
+}
+
+/// One of the questions to what may be a monitor, for fuzzing: its answer is read and forgotten.
+pub(in crate::source::live) fn ask_any(question: u8, stream: UnixStream) -> Result<(), String> {
+    let monitor = &mut QmpConversation::begin(stream)?;
+    match question % 4 {
+        0 => device_map(monitor).map(drop),
+        1 => vcpu_threads(monitor).map(drop),
+        2 => devices::ask(monitor).map(drop),
+        _ => may_run(monitor).map(drop),
     }
 }
 

@@ -1,0 +1,244 @@
+//! The readers of files, texts and answers.
+
+use kvmtop::analysis::{DomainFilter, JudgedInterval, Pattern, Pipeline};
+use kvmtop::cli::{config::Config, saved_settings};
+use kvmtop::kvm::{
+    CpuSet, Space, cmdline, device_map, domain_capabilities as capabilities, domain_xml as xml, event_totals as totals,
+    format, guest_name, kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name, topology_text,
+    virsh_text, vmm_config as vmm,
+};
+use kvmtop::lint::{InputKind, Options};
+use kvmtop::report::{View, json, text};
+use kvmtop::source::Feed as _;
+use kvmtop::source::import::{self, ImportOptions, Imported, PerfDataFeed};
+use kvmtop::source::live::fuzzing;
+use kvmtop::ui::{AppState, ScreenSession, key};
+use ratatui::crossterm::event::KeyCode;
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Samples of a `perf.data` that are taken: a time stamp may lie years behind the one before.
+const MOST_INTERVALS: usize = 50;
+
+fn text_of(input: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(input)
+}
+
+/// Calls `read` with a file of this content, in memory where there is a `/dev/shm`.
+///
+/// # Panics
+/// If no file can be written.
+pub(super) fn with_file<T>(input: &[u8], read: impl FnOnce(&Path) -> T) -> T {
+    thread_local! {
+        static FILE: RefCell<Option<NamedTempFile>> = const { RefCell::new(None) };
+    }
+    FILE.with_borrow_mut(|file| {
+        let file = file.get_or_insert_with(|| {
+            let memory = Path::new("/dev/shm");
+            let folder = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
+            NamedTempFile::new_in(folder).expect("a temporary file")
+        });
+        let open: &mut File = file.as_file_mut();
+        open.set_len(0).and_then(|()| open.rewind()).and_then(|()| open.write_all(input)).expect("the file is written");
+        read(file.path())
+    })
+}
+
+fn import(path: PathBuf) -> Imported {
+    let imported = import::load(&[path], &ImportOptions::default());
+    for error in &imported.errors {
+        assert!(!error.what.is_empty());
+    }
+    imported
+}
+
+/// A file of any type that `report` takes, as one sample.
+pub fn input(input: &[u8]) {
+    with_file(input, |path| import(path.to_owned()));
+}
+
+/// The same for compressed files and archives.
+pub fn archive(bytes: &[u8]) {
+    input(bytes);
+}
+
+/// A file of any type: imported, judged, as text and as JSON.
+pub fn report(input: &[u8]) {
+    let imported = with_file(input, |path| import(path.to_owned()));
+    let options = Options { input: InputKind::File, ..Options::default() };
+    let judged = Pipeline::new(options).whole(&imported.sample, imported.base);
+    print(&judged, imported.source);
+}
+
+/// An interval as text and as JSON.
+pub(super) fn print(judged: &JudgedInterval, source: &str) -> (String, String) {
+    let domains = DomainFilter::default();
+    let view = View { model: &judged.model, findings: &judged.report, source, domains: &domains };
+    (text::report(&view), json::line(&view).expect("JSON"))
+}
+
+/// As one sample, and interval by interval.
+pub fn perf_data(input: &[u8]) {
+    with_file(input, |path| {
+        for perf_times in [false, true] {
+            import::load(&[path.to_owned()], &ImportOptions { perf_times, ..ImportOptions::default() });
+        }
+        if let Ok(mut feed) = PerfDataFeed::open(path, 1.0, false) {
+            let mut taken = 0;
+            while taken < MOST_INTERVALS && matches!(feed.next(), Ok(Some(_))) {
+                taken += 1;
+            }
+        }
+    });
+}
+
+/// A pasted command line, and one as `/proc` has it.
+pub fn cmdline(input: &[u8]) {
+    let text = text_of(input);
+    if cmdline::looks_like(&text) {
+        let _ = cmdline::parse_text(&text);
+    }
+    let argv: Vec<String> = text.split(['\0', '\n']).map(str::to_owned).collect();
+    cmdline::parse_argv(&argv);
+    cmdline::parse_options(&argv);
+}
+
+/// kvmtop's own config file, read and saved again.
+pub fn config(input: &[u8]) {
+    let text = text_of(input);
+    if let Ok(config) = Config::parse(&text, Path::new("config.toml")) {
+        config.keys();
+        let _ = saved_settings::with_settings(&text, &config.screen.settings());
+    }
+}
+
+/// A list of CPUs as the kernel and libvirt write it.
+pub fn cpu_list(input: &[u8]) {
+    if let Ok(set) = CpuSet::parse(&text_of(input)) {
+        assert_eq!(CpuSet::parse(&set.to_string()).as_ref(), Ok(&set));
+    }
+}
+
+/// `virsh domcapabilities` in some text.
+pub fn domain_capabilities(input: &[u8]) {
+    let text = text_of(input);
+    let _ = capabilities::parse(&text);
+    if let Some((_, part, _)) = capabilities::split(&text) {
+        let _ = capabilities::parse(part);
+    }
+}
+
+/// A domain's XML, damaged and in parts too.
+pub fn domain_xml(input: &[u8]) {
+    let text = text_of(input);
+    let text = xml::unescaped(&text);
+    if xml::looks_like(&text)
+        && xml::parse(&text).is_err()
+        && let Some(repaired) = xml::repair(&text)
+    {
+        let _ = xml::parse(&repaired.text);
+    }
+    xml::unreadable_sets(&text);
+}
+
+/// The output of `kvm_stat` and `perf stat`.
+pub fn event_totals(input: &[u8]) {
+    let text = text_of(input);
+    if totals::looks_like(&text) {
+        totals::parse(&text);
+    }
+}
+
+/// A filter of the table of guests, typed on the screen, and one of `--domain`.
+pub fn filter(input: &[u8]) {
+    let text = text_of(input);
+    let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+    let _ = Pattern::new(&text);
+    let mut state = AppState::new(ScreenSession::default(), (80, 24));
+    let keys = std::iter::once('/').chain(text.chars()).map(KeyCode::Char).chain([KeyCode::Enter]);
+    keys.for_each(|code| drop(key(&mut state, code.into())));
+}
+
+/// Lines of the kernel's log.
+pub fn kernel_log(input: &[u8]) {
+    let text = text_of(input);
+    if log::looks_like(&text) {
+        log::parse(&text);
+    }
+}
+
+/// QEMU's `info mtree`, flat or not.
+pub fn mtree(input: &[u8]) {
+    let text = text_of(input);
+    if tree::looks_like(&text)
+        && let Ok(map) = tree::parse(&text)
+    {
+        for region in [Space::Pio, Space::Mmio].into_iter().flat_map(|space| map.regions(space)) {
+            device_map::friendly(&region.name);
+        }
+    }
+}
+
+/// Names of guests, threads, cgroups and devices, which a process chooses itself.
+pub fn names(input: &[u8]) {
+    let text = text_of(input);
+    let argv: Vec<String> = text.split(['\0', '\n']).map(str::to_owned).collect();
+    guest_name::of_command(&argv);
+    guest_name::of_disk(&argv);
+    guest_name::of_socket(&text);
+    guest_name::of_cgroup(&text);
+    device_map::friendly(&text);
+    for main in [false, true] {
+        thread_name::classify(&text, main);
+    }
+    thread_name::vhost_owner(&text);
+    thread_name::pit_owner(&text);
+    assert!(sanitize(&text, 64).chars().count() <= 64);
+    sanitize_name(&text, 64);
+}
+
+/// Texts of `/proc`, in which a process has its say by its name, and a file of KVM's counters.
+pub fn proc_texts(input: &[u8]) {
+    fuzzing::proc_texts(input);
+}
+
+/// The answers of a QEMU monitor.
+pub fn qmp(input: &[u8]) {
+    let _ = fuzzing::qmp(input);
+}
+
+/// `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`.
+pub fn topology(input: &[u8]) {
+    let text = text_of(input);
+    if topology_text::looks_like(&text) {
+        let _ = topology_text::parse(&text);
+    }
+}
+
+/// A `format` file of tracefs.
+pub fn tracefs_format(input: &[u8]) {
+    if let Ok(format) = format::parse(&text_of(input)) {
+        format.reason_names();
+        format.field("exit_reason");
+    }
+}
+
+/// `virsh vcpupin`, `vcpuinfo`, `domstats` and the like.
+pub fn virsh(input: &[u8]) {
+    let text = text_of(input);
+    if virsh_text::looks_like(&text) {
+        virsh_text::parse(&text);
+    }
+}
+
+/// Command lines and configurations of other VMMs, and Proxmox's.
+pub fn vmm_config(input: &[u8]) {
+    let text = text_of(input);
+    for config in vmm::parse(&text) {
+        config.notes("file", &text);
+    }
+}

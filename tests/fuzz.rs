@@ -1,0 +1,60 @@
+//! Every target of `fuzz/` with damaged inputs of a fixed series: no panic, no overflow, and no more memory and time
+//! than an input may cost. `make fuzz` tries far more.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+#[path = "synthetic/inputs.rs"]
+mod inputs;
+mod synthetic;
+#[path = "../fuzz/src/targets/mod.rs"]
+mod targets;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use targets::mutate::Mutator;
+use targets::{ALL, Target};
+
+/// An unoptimised build on a busy machine is so many times slower.
+const SLOWNESS: u32 = 40;
+
+/// Reads an input; an input that fails is kept.
+fn check(target: &Target, input: &[u8], what: &str) {
+    if catch_unwind(AssertUnwindSafe(|| target.check(input, SLOWNESS))).is_err() {
+        let path = std::env::temp_dir().join(format!("kvmtop-fuzz-{}", target.name));
+        std::fs::write(&path, input).unwrap();
+        panic!("{}: {what} fails; it is in {}", target.name, path.display());
+    }
+}
+
+/// Memory is measured for the whole process: one input at a time.
+#[test]
+fn no_input_breaks_a_reader() {
+    let series = std::env::var("KVMTOP_FUZZ_SERIES").map_or(0, |n| n.parse().expect("a number"));
+    let factor = std::env::var("KVMTOP_FUZZ_FACTOR").map_or(1, |n| n.parse().expect("a number"));
+    for target in ALL {
+        let mut mutator = Mutator::new(target, series);
+        for (n, seed) in mutator.seeds().to_vec().iter().enumerate() {
+            check(target, seed, &format!("seed {n}"));
+        }
+        for (path, input) in target.regressions() {
+            check(target, &input, &path.display().to_string());
+        }
+        for n in 0..target.tries * factor {
+            let input = mutator.input();
+            check(target, &input, &format!("input {n} of series {series}"));
+        }
+    }
+}
+
+#[test]
+fn cargo_fuzz_has_every_target() {
+    let manifest: toml::Table = include_str!("../fuzz/Cargo.toml").parse().unwrap();
+    let bins = manifest["bin"].as_array().unwrap().iter().map(|bin| bin["name"].as_str().unwrap());
+    let named: BTreeSet<&str> = bins.filter(|name| *name != "seeds").collect();
+    assert_eq!(named, ALL.iter().map(|t| t.name).collect());
+    for name in named {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fuzz/fuzz_targets/{name}.rs"));
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.contains(&format!("fuzz!(\"{name}\")")), "{name}");
+    }
+}
