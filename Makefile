@@ -9,44 +9,65 @@ BUILD_PACKAGES = gcc libc6-dev binutils
 TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
 	procps util-linux
 
-.PHONY: run build test check bench fuzz accept bpf clean packages-build packages-test
+# The static binary's C code is compiled against musl; dpkg-dev finds the libraries that the .deb depends on.
+PACKAGING_PACKAGES = $(BUILD_PACKAGES) musl-tools dpkg-dev git
+# What installs, reads and checks the packages; debootstrap makes the clean root that the .deb goes into.
+PACKAGING_TEST_PACKAGES = debootstrap rpm cpio systemd man-db groff mandoc bash zsh fish lintian
+AARCH64_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 
-run: packages-build
+.PHONY: run build test check bench fuzz accept bpf clean packages packages-test aarch64 needs-build needs-test
+
+run: needs-build
 	$(CARGO) build --release --locked
 	@sh assets/run.sh target/release/kvmtop
 
-build: packages-build
+build: needs-build
 	$(CARGO) build --release --locked
 
 # Format, lints, documentation, no link to libvirt, all tests. Counts at its end which real-guest tests ran.
-test: packages-test
+test: needs-test
 	@sh tests/all.sh
 
 # Format, lints and all tests without guests: under two minutes on two CPUs once everything is built.
-check: packages-build
+check: needs-build
 	@sh tests/check.sh
 
 # The measurements of PERFORMANCE.md. BENCH names some of them: make bench BENCH="tick start" ROUNDS=3
-bench: packages-build
+bench: needs-build
 	@sh benches/all.sh $(BENCH)
 
 # Fuzzes every reader (fuzz/); needs a nightly compiler and cargo-fuzz: make fuzz RUNS=1000000 TARGETS="mtree trace"
 RUNS ?= 100000
-fuzz: packages-build
+fuzz: needs-build
 	@sh fuzz/run.sh $(RUNS) $(TARGETS)
 
 # Rewrites what tests compare with: snapshots, generated pages of docs/, the README's picture. Then look at `git diff`.
-accept: packages-build
+accept: needs-build
 	INSTA_UPDATE=always KVMTOP_ACCEPT=1 KVMTOP_TEST_GUESTS=0 $(CARGO) test --locked --no-fail-fast
 
 # Compiles the BPF objects; needs clang. Commit what it writes.
 bpf:
 	$(MAKE) -C assets/bpf
 
-packages-build:
+# A .deb, an .rpm, a static binary and the source archive, in target/packages.
+packages:
+	@sh assets/packages.sh $(PACKAGING_PACKAGES)
+	@sh assets/packaging/build.sh
+
+# The packages are installed, run, compared and removed.
+packages-test: packages
+	@sh assets/packages.sh $(PACKAGING_TEST_PACKAGES)
+	KVMTOP_TEST_PACKAGES=1 $(CARGO) test --locked --test manual --test packages -- --nocapture
+
+# Builds and links for 64-bit Arm, and runs the result under QEMU's user emulation.
+aarch64:
+	@sh assets/packages.sh $(AARCH64_PACKAGES)
+	@sh assets/packaging/aarch64.sh
+
+needs-build:
 	@sh assets/packages.sh $(BUILD_PACKAGES)
 
-packages-test:
+needs-test:
 	@sh assets/packages.sh $(TEST_PACKAGES)
 	@sh assets/packages.sh --first-of linux-perf linux-tools-generic
 	@sh assets/packages.sh --first-of chromium-headless-shell chromium

@@ -37,6 +37,7 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
 
 /// Whether no disk has counters though there may be disks: with the no-wait flag libvirt leaves out what it has to ask
 /// QEMU for while it works on the domain for another client (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
+#[cfg(any(feature = "libvirt", test))]
 pub fn lacks_disks(stats: &Stats) -> bool {
     !matches!(stats.get("block.count"), Some(StatsValue::Number(0))) && disks(stats).is_empty()
 }
@@ -57,6 +58,7 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
 }
 
 /// What the balloon leaves to the guest, bytes.
+#[cfg(any(feature = "libvirt", test))]
 pub fn balloon(stats: &Stats) -> Option<u64> {
     match stats.get("balloon.current")? {
         StatsValue::Number(kib) => kib.checked_mul(1024),

@@ -1,14 +1,26 @@
 //! Why libvirt does not answer, and what to do about it: absent, stopped and refusing have different cures.
 
+#[cfg(feature = "libvirt")]
 use crate::kvm::sanitize;
+#[cfg(feature = "libvirt")]
 use virt::error::{Error, ErrorNumber};
 
 /// Cause and fix of a failure.
 pub type LibvirtFailure = (String, String);
 
 /// libvirt's own sentence, cleaned.
+#[cfg(feature = "libvirt")]
 pub fn text(e: &Error) -> String {
     sanitize(e.message(), 200)
+}
+
+/// kvmtop was built without the feature `libvirt`.
+#[cfg(not(feature = "libvirt"))]
+pub fn not_in_this_build() -> LibvirtFailure {
+    (
+        "libvirt is not used: this build of kvmtop cannot use it, as the static binary cannot load libraries".into(),
+        "if libvirt runs the guests here, use kvmtop's .deb or .rpm, or build it from source (make build)".into(),
+    )
 }
 
 /// No daemon listens on this host.
@@ -30,6 +42,7 @@ pub fn without_library(why: &str) -> LibvirtFailure {
 }
 
 /// Errors of somebody who may not connect.
+#[cfg(feature = "libvirt")]
 const REFUSALS: [ErrorNumber; 5] = [
     ErrorNumber::AuthFailed,
     ErrorNumber::AuthCancelled,
@@ -39,6 +52,7 @@ const REFUSALS: [ErrorNumber; 5] = [
 ];
 
 /// A call failed.
+#[cfg(feature = "libvirt")]
 pub fn of_call(uri: &str, error: &Error) -> LibvirtFailure {
     let refused = REFUSALS.into_iter().any(|number| error.code().is(number));
     explain(uri, refused, &text(error))

@@ -170,15 +170,4 @@ impl LibvirtState {
             Arc::make_mut(domain).counters = Some(Arc::new(read));
         }
     }
-
-    /// Drops the figures of a guest that is not read: the last ones are not those of now.
-    pub(super) fn leave_out(&mut self, uuid: &str) {
-        self.devices.remove(uuid);
-        let has_figures = |d: &super::LibvirtDomain| d.devices_ns > 0 || d.counters.is_some() || d.balloon.is_some();
-        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)) {
-            let domain = Arc::make_mut(domain);
-            domain.balloon = None;
-            (domain.disks, domain.nics, domain.devices_ns, domain.counters) = (Vec::new(), Vec::new(), 0, None);
-        }
-    }
 }

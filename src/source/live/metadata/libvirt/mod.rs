@@ -8,44 +8,35 @@
 //! Calls are read-only and use the no-wait flags: a domain under migration would otherwise delay the answer by 30 s
 //! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only monitor commands need a writable connection.
 
+#![cfg_attr(not(feature = "libvirt"), allow(dead_code, reason = "without libvirt nothing fills the state"))]
+
 mod call_queue;
+#[cfg(feature = "libvirt")]
 mod connection;
 mod failure;
+#[cfg(feature = "libvirt")]
 mod guest_calls;
+#[cfg(feature = "libvirt")]
 mod loader;
+#[cfg(feature = "libvirt")]
+mod polling;
+#[cfg(feature = "libvirt")]
 mod release_pages;
 
-use self::release_pages::give_back_libraries;
 use crate::kvm::device_map::DeviceMap;
-use crate::kvm::domain_xml::{self, DomainXml};
-use crate::sample::{DiskSample, DomainState, HostFacts, NicSample, SourceId, SourceStatus};
+use crate::kvm::domain_xml::DomainXml;
+use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
 use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
-use call_queue::{DEADLINE, GuestQuestion, MOST_THREADS, PATIENCE};
-use connection::{LibvirtConnection, PolledDomain};
+use call_queue::{MOST_THREADS, PATIENCE};
 use failure::LibvirtFailure;
-use guest_calls::GuestCalls;
-use loader::{Loaded, load};
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time between two polls of the list of domains, their XML and their devices' statistics.
-const POLL: Duration = Duration::from_secs(5);
-/// The same as long as nothing is known of the domains.
+/// How long libvirt may take for its first answer.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
-/// Pause after a failure.
-const RETRY: Duration = Duration::from_secs(10);
-/// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of `qemu:///system`
-/// connects.
-const SOCKETS: [&str; 4] = [
-    "/run/libvirt/libvirt-sock-ro",
-    "/run/libvirt/virtqemud-sock-ro",
-    "/run/libvirt/libvirt-sock",
-    "/run/libvirt/virtqemud-sock",
-];
 
 /// One domain as libvirt reports it.
 #[derive(Debug, Clone, Default)]
@@ -143,18 +134,8 @@ impl Libvirt {
     pub fn start(options: LibvirtOptions) -> Self {
         let state = LibvirtState { counters_wanted: options.counters_every.is_some(), ..LibvirtState::default() };
         let shared = Arc::new(Mutex::new(state));
-        let (send, receive) = sync_channel(64);
-        let of_thread = shared.clone();
-        let spawned = std::thread::Builder::new().name("libvirt".into()).spawn(move || {
-            if let Some(options) = wait_for_use(&of_thread, &receive, options) {
-                run(&of_thread, &receive, &options);
-            }
-        });
-        if let Err(e) = &spawned {
-            lock(&shared)
-                .fail((format!("libvirt is not used: its thread did not start: {e}"), "raise ulimit -u".into()));
-        }
-        Self { shared, requests: spawned.is_ok().then_some(send) }
+        let requests = start_thread(&shared, options).map_err(|failure| lock(&shared).fail(failure)).ok();
+        Self { shared, requests }
     }
 
     /// The domain with this UUID (in any case), or, without a UUID, with this name, as of the last poll.
@@ -166,7 +147,7 @@ impl Libvirt {
         }
     }
 
-    /// What the host offers to its guests, as entries of [`HostFacts::params`].
+    /// What the host offers to its guests, as entries of [`HostFacts::params`](crate::sample::HostFacts::params).
     pub fn host_offers(&self) -> Option<Arc<BTreeMap<String, String>>> {
         lock(&self.shared).offers.clone()
     }
@@ -239,6 +220,27 @@ impl Libvirt {
     }
 }
 
+/// Starts the thread that polls libvirt and serves requests.
+#[cfg(feature = "libvirt")]
+fn start_thread(
+    shared: &Arc<Mutex<LibvirtState>>,
+    options: LibvirtOptions,
+) -> Result<SyncSender<LibvirtRequest>, LibvirtFailure> {
+    let (send, receive) = sync_channel(64);
+    let of_thread = shared.clone();
+    let thread = std::thread::Builder::new().name("libvirt".into());
+    match thread.spawn(move || polling::serve(&of_thread, &receive, options)) {
+        Ok(_) => Ok(send),
+        Err(e) => Err((format!("libvirt is not used: its thread did not start: {e}"), "raise ulimit -u".into())),
+    }
+}
+
+/// This build has no libvirt.
+#[cfg(not(feature = "libvirt"))]
+fn start_thread(_: &Arc<Mutex<LibvirtState>>, _: LibvirtOptions) -> Result<SyncSender<LibvirtRequest>, LibvirtFailure> {
+    Err(failure::not_in_this_build())
+}
+
 fn lock(shared: &Mutex<LibvirtState>) -> MutexGuard<'_, LibvirtState> {
     // The data are consistent after each statement that changes them, so that a panic elsewhere on the thread does no
     // harm.
@@ -275,150 +277,18 @@ impl LibvirtState {
         Some(SourceStatus::degraded(SourceId::Libvirt, cause, "its settings are those of its command line"))
     }
 
+    /// Drops the figures of a guest that is not read: the last ones are not those of now.
+    fn leave_out(&mut self, uuid: &str) {
+        self.devices.remove(uuid);
+        let has_figures = |d: &LibvirtDomain| d.devices_ns > 0 || d.counters.is_some() || d.balloon.is_some();
+        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| has_figures(d)) {
+            let domain = Arc::make_mut(domain);
+            domain.balloon = None;
+            (domain.disks, domain.nics, domain.devices_ns, domain.counters) = (Vec::new(), Vec::new(), 0, None);
+        }
+    }
+
     fn fail(&mut self, failure: LibvirtFailure) {
         (self.failure, self.answered) = (Some(failure), true);
     }
-}
-
-/// Waits until libvirt is of use and loads it; `None` when it cannot be used or the front is gone.
-fn wait_for_use(
-    shared: &Mutex<LibvirtState>,
-    requests: &Receiver<LibvirtRequest>,
-    mut options: LibvirtOptions,
-) -> Option<LibvirtOptions> {
-    let uri = options.uri.take().or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|u| !u.is_empty());
-    let named = uri.is_some();
-    options.uri = uri;
-    let mut wanted = named || options.at_once;
-    loop {
-        let daemon = named || SOCKETS.iter().any(|s| Path::new(s).exists());
-        if daemon && wanted {
-            lock(shared).answered = false;
-            break;
-        }
-        if daemon {
-            lock(shared).failure = None;
-        } else {
-            lock(shared).fail(failure::absent());
-        }
-        match requests.recv_timeout(RETRY) {
-            Ok(LibvirtRequest::Refresh) => wanted = true,
-            Ok(LibvirtRequest::Counters(every)) => options.counters_every = every,
-            // Monitor commands come only for domains already found.
-            Ok(LibvirtRequest::Monitor { .. }) | Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return None,
-        }
-    }
-    match load() {
-        Loaded::Not(why) => {
-            lock(shared).fail(failure::without_library(why));
-            return None;
-        }
-        loaded => lock(shared).monitor = *loaded == Loaded::Whole,
-    }
-    Some(options)
-}
-
-/// The thread's loop: polls, then serves requests until the next poll.
-fn run(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, options: &LibvirtOptions) {
-    let mut connection = LibvirtConnection::new(options.uri.clone());
-    let calls = GuestCalls::new(options.uri.clone(), shared.clone());
-    let mut counters = options.counters_every;
-    let mut next = Instant::now();
-    let mut next_counters = counters.map(|_| next);
-    loop {
-        let now = Instant::now();
-        if now >= next {
-            let ok = turn(shared, &mut connection);
-            if ok && let Some(offers) = asking(shared, || connection.new_offers()) {
-                lock(shared).offers = Some(Arc::new(HostFacts::offers(&offers)));
-            }
-            give_back_libraries();
-            calls.retain(|uuid| lock(shared).domains.contains_key(uuid));
-            ask_all(shared, &calls, || GuestQuestion::Devices);
-            next = Instant::now() + if ok { POLL } else { RETRY };
-        }
-        if let Some(every) = counters.filter(|_| next_counters.is_some_and(|at| now >= at)) {
-            ask_all(shared, &calls, || GuestQuestion::Counters(every));
-            next_counters = Some(Instant::now() + every);
-        }
-        let (late, stuck) = (calls.late(), calls.stuck());
-        let mut state = lock(shared);
-        late.keys().for_each(|uuid| state.leave_out(uuid));
-        (state.late, state.stuck) = (late, stuck);
-        let waits = !state.late.is_empty();
-        drop(state);
-        let mut until = next_counters.map_or(next, |c| c.min(next));
-        // A thread may be late a moment from now.
-        if calls.go_on() || waits {
-            until = until.min(Instant::now() + DEADLINE);
-        }
-        match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            // Several new guests cause one poll.
-            Ok(LibvirtRequest::Refresh) => next = next.min(Instant::now() + Duration::from_millis(100)),
-            Ok(LibvirtRequest::Counters(every)) => {
-                counters = every;
-                next_counters = every.map(|_| Instant::now());
-            }
-            Ok(LibvirtRequest::Monitor { uuid, command, reply }) => {
-                calls.ask(&uuid, GuestQuestion::Monitor { command, reply });
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return calls.close(),
-        }
-    }
-}
-
-/// Asks every domain whose process is not stopped.
-fn ask_all(shared: &Mutex<LibvirtState>, calls: &GuestCalls, question: impl Fn() -> GuestQuestion) {
-    let state = lock(shared);
-    let stopped = |uuid: &String| state.processes.get(uuid).is_some_and(|process| process.stopped);
-    let domains: Vec<String> = state.domains.keys().filter(|uuid| !stopped(uuid)).cloned().collect();
-    drop(state);
-    domains.iter().for_each(|uuid| calls.ask(uuid, question()));
-}
-
-/// Records the start of a call, so that the front sees how long it takes.
-fn asking<T>(shared: &Mutex<LibvirtState>, question: impl FnOnce() -> T) -> T {
-    lock(shared).asked = Some(Instant::now());
-    let answer = question();
-    lock(shared).asked = None;
-    answer
-}
-
-fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> bool {
-    let answer = asking(shared, || connection.domains());
-    let mut shared = lock(shared);
-    shared.answered = true;
-    match answer {
-        Ok(found) => {
-            shared.failure = None;
-            let mut old = std::mem::take(&mut shared.domains);
-            for answer in found {
-                let before = old.remove(&answer.uuid);
-                let domain = merge(answer, before.as_deref());
-                shared.domains.insert(domain.uuid.clone(), Arc::new(domain));
-            }
-            let LibvirtState { domains, devices, .. } = &mut *shared;
-            devices.retain(|uuid, _| domains.contains_key(uuid));
-            true
-        }
-        Err(failure) => {
-            // The last known domains stay: a daemon that restarts does not rename guests.
-            shared.fail(failure);
-            false
-        }
-    }
-}
-
-fn merge(answer: PolledDomain, before: Option<&LibvirtDomain>) -> LibvirtDomain {
-    let before = before.cloned().unwrap_or_default();
-    let mut domain = LibvirtDomain { uuid: answer.uuid, name: answer.name, state: answer.state, ..before };
-    if domain.xml_text.as_deref() != answer.xml.as_deref() {
-        let parsed = answer.xml.as_deref().map(domain_xml::parse).transpose();
-        domain.xml_error = parsed.as_ref().err().map(ToString::to_string);
-        domain.xml = parsed.ok().flatten().map(Arc::new);
-        domain.xml_text = answer.xml.map(Arc::from);
-    }
-    domain
 }

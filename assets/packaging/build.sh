@@ -1,0 +1,66 @@
+#!/bin/sh
+# Makes the packages of this checkout in target/packages: .deb, .rpm, a static binary and the source archive.
+# It says what it installs before it does so: the packaging tools go to target/tools, the musl target into the toolchain.
+set -eu
+cd "$(dirname "$0")/../.."
+CARGO=${CARGO:-cargo}
+DEB_TOOL=3.8.0
+RPM_TOOL=0.21.1
+
+tool() {
+    if [ "$(target/tools/bin/"$1" --version 2>/dev/null | grep -o '[0-9.]*$')" = "$2" ]; then return; fi
+    echo "Installing $1 $2 from crates.io into target/tools" >&2
+    # A packaging tool runs for a second: compiled fast rather than to be fast.
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        $CARGO install "$1" --version "$2" --locked --quiet --root target/tools --target-dir target/tools/build
+}
+step() { printf '\n== %s\n' "$*"; }
+
+machine=$(uname -m)
+static=$machine-unknown-linux-musl
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+out=$PWD/target/packages
+# Archives are the same whenever they are made from one commit.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+export SOURCE_DATE_EPOCH
+
+step "tools"
+tool cargo-deb $DEB_TOOL
+tool cargo-generate-rpm $RPM_TOOL
+rm -rf target/tools/build
+if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$static" ]; then
+    echo "Installing the target $static with rustup" >&2
+    rustup target add "$static"
+fi
+
+step "build"
+rm -rf "$out"
+mkdir -p "$out"
+$CARGO build --release --locked
+# Shared libraries cannot be loaded into a static binary, so libvirt is left out.
+$CARGO build --release --locked --no-default-features --target "$static"
+
+step "packages"
+target/tools/bin/cargo-deb --no-build --no-strip --output "$out/"
+target/tools/bin/cargo-generate-rpm --output "$out/"
+
+name=kvmtop-$version-$machine-linux-static
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+install -Dm755 "target/$static/release/kvmtop" "$tree/$name/kvmtop"
+for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT; do install -Dm644 $file "$tree/$name/$file"; done
+cp -r docs assets/packaging/man assets/packaging/completions "$tree/$name/"
+install -Dm644 assets/screen.svg "$tree/$name/assets/screen.svg"
+install -Dm644 assets/packaging/kvmtop-record.service "$tree/$name/kvmtop-record.service"
+tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
+    -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
+
+if git rev-parse --git-dir > /dev/null 2>&1; then
+    git archive --format=tar --prefix="kvmtop-$version/" HEAD | gzip -9n > "$out/kvmtop-$version.tar.gz"
+    if [ -n "$(git status --porcelain --untracked-files=no)" ]; then
+        echo "The source archive holds the last commit; what is not committed is only in the other packages." >&2
+    fi
+else
+    echo "No source archive: this is no git checkout" >&2
+fi
+(cd "$out" && sha256sum -- * > SHA256SUMS && cat SHA256SUMS)
