@@ -128,13 +128,12 @@ fn manual_pages() {
 
 #[test]
 fn completions() {
-    let made =
-        [(Shell::Bash, "kvmtop.bash"), (Shell::Zsh, "_kvmtop"), (Shell::Fish, "kvmtop.fish")].map(|(shell, name)| {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut kvmtop::cli::Cli::command(), "kvmtop", &mut text);
-            (name.to_owned(), String::from_utf8(text).expect("UTF-8"))
-        });
-    accept(&folder("completions"), &made.into());
+    for (shell, name) in [(Shell::Bash, "kvmtop"), (Shell::Zsh, "_kvmtop"), (Shell::Fish, "kvmtop.fish")] {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut kvmtop::cli::Cli::command(), "kvmtop", &mut text);
+        let made = [(name.to_owned(), String::from_utf8(text).expect("UTF-8"))];
+        accept(&folder("completions").join(shell.to_string()), &made.into());
+    }
 }
 
 /// Runs a checker over a file; `None` where it is not installed.
@@ -168,7 +167,7 @@ fn pages_render_without_warnings() {
 
 #[test]
 fn shells_read_the_completions() {
-    for (shell, file) in [("bash", "kvmtop.bash"), ("zsh", "_kvmtop"), ("fish", "kvmtop.fish")] {
+    for (shell, file) in [("bash", "bash/kvmtop"), ("zsh", "zsh/_kvmtop"), ("fish", "fish/kvmtop.fish")] {
         let path = folder("completions").join(file);
         if let Some(out) = checked_by(shell, &["-n", path.to_str().expect("a path")]) {
             assert!(out.status.success() && out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -182,7 +181,7 @@ fn shells_read_the_completions() {
 fn bash_completes() {
     let script = r#"source "$1"; COMP_WORDS=($2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
         _kvmtop kvmtop "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[@]}""#;
-    let path = folder("completions").join("kvmtop.bash");
+    let path = folder("completions").join("bash/kvmtop");
     for (line, wanted) in [("kvmtop rep", "replay report"), ("kvmtop check --dur", "--duration")] {
         let Some(out) = checked_by("bash", &["-c", script, "bash", path.to_str().expect("a path"), line]) else {
             return;

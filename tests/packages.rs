@@ -1,5 +1,5 @@
 //! The packages of `make packages`: what is in them, and that they install, run and leave nothing behind. `make
-//! packages-test` makes them and runs this; without KVMTOP_TEST_PACKAGES=1 only the systemd unit is looked at.
+//! packages-test` makes them and runs this; without `KVMTOP_TEST_PACKAGES=1` only the systemd unit is looked at.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -103,7 +103,7 @@ fn deb_in_a_clean_root() {
         "/lib/systemd/system/kvmtop-record.service",
         "/etc/default/kvmtop-record",
         "/usr/share/bash-completion/completions/kvmtop",
-        "/usr/share/zsh/vendor-completions/_kvmtop",
+        "/usr/share/zsh/vendor-completions/zsh/_kvmtop",
         "/usr/share/fish/vendor_completions.d/kvmtop.fish",
         "/usr/share/doc/kvmtop/copyright",
         "/usr/share/doc/kvmtop/LICENSE-APACHE",
@@ -190,7 +190,7 @@ fn static_binary_runs_in_an_empty_root() {
     let headers = printed("readelf", &["-ld", text(&binary)]);
     assert!(!headers.contains("INTERP") && !headers.contains("NEEDED"), "{headers}");
     for file in
-        ["README.md", "LICENSE-MIT", "man/kvmtop.1", "completions/_kvmtop", "docs/json.md", "kvmtop-record.service"]
+        ["README.md", "LICENSE-MIT", "man/kvmtop.1", "completions/zsh/_kvmtop", "docs/json.md", "kvmtop-record.service"]
     {
         assert!(root.join(file).exists(), "{file}");
     }
@@ -283,7 +283,7 @@ fn cargo_installs_and_packs_it() {
 fn the_unit_starts_what_kvmtop_takes() {
     use clap::Parser as _;
     let read = |file: &str| std::fs::read_to_string(tree().join("assets/packaging").join(file)).expect("a file");
-    let (unit, defaults) = (read("kvmtop-record.service"), read("kvmtop-record.default"));
+    let (unit, defaults) = (read("kvmtop-record.service"), read("sysconfig/kvmtop-record"));
     let command = unit.lines().find_map(|l| l.strip_prefix("ExecStart=")).expect("a command");
     let options = |text: &str, start: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(start)).expect("options");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the packages of this checkout in target/packages: .deb, .rpm, a static binary and the source archive.
-# It says what it installs before it does so: the packaging tools go to target/tools, the musl target into the toolchain.
+# It says what it installs before it does so: the tools go to target/tools, the musl target into the toolchain.
 set -eu
 cd "$(dirname "$0")/../.."
 CARGO=${CARGO:-cargo}
@@ -48,7 +48,9 @@ name=kvmtop-$version-$machine-linux-static
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 install -Dm755 "target/$static/release/kvmtop" "$tree/$name/kvmtop"
-for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT; do install -Dm644 $file "$tree/$name/$file"; done
+for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT; do
+    install -Dm644 $file "$tree/$name/$file"
+done
 cp -r docs assets/packaging/man assets/packaging/completions "$tree/$name/"
 install -Dm644 assets/screen.svg "$tree/$name/assets/screen.svg"
 install -Dm644 assets/packaging/kvmtop-record.service "$tree/$name/kvmtop-record.service"
