@@ -245,9 +245,11 @@ fn the_unit_is_sound_and_confined() {
     let said = String::from_utf8_lossy(&out.stdout);
     let rating = said.lines().find(|l| l.contains("Overall exposure")).unwrap_or_default();
     assert!(out.status.success() && rating.contains(" OK"), "{rating} {}", String::from_utf8_lossy(&out.stderr));
-    let score: String = rating.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+    let number = |text: &str| text.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("a score");
     let readme = std::fs::read_to_string(tree().join("README.md")).expect("README.md");
-    assert!(readme.contains(&format!("exposure {score} ")), "README.md does not say \"exposure {score}\"");
+    let stated = number(readme.split("rates its exposure at").nth(1).expect("the README's score"));
+    // Each version of systemd weighs a little differently.
+    assert!((number(rating) - stated).abs() < 0.5, "the README says {stated}: {rating}");
     common::ran(test);
 }
 
