@@ -43,7 +43,7 @@ fn roff(line: &str) -> String {
     out
 }
 
-/// The end of the help as sections: clap_mangen would fill its lines, and examples and tables have to keep theirs.
+/// The end of the help as sections: `clap_mangen` would fill lines that have to stay as they are.
 fn sections_of_the_end(command: &Command) -> String {
     let end = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let mut out = String::new();
@@ -114,7 +114,7 @@ fn accept(folder: &Path, made: &BTreeMap<String, String>) {
     } else {
         assert!(kept.keys().eq(made.keys()), "{}: run `make accept`", folder.display());
         for (name, text) in made {
-            assert!(kept[name] == *text, "{} is not what the command line makes: run `make accept`", name);
+            assert!(kept[name] == *text, "{name} is not what the command line makes: run `make accept`");
         }
     }
 }
