@@ -105,8 +105,7 @@ impl DomainFilter {
         model: &'a Model,
         report: &'a lint::Report,
     ) -> impl Iterator<Item = &'a lint::CannotTell> {
-        let selected = self.selected(model);
-        report.cannot_tell.iter().filter(move |c| selected.concerns(c.domain.as_deref()))
+        self.about(model, &report.cannot_tell, |c| c.domain.as_deref())
     }
 
     /// The guests and rules of which not enough has been seen, for the host and the selected guests.
@@ -115,8 +114,18 @@ impl DomainFilter {
         model: &'a Model,
         report: &'a lint::Report,
     ) -> impl Iterator<Item = &'a lint::StillWatched> {
+        self.about(model, &report.watching, |w| w.domain.as_deref())
+    }
+
+    /// What is said about the host and the selected guests.
+    fn about<'a, T>(
+        &self,
+        model: &'a Model,
+        all: &'a [T],
+        domain: fn(&T) -> Option<&str>,
+    ) -> impl Iterator<Item = &'a T> + use<'a, T> {
         let selected = self.selected(model);
-        report.watching.iter().filter(move |w| selected.concerns(w.domain.as_deref()))
+        all.iter().filter(move |one| selected.concerns(domain(one)))
     }
 
     fn selected<'a>(&self, model: &'a Model) -> SelectedNames<'a> {

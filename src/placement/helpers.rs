@@ -34,8 +34,12 @@ pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
 
 /// Moves helpers away from pinned vCPUs, each as little as possible.
 pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
-    let single = guests.iter().fold(CpuSet::new(), |a, g| a.union(&g.single(map)));
-    let room = map.general().difference(&single);
+    let without = |all: bool| {
+        let guests = guests.iter().filter(|g| all || g.running);
+        map.general().difference(&guests.fold(CpuSet::new(), |a, g| a.union(&g.single(map))))
+    };
+    // A paused guest keeps its CPUs to itself as long as that leaves the others any.
+    let room = [without(true), without(false)].into_iter().find(|room| !room.is_empty()).unwrap_or_default();
     let moved: Vec<Vec<(Option<u32>, CpuSet)>> = guests
         .iter()
         .zip(pinned_by_others(map, guests))

@@ -223,8 +223,13 @@ impl Work<'_> {
         let map = self.map;
         let gives_way = |g: &usize| found[*g].gives_way;
         for g in (0..self.now.len()).filter(|g| !sharing.contains(g)).filter(gives_way).collect::<Vec<_>>() {
-            let others: CpuSet = self.now.iter().flat_map(|guest| guest.pins(map)).map(|(_, cpu)| cpu).collect();
-            for (v, set) in faults::shrunk(map, &self.now[g], &others).unwrap_or_default() {
+            let others = |all: bool| {
+                let guests = self.now.iter().filter(|guest| all || guest.running);
+                guests.flat_map(|guest| guest.pins(map)).map(|(_, cpu)| cpu).collect::<CpuSet>()
+            };
+            // A paused guest keeps its CPUs to itself as long as that leaves the others enough.
+            let sets = [true, false].into_iter().find_map(|all| faults::shrunk(map, &self.now[g], &others(all)));
+            for (v, set) in sets.unwrap_or_default() {
                 self.now[g].vcpus[v as usize] = set;
             }
         }

@@ -156,3 +156,27 @@ fn a_guest_larger_than_a_node_sees_nodes_and_hardware_threads() {
     let again = super::plan(&map, &plan.after);
     assert_eq!(again.changed().count(), 0, "{again:#?}");
 }
+
+#[test]
+fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
+    let map = host(&["0-3"], "", "");
+    let paused = |cpus: &[&str]| GuestLayout { running: false, ..guest(&map, cpus) };
+    let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
+    let on_its_vcpu = GuestLayout { emulator: pinned("2"), ..guest(&map, &["2"]) };
+    let emulator = |cpus: &[&str]| plan(&map, &[on_its_vcpu.clone(), paused(cpus)]).guests[0].emulator.clone();
+    assert_eq!(emulator(&["0", "1"]), Some(set("3")));
+    assert_eq!(emulator(&["0", "1", "3"]), Some(set("0")), "better than its own vCPU's");
+    // A set gives way to pins within it, and to those of a paused guest where it can.
+    let wide = host(&["0-8"], "", "");
+    let guests = |paused_on: &'static str| {
+        let now = [guest(&wide, &["1-4", "1", "2", "0", "0-8"]), guest(&wide, &[paused_on])];
+        let mut now = now.to_vec();
+        now[1].running = false;
+        plan(&wide, &now).after[0].vcpus.clone()
+    };
+    for paused_on in ["8", "3"] {
+        let after = guests(paused_on);
+        let pins: CpuSet = [&after[1], &after[2]].into_iter().fold(CpuSet::new(), |a, b| a.union(b));
+        assert!(!after[0].intersects(&pins), "{after:?}");
+    }
+}

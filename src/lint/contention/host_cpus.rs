@@ -43,7 +43,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let guests: Vec<usize> = plan.changed().filter(|(_, p)| full && makes_room(p)).map(|(g, _)| g).collect();
     let mut fix = fixes::placement::placement(ctx, &guests);
     if fix.is_empty() {
-        fix.push(fixes::advice(texts::KEEP_FIRST_CORES));
+        fix.push(fixes::advice(fixes::isolation::KEEP_FIRST_CORES));
     }
     let marked = if full { map.general() } else { CpuSet::new() };
     verdicts.find(Finding {

@@ -5,8 +5,8 @@ use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::cpu_wait::{demand, wait_of_demand};
 use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::fixes;
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
+use crate::lint::fixes::{self, isolation::Isolation, placement};
 use crate::lint::verdicts::Verdicts;
 use crate::model::{HostTaskModel, ThreadModel};
 
@@ -66,16 +66,6 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         }
     }
     let Some(worst) = worst else { return };
-    let guests_cpus = ctx.layout(guest).single(ctx.map()).union(&host.isolated.clone().unwrap_or_default());
-    let rest = host.all().difference(&guests_cpus);
-    let mut fix = Vec::new();
-    if rest.is_empty() {
-        // The host cannot be kept off all of its CPUs.
-        fix.push(fixes::advice(texts::KEEP_FIRST_CORES));
-    } else {
-        fix.push(fixes::command(texts::limit_slices(&rest)).needing(texts::SLICES_NEED));
-        fix.push(fixes::kernel(format!("isolcpus={guests_cpus}")));
-    }
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
     marks.extend(worst.vcpu.index.map(Mark::Vcpu));
     let names = texts::tasks(&worst.tasks);
@@ -87,9 +77,24 @@ pub(super) fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
             texts::host_tasks(worst.used, worst.cpu, &worst.vcpu.label(), &names, worst.wait),
             texts::check_host_tasks(worst.cpu),
         ],
-        fix,
+        fix: keep_away(ctx, guest),
         cost: Some(worst.used),
         marks,
         ..texts::HOST_TASKS.finding()
     });
+}
+
+/// Keeps the host's tasks off the CPUs of all pinned vCPUs.
+fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
+    let isolation = Isolation::new(ctx);
+    let moves = ctx.placement.plan().guests.get(guest.index).is_some_and(|part| !part.optional);
+    let mut fix = if moves { placement::guest_placement(ctx, guest) } else { Vec::new() };
+    if isolation.gives() && !isolation.host.is_empty() {
+        // systemd's slices hold guests that are started by hand, and AllowedCPUs= outranks their pins.
+        let by_hand = ctx.guests.iter().any(|g| g.config.libvirt == Some(false));
+        let need = if by_hand { texts::SLICES_NEED_BY_HAND } else { texts::SLICES_NEED };
+        fix.push(fixes::command(texts::limit_slices(&isolation.host)).needing(need));
+    }
+    fix.extend(isolation.options(&["isolcpus"]));
+    fix
 }

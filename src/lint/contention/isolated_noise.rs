@@ -3,7 +3,7 @@
 use super::texts;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
+use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
 use crate::model::{CpuModel, HostTaskModel, ThreadModel};
@@ -63,18 +63,30 @@ pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let Some((severity, cpu, mut evidence)) = worst else { return };
     evidence.push(texts::CHECK_NOISE.into());
-    let isolated = host.isolated.clone().unwrap_or_default();
-    let rest = host.all().difference(&isolated);
     verdicts.find(Finding {
         severity,
         confidence: Confidence::High,
         target: Target::Pcpu(cpu),
         evidence,
-        fix: vec![
-            fixes::kernel(format!("irqaffinity={rest} rcu_nocbs={isolated} nohz_full={isolated}")),
-            fixes::command(texts::move_irqs(&rest)).needing(texts::IRQ_AFFINITY_NEED),
-        ],
+        fix: quieten(ctx),
         marks: vec![Mark::Pcpu(cpu)],
         ..texts::NOISE.finding()
     });
+}
+
+/// Keeps interrupts and the kernel's own work off the isolated CPUs.
+fn quieten(ctx: &Context<'_>) -> Vec<Fix> {
+    let (isolated, rest) = (&ctx.map().isolated, ctx.map().general());
+    // A host whose CPUs are all isolated counts as one without.
+    if isolated.is_empty() {
+        return vec![fixes::advice(texts::ALL_ISOLATED)];
+    }
+    let mut options = format!("irqaffinity={rest}");
+    let move_irqs = fixes::command(texts::move_irqs(&rest)).needing(texts::IRQ_AFFINITY_NEED);
+    // The kernel drops nohz_full= where it differs from isolcpus= (kernel/sched/isolation.c, housekeeping_setup).
+    if isolated.contains(0) {
+        return vec![fixes::kernel(options), move_irqs, fixes::advice(texts::ISOLATED_BOOT_CPU)];
+    }
+    options += &format!(" rcu_nocbs={isolated} nohz_full={isolated}");
+    vec![fixes::kernel(options), move_irqs]
 }

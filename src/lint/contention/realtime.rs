@@ -5,7 +5,7 @@ use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity};
-use crate::lint::fixes::{self, placement};
+use crate::lint::fixes::{self, isolation::Isolation, placement};
 use crate::lint::verdicts::Verdicts;
 use crate::model::ThreadModel;
 
@@ -68,13 +68,8 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 
 /// Gives the vCPUs isolated CPUs.
 fn isolate(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let map = ctx.map();
     let mut fix = placement::guest_placement(ctx, guest);
-    let after = ctx.placement.plan().after.get(guest.index).map(|l| l.single(map)).unwrap_or_default();
-    if !after.is_empty() && !after.is_subset(&map.isolated) {
-        let cpus = after.union(&map.isolated);
-        fix.push(fixes::kernel(format!("isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}")));
-    }
+    fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
     fix.push(fixes::advice(texts::NO_REALTIME));
     fix
 }

@@ -63,8 +63,12 @@ pub(super) const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next 
 pub(super) const NO_REALTIME: &str =
     "Or remove <vcpusched> from the domain: without its own CPUs a real-time vCPU does more harm than good";
 pub(super) const SLICES_NEED: &str = "takes effect at once, until the next boot; needs cgroup v2";
-pub(super) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins: \
-    remove a vCPU from a guest, or move a guest to another host";
+pub(super) const SLICES_NEED_BY_HAND: &str = "takes effect at once, until the next boot; needs cgroup v2; a guest that \
+    runs in one of these slices itself loses its pins (systemd-cgls shows which): set its scope's AllowedCPUs instead";
+pub(super) const ISOLATED_BOOT_CPU: &str = "Take CPU 0 out of isolcpus=: the kernel keeps it for its own work, so \
+    nohz_full= and rcu_nocbs= of the same CPUs are not taken";
+pub(super) const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated: with all of them isolated nothing \
+    keeps interrupts and kernel threads away from the vCPUs";
 
 pub(super) fn lift_unit_quota(unit: &str) -> String {
     // The root slice is `-.slice`.

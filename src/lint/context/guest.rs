@@ -47,6 +47,8 @@ pub(crate) struct GuestContext<'a> {
     pub kind: GuestGuess,
     /// Its position among the guests.
     pub index: usize,
+    /// Whether another guest has its name.
+    pub is_namesake: bool,
     /// Length of the interval, where it is long enough for a rate.
     pub seconds: Option<f64>,
     /// Whether the length of the interval is known, even if it is short.
@@ -71,7 +73,18 @@ impl<'a> GuestContext<'a> {
         let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
         let offered = model.host.facts.params.get(ENLIGHTENMENTS_OFFERED).map(words);
         let offers_invtsc = model.host.facts.params.get(INVTSC_OFFERED).map(|value| value == "Y");
-        Self { domain, config, kind, index, seconds, interval_known, offered, offers_invtsc, not_judged: None }
+        Self {
+            domain,
+            config,
+            kind,
+            index,
+            is_namesake: false,
+            seconds,
+            interval_known,
+            offered,
+            offers_invtsc,
+            not_judged: None,
+        }
     }
 
     pub fn name(&self) -> &'a str {
@@ -80,6 +93,11 @@ impl<'a> GuestContext<'a> {
 
     pub fn running(&self) -> bool {
         self.domain.state == DomainState::Running
+    }
+
+    /// Whether one of its vCPUs has a real-time priority: `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).
+    pub fn is_realtime(&self) -> bool {
+        !self.config.pins.realtime.is_empty() || self.vcpu_threads().any(|t| matches!(t.place.policy, Some(1 | 2)))
     }
 
     /// Whether the time that the figures cover is known.

@@ -30,10 +30,13 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     pub fn new(
         model: &'a Model,
-        guests: Vec<GuestContext<'a>>,
+        mut guests: Vec<GuestContext<'a>>,
         options: &'a Options,
         log_judged_s: Option<f64>,
     ) -> Self {
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
+        guests.iter_mut().for_each(|g| g.is_namesake = names.get(g.name()).is_some_and(|n| *n > 1));
         let placement = HostPlacement::new(model, &guests, options);
         Self { model, guests, placement, options, log_judged_s, by_pid: OnceCell::new() }
     }

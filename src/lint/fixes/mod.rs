@@ -3,6 +3,7 @@
 pub(super) mod audience;
 pub(super) mod cpu;
 pub(super) mod hyperv;
+pub(super) mod isolation;
 pub(super) mod placement;
 pub(super) mod shell;
 
@@ -65,7 +66,18 @@ pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Ve
 /// A `virsh` command about this guest.
 pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
     let uuid = guest.domain.facts.uuid.as_ref().map(|u| u.value.as_str());
-    format!("virsh {verb} {} {rest}", domain_argument(guest.name(), uuid)).trim_end().to_owned()
+    let argument = match uuid.filter(|_| guest.is_namesake) {
+        Some(uuid) => domain_argument(uuid, Some(uuid)),
+        None => domain_argument(guest.name(), uuid),
+    };
+    format!("virsh {verb} {argument} {rest}").trim_end().to_owned()
+}
+
+/// Where a piece of XML goes, and what it needs.
+pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
+    let uuid = guest.domain.facts.uuid.as_ref().filter(|_| guest.is_namesake);
+    let uuid = uuid.map_or_else(String::new, |u| format!(" ({})", u.value));
+    format!("goes into the XML of {}{uuid}; {need}", guest.name())
 }
 
 /// The command that shows the guest's configuration without kvmtop.

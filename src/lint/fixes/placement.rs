@@ -1,6 +1,6 @@
 //! The placement plan as fixes: commands to try at once, XML to keep.
 
-use super::{LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, qemu, virsh, xml};
+use super::{LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml, qemu, virsh, xml};
 use crate::figures::bytes;
 use crate::kvm::CpuSet;
 use crate::lint::context::Context;
@@ -147,14 +147,14 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     for (id, cpus) in kept.iothreads.iter().take(MOST_PINS) {
         let _ = write!(text, "\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
     }
-    let need = format!("goes into the XML of {}; takes effect at its next start", guest.name());
+    let need = into_xml(guest, "takes effect at its next start");
     (!text.is_empty()).then(|| xml(format!("<cputune>{text}\n</cputune>")).needing(&need))
 }
 
 /// What a guest has to see of cores and nodes, and where its memory belongs.
 fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<Fix> {
     let mut fix = Vec::new();
-    let need = format!("goes into the XML of {}; {POWER_CYCLE}", guest.name());
+    let need = into_xml(guest, POWER_CYCLE);
     let count = ctx.layout(guest).vcpus.len() as u32;
     if let Some(threads) = part.threads.filter(|t| *t > 0) {
         let cores = count / threads;

@@ -22,7 +22,7 @@ struct PinnedNodes {
 
 pub(super) fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
-    if map.nodes.len() < 2 {
+    if map.nodes.len() < 2 || !layout.running {
         return;
     }
     cells_crossed(ctx, guest, verdicts);
@@ -135,7 +135,8 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedN
 fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
     let mut fix = Vec::new();
     if guest.config.libvirt != Some(false) {
-        fix.push(fixes::xml(format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>")));
+        let text = format!("<numatune>\n  <memory mode='strict' nodeset='{nodes}'/>\n</numatune>");
+        fix.push(fixes::xml(text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE)));
     }
     fix.extend(placement::migrate(guest, nodes));
     fix

@@ -9,6 +9,9 @@ use crate::lint::verdicts::Verdicts;
 use crate::placement::faults::PinnedPair;
 
 pub(super) fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    if !ctx.layout(guest).running {
+        return;
+    }
     if guest.config.threads_per_core() > 1 {
         threads_apart(ctx, guest, verdicts);
     } else {

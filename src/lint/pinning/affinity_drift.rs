@@ -12,7 +12,9 @@ const MOST_LINES: usize = 8;
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     unreadable(ctx, guest, verdicts);
-    drift(ctx, guest, verdicts);
+    if guest.running() {
+        drift(ctx, guest, verdicts);
+    }
 }
 
 fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

@@ -33,7 +33,7 @@ pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let others = HelpersByCpu::new(ctx);
     for guest in &ctx.guests {
         let single = ctx.layout(guest).single(ctx.map());
-        if single.is_empty() || guest.domain.state == crate::sample::DomainState::Ended {
+        if single.is_empty() || !guest.running() {
             continue;
         }
         other_guests(ctx, guest, &single, &others, verdicts);

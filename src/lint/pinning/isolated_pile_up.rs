@@ -36,7 +36,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let by_cpu = busy_by_cpu(ctx);
-    for guest in ctx.guests.iter().filter(|g| g.domain.state != crate::sample::DomainState::Ended) {
+    for guest in ctx.guests.iter().filter(|g| g.running()) {
         of_guest(ctx, guest, &by_cpu, verdicts);
     }
 }
