@@ -38,7 +38,7 @@ pub mod session;
 pub mod source;
 pub mod ui;
 
-pub use command::run;
+pub use command::{run, start};
 
 /// The synthetic hosts are shared with the integration tests, to which this crate is `kvmtop`.
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The `kvmtop` program: all of it is in the library.
 
 fn main() -> std::process::ExitCode {
-    kvmtop::run(std::env::args_os())
+    kvmtop::start()
 }

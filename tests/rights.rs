@@ -3,8 +3,14 @@
 
 mod common;
 
+use kvmtop::sample::EngineKind;
+use kvmtop::source::privileges;
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use rustix::thread::CapabilitySet;
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Output, Stdio};
 
 /// Runs a program that runs kvmtop; `None` if it is not here or may not.
 fn under(program: &str, arguments: &[&str]) -> Option<Output> {
@@ -57,5 +63,206 @@ fn a_read_only_place_is_said() {
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
     assert!(said(&out).contains("Read-only file system"), "{}", said(&out));
     assert!(said(&out).contains("a.kvmtop"), "{}", said(&out));
+    common::ran(TEST);
+}
+
+/// A running kvmtop; ended with the test.
+struct Watched(Child);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The rights of each thread: its name, and permitted, effective, inheritable, ambient and bounding set.
+fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
+    let statuses = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let rights = |status: String| {
+        let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).expect("a field").trim().to_owned();
+        let set = |name| CapabilitySet::from_bits_retain(u64::from_str_radix(&field(name), 16).expect("a set"));
+        assert_eq!(field("NoNewPrivs:"), "1", "{}", field("Name:"));
+        (field("Name:"), ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:", "CapBnd:"].map(set))
+    };
+    statuses.map(rights).collect()
+}
+
+/// The thread that samples has exactly this, the ring's thread what it needs, all others nothing.
+fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
+    let threads = threads(pid);
+    assert!(threads.iter().any(|(name, _)| name == sampler), "{threads:?}");
+    for (name, [permitted, effective, inheritable, ambient, bounding]) in threads {
+        let expected = match name.as_str() {
+            name if name == sampler => expected,
+            "perf-rings" => privileges::for_rings(),
+            _ => CapabilitySet::empty(),
+        };
+        let names = privileges::named;
+        assert_eq!((names(permitted), names(effective)), (names(expected), names(expected)), "{name}");
+        assert_eq!(inheritable | ambient | bounding, CapabilitySet::empty(), "{name}");
+    }
+}
+
+/// A right that this process does not have, kvmtop cannot keep either.
+fn own_rights() -> CapabilitySet {
+    rustix::thread::capabilities(None).expect("capabilities").permitted
+}
+
+/// Each command that samples keeps what docs/security.md lists and no more, while it samples.
+#[test]
+fn samplers_keep_what_the_page_lists() {
+    const TEST: &str = "samplers_keep_what_the_page_lists";
+    if !rustix::process::geteuid().is_root() {
+        return common::skipped(TEST, "not root");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = folder.path().join("a.kvmtop");
+    let page = std::fs::read_to_string("docs/security.md").expect("the page");
+    for (engine, kind) in [("bpf", EngineKind::Bpf), ("perf", EngineKind::Perf), ("none", EngineKind::None)] {
+        let batch = ["--batch", "-d", "0.2", "--engine", engine];
+        let record = ["record", recording.to_str().expect("text"), "-d", "0.2", "--engine", engine, "--no-monitor"];
+        for (arguments, monitor) in [(&batch[..], true), (&record[..], false)] {
+            let mut command = common::kvmtop();
+            let output = if monitor { command.stdout(Stdio::piped()) } else { command.stderr(Stdio::piped()) };
+            let mut kvmtop = Watched(output.args(arguments).spawn().expect("kvmtop"));
+            // The first line comes when all sources are open.
+            let first = match (kvmtop.0.stdout.take(), kvmtop.0.stderr.take()) {
+                (Some(stdout), _) => BufReader::new(stdout).lines().next(),
+                (_, stderr) => BufReader::new(stderr.expect("a pipe")).lines().next(),
+            };
+            let first = first.expect("a line").expect("text");
+            if first.contains("going on without exits") {
+                common::skipped(&format!("{TEST} ({engine})"), &first);
+                continue;
+            }
+            let expected = privileges::for_sampling(kind, monitor) & own_rights();
+            assert_rights(kvmtop.0.id(), "kvmtop", expected);
+            for (name, _) in expected.iter_names() {
+                assert!(page.contains(&format!("cap_{}", name.to_lowercase())), "{name}");
+            }
+        }
+    }
+    common::ran(TEST);
+}
+
+/// The live screen: the collector samples, the threads of keys and drawing have nothing.
+#[test]
+fn the_screens_threads_have_no_rights() {
+    const TEST: &str = "the_screens_threads_have_no_rights";
+    if !rustix::process::geteuid().is_root() {
+        return common::skipped(TEST, "not root");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).expect("a terminal");
+    for (arguments, sampler, expected) in [
+        (&["-d", "0.2", "--engine", "none"][..], "collector", privileges::for_sampling(EngineKind::None, true)),
+        (&["demo"][..], "kvmtop", CapabilitySet::empty()),
+    ] {
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+        command.args(arguments);
+        command.cwd(folder.path());
+        command.env("TERM", "xterm-256color");
+        let mut child = pair.slave.spawn_command(command).expect("kvmtop");
+        let mut reader = pair.master.try_clone_reader().expect("a reader");
+        let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&shown).contains("help") {
+            let n = reader.read(&mut piece).expect("output");
+            shown.extend_from_slice(&piece[..n]);
+        }
+        assert_rights(child.process_id().expect("a process"), sampler, expected & own_rights());
+        child.kill().expect("kill");
+        child.wait().expect("its end");
+    }
+    common::ran(TEST);
+}
+
+/// What reads files has no rights while it reads: a pipe keeps it there.
+#[test]
+fn readers_have_no_rights() {
+    const TEST: &str = "readers_have_no_rights";
+    if !rustix::process::geteuid().is_root() {
+        return common::skipped(TEST, "not root");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe");
+    for command in [&["report"][..], &["diff", "tests/fixtures/readme/vmexit.txt"]] {
+        let mut kvmtop = common::kvmtop();
+        let mut kvmtop = Watched(kvmtop.args(command).arg(&pipe).stderr(Stdio::piped()).spawn().expect("kvmtop"));
+        // Opens as soon as kvmtop opens its end.
+        let writer = std::fs::OpenOptions::new().write(true).open(&pipe).expect("a reader");
+        assert_rights(kvmtop.0.id(), "kvmtop", CapabilitySet::empty());
+        drop(writer);
+        assert_eq!(kvmtop.0.wait().expect("its end").code(), Some(1), "an empty file");
+    }
+    common::ran(TEST);
+}
+
+/// A user who has kvmtop's rights from the file of the program reads no file with them that he could not read himself.
+#[test]
+fn file_capabilities_open_no_foreign_file() {
+    const TEST: &str = "file_capabilities_open_no_foreign_file";
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("kvmtop");
+    std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("a copy");
+    let secret = folder.path().join("secret.txt");
+    std::fs::write(&secret, "the word is mallorn").expect("a file");
+    for (path, mode) in [(folder.path(), 0o755), (&program, 0o755), (&secret, 0o600)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+    let [program, secret] = [&program, &secret].map(|path| path.to_str().expect("text"));
+    let rights = format!("{}=ep", privileges::named(privileges::for_start(true) & own_rights()));
+    match under("setcap", &[&rights, program]) {
+        Some(out) if out.status.success() => {}
+        other => return common::skipped(TEST, &format!("setcap: {other:?}")),
+    }
+    let as_nobody = |arguments: &[&str]| {
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", program];
+        under("setpriv", &[&user[..], arguments].concat())
+    };
+    for arguments in
+        [&["report", secret][..], &["diff", secret, secret], &["--config", secret, "-b"], &["replay", secret]]
+    {
+        let Some(out) = as_nobody(arguments) else { return common::skipped(TEST, "no setpriv") };
+        assert_eq!(out.status.code(), Some(1), "{arguments:?}: {}", said(&out));
+        assert!(said(&out).contains("ermission denied") && !said(&out).contains("mallorn"), "{}", said(&out));
+    }
+    let out = as_nobody(&["--batch", "--json", "-n", "1", "-d", "0.1", "--engine", "none"]).expect("setpriv");
+    let interval: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let procfs = interval["sources"].as_array().expect("sources").iter().find(|s| s["name"] == "procfs");
+    assert_eq!(procfs.expect("procfs")["state"], "ok", "{}", said(&out));
+    common::ran(TEST);
+}
+
+/// Neither libraries nor files come from the environment.
+#[test]
+fn the_environment_chooses_no_library() {
+    const TEST: &str = "the_environment_chooses_no_library";
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, trace, log) = (folder.path().join("l.c"), folder.path().join("loaded"), folder.path().join("log"));
+    let code = format!(
+        "#include <fcntl.h>\n__attribute__((constructor)) void f(void) {{ creat(\"{}\", 0600); }}\n",
+        trace.display()
+    );
+    std::fs::write(&source, code).expect("a file");
+    let library = folder.path().join("libvirt.so.0");
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).output();
+    if !made.is_ok_and(|out| out.status.success()) || !rustix::process::geteuid().is_root() {
+        return common::skipped(TEST, "no cc, or not root");
+    }
+    let out = common::kvmtop()
+        .args(["doctor", "--engine", "none", "--libvirt-uri", "test:///default"])
+        .env("LD_LIBRARY_PATH", folder.path())
+        .env("GIO_MODULE_DIR", folder.path())
+        .env("LIBVIRT_DEBUG", "1")
+        .env("LIBVIRT_LOG_OUTPUTS", format!("1:file:{}", log.display()))
+        .output()
+        .expect("kvmtop");
+    assert!(out.status.success(), "{}", said(&out));
+    assert!(!trace.exists(), "a library of LD_LIBRARY_PATH was loaded");
+    assert!(!log.exists(), "libvirt wrote where the environment says");
     common::ran(TEST);
 }

@@ -1,16 +1,18 @@
 //! The live host: starts the engine and the sources, and stops on a signal.
 
 use super::batch::BatchPrinter;
-use super::say;
+use super::{keep, say};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::kvm::topology::HostTopology;
-use crate::sample::{DomainSample, EngineLevel, Sample, SourceId, SourceState};
+use crate::sample::{DomainSample, EngineKind, EngineLevel, Sample, SourceId, SourceState};
 use crate::source::engine::{bpf::BpfEngine, perf::PerfEngine};
 use crate::source::events::{Engine, EngineError};
 use crate::source::live::metadata::device_maps::DeviceMaps;
 use crate::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use crate::source::live::{self, Collector, CollectorOptions, LibvirtAndQmp, SystemPaths};
+use crate::source::privileges;
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
@@ -35,14 +37,17 @@ pub struct LiveHost {
     pub commands: Sender<live::CollectorCommand>,
 }
 
-/// Starts every source. Each sample reports sources that are missing; none of them is an error here.
+/// Starts every source. Each sample reports sources that are missing; none of them is an error here. From then on the
+/// calling thread, which is to sample, has the rights that sampling needs and no others.
 pub fn start(settings: &Settings) -> LiveHost {
-    start_with(settings, false)
+    start_with(settings, CapabilitySet::empty(), false)
 }
 
-/// The same; `at_once` connects to libvirt even if it has no guest here.
-pub fn start_with(settings: &Settings, at_once: bool) -> LiveHost {
+/// The same. `files` stays as well, for the files that this thread writes; `at_once` connects to libvirt even if it has
+/// no guest here.
+pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
+    keep(privileges::for_start(settings.monitor) | files);
     let (engine, problems) = engine(settings.engine, &paths);
     if engine.is_none()
         && settings.engine != EngineChoice::Auto
@@ -50,6 +55,7 @@ pub fn start_with(settings: &Settings, at_once: bool) -> LiveHost {
     {
         say(&format!("--engine {}: {}; {}; going on without exits", settings.engine.as_str(), why.cause, why.fix));
     }
+    let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
     let libvirt = Libvirt::start(LibvirtOptions { uri: settings.libvirt_uri.clone(), counters_every: None, at_once });
     let outside = LibvirtAndQmp::new(libvirt, DeviceMaps::new(settings.monitor), COUNTERS_EVERY);
     let (commands, receiver) = channel();
@@ -67,6 +73,7 @@ pub fn start_with(settings: &Settings, at_once: bool) -> LiveHost {
     {
         say(&format!("--kvm-events: {}; {}", why.cause, why.fix));
     }
+    keep(privileges::for_sampling(kind, settings.monitor) | files);
     LiveHost { feed, commands }
 }
 
@@ -97,6 +104,7 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
 pub fn stop_on_signals(commands: Sender<live::CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
+        privileges::keep_none();
         let mut seen = signals.forever();
         seen.next();
         // A feed that is gone already needs no stop.

@@ -18,13 +18,32 @@ pub(crate) mod screen;
 
 use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
+use crate::source::privileges;
 use clap::Parser;
+use privileges::for_files;
+use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
+
+/// The current folder, into which the screen writes its files.
+const HERE: &str = ".";
 
 /// Exit status of a command that could not do what it was asked for.
 const FAILED: u8 = 1;
+
+/// Runs this process's command line, with an environment and rights that only it needs.
+pub fn start() -> ExitCode {
+    if let Err(why) = privileges::start_clean() {
+        say(&why);
+        return ExitCode::from(FAILED);
+    }
+    if let Err(e) = privileges::renounce() {
+        say(&kept_for_want_of(e));
+    }
+    run(std::env::args_os())
+}
 
 /// Runs a command line and returns its exit status. Errors go to stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -61,24 +80,60 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
             screen::live(&settings)
         }
-        Some(Command::Plan(args)) => plan::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Plan(args)) => {
+            let settings = settings(Some(&args.sampling), &args.choice, None)?;
+            if !args.inputs.is_empty() {
+                keep(for_files(&args.inputs, None));
+            }
+            plan::run(&args, &settings)
+        }
         Some(Command::Report(args)) => {
             let settings = settings(None, &args.choice, None)?;
+            keep(for_files(&args.inputs, args.html.as_deref().map(folder_of)));
             match &args.html {
                 Some(page) => html::write(&args.inputs, &args.reading, page, &settings),
                 None => report::report(&args, &settings),
             }
         }
-        Some(Command::Diff(args)) => report::diff(&args, &settings(None, &args.choice, None)?),
+        Some(Command::Diff(args)) => {
+            let settings = settings(None, &args.choice, None)?;
+            keep(for_files(&[args.before.clone(), args.after.clone()], None));
+            report::diff(&args, &settings)
+        }
         Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
-        Some(Command::Replay(args)) => replay::run(&args, &settings(None, &args.choice, Some(&args.screen))?),
-        Some(Command::Demo(args)) => replay::demo(&args, &settings(None, &args.choice, Some(&args.screen))?),
+        Some(Command::Replay(args)) => {
+            let settings = settings(None, &args.choice, Some(&args.screen))?;
+            let output = args.html.as_deref().map_or(HERE.as_ref(), folder_of);
+            keep(for_files(std::slice::from_ref(&args.file), Some(output)));
+            replay::run(&args, &settings)
+        }
+        Some(Command::Demo(args)) => {
+            let settings = settings(None, &args.choice, Some(&args.screen))?;
+            keep(for_files(&[], Some(HERE.as_ref())));
+            replay::demo(&args, &settings)
+        }
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
         Some(Command::Doctor(args)) => {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
             doctor::run(&args, &settings(Some(&args.sampling), &choice, None)?)
         }
     }
+}
+
+/// The calling thread gives up all rights but these.
+fn keep(rights: CapabilitySet) {
+    if let Err(e) = privileges::keep(rights) {
+        say(&kept_for_want_of(e));
+    }
+}
+
+fn kept_for_want_of(e: rustix::io::Errno) -> String {
+    format!("rights that are not needed cannot be given up ({e}): kvmtop goes on with them")
+}
+
+/// The folder of a file.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(HERE.as_ref())
 }
 
 /// Fails without a terminal, and names what to use instead.

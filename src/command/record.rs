@@ -1,12 +1,13 @@
 //! `kvmtop record`: samples into a session file.
 
-use super::{live, print, say};
+use super::{folder_of, live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
 use crate::figures;
 use crate::report::text;
 use crate::session::{Limits, Recorder};
 use crate::source::Feed;
+use crate::source::privileges::for_files;
 use std::time::Duration;
 
 /// Runs it on the live host, until the duration ends or a signal comes.
@@ -19,7 +20,8 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     if let Some(note) = recorder.note() {
         say(note);
     }
-    let live = live::start(settings);
+    let files = for_files(&[], Some(folder_of(&args.file)));
+    let live = live::start_with(settings, files, false);
     live::stop_on_signals(live.commands)?;
     let mut feed = live.feed;
     let ends = args.duration.map(|d| format!(" for {}", figures::seconds(d.as_secs_f64())));

@@ -52,8 +52,6 @@ pub struct Reading {
     pub fires_kvm_exit: Option<bool>,
     /// Events handled.
     pub events: u64,
-    /// Nanoseconds the kernel spent in the engine's programs, where it is measured.
-    pub program_ns: Option<u64>,
 }
 
 /// Why an engine or a part of it cannot work.

@@ -4,27 +4,44 @@ use super::{handlers, run_feeder, ui_options};
 use crate::analysis::{DomainFilter, Pipeline};
 use crate::cli::Settings;
 use crate::command::live::{self, LiveHost};
+use crate::command::{HERE, keep};
 use crate::source::Feed;
 use crate::source::live::CollectorCommand;
+use crate::source::privileges::for_files;
 use crate::source::recording_feed::{RecordingFeed, RecordingRequest};
 use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, Tick};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
-    let LiveHost { feed: collector, commands } = live::start(settings);
+    // What the screen writes goes into the current folder.
+    let files = for_files(&[], Some(HERE.as_ref()));
+    let LiveHost { feed: collector, commands } = live::start_with(settings, files, false);
     let (control, requests) = channel();
     let (recording, recording_requests) = channel();
-    forward(requests, commands, recording)?;
     let filter = settings.domains.clone();
     let samples = RecordingFeed::new(collector, recording_requests, settings.limits)
         .selecting(move |sample| filter.apply(sample));
     let (pipeline, filter) = (Pipeline::new(settings.findings.clone()), settings.domains.clone());
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
-    let feeder = move |events: SyncSender<ScreenEvent>| feed(samples, pipeline, &filter, &events, &stopped);
+    let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
+    // The rights for sampling stay with this thread; the threads of the screen start without them.
+    let sampling = std::thread::Builder::new().name("collector".into()).spawn(move || {
+        if let Ok(events) = shown.recv() {
+            feed(samples, pipeline, &filter, &events, &stopped);
+        }
+    })?;
+    keep(files);
+    forward(requests, commands, recording)?;
+    let feeder = move |events: SyncSender<ScreenEvent>| {
+        // It ends when the screen does, and closes what it has in the kernel before.
+        if show.send(events).is_ok() {
+            let _ = sampling.join();
+        }
+    };
     ui::run(ui_options(settings), ScreenHandlers { control: Some(control), stop, ..handlers(settings) }, feeder)?;
     Ok(0)
 }

@@ -361,7 +361,7 @@ impl Collector {
             overflow: reading.overflow,
             fires_kvm_exit: reading.fires_kvm_exit,
             events: reading.events,
-            program_ns: reading.program_ns,
+            program_ns: None,
         }
     }
 

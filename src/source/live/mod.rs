@@ -12,6 +12,7 @@ mod source_status;
 mod timestamps;
 
 pub use collector::{Collector, CollectorCommand, CollectorOptions};
+pub use host::prerequisites::{HeldRights, Prerequisite, prerequisites};
 pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
 pub use metadata::source::{CounterReading, GuestMetadata, MetadataSource, NamedCounters, UuidClaim, WatchedGuest};
 pub use proc::paths::SystemPaths;

@@ -12,7 +12,6 @@
 //! the kernel when the process ends, however it ends.
 
 mod btf;
-mod cost;
 mod decode;
 mod kvm_events;
 mod layout;
@@ -98,12 +97,6 @@ impl Engine for BpfEngine {
             self.kvm_events = if on { Some(KvmEvents::start(&Rights::here())?) } else { None };
         }
         Ok(())
-    }
-
-    fn drain(&mut self) {
-        if let Some(running) = &mut self.running {
-            running.drain();
-        }
     }
 
     fn read(&mut self) -> Reading {

@@ -143,16 +143,11 @@ impl Attached {
         }
     }
 
-    /// The sum of the programs' run time as the kernel measured it, and the kvm events for which they did not run.
-    pub fn stats(&self) -> sys::ProgramStats {
-        let mut sum = sys::ProgramStats::default();
-        for (program, event) in self.programs.iter().zip(&self.names) {
-            let stats = sys::program_stats(program.as_fd()).unwrap_or_default();
-            sum.run_ns += stats.run_ns;
-            // Scheduler events can nest; most of those missed concern threads that run no guest.
-            sum.misses += if event.starts_with("kvm_") { stats.misses } else { 0 };
-        }
-        sum
+    /// The kvm events for which a program did not run.
+    pub fn missed(&self) -> u64 {
+        // Scheduler events can nest; most of those missed concern threads that run no guest.
+        let of_kvm = self.programs.iter().zip(&self.names).filter(|(_, event)| event.starts_with("kvm_"));
+        of_kvm.filter_map(|(program, _)| sys::missed(program.as_fd())).sum()
     }
 
     /// What the attached programs measure.

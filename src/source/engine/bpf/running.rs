@@ -1,7 +1,6 @@
 //! The loaded programs: from checking permissions to closing their links.
 
 use super::super::tracefs::Tracefs;
-use super::cost::Cost;
 use super::decode::{self, Measured, SlotDecoder};
 use super::layout::Slot;
 use super::object::{self, Choices, Object};
@@ -23,6 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
 const ENOUGH_TO_TELL: u64 = 100;
 
+/// Readings from one look at the missed events to the next: it reads a file of each program.
+const LOOK_EVERY: u32 = 32;
+
 /// Programs loaded and attached.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -33,7 +35,9 @@ pub(super) struct Running {
     parts: Measured,
     attached: Attached,
     names: ReasonNames,
-    cost: Cost,
+    readings: u32,
+    /// Events for which a program did not run, as of the last look.
+    missed: u64,
     /// What forgotten threads had counted.
     past: Totals,
     /// Events counted up to the last reading.
@@ -81,7 +85,8 @@ impl Running {
             parts: attached.parts(),
             attached,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
-            cost: Cost::default(),
+            readings: 0,
+            missed: 0,
             past: Totals::default(),
             read: 0,
             joined: HashMap::new(),
@@ -113,15 +118,13 @@ impl Running {
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
         reading.events = sum.events;
         self.read = sum.events;
-        reading.program_ns = self.cost.read(&self.attached);
-        reading.lost = self.cost.missed;
+        if self.readings.is_multiple_of(LOOK_EVERY) {
+            self.missed = self.attached.missed();
+        }
+        self.readings = self.readings.wrapping_add(1);
+        reading.lost = self.missed;
         reading.overflow = sum.overflow + self.tables.homeless();
         reading
-    }
-
-    /// Between two readings.
-    pub fn drain(&mut self) {
-        self.cost.settle(&self.attached);
     }
 
     /// Frees the slots of these threads.

@@ -17,7 +17,6 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_MAP_FREEZE: libc::c_int = 22;
 const BPF_MAP_LOOKUP_BATCH: libc::c_int = 24;
-const BPF_ENABLE_STATS: libc::c_int = 32;
 
 /// `enum bpf_prog_type` (uapi/linux/bpf.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,28 +279,11 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     if attached { Ok(event) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets the kernel measure the run time of BPF programs, until the descriptor is closed (5.8).
-///
-/// # Errors
-/// The kernel's: EINVAL before 5.8, EPERM without `CAP_SYS_ADMIN`.
-pub fn enable_stats() -> io::Result<OwnedFd> {
-    bpf(BPF_ENABLE_STATS, &One { value: 0, pad: 0 }).and_then(owned)
-}
-
-/// The kernel's statistics of a program's runs (`kernel/bpf/syscall.c`, `bpf_prog_show_fdinfo`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProgramStats {
-    /// Nanoseconds in it while run time was measured.
-    pub run_ns: u64,
-    /// Events for which it did not run, because a BPF program was already running on that CPU (5.12).
-    pub misses: u64,
-}
-
-/// The statistics of a loaded program.
-pub fn program_stats(program: BorrowedFd<'_>) -> Option<ProgramStats> {
+/// Events for which a program did not run, because a BPF program was already running on that CPU (`recursion_misses` of
+/// `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c; 5.12).
+pub fn missed(program: BorrowedFd<'_>) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
-    let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<u64>().ok());
-    Some(ProgramStats { run_ns: field("run_time_ns:")?, misses: field("recursion_misses:").unwrap_or(0) })
+    text.lines().find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
 }
 
 /// A part of a map's memory, shared with the programs.

@@ -9,6 +9,7 @@ use crate::kvm::topology::HostTopology;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::{EngineError, Reading, ThreadKey};
 use crate::source::pairing::{EventDecoder, Pairing};
+use crate::source::privileges::{for_rings, keep};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
@@ -131,6 +132,7 @@ impl Watcher {
             .spawn(move || {
                 // Fails without privileges; the rings' size then has to suffice.
                 let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
+                let _ = keep(for_rings());
                 while !theirs.stop.load(Ordering::Relaxed) {
                     let fds: Vec<_> = theirs.lock().rings.iter().map(Ring::fd).collect();
                     // SAFETY: the descriptors belong to the rings, which `theirs` keeps open; rings are closed by this

@@ -1,6 +1,7 @@
 //! The host: its CPUs, memory and topology, the tasks outside of guests, the kernel's log, kvmtop's own cost.
 
 pub(crate) mod kernel_log;
+pub(crate) mod prerequisites;
 pub(crate) mod reader;
 pub(crate) mod self_usage;
 pub(crate) mod tasks;

@@ -8,6 +8,7 @@ use super::release_pages::give_back_libraries;
 use super::{LibvirtDomain, LibvirtOptions, LibvirtRequest, LibvirtState, failure, lock};
 use crate::kvm::domain_xml;
 use crate::sample::HostFacts;
+use crate::source::privileges;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -28,6 +29,8 @@ const SOCKETS: [&str; 4] = [
 
 /// The whole life of the thread.
 pub(super) fn serve(shared: &Arc<Mutex<LibvirtState>>, requests: &Receiver<LibvirtRequest>, options: LibvirtOptions) {
+    // The daemon asks who kvmtop's user is and nothing else; the threads that follow inherit it.
+    privileges::keep_none();
     if let Some(options) = wait_for_use(shared, requests, options) {
         run(shared, requests, &options);
     }

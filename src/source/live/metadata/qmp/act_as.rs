@@ -5,8 +5,9 @@
 )]
 
 use crate::source::live::proc::credentials::ProcessCredentials;
+use crate::source::privileges::keep;
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, CapabilitySets, Gid, capabilities, set_capabilities, set_thread_groups};
+use rustix::thread::{CapabilitySet, Gid, set_thread_groups};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Lets the calling thread, for the rest of its life, open files as this user could and no others.
@@ -35,8 +36,7 @@ pub(super) fn act_as(user: &ProcessCredentials) -> Result<(), Errno> {
     if now.0 != user.uid || (now.1 != user.gid && !own) {
         return Err(Errno::PERM);
     }
-    let sets = capabilities(None)?;
-    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..sets })
+    keep(CapabilitySet::empty())
 }
 
 /// The process that called listen(2) on the socket at the other end (unix(7), `SO_PEERCRED`); 0 if it is not in

@@ -1,0 +1,22 @@
+//! What kvmtop has to be allowed to do, and what it gives up as soon as it no longer needs it.
+
+mod capabilities;
+mod environment;
+mod files;
+mod hint;
+mod kept;
+
+pub use capabilities::{keep, keep_none, renounce};
+pub use environment::start_clean;
+pub use files::for_files;
+pub use hint::hint;
+pub use kept::{KEPT, KeptRow, for_hint, for_rings, for_sampling, for_start, named};
+
+use rustix::thread::CapabilitySet;
+
+/// Whether the kernel splits BPF and tracing off `CAP_SYS_ADMIN` (Linux 5.8, include/uapi/linux/capability.h).
+fn has_cap_bpf() -> bool {
+    let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap");
+    let last = last.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    last.is_none_or(|last| last >= CapabilitySet::BPF.bits().trailing_zeros())
+}
