@@ -15,7 +15,7 @@ PACKAGING_PACKAGES = $(BUILD_PACKAGES) musl-tools dpkg-dev git
 PACKAGING_TEST_PACKAGES = debootstrap rpm cpio systemd man-db groff mandoc bash zsh fish lintian
 AARCH64_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 
-.PHONY: run build test check bench fuzz accept bpf clean packages packages-test aarch64 needs-build needs-test
+.PHONY: run build test check bench fuzz deny accept bpf clean packages packages-test aarch64 needs-build needs-test
 
 run: needs-build
 	$(CARGO) build --release --locked
@@ -40,6 +40,11 @@ bench: needs-build
 RUNS ?= 100000
 fuzz: needs-build
 	@sh fuzz/run.sh $(RUNS) $(TARGETS)
+
+# Licences, sources, versions and known flaws of the dependencies (deny.toml); needs cargo-deny, and the network for the
+# database of flaws. Without either, `make check` still holds licences and sources by tests/dependencies.rs.
+deny:
+	$(CARGO) deny --locked check
 
 # Rewrites what tests compare with: snapshots, generated pages of docs/, the README's picture. Then look at `git diff`.
 accept: needs-build
