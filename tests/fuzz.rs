@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use targets::mutate::Mutator;
-use targets::{ALL, Target};
+use targets::{ALL, Target, recordings};
 
 /// An unoptimised build on a busy machine is so many times slower.
 const SLOWNESS: u32 = 40;
@@ -43,6 +43,18 @@ fn no_input_breaks_a_reader() {
             let input = mutator.input();
             check(target, &input, &format!("input {n} of series {series}"));
         }
+    }
+}
+
+/// Undamaged samples are samples to the reader: what is made of them is tried, not what is made of nothing.
+#[test]
+fn seeds_are_read() {
+    let named = |name: &str| ALL.iter().find(|t| t.name == name).unwrap().seeds();
+    for seed in named("whole_report") {
+        assert_eq!(recordings::count(&seed), 3);
+    }
+    for seed in named("whole_screen") {
+        assert_eq!(recordings::count(&seed[4..]), 3);
     }
 }
 

@@ -22,19 +22,21 @@ pub struct Cost {
 const ANY_TIME: Duration = Duration::from_millis(100);
 
 impl Cost {
-    /// Short texts such as names.
-    pub const SMALL: Self = Self { base: 4 << 20, per_byte: 64, time: 200 };
     /// A text that is read whole.
     pub const TEXT: Self = Self { base: 4 << 20, per_byte: 64, time: 200 };
-    /// The decoders' own memory, and texts that unpack to a thousand times their bytes.
+    /// The decoders' own memory (a zstd window of 128 MiB, a dictionary of xz of 256 MiB), and texts that unpack to a
+    /// thousand times their bytes.
     pub const UNPACKING: Self = Self { base: 400 << 20, per_byte: 64 << 10, time: 20_000 };
     /// Decompressed records and the pairing's tables.
     pub const PERF_DATA: Self = Self { base: 64 << 20, per_byte: 4 << 10, time: 2000 };
     /// A text, all that is computed of it, and what is written.
-    pub const WHOLE: Self = Self { base: 16 << 20, per_byte: 512, time: 1000 };
-    /// Samples decompress to a thousand times their bytes; the reader's own limits are 256 MiB a sample and 512 MiB of
+    pub const WHOLE: Self = Self { base: 16 << 20, per_byte: 256, time: 1000 };
+    /// Frames decompress to a thousand times their bytes, up to the reader's own limits: 256 MiB a sample and 512 MiB of
     /// facts a segment (`docs/session-format.md`).
-    pub const RECORDING: Self = Self { base: 16 << 20, per_byte: 4 << 10, time: 4000 };
+    pub const SESSION: Self = Self { base: 800 << 20, per_byte: 4 << 10, time: 20_000 };
+    /// Samples that are not compressed, all that is computed of them, and what is shown. A set of CPUs of seven bytes
+    /// takes a kilobyte.
+    pub const SAMPLES: Self = Self { base: 16 << 20, per_byte: 1 << 10, time: 4000 };
 
     /// The most bytes of memory for an input of `n` bytes.
     pub fn memory(&self, n: usize) -> usize {

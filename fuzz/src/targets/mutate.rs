@@ -93,6 +93,13 @@ impl Mutator {
         for _ in 0..=self.below(6) {
             self.damage(&mut bytes);
         }
+        // What takes the square of its length shows when it is long.
+        if self.below(24) == 0 {
+            let from = self.below(bytes.len());
+            let part = bytes[from..(from + 1 + self.below(200)).min(bytes.len())].to_vec();
+            let times = (LONGEST - bytes.len().min(LONGEST)) / part.len().max(1);
+            bytes.splice(from..from, part.repeat(times));
+        }
         bytes.truncate(LONGEST);
         bytes
     }

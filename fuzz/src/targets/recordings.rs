@@ -100,6 +100,11 @@ fn intervals(samples: &[u8]) -> Option<Intervals> {
     Some(judged(&mut opened(&recording(samples))?)).filter(|i| !i.each.is_empty())
 }
 
+/// How many intervals these samples make.
+pub fn count(samples: &[u8]) -> usize {
+    intervals(samples).map_or(0, |i| i.each.len())
+}
+
 fn judged(cursor: &mut Cursor) -> Intervals {
     let (mut summary, mut pipeline) = (SessionSummary::new(Pipeline::default()), Pipeline::default());
     let (mut each, mut next) = (Vec::new(), 0);

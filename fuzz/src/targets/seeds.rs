@@ -182,6 +182,12 @@ pub fn samples() -> Vec<Vec<u8>> {
     [of_fixture, of_random].iter().map(|samples| joined(samples)).collect()
 }
 
+/// The same behind a size and keys, as `recordings::screen` takes them.
+pub fn screens() -> Vec<Vec<u8>> {
+    let choices = [[0, 0, 1, 9], [1, 2, 12, 11], [2, 13, 7, 8], [3, 14, 15, 10]];
+    samples().iter().flat_map(|samples| choices.map(|choice| [&choice, &**samples].concat())).collect()
+}
+
 /// The values of samples as the session format has them: new facts, the place of each guest's facts, the sample.
 fn joined(samples: &[Sample]) -> Vec<u8> {
     let mut out = Vec::new();
