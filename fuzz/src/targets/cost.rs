@@ -31,8 +31,8 @@ impl Cost {
     pub const PERF_DATA: Self = Self { base: 64 << 20, per_byte: 4 << 10, time: 2000 };
     /// A text, all that is computed of it, and what is written.
     pub const WHOLE: Self = Self { base: 16 << 20, per_byte: 256, time: 1000 };
-    /// Frames decompress to a thousand times their bytes, up to the reader's own limits: 256 MiB a sample and 512 MiB of
-    /// facts a segment (`docs/session-format.md`).
+    /// Frames decompress to a thousand times their bytes, up to the reader's own limits: 256 MiB a sample and 512 MiB
+    /// of facts a segment (`docs/session-format.md`).
     pub const SESSION: Self = Self { base: 800 << 20, per_byte: 4 << 10, time: 20_000 };
     /// Samples that are not compressed, all that is computed of them, and what is shown. A set of CPUs of seven bytes
     /// takes a kilobyte.

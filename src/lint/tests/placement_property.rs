@@ -241,8 +241,8 @@ fn check(number: u64) -> Result<(), (String, String)> {
             let line = |WorldGuest { name: n, paused, xml: x }: &WorldGuest| {
                 let pins: Vec<String> = x.vcpu_pins.iter().map(|(v, c)| format!("{v}={c}")).collect();
                 format!(
-                    "  {n}: paused {paused} {:?} vCPUs, threads {:?}, pins {} rest {:?} emulator {:?} io {:?} numa {:?} \
-                     cells {:?}",
+                    "  {n}: paused {paused} {:?} vCPUs, threads {:?}, pins {} rest {:?} emulator {:?} io {:?} \
+                     numa {:?} cells {:?}",
                     x.vcpus,
                     x.topology.map(|t| t.threads),
                     pins.join(" "),
