@@ -36,6 +36,8 @@ pub struct PlannedGuest {
     pub plan: GuestPlan,
     /// The commands and XML to get there.
     pub fix: Vec<Fix>,
+    /// What brings back the placement of now.
+    pub undo: Vec<Fix>,
 }
 
 /// Plans the placement of all guests of a host. Pure, and applies nothing.
@@ -49,6 +51,7 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         after: whole.after.get(guest.index).cloned().unwrap_or_default(),
         plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
         fix: fixes::placement::guest_placement(&ctx, guest),
+        undo: fixes::undo::undo(&ctx, guest),
     };
     let busy = host_tasks_by_cpu(model, options);
     HostPlan { map: ctx.map().clone(), busy, guests: ctx.guests.iter().map(part).collect() }

@@ -5,13 +5,13 @@ use crate::analysis::DomainFilter;
 use crate::figures::figure;
 use crate::kvm::{CpuSet, sanitize_name};
 use crate::lint::{Fix, FixKind, HostPlan, PlannedGuest};
-use crate::placement::{GuestLayout, MoveReason};
+use crate::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Cores of a map in one line.
-const CORES_A_LINE: usize = 32;
+/// The most cores of a map in one line, so that it fits 80 columns.
+const CORES_A_LINE: usize = 14;
 /// The letters of guests in a map; guests beyond them share the last one.
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
 
@@ -52,6 +52,7 @@ struct JsonPlannedGuest<'a> {
     shares: bool,
     moves: Vec<ThreadMove>,
     fix: &'a [Fix],
+    undo: &'a [Fix],
 }
 
 /// A thread that moves.
@@ -61,6 +62,14 @@ struct ThreadMove {
     from: Option<String>,
     to: String,
     reason: String,
+}
+
+impl ThreadMove {
+    /// With the reason that its whole guest has.
+    fn whole(self, guest: &PlannedGuest) -> Self {
+        let reason = if guest.plan.shares { format!("{}; {SHARES}", self.reason) } else { self.reason };
+        Self { reason, ..self }
+    }
 }
 
 /// Why something moves, as a clause.
@@ -89,16 +98,24 @@ fn busy_cpu(percent: f64) -> String {
     format!("the host's own tasks use {} % of it; nobody moves there while others are free", figure(percent))
 }
 
-const HELPER: &str = "it may run on CPUs of pinned vCPUs, or its pin names CPUs that are not there";
+/// Why an emulator or `IOThread` moves.
+fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> &'static str {
+    match &before.cpus {
+        _ if before.absent => because(MoveReason::Absent),
+        _ if before.drifted.is_some() => because(MoveReason::Drift),
+        None => "it has no pin and may run on the CPUs of pinned vCPUs",
+        Some(cpus) if cpus.intersects(&guest.before.single(map)) => "it may run on the CPUs of its guest's vCPUs",
+        Some(_) => "a vCPU has or gets a CPU on which it may run",
+    }
+}
+
 const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
 const SHARES: &str = "too few CPUs for CPUs of their own";
 
 /// What of a guest moves.
-fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
+fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
     let reason = |v: u32| {
-        let why =
-            guest.plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r));
-        if guest.plan.shares { format!("{why}; {SHARES}") } else { why.to_owned() }
+        guest.plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r))
     };
     let text = |cpus: &CpuSet| Some(cpus.to_string()).filter(|t| !t.is_empty());
     let mut all: Vec<ThreadMove> = guest
@@ -109,20 +126,18 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
             thread: format!("vCPU {v}"),
             from: guest.before.vcpus.get(*v as usize).and_then(text),
             to: to.to_string(),
-            reason: reason(*v),
+            reason: reason(*v).into(),
         })
         .collect();
-    let helper = |thread: String, from: Option<&CpuSet>, to: &CpuSet| ThreadMove {
+    let helper = |thread: String, before: &HelperLayout, to: &CpuSet| ThreadMove {
         thread,
-        from: from.and_then(text),
+        from: before.cpus.as_ref().and_then(text),
         to: to.to_string(),
-        reason: HELPER.into(),
+        reason: helper_because(guest, map, before).into(),
     };
-    all.extend(guest.plan.emulator.iter().map(|to| helper("emulator".into(), guest.before.emulator.cpus.as_ref(), to)));
-    for (id, to) in &guest.plan.iothreads {
-        let from = guest.before.iothreads.get(id).and_then(|h| h.cpus.as_ref());
-        all.push(helper(format!("IOThread {id}"), from, to));
-    }
+    all.extend(guest.plan.emulator.iter().map(|to| helper("emulator".into(), &guest.before.emulator, to)));
+    let iothreads = guest.plan.iothreads.iter().filter_map(|(id, to)| Some((id, guest.before.iothreads.get(id)?, to)));
+    all.extend(iothreads.map(|(id, before, to)| helper(format!("IOThread {id}"), before, to)));
     all
 }
 
@@ -170,8 +185,9 @@ pub fn json<'a>(plan: &'a HostPlan, source: &'a str, domains: &DomainFilter) -> 
         vcpus: g.before.vcpus.len(),
         optional: g.plan.optional,
         shares: g.plan.shares,
-        moves: moves(g),
+        moves: moves(g, &plan.map).into_iter().map(|m| m.whole(g)).collect(),
         fix: &g.fix,
+        undo: &g.undo,
     };
     let mut cpus: Vec<JsonPlanCpu> = cpus.collect();
     cpus.sort_by_key(|c| c.cpu);
@@ -206,16 +222,21 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter) -> String {
     }
     out.push_str("\nmoves\n");
     for guest in &changed {
-        for m in moves(guest) {
-            let name = sanitize_name(&guest.facts.name.value, 64);
-            let from = m.from.unwrap_or_else(|| "-".into());
-            let _ = writeln!(out, "  {name} {}: {from} -> {}: {}", m.thread, m.to, m.reason);
+        let shares = if guest.plan.shares { format!(": {SHARES}") } else { String::new() };
+        let _ = writeln!(out, "  {}{shares}", sanitize_name(&guest.facts.name.value, 64));
+        for m in moves(guest, &plan.map) {
+            let step = format!("{}: {} -> {}", m.thread, m.from.as_deref().unwrap_or("-"), m.to);
+            let _ = writeln!(out, "    {step:<20} {}", m.reason);
         }
     }
     for guest in changed {
         let optional = if guest.plan.optional { " (optional: nothing is wrong with it)" } else { "" };
         let _ = writeln!(out, "\n{}{optional}", sanitize_name(&guest.facts.name.value, 64));
         guest.fix.iter().for_each(|fix| paste(&mut out, fix));
+        if !guest.undo.is_empty() {
+            out.push_str("  to go back:\n");
+            guest.undo.iter().flat_map(|fix| fix.text.lines()).for_each(|line| out.push_str(&format!("    {line}\n")));
+        }
     }
     out.push_str("\nkvmtop changes nothing by itself\n");
     out
@@ -265,7 +286,8 @@ fn map(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>) -> Str
     let mut out = String::new();
     for (node, cores) in nodes {
         out.push_str(&node.map_or_else(|| "  host\n".into(), |n| format!("  node {n}\n")));
-        for line in cores.chunks(CORES_A_LINE) {
+        let lines = cores.len().div_ceil(CORES_A_LINE).max(1);
+        for line in cores.chunks(cores.len().div_ceil(lines).max(1)) {
             let threads = line.iter().map(|core| core.len()).max().unwrap_or(0);
             out.push_str("    CPU ");
             for core in line {
@@ -275,11 +297,20 @@ fn map(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>) -> Str
             for t in 0..threads {
                 let cell = |core: &&[u32]| core.get(t).map_or_else(|| "     ".into(), |cpu| cell(plan, users, *cpu));
                 let row: String = line.iter().map(cell).collect();
-                let _ = writeln!(out, "     t{t} {}", row.trim_end());
+                let _ = writeln!(out, "{:>7} {}", row_label(line, t), row.trim_end());
             }
         }
     }
     out
+}
+
+/// What to add to the number of a core's first CPU for that of its thread `t`, where it is the same for all cores.
+fn row_label(line: &[&[u32]], t: usize) -> String {
+    let mut offsets = line.iter().filter_map(|core| core.get(t)?.checked_sub(*core.first()?));
+    match offsets.next() {
+        Some(first) if t > 0 && offsets.all(|offset| offset == first) => format!("+{first}"),
+        _ => format!("t{t}"),
+    }
 }
 
 fn cell(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>, cpu: u32) -> String {
@@ -298,8 +329,11 @@ fn cell(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>, cpu: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kvm::domain_xml;
     use crate::lint::{Options, plan};
+    use crate::sample::{Known, Origin};
     use crate::synthetic::{Fixture, Guest, Host};
+    use std::sync::Arc;
 
     fn two_guests_on_one_cpu() -> HostPlan {
         let pinned = |name, pid, cpus: &'static [u32]| {
@@ -329,6 +363,37 @@ mod tests {
         assert_eq!(moves.len(), 1, "{value:#}");
         assert_eq!((moves[0]["thread"].as_str(), moves[0]["from"].as_str()), (Some("vCPU 0"), Some("5")));
         assert_eq!(value["host"]["cpus"][5]["before"], serde_json::json!(["db/1", "web/0"]));
+    }
+
+    #[test]
+    fn the_way_back_is_the_pins_of_now() {
+        let pinned = Guest::new("db", 10).vcpus(2, |v, t| t.pinned(v * 4)).emulator(|t| t.may_run("0-3"));
+        let free = Guest::new("web", 20).vcpus(2, |_, t| t.may_run("4")).iothread(1, |t| t.may_run("0-7"));
+        let xml =
+            "<domain><vcpu>2</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='1' cpuset='4'/></cputune></domain>";
+        let xml = Known::new(Arc::new(domain_xml::parse(xml).unwrap()), Origin::Libvirt);
+        let fixture = Fixture::new(Host::numa(1, 8, 1)).guest(pinned).guest(free.facts(|f| f.xml = Some(xml)));
+        let plan = plan(&fixture.model(), &Options::default());
+        let lines = |fixes: &[Fix]| fixes.iter().flat_map(|f| f.text.lines()).map(str::to_owned).collect::<Vec<_>>();
+        let undo: Vec<String> = plan.guests.iter().flat_map(|g| lines(&g.undo)).collect();
+        let done: Vec<String> = plan.guests.iter().flat_map(|g| lines(&g.fix)).collect();
+        assert!(!undo.is_empty());
+        for line in &undo {
+            let thread = |line: &str| line.split_whitespace().take(4).map(str::to_owned).collect::<Vec<_>>();
+            assert!(done.iter().any(|d| thread(d) == thread(line)), "{line} of {done:#?}");
+        }
+        assert!(undo.contains(&"virsh vcpupin web 0 4 --live --config".to_owned()), "{undo:#?}");
+    }
+
+    #[test]
+    fn lines_of_a_plan_fit_a_terminal() {
+        let guest = Guest::new("a-guest-with-a-long-name", 10).vcpus(2, |_, t| t.pinned(3));
+        for host in [Host::numa(2, 16, 2), Host::numa(1, 14, 1), Host::numa(4, 30, 2)] {
+            let plan = plan(&Fixture::new(host).guest(guest.clone()).model(), &Options::default());
+            let text = text(&plan, &DomainFilter::default());
+            let wide: Vec<&str> = text.lines().filter(|l| l.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{wide:#?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
 pub(super) mod shell;
+pub(super) mod undo;
 
 use super::context::guest::GuestContext;
 use super::engine::finding::{Fix, FixKind};

@@ -11,7 +11,7 @@ use crate::placement::GuestPlan;
 use std::fmt::Write as _;
 
 /// The most pins in one fix.
-const MOST_PINS: usize = 512;
+pub(super) const MOST_PINS: usize = 512;
 /// What a pin that the configuration has already needs.
 const AT_ONCE: &str = "takes effect at once";
 /// Comes first where CPUs are short.
@@ -111,7 +111,7 @@ impl PinCommands {
 }
 
 /// For a guest that libvirt does not run: one `taskset` per thread.
-fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
+pub(super) fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> impl Iterator<Item = String> + 'a {
     // A file may not have the threads' ids, and 0 is the shell's own.
     let line = |cpus: &CpuSet, tid: i32| (tid > 0).then(|| format!("taskset -pc {cpus} {tid}"));
     let vcpus = part.vcpus.iter().filter_map(move |(v, cpus)| line(cpus, guest.domain.vcpu(*v)?.tid));
