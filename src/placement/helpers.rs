@@ -3,11 +3,13 @@
 use super::{CpuMap, GuestLayout, HelperLayout};
 use crate::kvm::CpuSet;
 
-/// Who has each CPU alone: the only guest, or several.
+/// For each guest, the CPUs that running guests beside it have for single vCPUs.
 fn pinned_by_others(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuSet> {
     let mut once = CpuSet::new();
     let mut twice = CpuSet::new();
-    let singles: Vec<CpuSet> = guests.iter().map(|g| g.single(map)).collect();
+    // Nobody disturbs a paused guest.
+    let single = |g: &GuestLayout| if g.running { g.single(map) } else { CpuSet::new() };
+    let singles: Vec<CpuSet> = guests.iter().map(single).collect();
     for single in &singles {
         twice = twice.union(&once.intersection(single));
         once = once.union(single);
