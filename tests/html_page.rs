@@ -89,6 +89,11 @@ fn it_draws_zooms_and_has_the_figures_of_the_report() {
     assert!((quarter - 0.25).abs() < 0.02, "{quarter}");
     tab.press("0");
     assert_eq!(tab.eval("view.stretch"), tab.eval("whole"));
+    // By two fingers, which begin at the quarters and end at the edges.
+    tab.pinch(y, [(x(0.25), x(0.01)), (x(0.75), x(0.99))]);
+    let half = tab.eval("(view.stretch[1] - view.stretch[0]) / (whole[1] - whole[0])").as_f64().unwrap();
+    assert!((half - 0.51).abs() < 0.03, "{half}");
+    tab.press("0");
 
     // Each guest and each vCPU: drawn, and the means of the legend are the report's figures.
     for (i, domain) in report["domains"].as_array().unwrap().iter().enumerate() {
@@ -110,6 +115,25 @@ fn it_draws_zooms_and_has_the_figures_of_the_report() {
         assert!(tab.eval(cell).as_u64() > Some(3));
     }
     assert_eq!(tab.complaints(&url), [""; 0]);
+}
+
+/// The page of one time has the time lines of the whole recording, and the report of that time.
+#[test]
+fn a_page_of_one_time_has_charts() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = session(dir.path(), (0..30).map(|s| Fixture::busy_host().sample(f64::from(s))));
+    let (page, input) = (dir.path().join("page.html"), input.to_str().unwrap());
+    for command in ["report", "replay"] {
+        run(&[command, "--at", "+20s", "--html", page.to_str().unwrap(), input]);
+        let text = std::fs::read_to_string(&page).unwrap();
+        let json = |id: &str| -> Value {
+            let rest = text.split(&format!("id=\"{id}\"")).nth(1).unwrap();
+            serde_json::from_str(rest.split_once('>').unwrap().1.split("</script>").next().unwrap()).unwrap()
+        };
+        assert_eq!(json("report")["interval_s"].as_f64(), Some(1.0), "{command}");
+        assert!(json("data")["axes"]["guests"]["ends"].as_array().unwrap().len() >= 28, "{command}");
+        assert!(!json("data")["guests"].as_array().unwrap().is_empty(), "{command}");
+    }
 }
 
 #[test]

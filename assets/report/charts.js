@@ -194,6 +194,36 @@ function drawMarks(u, view, palette) {
   ctx.restore();
 }
 
+// On a touch screen two fingers stretch and move the time that is shown, as they do a map; a double tap shows all of it.
+// One finger scrolls the page.
+function bindTouch(u, view) {
+  const { over } = u;
+  // The times under the two fingers; they stay under them.
+  let held = null;
+  const places = (e) => [...e.touches].map((t) => t.clientX - over.getBoundingClientRect().left);
+  over.addEventListener(
+    "touchstart",
+    (e) => {
+      held = e.touches.length === 2 ? places(e).map((x) => u.posToVal(x, "x")) : null;
+    },
+    { passive: true },
+  );
+  over.addEventListener(
+    "touchmove",
+    (e) => {
+      if (held === null || e.touches.length !== 2) return;
+      e.preventDefault();
+      const [a, b] = places(e);
+      const each = (held[1] - held[0]) / (b - a);
+      if (!Number.isFinite(each) || each <= 0) return;
+      const from = held[0] - a * each;
+      view.zoom(from, from + over.clientWidth * each);
+    },
+    { passive: false },
+  );
+  over.addEventListener("touchend", () => (held = null), { passive: true });
+}
+
 // A chart: its element, its uPlot and how to say what its legend shows.
 function makeChart(spec, times, view, palette) {
   const legend = el("div", { class: "legend" });
@@ -306,6 +336,7 @@ function makeChart(spec, times, view, palette) {
         plotData(spec, times),
         canvas,
       );
+      bindTouch(u, view);
       say();
     },
     resize: (width) => u.setSize({ width, height: view.height }),

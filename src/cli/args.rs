@@ -214,7 +214,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
     /// Write the recording as one HTML page, as report does (- for stdout)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "batch", "json", "count"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["batch", "json", "count"])]
     pub html: Option<PathBuf>,
     /// Without a screen.
     #[command(flatten)]

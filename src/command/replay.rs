@@ -27,7 +27,8 @@ const INTERVAL_S: f64 = 1.0;
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
     if let Some(page) = &args.html {
         replay_format(&args.file)?;
-        return html::write(std::slice::from_ref(&args.file), &InputArgs::default(), page, settings);
+        let reading = InputArgs { at: args.at, ..InputArgs::default() };
+        return html::write(std::slice::from_ref(&args.file), &reading, page, settings);
     }
     let session = match replay_format(&args.file)? {
         // Text needs no way back in time, so the samples are printed as they are decoded.

@@ -69,7 +69,7 @@ pub(super) fn read(inputs: &[PathBuf], reading: &InputArgs, settings: &Settings)
     read_timed(inputs, reading, settings, None)
 }
 
-/// The same; the intervals of a whole session go to the time line as well.
+/// The same; all intervals of a session go to the time line as well.
 pub(super) fn read_timed(
     inputs: &[PathBuf],
     reading: &InputArgs,

@@ -52,7 +52,7 @@ fn is_session(path: &Path) -> bool {
 }
 
 /// A session as one interval, or its interval at a time, with the findings. Other files describe its guests further.
-/// All intervals of a whole session go to the time line.
+/// All intervals of the session go to the time line.
 ///
 /// # Errors
 /// When the session cannot be read.
@@ -63,15 +63,22 @@ pub fn read(
     settings: &Settings,
     timeline: Option<&mut TimelineBuilder>,
 ) -> anyhow::Result<JudgedInterval> {
+    let has_timeline = timeline.is_some();
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = DescribedSamples { cursor: session.cursor(), descriptions };
-    let Some(at) = at else {
+    let all = |samples: &mut DescribedSamples<'_>| {
         let pipeline = Pipeline::new(settings.findings.clone());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        return Ok(with_damage(whole(&mut samples, pipeline, progress, timeline), samples.cursor.session()));
+        whole(samples, pipeline, progress, timeline)
     };
+    let Some(at) = at else {
+        return Ok(with_damage(all(&mut samples), samples.cursor.session()));
+    };
+    if has_timeline {
+        all(&mut samples);
+    }
     // The first sample ends no interval.
     let last = samples.cursor.len() - 1;
     let index = samples.cursor.index_from(at.within(range, &TimeZone::system())?).max(last.min(1));

@@ -39,7 +39,7 @@ pub struct NicRates {
 }
 
 pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
-    let Some(rate) = rate(now) else { return Vec::new() };
+    let Some(rate) = rate(now.devices_ns) else { return Vec::new() };
     let mean = |ns: Option<u64>, ops: u64| ns.filter(|_| ops > 0).map(|t| t as f64 / ops as f64 / 1e3);
     now.disks
         .iter()
@@ -56,7 +56,7 @@ pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
 }
 
 pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
-    let Some(rate) = rate(now) else { return Vec::new() };
+    let Some(rate) = rate(now.nics_ns) else { return Vec::new() };
     now.nics
         .iter()
         .map(|n| NicRates {
@@ -70,7 +70,7 @@ pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
         .collect()
 }
 
-fn rate(now: &DomainSample) -> Option<impl Fn(u64) -> f64> {
-    let seconds = now.devices_ns as f64 / 1e9;
+fn rate(ns: u64) -> Option<impl Fn(u64) -> f64> {
+    let seconds = ns as f64 / 1e9;
     (seconds > 0.0).then_some(move |n: u64| n as f64 / seconds)
 }

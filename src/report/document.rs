@@ -196,6 +196,8 @@ pub struct JsonMemory {
     pub swap_bytes: Option<u64>,
     /// What the balloon leaves to the guest. `null` as well without a balloon, and without libvirt and monitor.
     pub balloon_bytes: Option<u64>,
+    /// Transparent huge pages of the VMM, part of `resident_bytes`. `null`: not read yet.
+    pub transparent_huge_bytes: Option<u64>,
     /// Memory by NUMA node. Empty on a host with one node, and until it was read (every 30 s).
     pub nodes: Vec<JsonNodeMemory>,
     /// The part on the nodes where the vCPUs ran last, percent of `nodes`. `null` without nodes.

@@ -157,6 +157,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             hugetlb_bytes: d.memory.hugetlb,
             swap_bytes: d.swap.map(|(bytes, _)| bytes),
             balloon_bytes: d.memory.balloon,
+            transparent_huge_bytes: d.memory.transparent,
             nodes: d.node_memory.iter().map(|(&node, &bytes)| JsonNodeMemory { node, bytes }).collect(),
             local_percent: d.local_memory_percent(&m.host.facts.topology),
         },
@@ -164,6 +165,11 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
 }
 
 /// The system that several hints agree on.
+/// The guest's operating system in a word: as it is configured, else as its set-up suggests.
+pub fn guest_os_of(d: &DomainModel) -> Option<String> {
+    guest_os(&d.facts).or_else(|| guessed(&GuestGuess::of(d, &GuestConfig::of(&d.facts))))
+}
+
 fn guessed(guess: &GuestGuess) -> Option<String> {
     let word = match guess.kind {
         _ if guess.sure < Sureness::Medium => return None,

@@ -98,7 +98,10 @@ const KEYS: &[(&str, &str)] = &[
     ("/domains/0/kvm_events/0", "event count rate"),
     ("/domains/0/disks/0", "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us"),
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
-    ("/domains/0/memory", "resident_bytes hugetlb_bytes swap_bytes balloon_bytes nodes local_percent"),
+    (
+        "/domains/0/memory",
+        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes transparent_huge_bytes nodes local_percent",
+    ),
     ("/domains/0/memory/nodes/0", "node bytes"),
     (
         "/findings/0",

@@ -154,10 +154,10 @@ pub struct DomainSample {
     pub kvm_events: BTreeMap<String, u64>,
     /// Block devices: growth between the last two readings of the VMM's statistics, which covers `devices_ns`.
     pub disks: Vec<DiskSample>,
-    /// Network interfaces: growth within the same time.
+    /// Network interfaces: growth between two readings, which covers `nics_ns`.
     pub nics: Vec<NicSample>,
-    /// The time that `disks` and `nics` cover, nanoseconds. They are read less often than samples are taken, because
-    /// each reading costs time of the guest's monitor.
+    /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken, because each reading
+    /// costs time of the guest's monitor.
     pub devices_ns: u64,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
@@ -167,6 +167,8 @@ pub struct DomainSample {
     pub swap_bytes: Option<u64>,
     /// Its memory on the host.
     pub memory: MemoryUse,
+    /// The time that `nics` cover, nanoseconds.
+    pub nics_ns: u64,
 }
 
 /// One reading of a thread of a guest.
@@ -245,7 +247,7 @@ pub struct DiskSample {
     pub write_ns: Option<u64>,
 }
 
-/// Growth of a network interface's statistics within [`DomainSample::devices_ns`], from the host's side.
+/// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicSample {
     /// Host-side name, such as `vnet0`.
@@ -271,6 +273,8 @@ pub struct MemoryUse {
     pub hugetlb: Option<u64>,
     /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the monitor).
     pub balloon: Option<u64>,
+    /// Transparent huge pages of the VMM (`AnonHugePages` of `smaps_rollup`), part of `resident`.
+    pub transparent: Option<u64>,
 }
 
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.

@@ -207,14 +207,15 @@ impl DomainSample {
             throttling,
             node_memory,
             swap_bytes,
-            memory: MemoryUse { resident, hugetlb, balloon },
+            memory: MemoryUse { resident, hugetlb, balloon, transparent },
+            nics_ns,
         } = self;
         threads.iter_mut().for_each(ThreadSample::normalise);
         unattributed.normalise();
         node_memory.retain(|node, _| *node < MAX_CPUS);
         cut(counters.values_mut().chain(kvm_events.values_mut()).chain(node_memory.values_mut()));
-        cut([devices_ns].into_iter().chain(swap_bytes));
-        cut([resident, hugetlb, balloon].into_iter().flatten());
+        cut([devices_ns, nics_ns].into_iter().chain(swap_bytes));
+        cut([resident, hugetlb, balloon, transparent].into_iter().flatten());
         for DiskSample { name: _, read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns } in disks {
             cut([read_ops, write_ops, read_bytes, write_bytes].into_iter().chain(read_ns).chain(write_ns));
         }

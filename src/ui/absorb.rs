@@ -6,7 +6,6 @@ use super::render;
 use super::rows;
 use super::state::{AppState, Held, Popup, Tick};
 use super::view::ScreenView;
-use crate::lint::Finding;
 use crate::model::Model;
 use crate::sample::{SourceId, SourceState};
 
@@ -51,7 +50,7 @@ impl AppState {
         if let Some(now) = new_problem(self.model.as_ref(), &tick.model) {
             self.say(now);
         }
-        self.take_findings(tick.findings);
+        self.findings = tick.findings;
         self.watching = tick.watching;
         self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
@@ -62,13 +61,17 @@ impl AppState {
         }
     }
 
-    /// Shows these findings; the cursor stays on its finding.
-    fn take_findings(&mut self, findings: Vec<Finding>) {
-        let listed = self.view.shown == ScreenView::Findings;
-        let selected = self.findings_in_view().get(self.view.at).filter(|_| listed).map(|f| f.id());
-        self.findings = findings;
-        let at = selected.and_then(|id| self.findings_in_view().iter().position(|f| f.id() == id));
-        self.view.at = at.unwrap_or(self.view.at);
+    /// Moves the selection of the view with its row. If that row is gone, the row now at its place is selected.
+    fn settle_view(&mut self) {
+        if self.view.shown == ScreenView::Guests || self.view.selected.is_none() {
+            self.view.at = 0;
+            return;
+        }
+        let ids = render::ids(self, self.view.shown);
+        let moved = ids.iter().position(|id| Some(*id) == self.view.selected);
+        self.view.at = moved.unwrap_or_else(|| self.view.at.min(ids.len().saturating_sub(1)));
+        // A list that is empty for an interval does not lose the selection.
+        self.view.selected = ids.get(self.view.at).copied().or(self.view.selected);
     }
 
     /// Resumes a paused screen with the newest interval.
@@ -87,6 +90,7 @@ impl AppState {
         self.model = Some(model);
         let guest = self.domain().map(guest_table::key);
         self.rows.of(guest);
+        self.settle_view();
         if self.view.shown == ScreenView::Guests {
             self.rows.now = render::measure(self);
         }

@@ -71,6 +71,8 @@ pub enum Action {
     Reset,
     /// Keep the selected guest on top of the table, or let it go.
     Pin,
+    /// Keep the selection on its row wherever that moves, or on the first row again.
+    Follow,
     /// Mark A, then B, then neither.
     MarkTime,
     /// Choose what the view is written as.
@@ -154,6 +156,7 @@ impl Action {
             Self::MoveDown => "column-right",
             Self::Reset => "reset-columns",
             Self::Pin => "pin",
+            Self::Follow => "follow",
             Self::MarkTime => "mark-time",
             Self::SaveView => "save-view",
             Self::NextTheme => "theme",

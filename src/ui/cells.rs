@@ -9,6 +9,7 @@ use crate::kvm::device_map;
 use crate::kvm::thread_name::Role;
 use crate::lint::{Finding, Severity};
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
+use crate::report::json;
 use crate::sample::DomainState;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -236,6 +237,35 @@ pub fn device_text(a: &AccessRow) -> String {
         Some(d) => clean(device_map::device_of(&d.name)),
         None => format!("{} {}", a.space.as_str(), a.address_text()),
     }
+}
+
+/// Process id of the VMM, or thread id.
+pub(super) fn pid(r: &RowView<'_>) -> Cell {
+    let id = r.thread.map_or(r.domain.facts.pid, |t| Some(t.tid).filter(|tid| *tid > 0));
+    id.map_or_else(Cell::unknown, |id| Cell::text(id.to_string())).role(Look::Dim)
+}
+
+/// Whether the guest runs.
+pub(super) fn domain_state(r: &RowView<'_>) -> Cell {
+    match (r.thread, r.domain.state) {
+        (Some(_), _) => Cell::blank(),
+        (None, DomainState::Running) => Cell::text(DomainState::Running.as_str()),
+        (None, state) => Cell::text(state.as_str()).role(Look::Warning),
+    }
+}
+
+/// The guest's operating system in a word; empty if it is not known.
+pub(super) fn guest_os(d: &DomainModel) -> String {
+    clean(&json::guest_os_of(d).unwrap_or_default())
+}
+
+/// The guest's operating system.
+pub(super) fn os(r: &RowView<'_>) -> Cell {
+    if r.thread.is_some() {
+        return Cell::blank();
+    }
+    let os = guest_os(r.domain);
+    if os.is_empty() { Cell::unknown() } else { Cell::text(os) }
 }
 
 /// Migrations per second.

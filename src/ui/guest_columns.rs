@@ -45,8 +45,10 @@ impl SortValue {
 pub struct GuestColumn {
     /// Its identity.
     pub id: ColumnId,
-    /// Its name in filters, in the config file, in CSV, and in JSON where JSON has it.
+    /// Its name in filters, in the config file and in CSV.
     pub name: &'static str,
+    /// The fields of a guest that have its figures in JSON; empty if none has.
+    pub json: &'static str,
     /// Header, with the unit.
     pub header: &'static str,
     /// What it shows and what a percentage is relative to.
@@ -89,7 +91,9 @@ impl GuestColumn {
 impl GuestTable {
     /// The columns shown, left to right.
     pub fn columns(&self) -> Vec<ColumnId> {
-        self.columns.clone().unwrap_or_else(|| COLUMNS.iter().map(|c| c.id).collect())
+        // The state stands behind the name as well.
+        let at_first = || COLUMNS.iter().map(|c| c.id).filter(|id| *id != ColumnId::State).collect();
+        self.columns.clone().unwrap_or_else(at_first)
     }
 }
 
@@ -117,10 +121,11 @@ pub fn filter_fields() -> Vec<FilterField> {
 }
 
 /// All columns, left to right.
-pub static COLUMNS: [GuestColumn; 17] = [
+pub static COLUMNS: [GuestColumn; 20] = [
     GuestColumn {
         id: ColumnId::Name,
         name: "name",
+        json: "name",
         header: "GUEST",
         help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it; a mark \
                behind it says that it is paused or has ended.",
@@ -131,6 +136,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Findings,
         name: "findings",
+        json: "",
         header: "!",
         help: "Number of findings about the guest; sorted by guilt: the worst finding, then CPU time.",
         layout: ColumnLayout::right(1, 0, 12),
@@ -140,6 +146,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Vcpus,
         name: "vcpus",
+        json: "vcpus",
         header: "VCPU",
         help: "Number of virtual CPUs.",
         layout: ColumnLayout::right(4, 0, 6),
@@ -152,6 +159,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Cpu,
         name: "cpu",
+        json: "cpu.guest + cpu.usr + cpu.sys",
         header: "CPU%",
         help: "CPU time of all threads of the guest, vhost included, by the scheduler's clock. 100 is one host CPU.",
         layout: ColumnLayout::right(6, 0, 0),
@@ -161,6 +169,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Bar,
         name: "load",
+        json: "",
         header: "OF VCPUS",
         help: "CPU time and wait as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, \
                sys and wait in the colours of the host's line.",
@@ -174,6 +183,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Guest,
         name: "guest",
+        json: "cpu.guest",
         header: "GUEST%",
         help: "Time in guest code. 100 is one host CPU.",
         layout: ColumnLayout::right(6, 0, 11),
@@ -183,6 +193,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Usr,
         name: "usr",
+        json: "cpu.usr",
         header: "USR%",
         help: "Time of the VMM in user mode, without guest code. 100 is one host CPU.",
         layout: ColumnLayout::right(5, 0, 11),
@@ -192,6 +203,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Sys,
         name: "sys",
+        json: "cpu.sys",
         header: "SYS%",
         help: "Time in the host's kernel on the guest's behalf: KVM, system calls, vhost. 100 is one host CPU.",
         layout: ColumnLayout::right(5, 0, 11),
@@ -201,6 +213,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Wait,
         name: "wait",
+        json: "threads[].wait",
         header: "WAIT%",
         help: "What the guest sees as steal: time that a thread was runnable but not running, percent of the interval. \
                A guest's row shows its worst vCPU.",
@@ -211,6 +224,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Place,
         name: "cpus",
+        json: "threads[].cpu",
         header: "ON CPU",
         help: "The host CPU a thread ran on last; `=` if it may only run there, else `any` or the CPUs it may run on. \
                A guest's row shows the NUMA nodes of its vCPUs.",
@@ -221,6 +235,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Exits,
         name: "exits",
+        json: "exits[].rate",
         header: "EXITS/s",
         help: "Exits per second: kvm_exit events, else KVM's own counter (c), else, where the kernel fires no \
                kvm_exit, exits to the VMM (u).",
@@ -231,6 +246,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Trend,
         name: "trend",
+        json: "",
         header: "TREND",
         help: "Exits per second over the last minute. The header has the top of the scale, the same for all guests.",
         layout: ColumnLayout::left(10, 20, 9),
@@ -243,6 +259,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::TopExit,
         name: "reason",
+        json: "exits[].reason",
         header: "TOP EXIT",
         help: "The exit reason that took the most time, idle exits excluded.",
         layout: ColumnLayout::left(14, 6, 3),
@@ -259,6 +276,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::TopShare,
         name: "work_percent",
+        json: "exits[].work_percent",
         header: "%",
         help: "Its share of the time in all exits but idle ones. Where times are not measured: of the number of exits, \
                or of exits to the VMM.",
@@ -272,6 +290,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::HotDevice,
         name: "device",
+        json: "accesses[].device",
         header: "HOT DEVICE",
         help: "The device or MSR whose accesses took the most time.",
         layout: ColumnLayout::left(12, 8, 2),
@@ -284,6 +303,7 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::HotRate,
         name: "device_rate",
+        json: "accesses[].rate",
         header: "/s",
         help: "Accesses to it per second.",
         layout: ColumnLayout::right(5, 0, 2),
@@ -293,11 +313,43 @@ pub static COLUMNS: [GuestColumn; 17] = [
     GuestColumn {
         id: ColumnId::Migrations,
         name: "migrations",
+        json: "threads[].migrations",
         header: "MOVE/s",
         help: "Moves of the guest's vCPUs from one host CPU to another, per second.",
         layout: ColumnLayout::right(6, 0, 8),
         sort: |d, _| SortValue::Figure(d.vcpu_migrations().map(|m| m as f64)),
         cell: cells::migrations,
+    },
+    GuestColumn {
+        id: ColumnId::Pid,
+        name: "pid",
+        json: "pid, threads[].tid",
+        header: "PID",
+        help: "Process id of the VMM; the thread id on a thread's row.",
+        layout: ColumnLayout::right(7, 0, 13),
+        sort: |d, _| SortValue::Figure(d.facts.pid.map(f64::from)),
+        cell: cells::pid,
+    },
+    GuestColumn {
+        id: ColumnId::State,
+        name: "state",
+        json: "state",
+        header: "STATE",
+        help: "running, paused or ended; the mark behind the name says the last two where this column is not shown.",
+        layout: ColumnLayout::left(7, 0, 15),
+        sort: |d, _| SortValue::Name(d.state.as_str().into()),
+        cell: cells::domain_state,
+    },
+    GuestColumn {
+        id: ColumnId::Os,
+        name: "guest_os",
+        json: "guest_os",
+        header: "OS",
+        help: "The guest's operating system: as libvirt or the VMM's configuration names it, else as its set-up \
+               suggests with some certainty.",
+        layout: ColumnLayout::left(7, 5, 14),
+        sort: |d, _| SortValue::Name(cells::guest_os(d)),
+        cell: cells::os,
     },
 ];
 

@@ -39,6 +39,12 @@ pub enum ColumnId {
     HotRate,
     /// Moves between pCPUs.
     Migrations,
+    /// Process id, or thread id.
+    Pid,
+    /// Whether the guest runs.
+    State,
+    /// The guest's operating system.
+    Os,
     /// Findings.
     #[default]
     Findings,

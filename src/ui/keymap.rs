@@ -239,6 +239,13 @@ pub static KEYMAP: &[Binding] = &[
     bind(&[KeyPress::char('C')], A::Columns, When::Table, "", "choose and order the columns"),
     bind(&[KeyPress::char('P')], A::Pin, When::Table, "", "keep the selected guest on top, or let it go"),
     bind(
+        &[KeyPress::char('F')],
+        A::Follow,
+        When::Screen,
+        "",
+        "keep the cursor on its row wherever that moves; again: on the first",
+    ),
+    bind(
         &[KeyPress::char('m')],
         A::MarkTime,
         When::Table,

@@ -13,8 +13,10 @@
 //! Panels stand in the order of what matters. Each gets the lines it needs as long as there are any; what is left goes
 //! to those that have more to show.
 
+use super::render::LATENCY_PICTURE;
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
+use crate::model::Model;
 use crate::sample::SourceState;
 use ratatui::layout::Rect;
 
@@ -136,7 +138,7 @@ fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
         let right: Vec<Need> = right.into_iter().chain([ScreenView::Latency, ScreenView::Disks].map(panel)).collect();
         left.extend([ScreenView::Threads, ScreenView::Cpus, ScreenView::Memory].map(panel));
         if right.iter().any(|n| n.most > 0) {
-            let area = cut.right((size.0 * 2 / 5).clamp(76, 100));
+            let area = cut.right(right_width(size.0));
             stack(plan, area, &right);
         }
     } else {
@@ -149,6 +151,11 @@ fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
         left.extend([ScreenView::Cpus, ScreenView::Latency, ScreenView::Disks, ScreenView::Memory].map(panel));
     }
     stack(plan, cut.area, &left);
+}
+
+/// Width of what stands to the right of the table: the table keeps all of its columns at 200.
+pub fn right_width(columns: u16) -> u16 {
+    (columns * 19 / 50).clamp(76, 100)
 }
 
 /// The table takes the rows it has, up to a bit less than half of the screen before the others had theirs.
@@ -170,12 +177,15 @@ fn strip_need(state: &AppState, height: usize) -> Need {
 fn panel_need(state: &AppState, view: ScreenView) -> Need {
     let (least, want, most) = match (view, state.rows.of_panel(view)) {
         (_, 0) => (0, 0, 0),
+        // Exits to the VMM have no distribution.
+        (ScreenView::Exits, n) if state.model.as_ref().is_some_and(Model::no_kvm_exit) => (4, n + 3, n + 3),
         (ScreenView::Exits, n) => (4, (n + 2).min(10), n + 2 + EXITS_FOOT),
         (ScreenView::Cpus, n) => {
             let map = state.rows.now.cpu_map;
             (map + 4, map + 2 + n.min(8), map + 2 + n)
         }
         (ScreenView::Threads, n) => (4, (n + 2).min(8), n + 2),
+        (ScreenView::Latency, n) => (3, (n + 2).min(8), n + 2 + usize::from(LATENCY_PICTURE)),
         // Two tables with headers of their own.
         (ScreenView::Disks, n) => (6, (n + 4).min(8), n + 4),
         (_, n) => (3, (n + 2).min(8), n + 2),

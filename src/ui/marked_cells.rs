@@ -3,7 +3,7 @@
 use super::filter::FieldValue;
 use super::grid::Cell;
 use super::guest_columns::{self, COLUMNS, GuestColumn};
-use super::guest_table::key;
+use super::guest_table::{ColumnId, key};
 use super::state::AppState;
 use super::table_marks::MarkedFigures;
 use crate::figures::{UNKNOWN, percent, rate};
@@ -21,7 +21,7 @@ pub fn figures(state: &AppState) -> Option<MarkedFigures> {
 pub fn cell(state: &AppState, column: &GuestColumn, domain: &DomainModel) -> Option<Cell> {
     let index = COLUMNS.iter().position(|c| c.id == column.id)?;
     let now = guest_columns::value(column, domain, &state.findings);
-    if !state.marks.is_set() || matches!(now, FieldValue::Text(_)) || column.is_drawn() {
+    if !state.marks.is_set() || matches!(now, FieldValue::Text(_)) || column.is_drawn() || column.id == ColumnId::Pid {
         return None;
     }
     let change = state.marks.change(&key(domain), index, figure(&now));
@@ -47,7 +47,6 @@ fn signed(by: f64, column: &GuestColumn) -> String {
 mod tests {
     use super::*;
     use crate::ui::Tick;
-    use crate::ui::guest_table::ColumnId;
     use crate::ui::tests::{busy, draw, press, text};
     use crate::ui::theme::Theme;
 

@@ -104,7 +104,7 @@ mod tests {
         let second = listed(&state.table)[2].0;
         press(&mut state, " <Esc>");
         assert!(!state.table.columns().contains(&second));
-        press(&mut state, "C<End> <S-Up><S-Up>");
+        press(&mut state, "C<End><Up> <S-Up><S-Up>");
         let n = state.table.columns().len();
         assert_eq!(
             state.table.columns().iter().position(|c| *c == second),

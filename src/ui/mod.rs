@@ -25,6 +25,7 @@ mod key_lookup;
 mod keymap;
 mod keys_in_force;
 mod layout;
+mod list_row_id;
 mod marked_cells;
 mod menus;
 mod mouse;

@@ -1,4 +1,5 @@
-//! What the mouse does: a click shows a view, selects a row or sorts by a column; the wheel moves the selection. Pure.
+//! What the mouse does: a click shows a view, selects a row or sorts by a column; a click on the selected row opens it;
+//! the wheel moves the selection. Pure.
 
 use super::action::{Action, Effect};
 use super::layout;
@@ -38,8 +39,47 @@ fn click(state: &mut AppState, column: u16, row: u16) -> Vec<Effect> {
     if plan.table.contains(at) && row > plan.table.y && state.view.shown == ScreenView::Guests {
         let line = state.table.offset + usize::from(row - plan.table.y - 1);
         if line < state.table.rows.len() {
+            if line == state.table.at && state.table.cursor.is_some() {
+                return update::update(state, Action::Open);
+            }
             update::select(state, line);
             state.settle();
+        }
+        return Vec::new();
+    }
+    match plan.panels.first() {
+        Some((view, area)) if *view == state.view.shown && area.contains(at) && state.popup.is_none() => {
+            click_in_view(state, row, area.y)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A click below the title of a view selects the row there; a click on the title sorts by what comes next.
+fn click_in_view(state: &mut AppState, row: u16, title: u16) -> Vec<Effect> {
+    if row == title {
+        return update::update(state, Action::Order);
+    }
+    let Some(line) = render::selected_line(state) else { return Vec::new() };
+    let rows = render::ids(state, state.view.shown).len();
+    let mut to = state.view.at.checked_add_signed(isize::from(row as i16 - line as i16));
+    // A second list of a view stands below a rule and headers of its own.
+    for _ in 0..2 {
+        let Some(at) = to.filter(|at| *at < rows) else { return Vec::new() };
+        let mut there = state.clone();
+        update::select_in_view(&mut there, at);
+        match render::selected_line(&there) {
+            Some(now) if now == row || now == line => {
+                let opens = at == state.view.at && state.view.selected.is_some();
+                if opens {
+                    return update::update(state, Action::Open);
+                }
+                update::select_in_view(state, at);
+                state.settle();
+                return Vec::new();
+            }
+            Some(now) => to = at.checked_add_signed(isize::from(row as i16 - now as i16)),
+            None => return Vec::new(),
         }
     }
     Vec::new()

@@ -65,7 +65,6 @@ impl ViewState {
         let orders = self.shown.orders();
         let at = self.orders.entry(self.shown).or_default();
         *at = (*at + 1) % orders.len().max(1);
-        self.at = 0;
     }
 }
 

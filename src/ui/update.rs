@@ -6,6 +6,7 @@ use super::guest_columns::{COLUMNS, filter_fields};
 use super::guest_table::{self, RowPart};
 use super::key_lookup;
 use super::layout;
+use super::list_row_id::ListRowId;
 use super::marked_cells;
 use super::menus;
 use super::render;
@@ -70,7 +71,6 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
             if !state.view.of_all.remove(&shown) {
                 state.view.of_all.insert(shown);
             }
-            state.view.at = 0;
         }
         Action::Order => state.view.turn_order(),
         Action::Span => state.view.exits.span = state.view.exits.span.next(),
@@ -84,6 +84,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::Columns => state.popup = Some(Popup::Columns { at: 0 }),
         Action::Pin => pin(state),
+        Action::Follow => follow(state),
         Action::MarkTime => {
             if let Some(figures) = marked_cells::figures(state) {
                 state.marks.mark(figures);
@@ -155,8 +156,34 @@ fn travel(state: &mut AppState, by: isize) {
     if state.view.shown == ScreenView::Guests {
         select(state, go(state.table.at, state.table.rows.len()));
     } else {
-        state.view.at = go(state.view.at, render::len(state, state.view.shown));
+        let rows = render::ids(state, state.view.shown).len();
+        select_in_view(state, go(state.view.at, rows));
     }
+}
+
+/// Selects a row of the view.
+pub(super) fn select_in_view(state: &mut AppState, at: usize) {
+    state.view.at = at;
+    state.view.selected = render::ids(state, state.view.shown).get(at).copied();
+}
+
+/// Keeps the selection on its row wherever that moves, or lets it go to the first row again: the worst guest.
+fn follow(state: &mut AppState) {
+    let in_table = state.view.shown == ScreenView::Guests;
+    let follows = if in_table { state.table.cursor.is_some() } else { state.view.selected.is_some() };
+    if in_table {
+        let row = state.model.as_ref().and_then(|m| rows::row_key(&state.table, m, state.table.at));
+        state.table.cursor = row.filter(|_| !follows);
+    } else if follows {
+        state.view.select_first();
+    } else {
+        travel(state, 0);
+    }
+    state.say(match (follows, in_table) {
+        (false, _) => "the cursor stays with this row wherever it moves; the same key lets it go",
+        (true, true) => "the cursor stays on the first row: the worst guest while the order is by guilt",
+        (true, false) => "the cursor stays on the first row",
+    });
 }
 
 /// Selects a row of the table.
@@ -172,7 +199,7 @@ fn next_guest(state: &mut AppState, by: isize) {
     let Some(now) = guests.iter().rposition(|&i| i <= state.table.at) else { return };
     let next = (now as isize + by).rem_euclid(guests.len() as isize) as usize;
     select(state, guests[next]);
-    state.view.at = 0;
+    state.view.select_first();
 }
 
 fn page(state: &AppState) -> isize {
@@ -297,6 +324,7 @@ fn next_finding(state: &mut AppState, key: &FindingId, by: isize) {
     let at = (at as isize + by).rem_euclid(shown.len() as isize) as usize;
     let key = shown[at].id();
     state.view.at = at;
+    state.view.selected = Some(ListRowId::of(&key));
     state.popup = Some(Popup::Finding { key, scroll: 0 });
 }
 

@@ -1,5 +1,6 @@
 //! The views: what fills the screen, chosen by number, Tab or mouse.
 
+use super::list_row_id::ListRowId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What fills the screen below the header. The first view shows short forms of some of the others below its table.
@@ -173,8 +174,11 @@ pub struct ExitsShown {
 pub struct ViewState {
     /// The view.
     pub shown: ScreenView,
-    /// Its selected row; that of the table of guests is `AppState::table`'s.
+    /// Index of its selected row; that of the table of guests is `AppState::table`'s.
     pub at: usize,
+    /// What the selected row is about: the selection stays with it. `None` until a key selects a row; the first one is
+    /// selected then.
+    pub selected: Option<ListRowId>,
     /// The views that show all guests instead of the selected one.
     pub of_all: BTreeSet<ScreenView>,
     /// The views' orders by place in [`ScreenView::orders`], where it is not the usual one.
@@ -186,7 +190,8 @@ pub struct ViewState {
 impl Default for ViewState {
     fn default() -> Self {
         let of_all = BTreeSet::from([ScreenView::Cpus, ScreenView::Disks, ScreenView::Memory, ScreenView::Findings]);
-        Self { shown: ScreenView::Guests, at: 0, of_all, orders: BTreeMap::new(), exits: ExitsShown::default() }
+        let exits = ExitsShown::default();
+        Self { shown: ScreenView::Guests, at: 0, selected: None, of_all, orders: BTreeMap::new(), exits }
     }
 }
 
@@ -199,8 +204,14 @@ impl ViewState {
     /// Shows another view, from its first row.
     pub fn show(&mut self, view: ScreenView) {
         if self.shown != view {
-            (self.shown, self.at) = (view, 0);
+            self.shown = view;
+            self.select_first();
         }
+    }
+
+    /// Selects the first row, whatever it is about.
+    pub fn select_first(&mut self) {
+        (self.at, self.selected) = (0, None);
     }
 }
 

@@ -180,6 +180,7 @@ impl RandomHost {
             }
             if s.mono_ns / 1_000_000_000 % 5 == 0 {
                 d.devices_ns = 5_000_000_000 + r.next() % 1_000_000;
+                d.nics_ns = d.devices_ns;
                 d.disks[0].write_ops = r.count(20.0);
                 d.disks[0].write_bytes = d.disks[0].write_ops * 4096;
                 d.disks[0].write_ns = Some(d.disks[0].write_ops * (100_000 + r.next() % 50_000));

@@ -75,6 +75,7 @@ impl ImportedGuest {
             disks: self.devices.0,
             nics: self.devices.1,
             devices_ns: self.devices.2,
+            nics_ns: self.devices.2,
             ..DomainSample::default()
         }
     }

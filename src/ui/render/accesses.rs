@@ -7,6 +7,8 @@ use crate::model::{AccessRow, DomainModel};
 use crate::sample::SourceId;
 use crate::ui::cells::{device_text, severity_role};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
+use crate::ui::list_row_id::ListRowId;
 use crate::ui::order;
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
@@ -76,6 +78,14 @@ fn rows(state: &AppState) -> (Vec<GuestAccess<'_>>, usize) {
 /// How many rows there are.
 pub fn len(state: &AppState) -> usize {
     rows(state).0.len()
+}
+
+/// What the rows are about, in their order.
+pub fn ids(state: &AppState) -> Vec<ListRowId> {
+    let id = |(d, row): &GuestAccess<'_>| {
+        ListRowId::of((guest_table::key(d), row.vcpu, row.space.as_str(), row.address_text(), row.direction.as_str()))
+    };
+    rows(state).0.iter().map(id).collect()
 }
 
 /// Paints the view or panel.

@@ -8,6 +8,7 @@ use crate::model::{CpuModel, DomainModel, Model, ThreadModel};
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::guest_table;
+use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
@@ -82,6 +83,12 @@ fn has_thread_of_selected(state: &AppState, model: &Model, cpu: &CpuModel) -> bo
 /// How many CPUs the list has.
 pub fn len(state: &AppState) -> usize {
     state.model.as_ref().map_or(0, |m| listed(state, m).len())
+}
+
+/// What the rows are about, in their order.
+pub fn ids(state: &AppState) -> Vec<ListRowId> {
+    let cpus = state.model.as_ref().map(|m| listed(state, m)).unwrap_or_default();
+    cpus.into_iter().map(|c| ListRowId::of(c.cpu)).collect()
 }
 
 /// Paints the view or panel.

@@ -6,6 +6,8 @@ use crate::model::{DiskRates, DomainModel, NicRates};
 use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
+use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
@@ -55,7 +57,10 @@ pub const HELP: [(&str, &str); 8] = [
          of the host's disk; what is above its await is spent in the VMM and its queue.",
     ),
     ("IN FLIGHT", "Operations under way on average: rate times mean time. esxtop: ACTV."),
-    ("RX TX", "What the guest receives and sends. esxtop: PKTRX/s, PKTTX/s."),
+    (
+        "RX TX",
+        "What the guest receives and sends: as libvirt counts it, else its tap devices. esxtop: PKTRX/s, PKTTX/s.",
+    ),
     ("DROP/s", "Packets dropped in either direction. esxtop: %DRPRX, %DRPTX."),
     ("B/READ B/pkt", "Mean size, bytes."),
 ];
@@ -97,6 +102,13 @@ pub fn len(state: &AppState) -> usize {
     state.guests_in_view().iter().map(|d| d.disks.len() + d.nics.len()).sum()
 }
 
+/// What the rows are about, in their order.
+pub fn ids(state: &AppState) -> Vec<ListRowId> {
+    let disks = disks(state).into_iter().map(|(d, disk)| (d, &disk.name, false));
+    let nics = nics(state).into_iter().map(|(d, nic)| (d, &nic.name, true));
+    disks.chain(nics).map(|(d, name, is_nic)| ListRowId::of((guest_table::key(d), name, is_nic))).collect()
+}
+
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let (disks, nics) = (disks(state), nics(state));
@@ -126,7 +138,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     put(buf, lower.x, lower.y, &rule, lower.width, theme.style(Look::Dim));
     let lower = Rect { y: lower.y + 1, height: lower.height - 1, ..lower };
     if nics.is_empty() {
-        let nothing = "No network interface is known: libvirt counts those of its guests, and no monitor (QMP) does.";
+        let nothing = "No network interface is known: neither libvirt nor an open tap device of the VMM (/proc/PID/fdinfo) names one.";
         say(buf, lower, &missing::because(state, nothing, &SOURCES[..1]), Look::Dim, theme);
     } else {
         let rows = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();

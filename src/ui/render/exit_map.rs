@@ -190,7 +190,8 @@ impl ExitMap {
     /// Paints as many rows and columns as there is room for. A guest with more vCPUs than columns has several in each.
     pub fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
         let figure = if self.by_guest { REASON } else { FIGURE };
-        let name = NAME.max(area.width / 8).min(area.width / 2);
+        let longest = self.rows.iter().map(|(text, ..)| width(text)).max().unwrap_or(0);
+        let name = longest.min(area.width / 4).max(NAME).min(area.width / 2);
         let room = area.width.saturating_sub(name + 2 + FIGURE);
         let columns = self.heads.len() as u16 - 1;
         let each = match () {

@@ -1,14 +1,15 @@
 //! Exits by reason: of the selected guest or vCPU, in the view also of all guests, with a map of who has them.
 
-use super::{exit_map, histogram, say, scope, title, userspace};
+use super::{exit_map, histogram, missing, say, scope, title, userspace};
 use crate::figures::{micros, percent, rate, share};
 use crate::kvm::exit_reason;
 use crate::lint::Mark;
-use crate::model::{ExitRow, ExitTable};
-use crate::sample::EngineLevel;
+use crate::model::{ExitRateSource, ExitRow, ExitTable};
+use crate::sample::{EngineLevel, SourceId};
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::list_row_id::ListRowId;
 use crate::ui::order;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit_words};
@@ -88,6 +89,14 @@ pub fn len(state: &AppState) -> usize {
     rows.max(if instead(state) { userspace::exits(state).len() + 1 } else { 0 })
 }
 
+/// What the rows are about, in their order.
+pub fn ids(state: &AppState) -> Vec<ListRowId> {
+    if instead(state) {
+        return userspace::exits(state).iter().map(|(reason, _)| ListRowId::of(reason)).collect();
+    }
+    rows(table(state).as_deref(), state).iter().map(|row| ListRowId::of(&row.reason)).collect()
+}
+
 /// Whether exits to the VMM are shown instead.
 fn instead(state: &AppState) -> bool {
     state.model.as_ref().is_some_and(crate::model::Model::no_kvm_exit)
@@ -162,7 +171,7 @@ fn by_reason(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if rows.is_empty() {
         let text = nothing(state);
         let used = say(buf, inner, &text, Look::Dim, theme);
-        if instead(state) && len(state) > 0 {
+        if instead(state) && !userspace::exits(state).is_empty() {
             inner.y += used;
             inner.height -= used;
             userspace::exits_list(state, in_view).paint(buf, inner, theme);
@@ -255,20 +264,31 @@ fn look(r: &ExitRow, state: &AppState) -> RowLook {
     }
 }
 
-/// Why there is no exit to show.
+/// Why there is no exit to show, and where a rate beside the empty list comes from.
 fn nothing(state: &AppState) -> String {
     let Some(m) = &state.model else { return String::new() };
     if m.interval_s.is_none() {
         return "Measuring the first interval …".into();
     }
+    let counted = state.domain().is_some_and(|d| d.exit_rate.0.is_some_and(|r| r > 0.0));
+    let rate = match state.domain().map(|d| d.exit_rate.1) {
+        Some(ExitRateSource::Counters) if counted => " EXITS/s is KVM's own counter, which knows no reasons.",
+        Some(ExitRateSource::Nothing) => " EXITS/s has no source: KVM's own counters are missing as well.",
+        _ => "",
+    };
     if m.no_kvm_exit() {
         let flavour = m.host.facts.kvm_flavour.as_deref().map(|f| format!(" ({})", clean(f))).unwrap_or_default();
-        return format!("This kernel{flavour} fires no kvm_exit: accesses and exits to the VMM are shown instead.");
+        let instead = if userspace::exits(state).is_empty() {
+            "and no exit to the VMM was seen in this interval."
+        } else {
+            "accesses and exits to the VMM are shown instead."
+        };
+        let joint = if instead.starts_with("and") { "," } else { ":" };
+        return format!("This kernel{flavour} fires no kvm_exit{joint} {instead}{rate}");
     }
     if m.engine.level == EngineLevel::None || m.engine.kind == crate::sample::EngineKind::None {
-        let rate_known = state.domain().is_some_and(|d| d.exit_rate.0.is_some());
-        let counters = if rate_known { " EXITS/s comes from KVM's own counters." } else { "" };
-        return format!("Exits are not being traced.{counters} Press e to trace, 0 to see what is missing.");
+        let text = format!("Exits are not being traced.{rate} Press e to trace, 0 to see what is missing.");
+        return missing::because(state, &text, &[SourceId::Tracepoints]);
     }
-    "No exit in this interval.".into()
+    missing::because(state, &format!("No exit was traced in this interval.{rate}"), &[SourceId::Tracepoints])
 }

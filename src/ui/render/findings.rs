@@ -15,6 +15,8 @@ use ratatui::layout::Rect;
 
 /// From this width on a line says since when the finding is seen.
 const SINCE_FROM: u16 = 100;
+/// Width of `seen since 14:03`.
+const SINCE_WIDTH: u16 = 16;
 /// With less room a line has the figure and no title.
 const FIGURE_ALONE: u16 = 50;
 
@@ -153,8 +155,10 @@ fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppSt
     put(buf, area.x, area.y, &severity_glyph(f.severity, theme).to_string(), 1, theme.style(role));
     let since = f.since_ms.filter(|_| area.width >= SINCE_FROM);
     let since = since.map(|ms| format!("seen since {}", header::clock_minute(ms, state))).unwrap_or_default();
-    let end = area.right() - width(&since);
-    put(buf, end, area.y, &since, width(&since), theme.style(Look::Dim));
+    // The columns stand still, with or without a time.
+    let since_width = if area.width >= SINCE_FROM { width(&since).max(SINCE_WIDTH) } else { 0 };
+    let end = area.right() - since_width;
+    put(buf, end, area.y, &since, since_width, theme.style(Look::Dim));
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
     let who_width = (area.width / 7).clamp(10, 24);
     let x = area.x + 2;

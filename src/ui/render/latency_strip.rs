@@ -22,14 +22,16 @@ const OTHERS: u16 = 34;
 /// Latencies from here on are those that a guest notices.
 const LONG_US: f64 = 1000.0;
 
+/// Lines of the picture at most.
+pub const MOST: u16 = LATENCY_BANDS as u16 + FRAME;
+
 /// Lines that the picture takes of so many if the table wants `table` of them; 0 without room. In the view it has half
 /// of the room at least, in a panel what the table leaves.
 pub fn height(all: u16, table: u16, in_view: bool) -> u16 {
-    let most = LATENCY_BANDS as u16 + FRAME;
     let left = all.saturating_sub(table);
     match all {
-        12.. if in_view => left.max(all / 2).min(most),
-        _ if left > FRAME + 4 => left.min(most),
+        12.. if in_view => left.max(all / 2).min(MOST),
+        _ if left > FRAME + 4 => left.min(MOST),
         _ => 0,
     }
 }

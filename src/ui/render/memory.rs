@@ -6,6 +6,8 @@ use crate::model::{DomainModel, GuestConfig, Model};
 use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
+use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
@@ -20,7 +22,7 @@ use std::cmp::Reverse;
 const LOCAL: f64 = 80.0;
 
 /// Headers and layout.
-pub const COLUMNS: [(&str, ColumnLayout); 10] = [
+pub const COLUMNS: [(&str, ColumnLayout); 11] = [
     ("GUEST", ColumnLayout::left(10, 16, 0)),
     ("SIZE", ColumnLayout::right(8, 2, 3)),
     ("RESIDENT", ColumnLayout::right(8, 2, 0)),
@@ -29,6 +31,7 @@ pub const COLUMNS: [(&str, ColumnLayout); 10] = [
     ("SWAP", ColumnLayout::right(8, 2, 0)),
     ("SWAP B/s", ColumnLayout::right(9, 0, 2)),
     ("HUGETLB", ColumnLayout::right(8, 2, 6)),
+    ("THP", ColumnLayout::right(8, 2, 8)),
     ("LOCAL%", ColumnLayout::right(6, 0, 1)),
     ("BY NODE", ColumnLayout::left(22, 60, 7)),
 ];
@@ -42,7 +45,7 @@ const NODE_COLUMNS: [(&str, ColumnLayout); 4] = [
 ];
 
 /// What the columns mean.
-pub const HELP: [(&str, &str); 7] = [
+pub const HELP: [(&str, &str); 8] = [
     ("SIZE", "Memory that the guest is configured with. esxtop: MEMSZ."),
     (
         "RESIDENT %SIZE",
@@ -55,10 +58,11 @@ pub const HELP: [(&str, &str); 7] = [
          less BALLOON.",
     ),
     ("SWAP SWAP B/s", "Its part in the host's swap, and how that grows. esxtop: SWCUR, SWW/s."),
+    ("HUGETLB", "Explicit huge pages (hugetlbfs), beside the resident memory."),
     (
-        "HUGETLB",
-        "Explicit huge pages (hugetlbfs). Transparent ones are not counted: the kernel would walk all page tables for \
-         it; see AnonHugePages in /proc/PID/smaps_rollup.",
+        "THP",
+        "Transparent huge pages, part of the resident memory. The kernel walks all page tables for them, so they are \
+         read every 5 minutes only (AnonHugePages in /proc/PID/smaps_rollup).",
     ),
     (
         "LOCAL%",
@@ -103,6 +107,11 @@ fn rows(state: &AppState) -> Vec<&DomainModel> {
 pub fn len(state: &AppState) -> usize {
     let guests = state.guests_in_view();
     if guests.iter().any(|d| is_known(d)) { guests.len() } else { 0 }
+}
+
+/// What the rows are about, in their order.
+pub fn ids(state: &AppState) -> Vec<ListRowId> {
+    if len(state) == 0 { Vec::new() } else { rows(state).iter().map(|d| ListRowId::of(guest_table::key(d))).collect() }
 }
 
 /// Whether anything is known of a guest's memory.
@@ -166,6 +175,7 @@ fn cells(d: &DomainModel, state: &AppState) -> Vec<Cell> {
         known(d.swap.map(|(n, _)| n)).role(bad(d.swap.is_some_and(|(n, _)| n > 0))),
         Cell::figure(growth, crate::figures::rate).role(bad(growth.is_some_and(|g| g > 0.0))),
         known(d.memory.hugetlb),
+        known(d.memory.transparent),
         Cell::figure(local, share).role(bad(local.is_some_and(|l| l < LOCAL))),
         if by_node.is_empty() { Cell::unknown() } else { Cell::text(by_node) },
     ]

@@ -5,7 +5,7 @@ use crate::ui::guest_columns;
 use crate::ui::menus;
 use crate::ui::save_format::SaveFormat;
 use crate::ui::state::AppState;
-use crate::ui::text::fit;
+use crate::ui::text::fit_words;
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,7 +16,7 @@ pub fn columns(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme:
         let c = guest_columns::column(id);
         (format!("[{}] {:<11} {:<13}", if is_chosen { 'x' } else { ' ' }, c.header, c.name), c.help)
     });
-    let note = "space: show or hide  Shift-Up/Down: move  Backspace: as at first  Enter: done";
+    let note = "the second name is that of filters, CSV and the config file";
     paint(buf, area, "columns of the table of guests", note, &entries.collect::<Vec<_>>(), at, theme);
 }
 
@@ -41,7 +41,7 @@ fn paint(buf: &mut Buffer, area: Rect, title: &str, note: &str, entries: &[(Stri
         let label = format!("{cursor} {label} ");
         let rest = room.saturating_sub(crate::ui::text::width(&label));
         let look = if i == at { Look::Strong } else { Look::Text };
-        vec![(label, look), (fit(help, rest, theme.glyphs.cut), if i == at { Look::Text } else { Look::Dim })]
+        vec![(label, look), (fit_words(help, rest, theme.glyphs.cut), if i == at { Look::Text } else { Look::Dim })]
     };
     let lines: Vec<StyledLine> = entries.iter().enumerate().map(line).collect();
     let shown = usize::from(area.height.saturating_sub(3)).max(1);

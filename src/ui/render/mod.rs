@@ -29,6 +29,7 @@ mod userspace;
 
 use super::draw::put;
 use super::layout::{self, SMALLEST};
+use super::list_row_id::ListRowId;
 use super::panel_rows::PanelSizes;
 use super::state::{AppState, Popup};
 use super::text::{fit_words, width};
@@ -37,6 +38,7 @@ use super::view::ScreenView;
 use crate::sample::{SourceId, SourceState};
 pub use domains::column_at;
 pub use header::clock_area;
+pub use latency_strip::MOST as LATENCY_PICTURE;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -136,12 +138,38 @@ pub fn len(state: &AppState, view: ScreenView) -> usize {
     }
 }
 
+/// What the rows of a view are about, in their order. Lines of text are about nothing that could move.
+pub fn ids(state: &AppState, view: ScreenView) -> Vec<ListRowId> {
+    match view {
+        ScreenView::Guests => Vec::new(),
+        ScreenView::Threads => threads::ids(state),
+        ScreenView::Exits => exits::ids(state),
+        ScreenView::Accesses => accesses::ids(state),
+        ScreenView::Cpus => cpus::ids(state),
+        ScreenView::Latency => latency::ids(state),
+        ScreenView::Disks => disks::ids(state),
+        ScreenView::Memory => memory::ids(state),
+        ScreenView::Findings => state.findings_in_view().iter().map(|f| ListRowId::of(f.id())).collect(),
+        ScreenView::Sources => (0..sources::len(state)).map(ListRowId::of).collect(),
+    }
+}
+
+/// The line of the screen on which the view's selected row stands.
+pub fn selected_line(state: &AppState) -> Option<u16> {
+    let theme = Theme::default();
+    let background = theme.selected().bg?;
+    let (_, area) = layout::plan(state).panels.into_iter().find(|(view, _)| *view == state.view.shown)?;
+    let mut buf = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
+    view_at(&mut buf, state.view.shown, area, state, &theme);
+    (area.y..area.bottom()).find(|y| buf[(area.x + 1, *y)].bg == background)
+}
+
 /// What there is to show on the first screen.
 pub fn measure(state: &AppState) -> PanelSizes {
     use ScreenView as V;
     let panels = [V::Exits, V::Accesses, V::Threads, V::Cpus, V::Latency, V::Disks, V::Memory, V::Findings];
     let wide = state.size.0 >= layout::RIGHT_OF_TABLE.0;
-    let half = if wide { state.size.0 * 2 / 5 } else { state.size.0 };
+    let half = if wide { layout::right_width(state.size.0) } else { state.size.0 };
     PanelSizes {
         rows: panels.into_iter().map(|view| (view, len(state, view))).collect(),
         cpu_map: cpu_map::height(state, state.size.0 - if wide { half } else { 0 }).into(),

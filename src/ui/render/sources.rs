@@ -3,10 +3,10 @@
 use super::popup::StyledLine;
 use super::title;
 use crate::figures::bytes;
-use crate::sample::SourceState;
+use crate::sample::{SourceId, SourceState};
 use crate::ui::draw::put;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean_lines, width, wrap};
+use crate::ui::text::{clean_lines, fit_words, width, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
@@ -14,6 +14,22 @@ use ratatui::layout::Rect;
 
 /// Width of name and state on the left.
 const LABEL: u16 = 26;
+
+/// What a source that works gives.
+fn gives(id: SourceId) -> &'static str {
+    match id {
+        SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap devices",
+        SourceId::Tracepoints => "exits, accesses, wake-ups, moves",
+        SourceId::KvmStats => "KVM's own counters",
+        SourceId::KernelLog => "what the kernel logs about KVM",
+        SourceId::Libvirt => "names and configuration of guests, pins, disks, interfaces",
+        SourceId::StatusXml => "the same as far as libvirt's files say it",
+        SourceId::Monitor => "devices by address, disks, balloon",
+        SourceId::Recording => "what is seen is being recorded",
+        SourceId::Session => "samples of a recording",
+        _ => "",
+    }
+}
 
 /// The text, wrapped to a width; missing sources come first.
 pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
@@ -45,7 +61,7 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
             );
         }
         if text.is_empty() {
-            text.push((String::new(), Look::Text));
+            text.push((fit_words(gives(s.id), room, theme.glyphs.cut), Look::Dim));
         }
         for (i, line) in text.into_iter().enumerate() {
             let (name, word) = if i == 0 { (s.id.as_str(), s.state.as_str()) } else { ("", "") };

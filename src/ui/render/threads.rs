@@ -8,6 +8,8 @@ use crate::model::{DomainModel, ThreadModel};
 use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
+use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
@@ -92,6 +94,11 @@ fn rows(state: &AppState) -> Vec<ThreadRow<'_>> {
 /// Number of rows through which the selection can move.
 pub fn len(state: &AppState) -> usize {
     state.guests_in_view().iter().map(|d| d.threads.len()).sum()
+}
+
+/// What the rows are about, in their order.
+pub fn ids(state: &AppState) -> Vec<ListRowId> {
+    rows(state).iter().map(|r| ListRowId::of((guest_table::key(r.domain), r.thread.tid))).collect()
 }
 
 /// Paints the view.

@@ -5,6 +5,7 @@ use crate::sample::{EngineLevel, SourceId, SourceStatus};
 use crate::ui::action::{Effect, Replay};
 use crate::ui::guest_table::ColumnId;
 use crate::ui::keymap::KEYMAP;
+use crate::ui::render;
 use crate::ui::render::popup_len;
 use crate::ui::state::Popup;
 use crate::ui::state::Tick;
@@ -219,6 +220,53 @@ fn a_click_shows_a_view_or_selects_a_row() {
     assert_eq!(s.view.shown, ScreenView::Findings);
 }
 
+/// In every list: a click selects the row under it, on the selected row it opens, on the title it sorts.
+#[test]
+fn a_click_selects_a_row_of_every_view() {
+    use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+    let click = |s: &mut AppState, row| {
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        crate::ui::mouse::mouse(s, MouseEvent { kind, column: 10, row, modifiers: KeyModifiers::NONE });
+    };
+    let devices = judged(&Fixture::with_devices(), 120, 40);
+    for view in ScreenView::ALL.into_iter().filter(|v| !matches!(v, ScreenView::Guests | ScreenView::Sources)) {
+        for size in [(80, 24), (120, 40), (200, 50)] {
+            let mut s = resized(&devices, size.0, size.1);
+            press(&mut s, &view.key().to_string());
+            if !s.view.is_of_all() {
+                press(&mut s, "a");
+            }
+            let mut lines = Vec::new();
+            for at in 0..render::ids(&s, view).len().min(8) {
+                crate::ui::update::select_in_view(&mut s, at);
+                s.settle();
+                lines.push(render::selected_line(&s).unwrap());
+            }
+            for (at, line) in lines.iter().enumerate() {
+                if lines[..at].contains(line) {
+                    // The list scrolls from here on.
+                    break;
+                }
+                s.view.select_first();
+                s.settle();
+                click(&mut s, *line);
+                assert_eq!(s.view.at, at, "{view:?} at {size:?}, line {line} of {lines:?}");
+            }
+            if view == ScreenView::Findings {
+                s.view.select_first();
+                click(&mut s, lines[0]);
+                click(&mut s, lines[0]);
+                assert!(s.popup.is_some());
+                press(&mut s, "<Esc>");
+            }
+            let order = s.view.order();
+            let title = crate::ui::layout::plan(&s).panels[0].1.y;
+            click(&mut s, title);
+            assert_eq!(s.view.order() == order, view.orders().is_empty(), "{view:?}");
+        }
+    }
+}
+
 #[test]
 fn arrows_move_the_selection_of_the_view() {
     let mut s = busy(120, 40);
@@ -400,4 +448,64 @@ fn help_opens_scrolls_and_closes() {
         press(&mut s, "<Esc>");
         assert!(s.popup.is_none());
     }
+}
+
+/// Every list: a row that is selected stays selected when the order changes and when its figures do.
+#[test]
+fn the_selection_of_a_view_follows_its_row() {
+    use crate::ui::list_row_id::ListRowId;
+    let selected = |s: &AppState| -> ListRowId { render::ids(s, s.view.shown)[s.view.at] };
+    let devices = judged(&Fixture::with_devices(), 120, 40);
+    for view in ScreenView::ALL.into_iter().filter(|v| !matches!(v, ScreenView::Guests | ScreenView::Sources)) {
+        let mut s = devices.clone();
+        press(&mut s, &view.key().to_string());
+        if !s.view.is_of_all() {
+            press(&mut s, "a");
+        }
+        let rows = render::ids(&s, view).len();
+        assert!(rows > 1, "{view:?}");
+        let distinct: std::collections::HashSet<_> = render::ids(&s, view).into_iter().collect();
+        assert_eq!(distinct.len(), rows, "{view:?}: two rows have one identity");
+        press(&mut s, "<Down>");
+        let row = selected(&s);
+        for _ in 0..view.orders().len() {
+            press(&mut s, "o");
+            assert_eq!(selected(&s), row, "{view:?} by {}", s.view.order());
+        }
+        let mut model = s.model.clone().unwrap();
+        model.domains.reverse();
+        for d in &mut model.domains {
+            d.threads.iter_mut().rev().enumerate().for_each(|(i, t)| {
+                if let Some(cpu) = &mut t.cpu {
+                    cpu.usr = 3.0 * i as f64;
+                }
+            });
+            d.disks.reverse();
+            d.nics.reverse();
+            d.accesses.reverse();
+            d.exits.rows.reverse();
+        }
+        let mut findings = s.findings.clone();
+        findings.reverse();
+        s.absorb(Tick { model, findings, ..Tick::default() });
+        if view != ScreenView::Exits || render::ids(&s, view).contains(&row) {
+            assert_eq!(selected(&s), row, "{view:?}");
+        }
+    }
+}
+
+#[test]
+fn a_row_is_followed_until_the_same_key_lets_it_go() {
+    let mut s = busy(120, 40);
+    assert_eq!(s.table.cursor, None);
+    press(&mut s, "F");
+    let guest = selected(&s);
+    press(&mut s, "I");
+    assert!(s.table.at > 0 && selected(&s) == guest, "the worst guest is last in the reverse order");
+    press(&mut s, "F");
+    assert_eq!((s.table.cursor.is_none(), s.table.at), (true, 0));
+    press(&mut s, "2F");
+    assert!(s.view.selected.is_some());
+    press(&mut s, "F");
+    assert_eq!((s.view.selected, s.view.at), (None, 0));
 }

@@ -19,6 +19,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::sync::LazyLock;
 
 /// A live screen over a fixture, with a minute of history.
 pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {
@@ -36,9 +37,17 @@ pub fn judged(f: &Fixture, width: u16, height: u16) -> AppState {
     state
 }
 
-/// The busy host with its findings.
+/// The busy host with its findings. It is judged once for all tests: that takes most of their time.
 pub fn busy(width: u16, height: u16) -> AppState {
-    judged(&Fixture::busy_host(), width, height)
+    static BUSY: LazyLock<AppState> = LazyLock::new(|| judged(&Fixture::busy_host(), 120, 40));
+    resized(&BUSY, width, height)
+}
+
+/// The same screen at another size.
+pub fn resized(state: &AppState, width: u16, height: u16) -> AppState {
+    let mut state = AppState { size: (width, height), ..state.clone() };
+    state.settle();
+    state
 }
 
 /// The interval of a fixture that ends after a minute, judged by rules that saw the half minute before it.

@@ -22,18 +22,20 @@ Keys are `x`, `Ctrl-x`, `F5`, `space`, `Enter`, `Esc`, `Tab`, `Shift-Tab`, `Back
 `Home`, `End`, `PgUp`, `PgDn`, `Ins`, `Del`, and the special ones with `Shift-`. A key that would do two things at once
 is an error at the start, with file and line.
 
-With `--mouse`, the key `M` or `mouse = true`, a click selects a row, shows a view or sorts by a header, and the wheel
-scrolls. Else the terminal keeps the mouse, to select text.
+With `--mouse`, the key `M` or `mouse = true`, a click selects a row, shows a view or sorts by a header, a click on the
+selected row opens it, and the wheel scrolls. Else the terminal keeps the mouse, to select text.
 ";
 
 const COLUMNS_HEAD: &str = "\
 # The columns of the table of guests
 
 This page is made from the table of columns (`src/ui/guest_columns.rs`), as are the screen's table, its menus and its
-help. The names are those of filters, of the config file's `columns` and `sort`, and of CSV files.
+help. The names are those of filters, of the config file's `columns` and `sort`, and of CSV files. JSON has the figures
+under the names of its schema ([json.md](json.md)), within a guest of `domains[]`. CSV files of the other views have the
+names of JSON.
 
-| header | name | compares as | what it shows |
-|---|---|---|---|
+| header | name | in JSON | compares as | what it shows |
+|---|---|---|---|---|
 ";
 
 const FILTER: &str = "
@@ -80,7 +82,9 @@ fn columns() -> String {
     let mut out = COLUMNS_HEAD.to_string();
     for (c, field) in COLUMNS.iter().zip(filter_fields()) {
         let kind = if field.is_text { "text" } else { "figure" };
-        let _ = writeln!(out, "| {} | `{}` | {kind} | {} |", c.header, c.name, cell(c.help));
+        let json: Vec<String> = c.json.split(", ").filter(|f| !f.is_empty()).map(|f| format!("`{f}`")).collect();
+        let json = if json.is_empty() { "-".into() } else { json.join(", ") };
+        let _ = writeln!(out, "| {} | `{}` | {json} | {kind} | {} |", c.header, c.name, cell(c.help));
     }
     out + FILTER
 }
@@ -109,5 +113,32 @@ fn the_filters_of_the_page_can_be_read() {
     let block = FILTER.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     for line in block.lines() {
         assert!(crate::ui::filter::parse(line, &filter_fields()).is_ok_and(|f| f.is_some()), "{line}");
+    }
+}
+
+/// The fields that the page names are in the JSON of the screen.
+#[test]
+fn the_json_fields_of_the_page_exist() {
+    use crate::ui::save_format::SaveFormat;
+    let state = crate::ui::tests::busy(120, 40);
+    let theme = crate::ui::theme::Theme::default();
+    let (_, text) = crate::ui::export::view(&state, &theme, SaveFormat::Json).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let guests = document["domains"].as_array().unwrap();
+    for path in COLUMNS.iter().flat_map(|c| c.json.split([',', '+'])).map(str::trim).filter(|p| !p.is_empty()) {
+        let has = |value: &serde_json::Value| {
+            let parts = path.split('.');
+            parts
+                .fold(vec![value.clone()], |found, part| {
+                    let key = part.trim_end_matches("[]");
+                    let values = found.into_iter().filter_map(|v| v.get(key).cloned());
+                    values
+                        .flat_map(|v| if part.ends_with("[]") { v.as_array().cloned().unwrap() } else { vec![v] })
+                        .collect()
+                })
+                .iter()
+                .any(|v| !v.is_null())
+        };
+        assert!(guests.iter().any(has), "{path}");
     }
 }

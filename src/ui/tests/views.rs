@@ -1,73 +1,12 @@
-//! Snapshots of the views, for one guest and for all, and what they say where there is nothing to show.
+//! What the views show and say beyond their snapshots.
 
 use super::*;
 use crate::sample::{SourceId, SourceStatus};
-
-const SIZES: [(u16, u16); 2] = [(80, 24), (200, 50)];
-
-fn at_sizes(name: &str, keys: &str) {
-    for (w, h) in SIZES {
-        let mut state = judged(&Fixture::with_devices(), w, h);
-        press(&mut state, keys);
-        shows(&format!("view_{name}_{w}x{h}"), &state);
-    }
-}
 
 fn shown(f: &Fixture, keys: &str, width: u16, height: u16) -> String {
     let mut state = judged(f, width, height);
     press(&mut state, keys);
     text(&draw(&state, &Theme::default()))
-}
-
-#[test]
-fn threads() {
-    at_sizes("threads", "2");
-    at_sizes("threads_all", "2aoo<Down><Down>");
-}
-
-#[test]
-fn exits() {
-    at_sizes("exits", "3");
-    at_sizes("exits_all", "3a");
-    at_sizes("exits_since", "3uuzo");
-}
-
-#[test]
-fn accesses_of_all_guests() {
-    at_sizes("accesses_all", "4ao");
-}
-
-#[test]
-fn pcpus() {
-    at_sizes("pcpus", "5");
-    at_sizes("pcpus_one", "5ao");
-}
-
-#[test]
-fn latency() {
-    at_sizes("latency", "6");
-    at_sizes("latency_all", "6ao");
-}
-
-#[test]
-fn disks_and_nics() {
-    at_sizes("disks", "7");
-    at_sizes("disks_one", "7a");
-}
-
-#[test]
-fn memory() {
-    at_sizes("memory", "8<Down>");
-    at_sizes("memory_one", "8aooo");
-}
-
-#[test]
-fn columns_give_way_on_narrow_screens() {
-    for (w, h) in [(40, 10), (60, 15), (120, 40)] {
-        let views: Vec<String> =
-            ["2", "3", "4", "5", "6", "7", "8"].map(|k| shown(&Fixture::with_devices(), k, w, h)).into();
-        snapshot(&format!("views_{w}x{h}"), &views.join("\n"));
-    }
 }
 
 #[test]

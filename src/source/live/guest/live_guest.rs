@@ -351,7 +351,11 @@ impl LiveGuest {
         let mut sample = self.resources.sample();
         for t in &self.reports {
             if sample.devices_ns == 0 {
-                (sample.disks, sample.nics, sample.devices_ns) = (t.disks.clone(), t.nics.clone(), t.devices_ns);
+                (sample.disks, sample.devices_ns) = (t.disks.clone(), t.devices_ns);
+            }
+            // libvirt knows more interfaces than the tap devices that the VMM holds open.
+            if !t.nics.is_empty() {
+                (sample.nics, sample.nics_ns) = (t.nics.clone(), t.devices_ns);
             }
             sample.memory.balloon = sample.memory.balloon.or(t.balloon);
         }

@@ -41,7 +41,12 @@ impl GuestMemory {
             let status = file::read_text(&paths.process(pid, "status"), 8192).unwrap_or_default();
             let bytes = |name| kilobytes(&status, name);
             self.swap_bytes = bytes("VmSwap");
-            self.used = MemoryUse { resident: bytes("VmRSS"), hugetlb: bytes("HugetlbPages"), balloon: None };
+            self.used = MemoryUse {
+                resident: bytes("VmRSS"),
+                hugetlb: bytes("HugetlbPages"),
+                balloon: None,
+                transparent: None,
+            };
         }
         if !swapped {
             self.swap_bytes = Some(0);

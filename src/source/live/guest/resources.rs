@@ -2,11 +2,15 @@
 
 use super::counters::{GuestCounters, MissingCounters};
 use super::cpu_limits::{CpuLimits, Hierarchies};
+use super::huge_pages::HugePages;
 use super::memory::GuestMemory;
-use crate::sample::{DomainSample, Throttling};
+use super::nics::{GuestNics, NetworkTables};
+use crate::sample::{DomainSample, MemoryUse, Throttling};
 use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::paths::SystemPaths;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// At most this many debugfs files are read in one tick, for all guests together.
 const DEBUGFS_BUDGET: usize = 512;
@@ -23,6 +27,9 @@ pub(crate) struct TickBudget {
     walk: bool,
     /// Whether the host has anything swapped out.
     swapped: bool,
+    /// Whether the huge pages of some guest are being read.
+    walking: Arc<AtomicBool>,
+    networks: NetworkTables,
     now_ns: u64,
     keep_below: i32,
 }
@@ -36,6 +43,7 @@ impl TickBudget {
         }
         (self.debugfs, self.walk, self.swapped) = (DEBUGFS_BUDGET, many_nodes, swapped);
         (self.now_ns, self.keep_below) = (now_ns, keep_below);
+        self.networks.begin(now_ns);
     }
 }
 
@@ -45,6 +53,8 @@ pub(crate) struct GuestResources {
     counters: GuestCounters,
     limits: CpuLimits,
     memory: GuestMemory,
+    huge_pages: HugePages,
+    nics: GuestNics,
     throttling: Vec<Throttling>,
     vm: BTreeMap<String, u64>,
     vcpus: BTreeMap<u32, BTreeMap<String, u64>>,
@@ -54,6 +64,7 @@ impl GuestResources {
     /// Takes over a new list of the guest's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles, keep_below: i32) {
         self.counters.look(paths, pid, files, keep_below);
+        self.nics.look(paths, pid, files);
     }
 
     /// Listing the guest's files is denied.
@@ -67,6 +78,8 @@ impl GuestResources {
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
         self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
         self.memory.read(paths, pid, now_ns, budget.swapped, &mut budget.walk);
+        self.huge_pages.read(paths, pid, now_ns, &budget.walking);
+        self.nics.read(paths, pid, &mut budget.networks, now_ns);
     }
 
     /// Whether the last reading had KVM's counters.
@@ -86,12 +99,15 @@ impl GuestResources {
 
     /// The guest's own part of its sample.
     pub(crate) fn sample(&self) -> DomainSample {
+        let (nics, nics_ns) = self.nics.grown();
         DomainSample {
+            nics,
+            nics_ns,
             counters: self.vm.clone(),
             throttling: self.throttling.clone(),
             node_memory: self.memory.nodes.clone(),
             swap_bytes: self.memory.swap_bytes,
-            memory: self.memory.used,
+            memory: MemoryUse { transparent: self.huge_pages.bytes, ..self.memory.used },
             ..DomainSample::default()
         }
     }

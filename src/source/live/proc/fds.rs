@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
 
-/// The KVM files of a process. The names are those of the kernel's anonymous inodes (`virt/kvm/kvm_main.c`).
+/// The files of a process that show it to be a guest and what belongs to it. The names are those of the kernel's anonymous inodes (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.
@@ -23,6 +23,8 @@ pub(crate) struct KvmFiles {
     pub vcpu_stats: BTreeMap<i32, u32>,
     /// The descriptor of `anon_inode:kvm-vm-stats`.
     pub vm_stats: Option<i32>,
+    /// Descriptors of `/dev/net/tun`: queues of tap devices.
+    pub taps: BTreeSet<i32>,
 }
 
 impl KvmFiles {
@@ -57,6 +59,10 @@ impl KvmFiles {
     fn note(&mut self, fd: i32, target: &[u8]) {
         if target == b"/dev/kvm" {
             self.dev_kvm = true;
+            return;
+        }
+        if target == b"/dev/net/tun" {
+            self.taps.insert(fd);
             return;
         }
         let Some(name) = target.strip_prefix(b"anon_inode:") else { return };
@@ -106,6 +112,7 @@ mod tests {
             (9, "anon_inode:[eventfd]"),
             (10, "anon_inode:kvm-vcpu:x"),
             (11, "socket:[1234]"),
+            (14, "/dev/net/tun"),
             (13, "anon_inode:kvm-vcpu:11"),
         ] {
             symlink(target, dir.join(fd.to_string())).unwrap();
@@ -113,12 +120,13 @@ mod tests {
         symlink("x".repeat(300), dir.join("12")).unwrap();
         let files = KvmFiles::read(&SystemPaths::under(root.path()), 7).unwrap();
         let expected = KvmFiles {
-            open: 12,
+            open: 13,
             vm: true,
             dev_kvm: true,
             vcpus: [(5, 0), (6, 11), (13, 11)].into(),
             vcpu_stats: [(7, 11)].into(),
             vm_stats: Some(8),
+            taps: [14].into(),
         };
         assert_eq!(files, expected);
         assert_eq!(KvmFiles::read(&SystemPaths::under(root.path()), 8), Err(FileError::Gone));
