@@ -194,8 +194,8 @@ function drawMarks(u, view, palette) {
   ctx.restore();
 }
 
-// On a touch screen two fingers stretch and move the time that is shown, as they do a map; a double tap shows all of it.
-// One finger scrolls the page.
+// On a touch screen two fingers stretch and move the time that is shown, as they do a map; a double tap shows all of
+// it. One finger scrolls the page.
 function bindTouch(u, view) {
   const { over } = u;
   // The times under the two fingers; they stay under them.

@@ -138,7 +138,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     put(buf, lower.x, lower.y, &rule, lower.width, theme.style(Look::Dim));
     let lower = Rect { y: lower.y + 1, height: lower.height - 1, ..lower };
     if nics.is_empty() {
-        let nothing = "No network interface is known: neither libvirt nor an open tap device of the VMM (/proc/PID/fdinfo) names one.";
+        let nothing = "No network interface is known: neither libvirt nor an open tap device of the VMM \
+                       (/proc/PID/fdinfo) names one.";
         say(buf, lower, &missing::because(state, nothing, &SOURCES[..1]), Look::Dim, theme);
     } else {
         let rows = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();

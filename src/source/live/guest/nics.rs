@@ -144,8 +144,8 @@ mod tests {
     use super::*;
     use crate::source::live::proc::fake::FakeProc;
 
-    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop fifo frame compressed \
-                        multicast|bytes    packets errs drop fifo colls carrier compressed\n";
+    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop fifo frame \
+                        compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
 
     #[test]
     fn taps_of_the_guest_are_counted_from_its_side() {

@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
 
-/// The files of a process that show it to be a guest and what belongs to it. The names are those of the kernel's anonymous inodes (`virt/kvm/kvm_main.c`).
+/// The files of a process that show it to be a guest, and what belongs to it. The names are those of the kernel's
+/// anonymous inodes (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.
