@@ -46,6 +46,15 @@ fn no_input_breaks_a_reader() {
     }
 }
 
+#[test]
+fn the_page_on_security_names_what_an_input_may_cost() {
+    let page = include_str!("../docs/security.md");
+    for target in ALL {
+        let row = format!("| `{}` | {} |", target.name, target.cost.words());
+        assert!(page.contains(&row), "docs/security.md lacks the row {row}");
+    }
+}
+
 /// Undamaged samples are samples to the reader: what is made of them is tried, not what is made of nothing.
 #[test]
 fn seeds_are_read() {

@@ -43,6 +43,12 @@ impl Cost {
         self.base + self.per_byte * n
     }
 
+    /// The bound on memory as `docs/security.md` has it.
+    pub fn words(&self) -> String {
+        let part = |bytes: usize| if bytes < 1024 { bytes.to_string() } else { format!("{} Ki", bytes >> 10) };
+        format!("{} MiB + {} n", self.base >> 20, part(self.per_byte))
+    }
+
     fn time(&self, n: usize, slowness: u32) -> Duration {
         let steps = n as u64 * u64::from((n + 2).ilog2());
         (ANY_TIME + Duration::from_nanos(self.time * steps)) * slowness
