@@ -260,10 +260,14 @@ File types are detected by content; a folder means all its files:
   `info mtree` of QEMU                     a kernel log
   `lscpu`, `lscpu -e`, `numactl -H`        `virsh capabilities|domcapabilities`, cpuinfo
   `virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dominfo`
+  `virsh dommemstat|domblkstat|domifstat`  `qm config`, `qm status --verbose`
+  `numastat -p`, `taskset -p`, `ps -L`     files of /proc/PID: status, numa_maps
+  `grep . /sys/kernel/debug/kvm/*`         `kvmexit` of bcc
   a Proxmox .conf                          parts of an XML, also cut or escaped
   command lines and JSON configurations of cloud-hypervisor, Firecracker, crosvm
   `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
-  a sosreport: its folder or archive; any tar; gzip, bzip2, xz and zstd files
+  a sosreport: its folder or archive; any tar or zip; gzip, bzip2, xz and
+  zstd files
 Files about the same guest are joined: by name, UUID or the file's name, or
 because there is only one guest.";
 

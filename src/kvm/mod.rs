@@ -6,6 +6,7 @@
 pub mod cmdline;
 pub mod cpu_set;
 pub mod device_map;
+pub mod device_property;
 pub mod domain_capabilities;
 pub mod domain_xml;
 pub mod event_totals;
@@ -18,6 +19,8 @@ pub mod kernel_log;
 pub mod limits;
 pub mod msr;
 pub mod mtree;
+pub mod process_text;
+pub mod stats_text;
 pub mod thread_cpus;
 pub mod thread_name;
 pub mod topology;

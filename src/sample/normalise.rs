@@ -20,6 +20,7 @@ use super::{
 };
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::MAX_CPUS;
+use crate::kvm::device_property::MAX_PROPERTIES;
 use crate::kvm::domain_xml::{self, BandwidthXml, DomainXml};
 use crate::kvm::{limits, sanitize_name, without_hidden};
 use std::borrow::Cow;
@@ -92,6 +93,14 @@ impl DomainFacts {
         {
             *text = plain.into();
         }
+        // They are not recorded, but their text is.
+        if let Some((xml, text)) = xml.as_mut().zip(xml_text.as_deref())
+            && xml.value.device_properties.is_empty()
+            && let Ok(read) = domain_xml::parse(text)
+            && !read.device_properties.is_empty()
+        {
+            Arc::make_mut(&mut xml.value).device_properties = read.device_properties;
+        }
         if let Some(command) = command {
             normalise_command(Arc::make_mut(command));
         }
@@ -116,6 +125,7 @@ fn normalise_command(command: &mut QemuCommand) {
     }
     command.memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
     command.devices.truncate(cmdline::MAX_ARGS);
+    command.device_properties.truncate(MAX_PROPERTIES);
     for list in [&mut command.qmp_sockets, &mut command.iothreads, &mut command.cpu_options, &mut command.drive_files] {
         list.truncate(cmdline::MAX_ARGS);
     }
@@ -136,6 +146,7 @@ fn normalise_xml(xml: &mut DomainXml) {
     xml.scheds.truncate(most);
     xml.clock.timers.truncate(most);
     xml.disks.truncate(most);
+    xml.device_properties.truncate(MAX_PROPERTIES);
     xml.interfaces.truncate(most);
     for list in [&mut xml.consoles, &mut xml.graphics, &mut xml.videos] {
         list.truncate(most);

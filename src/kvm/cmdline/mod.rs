@@ -8,6 +8,7 @@ mod values;
 pub(crate) use shell::{commands as shell_lines, split as shell_words};
 pub use values::is_switched_on;
 
+use super::device_property::DeviceProperty;
 use super::limits::{self, Implausible};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -97,6 +98,9 @@ pub struct QemuCommand {
     pub iothreads: Vec<String>,
     /// `-device` in order: driver and id (empty when it has none).
     pub devices: Vec<(String, String)>,
+    /// Properties of devices that change how they are served. Not recorded.
+    #[serde(skip)]
+    pub device_properties: Vec<DeviceProperty>,
     /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c, `QEMU_OPTION_cpu`).
     pub cpu_options: Vec<String>,
     /// Names of the files behind drives, without their folders, sanitized.

@@ -3,6 +3,7 @@
 use super::QemuCommand;
 use super::cpu::{cpu, global_of_cpu};
 use super::values::{Pair, Pairs, get, is_on, pairs};
+use crate::kvm::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
 use crate::kvm::limits::{self, Implausible};
 use crate::kvm::sanitize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +140,18 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
                 if matches!(driver.as_str(), "isa-serial" | "pci-serial" | "pl011") {
                     chardevs.serial.extend(get(&pairs, "chardev", false));
                 }
+                let device = if id.is_empty() { driver.as_str() } else { &id };
+                for (name, value) in &pairs {
+                    property(command, device, name, value.as_deref().unwrap_or("on"));
+                }
                 command.devices.push((driver, id));
+            }
+        }
+        // `-set device.net0.ioeventfd=off`
+        "set" => {
+            let path = value.split_once('=').and_then(|(path, to)| Some((path.strip_prefix("device.")?, to)));
+            if let Some(((device, name), to)) = path.and_then(|(path, to)| Some((path.rsplit_once('.')?, to))) {
+                property(command, device, name, to);
             }
         }
         "netdev" => {
@@ -153,6 +165,17 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
             command.uefi |= ["OVMF", "AAVMF", "edk2", "QEMU_EFI"].iter().any(|mark| value.contains(mark));
         }
         _ => {}
+    }
+}
+
+/// Keeps a property of a device, if it matters. A later one of the same name replaces it.
+fn property(command: &mut QemuCommand, device: &str, name: &str, value: &str) {
+    let device = device.strip_prefix("ua-").unwrap_or(device);
+    let Some(new) = DeviceProperty::new(device, name, value, PropertyPlace::CommandLine) else { return };
+    let all = &mut command.device_properties;
+    all.retain(|known| (&known.device, &known.name) != (&new.device, &new.name));
+    if all.len() < MAX_PROPERTIES {
+        all.push(new);
     }
 }
 
@@ -266,6 +289,7 @@ fn global(command: &mut QemuCommand, value: &str) {
             let Some((driver, property)) = name.split_once('.') else { return };
             (driver.to_owned(), property.to_owned(), value.to_owned())
         };
+    self::property(command, &driver, &property, &value);
     if driver == "kvm-pit" && property.replace('-', "_") == "lost_tick_policy" {
         command.pit_policy = Some(value);
     } else if driver.ends_with("-cpu") {

@@ -261,3 +261,23 @@ fn drives_are_kept_by_the_names_of_their_files() {
     .unwrap();
     assert_eq!(command.drive_files, ["virtio-win-0.1-81.iso", "Windows 7.iso", "win7.img"]);
 }
+
+#[test]
+fn properties_of_devices_are_read_from_every_option() {
+    let text = "qemu-system-x86_64 -device virtio-net-pci,id=net0,ioeventfd=off,vectors=4 -device \
+        '{\"driver\":\"virtio-blk-pci\",\"id\":\"ua-d\",\"event_idx\":false,\"num-queues\":4}' -device vfio-pci,x-no-mmap=on \
+        -set device.net0.ioeventfd=on -global virtio-scsi-pci.vectors=0";
+    let command = parse_text(text).unwrap();
+    let all: Vec<_> =
+        command.device_properties.iter().map(|p| format!("{}.{}={}", p.device, p.name, p.value)).collect();
+    assert_eq!(
+        all,
+        [
+            "net0.vectors=4",
+            "d.event-idx=off",
+            "vfio-pci.x-no-mmap=on",
+            "net0.ioeventfd=on",
+            "virtio-scsi-pci.vectors=0"
+        ]
+    );
+}

@@ -1,6 +1,7 @@
 //! libvirt's domain XML (`virsh dumpxml`) and live status XML (`/run/libvirt/qemu/NAME.xml`).
 
 mod bounds;
+mod properties;
 mod read;
 mod repair;
 mod unreadable;
@@ -13,6 +14,7 @@ pub(crate) use xml::{document, slice as element_text};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
+use super::device_property::DeviceProperty;
 use super::limits::Implausible;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -294,6 +296,10 @@ pub struct DomainXml {
     pub monitor_path: Option<String>,
     /// What `<qemu:commandline>` adds at the end of QEMU's command line.
     pub qemu_command: Option<QemuCommand>,
+    /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served. A recording holds the
+    /// XML's text, which has them.
+    #[serde(skip)]
+    pub device_properties: Vec<DeviceProperty>,
 }
 
 impl DomainXml {

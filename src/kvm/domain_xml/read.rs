@@ -1,11 +1,11 @@
 //! From elements to values.
 
-use super::bounds;
 use super::xml::{attribute, child, children, document, name, number, size, switch, text};
 use super::{
     BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, InterfaceXml, NumaTune,
     SchedXml, Timer, XmlError,
 };
+use super::{bounds, properties};
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::CpuSet;
 use roxmltree::Node;
@@ -112,12 +112,13 @@ fn domain(node: Node) -> DomainXml {
         self::devices(devices, &mut out);
     }
     out.qemu_command = named("commandline").and_then(qemu_command);
+    out.device_properties = properties::of_domain(node);
     out
 }
 
 /// `<qemu:commandline>`. libvirt takes it in QEMU's namespace only and ignores it elsewhere.
 fn qemu_command(node: Node) -> Option<QemuCommand> {
-    if node.tag_name().namespace().is_none_or(|space| !space.contains("qemu")) {
+    if !properties::in_qemu_namespace(node) {
         return None;
     }
     let argv: Vec<String> = children(node, "arg").filter_map(|arg| arg.attribute("value")).map(str::to_owned).collect();
@@ -236,6 +237,12 @@ fn cputune(node: Node, out: &mut DomainXml) {
     };
 }
 
+/// The `IOThread` of a disk, or the first of several (`<iothreads>`, libvirt 10 and newer).
+fn disk_iothread(driver: Node) -> Option<u32> {
+    let mapped = || children(child(driver, "iothreads")?, "iothread").find_map(|node| number(node, "id"));
+    number(driver, "iothread").or_else(mapped)
+}
+
 fn devices(node: Node, out: &mut DomainXml) {
     for device in node.children().filter(Node::is_element) {
         let inner = |name: &str, value: &str| child(device, name).and_then(|node| attribute(node, value));
@@ -244,7 +251,7 @@ fn devices(node: Node, out: &mut DomainXml) {
                 target: inner("target", "dev").unwrap_or_default(),
                 bus: inner("target", "bus"),
                 device: attribute(device, "device"),
-                iothread: child(device, "driver").and_then(|node| number(node, "iothread")),
+                iothread: child(device, "driver").and_then(disk_iothread),
                 cache: inner("driver", "cache"),
                 io: inner("driver", "io"),
             }),

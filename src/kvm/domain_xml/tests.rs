@@ -1,4 +1,5 @@
 use super::*;
+use crate::kvm::device_property::PropertyPlace;
 use proptest::prelude::*;
 
 const FULL: &str = include_str!("../../../tests/fixtures/kvm/domain.xml");
@@ -177,4 +178,29 @@ fn many_elements_and_attributes_cost_neither_memory_nor_time() {
     let namespaces = (0..65).map(|n| format!("<a xmlns:n{n}='u'>")).collect::<Vec<_>>().concat();
     assert!(domain(&namespaces).unwrap_err().to_string().contains("namespaces"));
     assert!(domain(&"<a>".repeat(100)).unwrap_err().to_string().contains("nested"));
+}
+
+#[test]
+fn properties_of_devices_are_read_with_their_place() {
+    let xml = parse(
+        "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>w</name><devices>\
+         <disk type='file'><driver name='qemu' ioeventfd='off' event_idx='on'><iothreads><iothread id='2'/>\
+         <iothread id='3'/></iothreads></driver><target dev='vda' bus='virtio'/></disk>\
+         <interface type='bridge'><target dev='vnet0'/><model type='virtio'/><driver name='qemu'/>\
+         <alias name='net0'/></interface></devices>\
+         <qemu:override><qemu:device alias='ua-nic'><qemu:frontend>\
+         <qemu:property name='vectors' type='unsigned' value='0'/><qemu:property name='x-vga' type='bool' value='true'/>\
+         </qemu:frontend></qemu:device><qemu:device alias='net0'><qemu:frontend>\
+         <qemu:property name='vhost' type='remove'/></qemu:frontend></qemu:device></qemu:override></domain>",
+    )
+    .unwrap();
+    let all: Vec<_> =
+        xml.device_properties.iter().map(|p| (p.device.as_str(), p.name.as_str(), p.value.as_str())).collect();
+    assert_eq!(all, [("vda", "ioeventfd", "off"), ("vda", "event-idx", "on"), ("nic", "vectors", "0")]);
+    assert_eq!(xml.device_properties[2].place, PropertyPlace::Override);
+    assert_eq!(xml.disks[0].iothread, Some(2), "the first of several");
+    // libvirt ignores it outside of QEMU's namespace.
+    let other = "<domain><override><device alias='a'><frontend><property name='vectors' value='0'/></frontend></device>\
+        </override></domain>";
+    assert_eq!(parse(other).unwrap().device_properties, []);
 }

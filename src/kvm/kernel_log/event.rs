@@ -127,7 +127,16 @@ fn internal_error(text: &str) -> Option<Event> {
     if has(text, &unexpected) || text.contains("kvm: exception ") && text.contains(" exit (") {
         return Some(Event::of(LogKind::InternalError).begins(LogBlockKind::Registers));
     }
-    if has(text, &["kvm run failed", "kvm_run failed", "kvm_run returned -"]) {
+    // QEMU; krunvm, Firecracker and cloud-hypervisor; QEMU where KVM refuses the state of a vCPU.
+    let failed = [
+        "kvm run failed",
+        "kvm_run failed",
+        "kvm_run returned -",
+        "failure during vcpu run: ",
+        "vcpu generated error: ",
+        "failed to put registers ",
+    ];
+    if has(text, &failed) {
         return Some(Event::of(LogKind::RunFailed).begins(LogBlockKind::Registers));
     }
     let of_vmm = ["unexpected exit reason on vcpu run: ", "unexpected kvm exit received: "];

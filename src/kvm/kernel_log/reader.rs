@@ -23,6 +23,11 @@ pub struct LogReader {
 }
 
 impl LogReader {
+    /// A reader of the log that libvirt keeps of a guest's QEMU.
+    pub fn of_qemu(guest: &str) -> Self {
+        Self { guest: Some(sanitize(guest, 128)).filter(|name| !name.is_empty()), ..Self::default() }
+    }
+
     /// Reads a line and adds what it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
         // A journal in JSON is long, and is taken apart before it is cut.

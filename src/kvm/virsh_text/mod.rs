@@ -1,22 +1,21 @@
-//! What `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `iothreadinfo`, `domstats` and `dominfo` print, alone or as pasted
-//! from a shell with the prompts and command lines before each output (libvirt's tools/virsh-domain.c and
-//! virsh-domain-monitor.c).
+//! What `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `iothreadinfo`, `domstats`, `dommemstat`, `domblkstat`, `domifstat`
+//! and `dominfo` print, alone or as pasted from a shell with the prompts and command lines before each output (libvirt's
+//! tools/virsh-domain.c and virsh-domain-monitor.c).
 
+mod device_stats;
 mod prompt;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use super::limits;
 use super::sanitize;
+pub use super::stats_text::StatsReading;
+use super::stats_text::clock_ms;
 use super::thread_cpus::ThreadCpus;
 use super::unread::UnreadLines;
 use prompt::PastedCommand;
-use std::collections::BTreeMap;
-
 /// Domains of one text, and lines of it.
 const MAX_DOMAINS: usize = 1024;
 const MAX_LINES: usize = 500_000;
-/// Values of one reading. A guest of 512 vCPUs has about 30,000.
-const MAX_VALUES: usize = 100_000;
 
 /// What a text says about one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,15 +32,6 @@ pub struct VirshDomain {
     pub threads: ThreadCpus,
     /// The first and the last reading of its statistics.
     pub stats: Vec<StatsReading>,
-}
-
-/// What `domstats` printed of one domain at one time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StatsReading {
-    /// The values by libvirt's names: `vcpu.0.time`.
-    pub values: BTreeMap<String, String>,
-    /// The time of day that the lines before state, milliseconds.
-    pub clock_ms: Option<u64>,
 }
 
 /// What a text says.
@@ -91,6 +81,10 @@ enum VirshOutput {
     VcpuInfo(Option<u32>),
     /// `Domain: 'web'` and ` vcpu.0.state=1`.
     Stats,
+    /// `actual 8388608`, `rss 8412345`.
+    Memory,
+    /// `vda rd_req 100`, `vnet0 rx_bytes 100`.
+    Devices,
     /// `Name: web`, `UUID: …`.
     Info,
 }
@@ -207,6 +201,7 @@ impl Reader {
         match self.table {
             VirshOutput::Vcpus | VirshOutput::Emulator | VirshOutput::Iothreads => self.pin(line),
             VirshOutput::Stats if line.contains('=') => self.statistic(line),
+            _ if !line.contains(':') => self.device_statistic(line),
             _ => self.property(line),
         }
     }
@@ -243,10 +238,7 @@ impl Reader {
         if domain.stats.last().is_none_or(|last| last.values.contains_key(key)) {
             self.open_reading();
         }
-        let reading = self.domain()?.stats.last_mut()?;
-        if reading.values.len() < MAX_VALUES {
-            reading.values.insert(sanitize(key, 128), sanitize(value, 256));
-        }
+        self.domain()?.stats.last_mut()?.insert(key, value);
         Some(())
     }
 
@@ -286,17 +278,6 @@ impl Reader {
         }
         Some(())
     }
-}
-
-/// The time of day in a line that `date`, `watch` or a prompt prints, milliseconds: `Sun Nov 22 10:00:05 UTC 2026`.
-fn clock_ms(line: &str) -> Option<u64> {
-    let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
-    let time = line.split(word).find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
-    let mut parts = time.trim_matches('.').split(':');
-    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let seconds: f64 = parts.next()?.parse().ok()?;
-    (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
-        .then(|| (hours * 3600 + minutes * 60) * 1000 + (seconds * 1000.0).round() as u64)
 }
 
 /// A number of vCPUs that a guest can have.

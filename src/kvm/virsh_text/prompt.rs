@@ -44,6 +44,8 @@ pub(super) fn command(line: &str) -> Option<PastedCommand> {
                 "iothreadinfo" => VirshOutput::Iothreads,
                 "vcpuinfo" => VirshOutput::VcpuInfo(None),
                 "domstats" => VirshOutput::Stats,
+                "dommemstat" => VirshOutput::Memory,
+                "domblkstat" | "domifstat" => VirshOutput::Devices,
                 "dominfo" => VirshOutput::Info,
                 _ => return None,
             });

@@ -1,9 +1,9 @@
 //! The rows of the device rules in the table of rules.
 
-use super::{emulated, irqfd_kworker, legacy_ports, serial, virtio};
+use super::{emulated, irqfd_kworker, legacy_ports, properties, serial, virtio};
 use crate::lint::engine::hold::Hold;
 use crate::lint::links;
-use crate::lint::rule::Check::Behaviour;
+use crate::lint::rule::Check::{Behaviour, Setup};
 use crate::lint::rule::Rule;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
@@ -71,5 +71,17 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             CPU 10 wake-ups/s are enough",
         fix: "The host's kernel, or the placement of the task that raises the interrupts",
         links: &[links::WORKQUEUE],
+    },
+    Rule {
+        name: "device-properties",
+        sees: "a device has a property that makes QEMU serve what the kernel could",
+        check: Setup(properties::costly),
+        hold: Hold::AT_ONCE,
+        thresholds: &[],
+        limits: "Configuration only: what it costs is not measured. Knows ioeventfd, vectors, event_idx, indirect_desc, \
+            tx, vhost and the x-no-kvm-… and x-no-mmap of passed-through devices, from <devices>, <qemu:override>, \
+            <qemu:commandline> and QEMU's command line; the last one counts",
+        fix: "The property, in the place that decides, after a power cycle",
+        links: &[links::DEVICES],
     },
 ];

@@ -2,6 +2,7 @@
 
 use crate::figures::{figure, or_unknown};
 use crate::kvm::Space;
+use crate::kvm::device_property::DeviceProperty;
 use crate::lint::engine::prose::Prose;
 
 pub(super) const INTX: Prose = Prose {
@@ -13,6 +14,11 @@ pub(super) const KICKS: Prose = Prose {
     title: "The VMM serves virtio notifications itself instead of through an ioeventfd",
     why: "A notification with an ioeventfd ends in the kernel and wakes an IOThread or vhost. Without one the vCPU \
         itself returns to QEMU and does the device's work while the guest waits",
+};
+pub(super) const PROPERTIES: Prose = Prose {
+    title: "A device has a property that makes QEMU serve what the kernel could",
+    why: "By default KVM, vhost and VFIO pass notifications and interrupts of fast devices past QEMU. A property that \
+        turns this off is of use for debugging only",
 };
 pub(super) const EMULATED_WHY: &str = "Each access to a register of an emulated device is a round trip to QEMU. A \
     virtio device passes whole batches of requests with one notification, or none";
@@ -39,7 +45,36 @@ pub(super) fn unnamed_address(space: Space, address: &str, rate: f64) -> String 
     format!("nothing names the device of {what} {address}, which gets {} accesses/s", figure(rate))
 }
 
+/// A property, what it costs, and where it was set.
+pub(super) fn property(property: &DeviceProperty) -> Option<String> {
+    let DeviceProperty { device, name, value, place } = property;
+    Some(format!("{device}: {name}={value}, set in {place}: {}", property.cost()?))
+}
+
+pub(super) fn more_properties(n: usize) -> String {
+    format!("and {n} more")
+}
+
 // Fixes.
+pub(super) fn remove_from_devices(property: &DeviceProperty) -> String {
+    let DeviceProperty { device, name, value, .. } = property;
+    match name.as_str() {
+        "vhost" => format!("Remove name='qemu' from the <driver> of {device}, so that vhost moves its packets"),
+        "tx" => format!("Remove txmode='timer' from the <driver> of {device}"),
+        name => format!("Remove {}='{value}' from the <driver> of {device}", name.replace('-', "_")),
+    }
+}
+
+pub(super) fn remove_override(property: &DeviceProperty) -> String {
+    let DeviceProperty { device, name, .. } = property;
+    format!("Remove <qemu:property name='{name}' .../> of the device with the alias {device} from <qemu:override>")
+}
+
+pub(super) fn remove_argument(property: &DeviceProperty) -> String {
+    let DeviceProperty { device, name, value, .. } = property;
+    format!("Start QEMU without {name}={value} for the device {device}")
+}
+
 pub(super) const USE_MSIX: &str =
     "Remove pci=nomsi from the guest's kernel command line; in a Windows guest, update the virtio drivers";
 pub(super) const DEFAULT_VECTORS: &str = "A device with vectors='0' (QEMU) or a very old guest kernel cannot use \

@@ -1,6 +1,6 @@
 //! virtio: interrupts through `INTx`, and notifications that reach the VMM.
 
-use super::texts;
+use super::{properties, texts};
 use crate::kvm::Space;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
@@ -43,11 +43,16 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if rate < ctx.thresholds().devices.intx_reads {
         return;
     }
+    let (cited, mut fix) = properties::cited(guest, &["vectors"]);
+    let mut evidence = vec![reads.describe(guest, "reads", "of virtio's interrupt status")];
+    evidence.extend(cited);
+    evidence.push(texts::CHECK_MSI.into());
+    fix.extend([fixes::advice(texts::USE_MSIX), fixes::advice(texts::DEFAULT_VECTORS)]);
     verdicts.find(Finding {
         severity: Severity::Warning,
         confidence: Confidence::High,
-        evidence: vec![reads.describe(guest, "reads", "of virtio's interrupt status"), texts::CHECK_MSI.into()],
-        fix: vec![fixes::advice(texts::USE_MSIX), fixes::advice(texts::DEFAULT_VECTORS)],
+        evidence,
+        fix,
         cost: reads.cost,
         marks: reads.marks,
         ..texts::INTX.finding()
@@ -76,15 +81,21 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
         return;
     }
+    let (cited, mut fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
+    let confidence = if cited.is_empty() { Confidence::Medium } else { Confidence::High };
+    let mut evidence =
+        vec![kicks.describe(guest, "virtio notifications", ""), texts::vmm_exits(to_vmm, &guest.window())];
+    evidence.extend(cited);
+    evidence.push(texts::CHECK_KICKS.into());
+    if fix.is_empty() {
+        fix.push(fixes::advice(texts::NO_IOEVENTFD_OFF));
+    }
+    fix.push(fixes::advice(texts::USE_VHOST));
     verdicts.find(Finding {
         severity: Severity::Info,
-        confidence: Confidence::Medium,
-        evidence: vec![
-            kicks.describe(guest, "virtio notifications", ""),
-            texts::vmm_exits(to_vmm, &guest.window()),
-            texts::CHECK_KICKS.into(),
-        ],
-        fix: vec![fixes::advice(texts::USE_VHOST), fixes::advice(texts::NO_IOEVENTFD_OFF)],
+        confidence,
+        evidence,
+        fix,
         cost: kicks.cost,
         marks: kicks.marks,
         ..texts::KICKS.finding()

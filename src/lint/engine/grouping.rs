@@ -24,6 +24,8 @@ pub(crate) fn group(mut findings: Vec<Finding>, lead: Lead) -> Vec<Finding> {
     windows_timers(&mut findings, lead);
     same_fix(&mut findings, lead);
     absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);
+    absorb(&mut findings, "virtio-kicks", &["device-properties"]);
+    absorb(&mut findings, "virtio-intx", &["device-properties"]);
     waits(&mut findings);
     findings
 }

@@ -5,12 +5,23 @@
 
 use super::advice;
 use crate::kvm::Isa;
+use crate::kvm::cmdline::QemuCommand;
 use crate::lint::context::Context;
 use crate::lint::engine::finding::{Finding, Fix, FixKind};
 use crate::sample::Vmm;
 
 /// What QEMU's options begin with in advice.
 const QEMU_OPTIONS: [&str; 6] = ["-accel ", "-device ", "-global ", "-machine ", "-overcommit ", "-no-reboot"];
+
+/// What only a PC has.
+const X86_ONLY: [&str; 9] =
+    ["kvm_amd", "kvm_intel", "enable_apicv", "intel_idle", "hyperv", "hv-", "hpet", "invtsc", "kvm-clock"];
+
+/// The number of a guest in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`).
+fn proxmox_id(command: &QemuCommand) -> Option<String> {
+    let id = command.qmp_sockets.iter().find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
+    id.bytes().all(|b| b.is_ascii_digit()).then(|| id.to_owned()).filter(|id| !id.is_empty())
+}
 
 /// The host and the VMM that a finding is about.
 pub(crate) struct Audience {
@@ -19,6 +30,12 @@ pub(crate) struct Audience {
     /// The VMM, if it is not QEMU.
     other_vmm: Option<String>,
     isa: Option<Isa>,
+    /// Whether it is a PC.
+    x86: bool,
+    /// The guest's number in Proxmox.
+    proxmox: Option<String>,
+    /// The VMM's process.
+    pid: Option<i32>,
 }
 
 impl Audience {
@@ -31,7 +48,12 @@ impl Audience {
         };
         // What is about several guests has to fit each of them.
         let is_any = guests().next().is_none();
+        let one = guest.and_then(|only| ctx.guests.get(only));
+        let host = &ctx.model.host.facts.arch;
         Self {
+            x86: guests().all(|(_, g)| g.config.is_x86()) && (host.is_empty() || host == "x86_64" || host == "i686"),
+            proxmox: one.and_then(|g| g.domain.facts.command.as_deref()).and_then(proxmox_id),
+            pid: one.and_then(|g| g.domain.facts.pid),
             libvirt: is_any || guests().any(|(_, g)| g.config.libvirt != Some(false)),
             other_vmm: guests()
                 .map(|(_, g)| vmm(&g.domain.facts.vmm))
@@ -63,15 +85,31 @@ impl Audience {
         if !(line.starts_with("check: ") || line.starts_with("look at: ")) {
             return Some(self.named(line));
         }
-        let mut parts: Vec<&str> = line.split("; ").collect();
-        let all = parts.len();
-        parts.retain(|part| !self.is_foreign(part));
-        if parts.len() == all {
+        let mut kept: Vec<String> = Vec::new();
+        for part in line.split("; ") {
+            let fitting = if self.is_foreign(part) { self.instead(part) } else { Some(part.to_owned()) };
+            kept.extend(fitting.filter(|part| !kept.contains(part)));
+        }
+        let kept = kept.join("; ");
+        if kept == line {
             return Some(line);
         }
-        let kept = parts.join("; ");
         let verb = if kept.starts_with("check: ") || kept.starts_with("look at: ") { "" } else { "check: " };
         (!kept.is_empty()).then(|| format!("{verb}{kept}"))
+    }
+
+    /// What shows without libvirt what a `virsh` command shows; `report` reads the output of these, too.
+    fn instead(&self, part: &str) -> Option<String> {
+        let verb = part.split_once("virsh ")?.1.split_whitespace().next()?;
+        let pid = self.pid.map(|pid| pid.to_string());
+        match (verb, &self.proxmox) {
+            ("dumpxml", Some(id)) => Some(format!("qm config {id}")),
+            ("domstats" | "domstate", Some(id)) => Some(format!("qm status {id} --verbose")),
+            ("dumpxml", None) => Some(super::command_line_of(self.pid)),
+            ("vcpupin" | "vcpuinfo" | "emulatorpin" | "iothreadinfo", _) => Some(super::pins_of(&pid?)),
+            ("numatune", _) => Some(format!("numastat -p {}", pid?)),
+            _ => None,
+        }
     }
 
     fn is_foreign_fix(&self, fix: &Fix) -> bool {
@@ -90,10 +128,9 @@ impl Audience {
         let vendor = match self.isa {
             Some(Isa::Vmx) => has(&["kvm_amd"]),
             Some(Isa::Svm) => has(&["kvm_intel", "enable_apicv"]),
-            Some(Isa::Arm64) => has(&["kvm_amd", "kvm_intel", "enable_apicv"]),
-            Some(Isa::Other(_)) | None => false,
+            Some(Isa::Arm64 | Isa::Other(_)) | None => false,
         };
-        manager || vmm || vendor
+        manager || vmm || vendor || !self.x86 && has(&X86_ONLY)
     }
 
     /// Prose about QEMU in the name of the VMM that the guest has.

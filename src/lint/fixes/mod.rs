@@ -83,19 +83,24 @@ pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
 
 /// The command that shows the guest's configuration without kvmtop.
 pub(crate) fn check_setup(guest: &GuestContext<'_>) -> String {
-    if guest.config.libvirt == Some(false) {
-        let pid = guest.domain.facts.pid.map_or_else(|| "PID".to_owned(), |p| p.to_string());
-        return format!("check: tr '\\0' ' ' < /proc/{pid}/cmdline");
-    }
+    // Without libvirt `audience` names what shows it instead.
     format!("check: {}", virsh(guest, "dumpxml", ""))
+}
+
+/// The command that shows how a process was started.
+pub(super) fn command_line_of(pid: Option<i32>) -> String {
+    let pid = pid.map_or_else(|| "PID".to_owned(), |pid| pid.to_string());
+    format!("tr '\\0' ' ' < /proc/{pid}/cmdline")
+}
+
+/// The commands that show the threads of a process and where they may run.
+pub(super) fn pins_of(pid: &str) -> String {
+    format!("ps -L -o pid,tid,psr,comm -p {pid}; taskset -apc {pid}")
 }
 
 /// The command that shows where the guest's threads may run without kvmtop.
 pub(crate) fn check_pins(guest: &GuestContext<'_>) -> String {
-    match (guest.config.libvirt, guest.domain.facts.pid) {
-        (Some(false), Some(pid)) => format!("look at: taskset -apc {pid}"),
-        _ => format!("check: {}; {}", virsh(guest, "vcpupin", ""), virsh(guest, "emulatorpin", "")),
-    }
+    format!("check: {}; {}", virsh(guest, "vcpupin", ""), virsh(guest, "emulatorpin", ""))
 }
 
 /// One `<timer>` of the guest's `<clock>`.

@@ -101,7 +101,8 @@ pub(super) const CHECK_NESTED: &str =
 
 pub(super) fn msr_accesses(number: u32, name: Option<&str>, write: bool, times: u64) -> String {
     let name = name.map_or_else(String::new, |n| format!(" ({n})"));
-    format!("{times} {} of MSR {number:#x}{name}", if write { "writes" } else { "reads" })
+    let what = if write { "write" } else { "read" };
+    format!("{times} {what}{} of MSR {number:#x}{name}", if times == 1 { "" } else { "s" })
 }
 
 pub(super) fn in_swap(swap: u64, grown: u64, window: &str) -> String {

@@ -1,6 +1,7 @@
 use super::*;
-use crate::kvm::Space;
 use crate::kvm::device_map::{DeviceMap, MapSource, Region};
+use crate::kvm::device_property::{DeviceProperty, PropertyPlace};
+use crate::kvm::{Space, cmdline};
 use crate::sample::Burst;
 
 fn mapped(guest: Guest, regions: &[(Space, u64, u64, &str)]) -> Guest {
@@ -52,6 +53,46 @@ fn virtio_kicks() {
     silent(&judge(&kick(5000.0, 1.0).model()), "virtio-kicks");
     silent(&judge(&kick(50.0, 50.0).model()), "virtio-kicks");
     cannot(&from_file(&kick(5000.0, 5000.0), None), "virtio-kicks");
+}
+
+#[test]
+fn properties_that_cost_are_found_and_cited() {
+    let set = |place: &str| {
+        let over = "<qemu:override xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:device alias='ua-n'>\
+            <qemu:frontend><qemu:property name='ioeventfd' type='bool' value='false'/></qemu:frontend></qemu:device>\
+            </qemu:override>";
+        let devices =
+            "<devices><interface type='bridge'><model type='virtio'/><driver ioeventfd='off'/></interface></devices>";
+        on(Guest::new("g", 5).linux(if place == "override" { over } else { devices }))
+    };
+    let report = judge(&set("override").model());
+    fires(&report, "device-properties", Severity::Info);
+    let found = get(&report, "device-properties");
+    assert!(found.evidence[0].contains("n: ioeventfd=off, set in <qemu:override>"), "{found:#?}");
+    assert!(found.fix[0].text.contains("from <qemu:override>"), "{found:#?}");
+    let report = judge(&set("devices").model());
+    let found = get(&report, "device-properties");
+    assert!(found.fix[0].text.contains("Remove ioeventfd='off' from the <driver>"), "{found:#?}");
+    silent(&judge(&on(Guest::new("g", 5).linux("<devices/>")).model()), "device-properties");
+    // What the process's command line repeats of the XML keeps the XML's place; what it adds has its own.
+    let mut fixture = set("override");
+    let command =
+        cmdline::parse_text("qemu-system-x86_64 -device virtio-net-pci,id=ua-n,ioeventfd=off,vectors=0").unwrap();
+    fixture.guests[0].facts.command = Some(Arc::new(command));
+    let report = judge(&fixture.model());
+    let found = get(&report, "device-properties");
+    assert!(
+        found.evidence[0].contains("<qemu:override>") && found.evidence[1].contains("vectors=0, set in QEMU's"),
+        "{found:#?}"
+    );
+    // The rule about their effect cites them.
+    let mut model = touching(VIRTIO, Space::Mmio, 0xfe20_3000, Direction::Write, 5000.0, 5000.0).model();
+    let property = DeviceProperty::new("n", "ioeventfd", "off", PropertyPlace::Override).unwrap();
+    let facts = Arc::make_mut(&mut model.domains[0].facts);
+    Arc::make_mut(&mut facts.xml.as_mut().unwrap().value).device_properties.push(property);
+    let report = judge(&model);
+    let found = get(&report, "virtio-kicks");
+    assert!(found.covers("device-properties") && found.fix[0].text.contains("<qemu:override>"), "{found:#?}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
-//! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), or any tar. Everything is read
-//! as a stream; nothing is unpacked to disk, and no link in an archive is followed.
+//! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), any tar, or the zip that a tracker
+//! has. Nothing is unpacked to disk, and no link in an archive is followed.
 
 use super::imported::io_message;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use zip::ZipArchive;
+use zip::result::ZipError;
 
 /// Bytes that are unpacked of one file, a bomb's too. A large sosreport has about 2 GiB.
 const MAX_UNPACKED: u64 = 8 << 30;
@@ -95,6 +97,61 @@ pub(super) fn members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Re
         }
     }
     Ok(())
+}
+
+/// A zip archive is read from memory, as its directory is at its end.
+const MAX_ZIP: u64 = 256 << 20;
+
+/// Whether a file that begins with `head` is a zip archive (PKWARE's APPNOTE.TXT, 4.3.7; 4.3.16 of an empty one).
+pub(super) fn is_zip(head: &[u8]) -> bool {
+    head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")
+}
+
+/// Calls `each` with every regular file of a zip archive.
+///
+/// # Errors
+/// If the archive is damaged, encrypted or too large; what could be read was.
+pub(super) fn zip_members(stream: impl Read, mut each: impl FnMut(&Path, &mut dyn Read)) -> Result<(), String> {
+    let failed = |e: ZipError| match e {
+        ZipError::Io(e) => format!("the zip archive is damaged or cut off: {}", io_message(&e)),
+        ZipError::UnsupportedArchive(what) => format!("this zip archive cannot be unpacked: {what}; unpack it first"),
+        e => format!("the zip archive is damaged: {e}"),
+    };
+    let mut bytes = Vec::new();
+    let read = stream.take(MAX_ZIP + 1).read_to_end(&mut bytes);
+    read.map_err(|e| format!("cannot read it: {}", io_message(&e)))?;
+    if bytes.len() as u64 > MAX_ZIP {
+        return Err(format!("a zip archive larger than {} MiB: unpack it first", MAX_ZIP >> 20));
+    }
+    if claims_many(&bytes) {
+        return Err(format!("a zip archive with more than {MAX_MEMBERS} members: unpack it first"));
+    }
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
+    let mut unpacked = 0u64;
+    let mut end = Ok(());
+    for number in 0..archive.len() {
+        let entry = match archive.by_index(number) {
+            Ok(entry) if entry.is_file() => entry,
+            Ok(_) => continue,
+            Err(e) => {
+                end = end.and(Err(failed(e)));
+                continue;
+            }
+        };
+        // Windows writes backslashes.
+        let name = String::from_utf8_lossy(entry.name_raw()).replace('\\', "/");
+        let Some(name) = plain_name(name.as_bytes()) else { continue };
+        let mut content = BoundedContent { content: entry, left: MAX_UNPACKED - unpacked };
+        each(&name, &mut content);
+        unpacked = MAX_UNPACKED - content.left;
+    }
+    end
+}
+
+/// Whether a zip64 record (APPNOTE.TXT, 4.3.14) claims more members than are read: the crate reserves memory for them.
+fn claims_many(bytes: &[u8]) -> bool {
+    let count = |record: &[u8]| record.last_chunk::<8>().map_or(0, |count| u64::from_le_bytes(*count));
+    bytes.windows(40).any(|window| window.starts_with(b"PK\x06\x06") && count(window) > MAX_MEMBERS as u64)
 }
 
 /// A member's name without what would lead out of the archive.

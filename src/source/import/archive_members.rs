@@ -51,7 +51,6 @@ impl<'a> MemberReader<'a> {
             return;
         }
         let path = self.archive.join(name);
-        let before = self.gathered.log.len();
         match self.content(&path, content) {
             Ok(true) => self.read += 1,
             Ok(false) => self.other += 1,
@@ -62,9 +61,6 @@ impl<'a> MemberReader<'a> {
                 }
             }
         }
-        let lines = self.gathered.log.split_off(before.min(self.gathered.log.len()));
-        let new = self.log.new_lines(lines);
-        self.gathered.log.extend(new);
     }
 
     fn content(&mut self, path: &Path, content: &mut dyn Read) -> Result<bool, String> {
@@ -80,7 +76,13 @@ impl<'a> MemberReader<'a> {
             return Ok(true);
         }
         if archive::is_tar(&head) {
-            return self.nested_archive(path, head.as_slice().chain(stream));
+            // Boxed, so that the types of archives in archives end.
+            let mut stream: Box<dyn Read + '_> = Box::new(head.as_slice().chain(stream));
+            return self.nested(path, |each| archive::members(&mut stream, each));
+        }
+        if archive::is_zip(&head) {
+            let mut stream: Box<dyn Read + '_> = Box::new(head.as_slice().chain(stream));
+            return self.nested(path, |each| archive::zip_members(&mut stream, each));
         }
         if let Some(what) = detect::unsupported(&head).filter(|what| !what.contains("ELF")) {
             return Err(format!("this is {what}"));
@@ -88,22 +90,28 @@ impl<'a> MemberReader<'a> {
         if head.is_empty() || !plain_text::is_text(&head) {
             return Ok(false);
         }
+        let before = self.gathered.log.len();
         let mut counted = Counted { stream: &mut *stream, bytes: head.len() as u64 };
         let read = text_file::read(path, head, &mut counted, TooLarge::Cut, self.gathered);
         self.examined += counted.bytes;
+        let lines = self.gathered.log.split_off(before.min(self.gathered.log.len()));
+        let new = self.log.new_lines(lines);
+        self.gathered.log.extend(new);
         read
     }
 
     /// Reads the members of an archive that is a member itself. Its own files are counted, not it.
-    fn nested_archive(&mut self, path: &Path, stream: impl Read) -> Result<bool, String> {
+    fn nested(
+        &mut self,
+        path: &Path,
+        members: impl FnOnce(&mut dyn FnMut(&Path, &mut dyn Read)) -> Result<(), String>,
+    ) -> Result<bool, String> {
         if self.nested >= MAX_NESTED {
             return Err("an archive within archives within an archive: unpack it first".into());
         }
         self.nested += 1;
         let inside = path.strip_prefix(self.archive).unwrap_or(path).to_owned();
-        // Boxed, so that the types of archives in archives end.
-        let mut stream: Box<dyn Read + '_> = Box::new(stream);
-        let end = archive::members(&mut stream, |name, content| self.member(&inside.join(name), content));
+        let end = members(&mut |name, content| self.member(&inside.join(name), content));
         self.nested -= 1;
         end.map(|()| false)
     }
@@ -239,7 +247,8 @@ impl MemberReader<'_> {
 #[cfg(test)]
 mod tests {
     use crate::source::import::{ImportOptions, Imported, load};
-    use std::io::Write;
+    use proptest::prelude::*;
+    use std::io::{Cursor, Write};
 
     fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
@@ -278,6 +287,50 @@ mod tests {
         assert!(domain.threads.iter().any(|t| !t.events.exits.is_empty()));
     }
 
+    fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in files {
+            writer.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            writer.write_all(content).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn a_zip_archive_is_read_by_itself_and_within_another() {
+        let inner =
+            zip(&[("case\\web.xml", XML), ("../dmesg.txt", b"[ 592.654337] kvm [7]: vcpu1 unhandled rdmsr: 0x611\n")]);
+        for bytes in [inner.clone(), zip(&[("logs/inner.zip", &inner)]), tar(&[("inner.zip", &inner)])] {
+            let imported = import(&bytes);
+            assert_eq!(imported.errors, []);
+            let [domain] = imported.sample.domains.as_slice() else { panic!("{:?}", imported.sample.domains) };
+            assert_eq!((domain.facts.name.value.as_str(), imported.sample.host.kernel_log.len()), ("web", 1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_zip_is_survived(at in any::<proptest::sample::Index>(), byte in any::<u8>(),
+            cut in any::<proptest::sample::Index>()) {
+            let mut bytes = zip(&[("web.xml", XML), ("more.txt", XML)]);
+            let place = at.index(bytes.len());
+            bytes[place] = byte;
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            let _ = import(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_zip_archive_that_claims_millions_of_members_is_refused() {
+        let mut bytes = zip(&[("web.xml", XML)]);
+        let mut record = [0u8; 56];
+        record[..4].copy_from_slice(b"PK\x06\x06");
+        record[32..40].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        bytes.splice(30..30, record);
+        let imported = import(&bytes);
+        assert!(imported.errors[0].what.contains("members: unpack it first"), "{:?}", imported.errors);
+    }
+
     #[test]
     fn what_is_not_read_in_an_archive_is_named() {
         let mut nested = tar(&[("web.xml", XML)]);
@@ -287,6 +340,9 @@ mod tests {
         let imported = import(&tar(&[("a.tar", &nested), ("b.zip", b"PK\x03\x04zip"), ("web.xml", XML)]));
         let said: Vec<String> = imported.errors.iter().map(ToString::to_string).collect();
         assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].contains("archives within an archive") && said[1].contains("b.zip: this is a zip"), "{said:?}");
+        assert!(
+            said[0].contains("archives within an archive") && said[1].contains("b.zip: the zip archive is damaged"),
+            "{said:?}"
+        );
     }
 }

@@ -5,9 +5,10 @@
 
 use super::counts;
 use super::describe;
-use super::gathered::{Description, Gathered, InputType};
+use super::gathered::{DomainFiles, Gathered, InputType};
 use super::guest::{ImportedGuest, UNNAMED, merge_same_guests, place_threads};
 use super::imported::{ImportError, ImportOptions, Imported};
+use super::processes;
 use super::readings;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
@@ -22,14 +23,6 @@ use std::sync::Arc;
 
 /// Limit of domains: the rules compare guests with each other, and what they say of each takes some kilobytes.
 const MAX_DOMAINS: usize = 4096;
-
-/// What belongs to one domain.
-#[derive(Debug, Default)]
-struct DomainFiles {
-    description: Description,
-    guest: Option<ImportedGuest>,
-    tree: Option<DeviceMap>,
-}
 
 /// Limit of the remarks that are shown.
 const MAX_NOTES: usize = 32;
@@ -48,6 +41,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     assign_guests(&mut domains, guests, &mut gathered.notes);
     let trees = std::mem::take(&mut gathered.trees);
     assign_trees(&mut domains, trees, &mut gathered.errors);
+    processes::add(&mut domains, &gathered.processes, &mut gathered.notes);
     if domains.len() > MAX_DOMAINS {
         gathered.notes.insert(0, format!("{} domains: all but the first {MAX_DOMAINS} are left out", domains.len()));
         domains.truncate(MAX_DOMAINS);
@@ -95,7 +89,7 @@ fn source_id(file_type: InputType) -> SourceId {
     match file_type {
         InputType::PerfData => SourceId::PerfData,
         InputType::Trace => SourceId::Trace,
-        InputType::Tables | InputType::Counts => SourceId::Text,
+        InputType::Tables | InputType::Counts | InputType::Statistics | InputType::Processes => SourceId::Text,
         InputType::DomainXml => SourceId::Xml,
         InputType::CommandLine => SourceId::Cmdline,
         InputType::Mtree => SourceId::Mtree,
@@ -116,7 +110,7 @@ fn assign_guests(domains: &mut Vec<DomainFiles>, guests: Vec<ImportedGuest>, not
     let single = guests.len() == 1;
     let (mut by_pid, mut by_name): (Places<i32>, Places<String>) = (HashMap::new(), HashMap::new());
     for (i, domain) in domains.iter().enumerate().rev() {
-        if let Some(pid) = domain.description.xml.as_ref().and_then(|(xml, _)| xml.pid) {
+        if let Some(pid) = domain.description.process() {
             by_pid.entry(pid).or_default().push(i);
         }
         if let Some(name) = domain.description.name() {

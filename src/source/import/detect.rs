@@ -3,7 +3,10 @@
 use super::gathered::InputType;
 use super::imported::io_message;
 use super::{kvm_stat, trace};
-use crate::kvm::{cmdline, domain_xml, event_totals, kernel_log, mtree, topology_text, virsh_text, vmm_config};
+use crate::kvm::{
+    cmdline, domain_xml, event_totals, kernel_log, mtree, process_text, stats_text, topology_text, virsh_text,
+    vmm_config,
+};
 use std::io::Read;
 
 /// Bytes at the beginning of a file that are examined before the whole file is read.
@@ -11,11 +14,12 @@ const HEAD: usize = 256 * 1024;
 
 /// The types of file that can be read, as errors list them.
 pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
-    lines of 'trace-cmd report', ftrace, perf-prof or 'perf script' with kvm events, the output of kvm_stat or of \
-    'perf stat -e kvm:*', a libvirt domain XML or a part of one, a QEMU command line, the output of 'info mtree', a \
+    lines of 'trace-cmd report', ftrace, perf-prof or 'perf script' with kvm events, the output of kvm_stat, of \
+    'perf stat -e kvm:*' or of bcc's kvmexit, a libvirt domain XML or a part of one, a QEMU command line, the output of 'info mtree', a \
     kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities', 'virsh domcapabilities' or 'virsh \
-    vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats', a Proxmox .conf, a command line or JSON configuration of \
-    cloud-hypervisor, Firecracker or crosvm, or a sosreport (folder or archive)";
+    vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dommemstat|domblkstat', of 'qm status --verbose', 'grep . \
+    /sys/kernel/debug/kvm/*', 'numastat -p', 'taskset -p' or 'ps -L', a Proxmox .conf, a command line or JSON configuration of \
+    cloud-hypervisor, Firecracker or crosvm, a sosreport (folder or archive), or a tar or zip archive of such files";
 
 /// The first bytes of a file, which tell its type.
 pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {
@@ -36,7 +40,6 @@ pub(super) fn binary(head: &[u8]) -> Option<InputType> {
 pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
     Some(match head {
         [0x7f, b'E', b'L', b'F', ..] => "an ELF program or library",
-        [b'P', b'K', 3, 4, ..] => "a zip archive: unpack it first",
         [b'P', b'E', b'R', b'F', b'F', b'I', b'L', b'E', ..] => {
             "a perf.data from before Linux 2.6.32, which no current perf reads"
         }
@@ -47,8 +50,8 @@ pub(super) fn unsupported(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The types of input that a text holds; empty if none.
-pub(super) fn text(text: &str) -> Vec<InputType> {
+/// The types of input that a text holds; empty if none. `pid`: see [`process_text::parse`].
+pub(super) fn text(text: &str, pid: Option<i32>) -> Vec<InputType> {
     let mut types = Vec::new();
     let mut add = |file_type, is_present: bool| {
         if is_present {
@@ -68,5 +71,7 @@ pub(super) fn text(text: &str) -> Vec<InputType> {
     add(InputType::CommandLine, !mtree && cmdline::looks_like(text));
     add(InputType::Config, !topology && !mtree && vmm_config::looks_like(text));
     add(InputType::KernelLog, !trace && kernel_log::looks_like(text));
+    add(InputType::Statistics, !counts && stats_text::looks_like(text));
+    add(InputType::Processes, !trace && process_text::looks_like(text, pid));
     types
 }

@@ -8,9 +8,10 @@ use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
 use crate::kvm::event_totals::EventCounts;
 use crate::kvm::kernel_log::LogLine;
+use crate::kvm::process_text::ProcessText;
+use crate::kvm::stats_text::StatsReading;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::topology::HostTopology;
-use crate::kvm::virsh_text::StatsReading;
 use crate::sample::{EngineKind, EngineLevel, EngineStatus, HostFacts, Vmm};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,6 +44,10 @@ pub(super) enum InputType {
     Config,
     /// `virsh domcapabilities`.
     DomainCapabilities,
+    /// Statistics since a guest's start: `qm status`, KVM's debugfs.
+    Statistics,
+    /// Memory and threads of a VMM's process: `numastat -p`, `taskset -p`, `ps -L`, files of `/proc/PID`.
+    Processes,
 }
 
 /// The content of all files so far.
@@ -56,8 +61,10 @@ pub(super) struct Gathered {
     pub trees: Vec<(PathBuf, DeviceMap)>,
     /// Counts of events, each with its file.
     pub counts: Vec<(PathBuf, EventCounts)>,
-    /// Readings of libvirt's statistics, in order, each with its domain's name and its file.
-    pub readings: Vec<(PathBuf, String, StatsReading)>,
+    /// Readings of statistics that count since a guest's start, in order.
+    pub readings: Vec<GuestReading>,
+    /// What tools print about processes.
+    pub processes: ProcessText,
     /// The kernel log.
     pub log: Vec<LogLine>,
     /// The host's topology, and the file that it began with.
@@ -104,6 +111,30 @@ impl Gathered {
     }
 }
 
+/// What belongs to one domain.
+#[derive(Debug, Default)]
+pub(super) struct DomainFiles {
+    /// What describes it.
+    pub description: Description,
+    /// What was measured of it.
+    pub guest: Option<ImportedGuest>,
+    /// Its memory tree.
+    pub tree: Option<DeviceMap>,
+}
+
+/// A reading of a guest's statistics.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GuestReading {
+    /// The file.
+    pub file: PathBuf,
+    /// The guest's name; empty if the file does not name it.
+    pub name: String,
+    /// The VMM's process, where the file names it.
+    pub pid: Option<i32>,
+    /// The values.
+    pub reading: StatsReading,
+}
+
 /// A domain as its XML, its command line or a tool describes it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Description {
@@ -121,6 +152,8 @@ pub(super) struct Description {
     pub called: Option<String>,
     /// The UUID that a tool printed, lower case.
     pub printed_uuid: Option<String>,
+    /// The VMM's process, as a listing of processes says.
+    pub pid: Option<i32>,
     /// The number of vCPUs that a tool printed.
     pub vcpus: Option<u32>,
     /// A tool found it paused.
@@ -147,6 +180,11 @@ impl Description {
         let xml = self.xml.as_ref().and_then(|(xml, _)| xml.name.as_deref());
         let called = || self.called.as_deref().filter(|name| !is_uuid(name));
         xml.or_else(|| self.command.as_ref()?.name.as_deref()).or_else(called)
+    }
+
+    /// The VMM's process.
+    pub fn process(&self) -> Option<i32> {
+        self.xml.as_ref().and_then(|(xml, _)| xml.pid).or(self.pid)
     }
 
     /// Whether it only completes what another file describes: it neither is a configuration nor names a domain.
@@ -189,6 +227,7 @@ impl Description {
         self.command = self.command.take().or(other.command);
         self.called = self.called.take().or(other.called);
         self.printed_uuid = self.printed_uuid.take().or(other.printed_uuid);
+        self.pid = self.pid.or(other.pid);
         self.vcpus = self.vcpus.or(other.vcpus);
         self.paused |= other.paused;
         self.threads.complete(other.threads);

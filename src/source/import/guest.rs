@@ -4,8 +4,8 @@ use super::kvm_stat::TableCounters;
 use crate::kvm::thread_cpus::ThreadCpus;
 use crate::kvm::thread_name::Role;
 use crate::sample::{
-    DiskSample, DomainFacts, DomainSample, Known, MissingExtreme, NicSample, Origin, Placement, ThreadEvents,
-    ThreadSample, Vmm,
+    DiskSample, DomainFacts, DomainSample, Known, MemoryUse, MissingExtreme, NicSample, Origin, Placement,
+    ThreadEvents, ThreadSample, Vmm,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,6 +32,12 @@ pub(super) struct ImportedGuest {
     pub counters: BTreeMap<String, u64>,
     /// Its block devices and network interfaces, and the nanoseconds that their figures cover.
     pub devices: (Vec<DiskSample>, Vec<NicSample>, u64),
+    /// Bytes of its memory by NUMA node.
+    pub node_memory: BTreeMap<u32, u64>,
+    /// Bytes of the VMM in swap.
+    pub swap_bytes: Option<u64>,
+    /// Its memory on the host.
+    pub memory: MemoryUse,
 }
 
 impl ImportedGuest {
@@ -76,6 +82,9 @@ impl ImportedGuest {
             nics: self.devices.1,
             devices_ns: self.devices.2,
             nics_ns: self.devices.2,
+            node_memory: self.node_memory,
+            swap_bytes: self.swap_bytes,
+            memory: self.memory,
             ..DomainSample::default()
         }
     }
@@ -107,6 +116,12 @@ impl ImportedGuest {
             if self.devices.2 == 0 {
                 self.devices = other.devices;
             }
+            if self.node_memory.is_empty() {
+                self.node_memory = other.node_memory;
+            }
+            self.swap_bytes = self.swap_bytes.or(other.swap_bytes);
+            self.memory.balloon = self.memory.balloon.or(other.memory.balloon);
+            self.memory.resident = self.memory.resident.or(other.memory.resident);
         }
     }
 }

@@ -104,6 +104,11 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
         let end = archive::members(head.as_slice().chain(stream), |name, content| members.member(name, content));
         return members.finish(end);
     }
+    if archive::is_zip(&head) {
+        let mut members = MemberReader::new(path, gathered, options.perf_times);
+        let end = archive::zip_members(head.as_slice().chain(stream), |name, content| members.member(name, content));
+        return members.finish(end);
+    }
     if let Some(what) = detect::unsupported(&head) {
         return Err(format!("this is {what}; expected {EXPECTED}"));
     }

@@ -23,6 +23,7 @@ mod pasted_text;
 mod perf_data;
 mod perf_data_file;
 mod plain_text;
+mod processes;
 mod readings;
 mod text_file;
 mod trace;

@@ -1,40 +1,42 @@
-//! libvirt's statistics of a domain (`virsh domstats`). Two readings show what happened between them; one shows only
-//! totals since the guest's start.
+//! Statistics of a guest that count since its start (`virsh domstats`, `qm status`, KVM's debugfs). Two readings show what
+//! happened between them; one shows only totals.
 
 use super::counts::SAME_TIME;
-use super::gathered::Gathered;
+use super::gathered::{Gathered, GuestReading};
 use super::guest::ImportedGuest;
 use crate::kvm::sanitize;
+use crate::kvm::stats_text::StatsReading;
 use crate::kvm::thread_name::Role;
-use crate::kvm::virsh_text::StatsReading;
-use crate::sample::{ThreadSample, ThreadTimes};
+use crate::sample::{MemoryUse, ThreadSample, ThreadTimes};
 use crate::source::domain_stats::{self, Stats, StatsValue};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Milliseconds of a day, after which a clock begins again.
 const DAY_MS: u64 = 86_400_000;
 
-/// Readings of one domain, in order.
-type Readings = Vec<(PathBuf, StatsReading)>;
-
 /// Adds what grew between the readings of each domain, if that is the time that everything else covers. Returns that
 /// time, where nothing else was measured.
 pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>, stated_s: Option<f64>) -> Option<f64> {
-    let mut by_domain: BTreeMap<String, Readings> = BTreeMap::new();
-    for (path, domain, reading) in std::mem::take(&mut gathered.readings) {
-        by_domain.entry(domain).or_default().push((path, reading));
+    let mut by_guest: BTreeMap<(String, Option<i32>), Vec<GuestReading>> = BTreeMap::new();
+    for reading in std::mem::take(&mut gathered.readings) {
+        by_guest.entry((reading.name.clone(), reading.pid)).or_default().push(reading);
     }
     let measured = !gathered.guests.is_empty();
-    for (domain, readings) in by_domain {
+    for ((domain, pid), readings) in by_guest {
         let (Some(first), Some(last)) = (readings.first(), readings.last()) else { continue };
-        let name = if domain.is_empty() { "the guest" } else { domain.as_str() };
-        let file = last.0.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+        let name = match pid {
+            _ if !domain.is_empty() => domain.clone(),
+            Some(pid) => format!("process {pid}"),
+            None => "the guest".to_owned(),
+        };
+        let file = last.file.file_name().map(|n| sanitize(&n.to_string_lossy(), 80)).unwrap_or_default();
+        let now = values(&last.reading);
+        gathered.notes.extend(guest_memory(&now, &name, &file));
         if readings.len() == 1 {
-            gathered.notes.extend(totals(&values(&first.1), name, &file));
+            gathered.notes.extend(totals(&now, &name, &file));
             continue;
         }
-        let seconds = stated_s.or_else(|| between(&first.1, &last.1));
+        let seconds = stated_s.or_else(|| between(&first.reading, &last.reading));
         let Some(seconds) = seconds.filter(|s| *s > 0.0) else {
             gathered
                 .notes
@@ -51,8 +53,15 @@ pub(super) fn add(gathered: &mut Gathered, mut base: Option<f64>, stated_s: Opti
             ));
             continue;
         }
-        let grown = domain_stats::growth(&values(&first.1), &values(&last.1));
-        gathered.guests.push(guest(&grown, (!domain.is_empty()).then_some(domain), seconds));
+        let grown = domain_stats::growth(&values(&first.reading), &now);
+        let mut guest = guest(&grown, (!domain.is_empty()).then_some(domain), seconds);
+        let resident = match now.get("balloon.rss") {
+            Some(StatsValue::Number(kib)) => kib.checked_mul(1024),
+            _ => None,
+        };
+        (guest.pid, guest.memory) =
+            (pid, MemoryUse { balloon: domain_stats::balloon(&now), resident, ..MemoryUse::default() });
+        gathered.guests.push(guest);
     }
     base
 }
@@ -93,11 +102,33 @@ fn guest(grown: &Stats, name: Option<String>, seconds: f64) -> ImportedGuest {
     ImportedGuest { name, threads: threads.collect(), counters, devices, ..ImportedGuest::default() }
 }
 
+/// What the balloon driver says of the memory within the guest (virDomainMemoryStatTags in libvirt's
+/// libvirt-domain.h): it is short of it, so what is slow is the guest's own swapping.
+fn guest_memory(stats: &Stats, name: &str, file: &str) -> Option<String> {
+    let kib = |key: &str| match stats.get(&format!("balloon.{key}")) {
+        Some(StatsValue::Number(kib)) => Some(*kib),
+        _ => None,
+    };
+    let (usable, all) = (kib("usable").or(kib("unused"))?, kib("available").filter(|kib| *kib > 0)?);
+    let swapped = kib("swap_in").unwrap_or(0).saturating_add(kib("swap_out").unwrap_or(0));
+    let percent = usable as f64 * 100.0 / all as f64;
+    (percent < 5.0).then(|| {
+        let swapped = if swapped > 0 { format!(", and it swapped {} MiB", swapped >> 10) } else { String::new() };
+        format!(
+            "{file}: {name} is short of memory itself: {} of {} MiB are left within the guest{swapped}; give it more, or \
+             look there at what uses it",
+            usable >> 10,
+            all >> 10
+        )
+    })
+}
+
 /// What a single reading tells.
 fn totals(stats: &Stats, name: &str, file: &str) -> Option<String> {
-    let (vcpus, _) = domain_stats::kvm_counters(stats);
+    let (vcpus, vm) = domain_stats::kvm_counters(stats);
     let sum = |counter: &str| {
         let all: Vec<u64> = vcpus.values().filter_map(|counters| counters.get(counter).copied()).collect();
+        let all = if all.is_empty() { vm.get(counter).copied().into_iter().collect() } else { all };
         (!all.is_empty()).then(|| all.into_iter().fold(0, u64::saturating_add))
     };
     let mut known: Vec<String> = ["exits", "halt_exits", "io_exits", "mmio_exits"]
@@ -110,6 +141,19 @@ fn totals(stats: &Stats, name: &str, file: &str) -> Option<String> {
     if waited > 0 && ran > 0 {
         let percent = waited as f64 * 100.0 / (ran as f64 + waited as f64);
         known.push(format!("vCPUs waited for a CPU {percent:.1} % of the time that they were to run"));
+    }
+    let halted = stats.iter().filter(|(key, _)| key.starts_with("vcpu.") && key.ends_with(".halted"));
+    let halted: Vec<bool> = halted.map(|(_, value)| *value == StatsValue::Text("yes".into())).collect();
+    if !halted.is_empty() {
+        let asleep = halted.iter().filter(|asleep| **asleep).count();
+        known.push(format!("{asleep} of {} vCPUs were halted at that moment", halted.len()));
+    }
+    for disk in domain_stats::disks(stats).into_iter().take(4) {
+        let mean = |ns: Option<u64>, ops: u64| ns.filter(|_| ops > 0).map(|ns| ns as f64 / ops as f64 / 1e6);
+        let parts = [("read", mean(disk.read_ns, disk.read_ops)), ("write", mean(disk.write_ns, disk.write_ops))];
+        let slow: Vec<String> =
+            parts.into_iter().filter_map(|(what, ms)| Some(format!("{:.1} ms a {what}", ms?))).collect();
+        known.extend((!slow.is_empty()).then(|| format!("disk {}: {} on average", disk.name, slow.join(", "))));
     }
     (!known.is_empty()).then(|| {
         format!(
@@ -143,7 +187,12 @@ mod tests {
     }
 
     fn added(readings: Vec<StatsReading>, stated_s: Option<f64>) -> (Gathered, Option<f64>) {
-        let named = readings.into_iter().map(|reading| (PathBuf::from("d.txt"), "web".to_owned(), reading));
+        let named = readings.into_iter().map(|reading| GuestReading {
+            file: "d.txt".into(),
+            name: "web".to_owned(),
+            pid: None,
+            reading,
+        });
         let mut gathered = Gathered { readings: named.collect(), ..Gathered::default() };
         let base = add(&mut gathered, None, stated_s);
         (gathered, base)

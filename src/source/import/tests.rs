@@ -172,7 +172,7 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
     };
     assert!(said("empty").starts_with("the file is empty; expected a kvmtop session, a perf.data"));
     assert!(said("notes").contains("expected a kvmtop session"));
-    assert!(said("zip").contains("a zip archive: unpack it first"));
+    assert!(said("zip").contains("the zip archive is damaged"));
     assert!(said("trace.dat").contains("trace-cmd report"));
     assert_eq!(said("absent"), "cannot open it: No such file or directory");
     said("broken");

@@ -1,14 +1,14 @@
 //! Text files: reads every type of input that one contains.
 
 use super::detect;
-use super::gathered::{Description, Gathered, InputType};
+use super::gathered::{Description, Gathered, GuestReading, InputType};
 use super::guest::ImportedGuest;
 use super::imported::io_message;
 use super::{kvm_stat, pasted_text, plain_text, trace};
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::{
-    cmdline, domain_capabilities, domain_xml, event_totals, kernel_log, mtree, sanitize, topology_text, virsh_text,
-    vmm_config,
+    cmdline, domain_capabilities, domain_xml, event_totals, kernel_log, mtree, process_text, sanitize, stats_text,
+    topology_text, virsh_text, vmm_config,
 };
 use crate::sample::{HostFacts, Vmm};
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ pub(super) fn read(
         }
         None => Cow::Borrowed(text.as_str()),
     };
-    let types = detect::text(&text);
+    let types = detect::text(&text, process_of(path));
     if types.is_empty() {
         return Ok(matches!(text, Cow::Owned(_)) && gathered.types.contains(&InputType::DomainCapabilities));
     }
@@ -82,9 +82,9 @@ fn read_type(
         InputType::Trace => trace::read(text, more, gathered)?,
         InputType::DomainXml => domain_xmls(path, text, gathered)?,
         InputType::CommandLine => {
-            for command in commands(text)? {
-                let command = Some(Arc::new(command));
-                gathered.descriptions.push(Description { command, file: path.to_owned(), ..Description::default() });
+            for (pid, command) in commands(text)? {
+                let (file, command) = (path.to_owned(), Some(Arc::new(command)));
+                gathered.descriptions.push(Description { command, pid, file, ..Description::default() });
             }
         }
         InputType::Mtree => {
@@ -104,6 +104,8 @@ fn read_type(
         InputType::Counts => counts(path, text, gathered),
         InputType::Virsh => virsh(path, text, gathered),
         InputType::Config => configs(path, text, gathered),
+        InputType::Statistics => statistics(path, text, gathered),
+        InputType::Processes => gathered.processes.merge(process_text::parse(text, process_of(path))),
         InputType::PerfData | InputType::DomainCapabilities => {}
     }
     Ok(())
@@ -115,9 +117,10 @@ fn file_name(path: &Path) -> String {
 }
 
 fn counts(path: &Path, text: &str, gathered: &mut Gathered) {
-    let Some(totals) = event_totals::parse(text) else { return };
-    gathered.notes.extend(totals.unread.notes(&file_name(path)));
-    gathered.counts.push((path.to_owned(), totals));
+    for totals in event_totals::parse(text) {
+        gathered.notes.extend(totals.unread.notes(&file_name(path)));
+        gathered.counts.push((path.to_owned(), totals));
+    }
 }
 
 fn configs(path: &Path, text: &str, gathered: &mut Gathered) {
@@ -140,7 +143,12 @@ fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
     gathered.notes.extend(found.unread.notes(&file_name(path)));
     for domain in found.domains {
         let name = domain.name.clone().unwrap_or_default();
-        gathered.readings.extend(domain.stats.into_iter().map(|reading| (path.to_owned(), name.clone(), reading)));
+        gathered.readings.extend(domain.stats.into_iter().map(|reading| GuestReading {
+            file: path.to_owned(),
+            name: name.clone(),
+            pid: None,
+            reading,
+        }));
         gathered.descriptions.push(Description {
             file: path.to_owned(),
             called: domain.name,
@@ -151,6 +159,33 @@ fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
             ..Description::default()
         });
     }
+}
+
+fn statistics(path: &Path, text: &str, gathered: &mut Gathered) {
+    for stats in stats_text::parse(text) {
+        let name = stats.name.clone().unwrap_or_default();
+        let whose = if name.is_empty() { "the guest" } else { &name };
+        gathered.notes.extend(stats.stopped.map(|why| format!("{}: {whose} stands still: {why}", file_name(path))));
+        gathered.readings.push(GuestReading { file: path.to_owned(), name, pid: stats.pid, reading: stats.reading });
+        if stats.name.is_some() {
+            gathered.descriptions.push(Description {
+                file: path.to_owned(),
+                called: stats.name,
+                pid: stats.pid,
+                vcpus: stats.vcpus,
+                paused: stats.paused,
+                ..Description::default()
+            });
+        }
+    }
+}
+
+/// The process of a file `/proc/PID/numa_maps`, which only its path names.
+fn process_of(path: &Path) -> Option<i32> {
+    if path.file_name()? != "numa_maps" {
+        return None;
+    }
+    path.parent()?.file_name()?.to_str()?.parse().ok()
 }
 
 /// What the host offers. Guests without KVM have another CPU, and of several answers the first counts.
@@ -252,13 +287,32 @@ fn domains(text: &str) -> Vec<&str> {
     if found.len() > 1 { found } else { vec![text] }
 }
 
-/// The command lines in a text: those of several guests as `ps` lists them, or a single one, which can span several
-/// lines.
-fn commands(text: &str) -> Result<Vec<QemuCommand>, String> {
-    let lines = text.lines().filter(|line| line.contains("qemu-system-")).take(MAX_PARTS);
-    let named = lines.filter_map(|line| cmdline::parse_text(line).ok()).filter(|command| command.name.is_some());
-    let named: Vec<_> = named.collect();
-    if named.len() > 1 { Ok(named) } else { Ok(vec![cmdline::parse_text(text).map_err(|e| e.to_string())?]) }
+/// The command lines in a text: those of several guests as `ps` lists them with their processes, or a single one, which
+/// can span several lines.
+fn commands(text: &str) -> Result<Vec<(Option<i32>, QemuCommand)>, String> {
+    let is_program = |line: &&str| line.split_whitespace().any(cmdline::is_program);
+    let lines = text.lines().filter(|line| line.contains("-name")).filter(is_program).take(MAX_PARTS);
+    let named = lines.filter_map(|line| Some((listed_process(line), cmdline::parse_text(line).ok()?)));
+    let named: Vec<_> = named.filter(|(_, command)| command.name.is_some()).collect();
+    if named.len() > 1 || named.iter().any(|(pid, _)| pid.is_some()) {
+        return Ok(named);
+    }
+    Ok(vec![(None, cmdline::parse_text(text).map_err(|e| e.to_string())?)])
+}
+
+/// The process of a line of `ps` (`aux`, `-ef`, `ax`, `-elf`, `alx`) or `pgrep -a`.
+fn listed_process(line: &str) -> Option<i32> {
+    let before: Vec<&str> = line.split_whitespace().take_while(|word| !cmdline::is_program(word)).take(20).collect();
+    let is_number = |at: usize| before.get(at).is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
+    let is_state = before.get(1).is_some_and(|word| word.len() == 1 && word.bytes().all(|b| b.is_ascii_uppercase()));
+    let at = match (is_number(0), is_number(1)) {
+        (true, _) if is_state => 3,
+        (true, true) => 2,
+        (true, false) => 0,
+        (false, true) => 1,
+        (false, false) => return None,
+    };
+    before.get(at)?.parse().ok().filter(|pid| *pid > 1)
 }
 
 /// The XML as it is shown: every line sanitized.

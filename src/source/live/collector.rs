@@ -4,6 +4,7 @@ mod options;
 
 pub use options::{CollectorCommand, CollectorOptions};
 
+use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
 use crate::source::events::{EngineError, Reading};
@@ -12,6 +13,7 @@ use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
 use crate::source::live::guest::vanished;
 use crate::source::live::host::kernel_log::KernelLog;
+use crate::source::live::host::qemu_logs::QemuLogs;
 use crate::source::live::host::reader::HostReader;
 use crate::source::live::host::self_usage;
 use crate::source::live::host::tasks::HostTasks;
@@ -51,6 +53,7 @@ pub struct Collector {
     tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
+    qemu_logs: QemuLogs,
     generation: u32,
     refused: Option<EngineError>,
     own_pid_namespace: bool,
@@ -94,6 +97,7 @@ impl Collector {
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths.run.clone()),
             kernel_log: KernelLog::open(paths),
+            qemu_logs: QemuLogs::new(paths.log.clone(), paths.system_owner()),
             generation: 0,
             refused: None,
             own_pid_namespace: paths.in_own_pid_namespace(),
@@ -345,8 +349,15 @@ impl Collector {
             facts: self.host.facts(),
             tasks: self.tasks.scan(now.mono_ns, self.discovery.processes(), skip),
             memory,
-            kernel_log: self.kernel_log.read(),
+            kernel_log: self.log_lines(now),
         }
+    }
+
+    /// The host's log and those of libvirt's QEMUs.
+    fn log_lines(&mut self, now: Timestamps) -> Vec<LogLine> {
+        let mut lines = self.kernel_log.read();
+        lines.extend(self.qemu_logs.read(self.guests.values().filter_map(LiveGuest::logged).collect(), now));
+        lines
     }
 
     fn engine_status(&self, reading: &Reading) -> EngineStatus {

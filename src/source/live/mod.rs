@@ -7,6 +7,7 @@ pub mod metadata;
 mod collector;
 mod guest;
 mod host;
+mod owned_file;
 mod proc;
 mod source_status;
 mod timestamps;

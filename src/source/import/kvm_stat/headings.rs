@@ -156,6 +156,11 @@ pub(super) fn stated_seconds(line: &str) -> (Option<f64>, Option<f64>) {
     }
 }
 
+/// Whether a line is the command `perf kvm stat report`.
+pub(super) fn is_report(line: &str) -> bool {
+    line.contains("perf") && line.contains("kvm") && line.contains("stat report")
+}
+
 /// Parses `10`, `10s`, `0.5`, `2m` as sleep(1) does.
 fn seconds(text: &str) -> Option<f64> {
     let (digits, factor) =

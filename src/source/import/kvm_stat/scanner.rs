@@ -82,6 +82,10 @@ impl Scanner {
         self.found.recorded_s = self.found.recorded_s.or(recorded);
         self.recorded = recorded.or(self.recorded);
         self.found.frame_s = self.found.frame_s.or(frame);
+        if headings::is_report(line) && self.found.tables.is_empty() && self.table.is_none() {
+            // The tables below are of this command, not of the one before.
+            self.found.frame_s = None;
+        }
         self.requested = headings::requested_kind(line).or(self.requested);
         if let Some(heading) = headings::heading(line) {
             self.end_table();

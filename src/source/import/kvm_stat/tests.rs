@@ -424,3 +424,15 @@ fn a_table_without_a_readable_row_is_said() {
     let folded = guest_counters(&find_tables(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
     assert!(folded.notes[0].contains("without any readable row"), "{:?}", folded.notes);
 }
+
+#[test]
+fn a_report_below_a_live_command_is_no_frame() {
+    let table = "             VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n\n\
+        MSR_WRITE  232  75.08%  0.00%  0.24us  15.62us  0.78us ( +-  11.73% )\n";
+    let seconds = |commands: &str| {
+        let found = find_tables(&format!("{commands}\nAnalyze events for all VMs, all VCPUs:\n\n{table}"));
+        guest_counters(&found).remove(&None).unwrap().seconds
+    };
+    assert_eq!(seconds("perf kvm stat live -p 7"), Some(1.0));
+    assert_eq!(seconds("perf kvm stat live -p 7\nperf kvm stat record -p 7\nperf kvm stat report"), None);
+}

@@ -14,6 +14,7 @@ use crate::sample::{
     AccessCell, DomainFacts, DomainSample, DomainState, Known, Origin, ThreadEvents, ThreadSample, ThreadTimes,
 };
 use crate::source::events::{ThreadKey, TracedThread};
+use crate::source::live::host::qemu_logs::LoggedGuest;
 use crate::source::live::metadata::source::{GuestMetadata, MetadataSource, UuidClaim, WatchedGuest};
 use crate::source::live::metadata::status_xml::{DomainStatus, StatusFiles, StatusQuery};
 use crate::source::live::proc::fds::KvmFiles;
@@ -122,6 +123,17 @@ impl LiveGuest {
             name: self.identity.libvirt_name.clone()?,
             answered: self.facts.xml.as_ref().is_some_and(|xml| xml.from == Origin::Libvirt),
         })
+    }
+
+    /// Its log: the system daemon's if that says that it runs this process, else the one that a daemon of its user has.
+    pub(crate) fn logged(&self) -> Option<LoggedGuest> {
+        let name = self.identity.libvirt_name.clone()?;
+        let user = match self.claim {
+            UuidClaim::Proven => None,
+            UuidClaim::Unknown => Some(self.identity.uid?),
+            UuidClaim::Refuted => return None,
+        };
+        Some(LoggedGuest { pid: self.identity.pid, name, user })
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.

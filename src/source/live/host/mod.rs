@@ -2,6 +2,7 @@
 
 pub(crate) mod kernel_log;
 pub(crate) mod prerequisites;
+pub(crate) mod qemu_logs;
 pub(crate) mod reader;
 pub(crate) mod self_usage;
 pub(crate) mod tasks;

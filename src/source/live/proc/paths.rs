@@ -13,13 +13,22 @@ pub struct SystemPaths {
     pub run: PathBuf,
     /// `/dev`.
     pub dev: PathBuf,
+    /// `/var/log`.
+    pub log: PathBuf,
     /// Whether these are the running kernel's own: only then may a PID found there be passed to a system call.
     pub real: bool,
 }
 
 impl Default for SystemPaths {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into(), run: "/run".into(), dev: "/dev".into(), real: true }
+        Self {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            run: "/run".into(),
+            dev: "/dev".into(),
+            log: "/var/log".into(),
+            real: true,
+        }
     }
 }
 
@@ -31,6 +40,7 @@ impl SystemPaths {
             sys: root.join("sys"),
             run: root.join("run"),
             dev: root.join("dev"),
+            log: root.join("var/log"),
             real: false,
         }
     }
@@ -39,6 +49,11 @@ impl SystemPaths {
     /// in `include/linux/proc_ns.h`). False where that cannot be seen.
     pub(crate) fn in_own_pid_namespace(&self) -> bool {
         std::fs::read_link(self.proc.join("self/ns/pid")).is_ok_and(|link| link.as_os_str() != "pid:[4026531836]")
+    }
+
+    /// The user who owns what system daemons write: root, or the user of a test for a tree of his own.
+    pub(crate) fn system_owner(&self) -> u32 {
+        if self.real { 0 } else { rustix::process::geteuid().as_raw() }
     }
 
     /// `/proc/PID/NAME`.

@@ -6,7 +6,6 @@
 //! likes into his own folder: his files speak for his own processes only, and all users together get a fixed share of
 //! a tick.
 
-mod owned_file;
 mod rounds;
 
 use crate::kvm::domain_xml::{self, DomainXml};

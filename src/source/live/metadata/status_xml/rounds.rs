@@ -1,9 +1,9 @@
 //! One look at all status files: what is read, in which order, and how much.
 
 use super::DomainStatus;
-use super::owned_file::{FileRefusal, FileStamp, OwnedFile, OwnedFolder};
 use crate::kvm::domain_xml::MAX_TEXT;
 use crate::kvm::sanitize;
+use crate::source::live::owned_file::{FileRefusal, FileStamp, OwnedFile, OwnedFolder};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -6,13 +6,13 @@
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// Why a file is not read. A missing one is `None` of the functions below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum FileRefusal {
+pub(crate) enum FileRefusal {
     #[error("{0}")]
     System(Errno),
     #[error("a link or another file system is in its path")]
@@ -46,7 +46,7 @@ impl From<Errno> for FileRefusal {
 
 /// Identifies a file's content: a file that is replaced or rewritten has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FileStamp {
+pub(crate) struct FileStamp {
     inode: u64,
     size: i64,
     modified: (i64, i64),
@@ -54,17 +54,17 @@ pub(super) struct FileStamp {
 }
 
 /// A folder, opened.
-pub(super) struct OwnedFolder {
+pub(crate) struct OwnedFolder {
     fd: OwnedFd,
     owner: u32,
 }
 
 /// A regular file of the folder's owner, opened and not yet read.
-pub(super) struct OwnedFile {
+pub(crate) struct OwnedFile {
     fd: OwnedFd,
-    pub(super) stamp: FileStamp,
+    pub(crate) stamp: FileStamp,
     /// Its length in bytes.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 /// `None` for what does not exist.
@@ -85,7 +85,7 @@ impl OwnedFolder {
     ///
     /// # Errors
     /// Why it is not used. A folder that does not exist is `None`.
-    pub(super) fn open(base: &Path, below: &str, owner: u32) -> Result<Option<Self>, FileRefusal> {
+    pub(crate) fn open(base: &Path, below: &str, owner: u32) -> Result<Option<Self>, FileRefusal> {
         const PATH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
         let base = rustix::fs::open(base, PATH | OFlags::NOFOLLOW, Mode::empty());
         let Some(base) = existing(base)? else { return Ok(None) };
@@ -104,7 +104,7 @@ impl OwnedFolder {
     ///
     /// # Errors
     /// Why it is not read. A file that does not exist is `None`.
-    pub(super) fn file(&self, name: &str, max: usize) -> Result<Option<OwnedFile>, FileRefusal> {
+    pub(crate) fn file(&self, name: &str, max: usize) -> Result<Option<OwnedFile>, FileRefusal> {
         // O_NONBLOCK: neither a pipe nor a file with a lease (fcntl(2), F_SETLEASE) makes the open wait.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let found = rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), inside());
@@ -129,8 +129,22 @@ impl OwnedFolder {
 }
 
 impl OwnedFile {
+    /// Its number on the file system.
+    pub(crate) fn inode(&self) -> u64 {
+        self.stamp.inode
+    }
+
+    /// Reads up to `most` bytes from `offset` on.
+    pub(crate) fn read_at(self, offset: u64, most: u64) -> Result<Vec<u8>, FileRefusal> {
+        let mut file = File::from(self.fd);
+        let mut bytes = Vec::new();
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.take(most).read_to_end(&mut bytes));
+        read.map_err(|e| FileRefusal::System(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;
+        Ok(bytes)
+    }
+
     /// Reads as many bytes as it had when it was opened.
-    pub(super) fn read(self) -> Result<String, FileRefusal> {
+    pub(crate) fn read(self) -> Result<String, FileRefusal> {
         let mut bytes = Vec::with_capacity(self.len);
         let read = File::from(self.fd).take(self.len as u64).read_to_end(&mut bytes);
         read.map_err(|e| FileRefusal::System(Errno::from_io_error(&e).unwrap_or(Errno::IO)))?;

@@ -1,0 +1,126 @@
+//! Properties of a guest's devices that change how KVM and QEMU serve it, and where each was set.
+
+use super::sanitize;
+use std::fmt;
+
+/// Limit of the properties of a guest.
+pub const MAX_PROPERTIES: usize = 1024;
+
+/// Where a property was set, in the order in which QEMU and libvirt apply them: the last one decides.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PropertyPlace {
+    /// The XML's `<devices>`.
+    #[default]
+    Devices,
+    /// `<qemu:override>` (libvirt 8.2 and newer), which changes the device's `-device`.
+    Override,
+    /// `-device`, `-set` or `-global` on QEMU's command line, also by `<qemu:commandline>`.
+    CommandLine,
+}
+
+impl fmt::Display for PropertyPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Devices => "<devices>",
+            Self::Override => "<qemu:override>",
+            Self::CommandLine => "QEMU's command line",
+        })
+    }
+}
+
+/// One property of one device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceProperty {
+    /// The device's alias or id without libvirt's `ua-`, else what it is; `-global` has the driver. Sanitized.
+    pub device: String,
+    /// QEMU's name of the property, with `-`: `ioeventfd`.
+    pub name: String,
+    /// Its value: `on`, `off`, a number, a word. Sanitized.
+    pub value: String,
+    /// Where it was set.
+    pub place: PropertyPlace,
+}
+
+impl DeviceProperty {
+    /// A property that matters; `None` for any other.
+    pub fn new(device: &str, name: &str, value: &str, place: PropertyPlace) -> Option<Self> {
+        let name = name.replace('_', "-");
+        effect(&name)?;
+        let value = match value {
+            "yes" | "true" | "True" => "on",
+            "no" | "false" | "False" => "off",
+            other => other,
+        };
+        Some(Self { device: sanitize(device, 80), name, value: sanitize(value, 80), place })
+    }
+
+    /// What the value costs; `None` where it is as it should be.
+    pub fn cost(&self) -> Option<&'static str> {
+        let (_, bad, what) = effect(&self.name)?;
+        (*bad == self.value || *bad == "0" && self.value.trim_start_matches("0x").parse() == Ok(0u32)).then_some(*what)
+    }
+}
+
+/// The value of each property that costs performance, and why (QEMU's hw/virtio/virtio-pci.c, hw/virtio/virtio.c,
+/// hw/net/virtio-net.c, hw/vfio/pci.c).
+const EFFECTS: &[(&str, &str, &str)] = &[
+    ("ioeventfd", "off", "each notification stops the vCPU until QEMU has served it"),
+    ("vectors", "0", "it has no MSI-X: the guest asks QEMU for the state of a shared interrupt line each time"),
+    (
+        "event-idx",
+        "off",
+        "driver and device cannot hold back notifications and interrupts, and send one for each request",
+    ),
+    ("indirect-desc", "off", "large requests take several entries of the ring, which is full sooner"),
+    ("tx", "timer", "packets that the guest sends wait for a timer"),
+    ("vhost", "off", "QEMU's main loop moves its packets, not the kernel"),
+    ("x-no-kvm-intx", "on", "its interrupts go through QEMU"),
+    ("x-no-kvm-msi", "on", "its interrupts go through QEMU"),
+    ("x-no-kvm-msix", "on", "its interrupts go through QEMU"),
+    ("x-no-kvm-ioeventfd", "on", "writes to its emulated registers go through QEMU"),
+    ("x-no-mmap", "on", "each access to its registers goes through QEMU"),
+];
+
+fn effect(name: &str) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    EFFECTS.iter().find(|(known, ..)| *known == name)
+}
+
+/// The properties in force: of each device and name the one that decides.
+pub fn in_force<'a>(all: impl IntoIterator<Item = &'a DeviceProperty>) -> Vec<&'a DeviceProperty> {
+    let mut found: Vec<&DeviceProperty> = Vec::new();
+    for property in all.into_iter().take(2 * MAX_PROPERTIES) {
+        let same = |known: &&mut &DeviceProperty| (&known.device, &known.name) == (&property.device, &property.name);
+        match found.iter_mut().find(same) {
+            Some(known) if known.place <= property.place => *known = property,
+            Some(_) => {}
+            None => found.push(property),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_place_decides() {
+        let of = |value, place| DeviceProperty::new("net0", "ioeventfd", value, place).unwrap();
+        let all = [
+            of("off", PropertyPlace::CommandLine),
+            of("on", PropertyPlace::Override),
+            of("yes", PropertyPlace::Devices),
+        ];
+        let found = in_force(&all);
+        assert_eq!((found.len(), found[0].place, found[0].cost().is_some()), (1, PropertyPlace::CommandLine, true));
+        assert_eq!(in_force(&all[1..])[0].cost(), None);
+    }
+
+    #[test]
+    fn only_what_matters_is_kept() {
+        let of = |name, value| DeviceProperty::new("d", name, value, PropertyPlace::Devices);
+        assert_eq!(of("x-vga", "on"), None);
+        assert!(of("event_idx", "false").unwrap().cost().is_some() && of("vectors", "0x0").unwrap().cost().is_some());
+        assert_eq!(of("vectors", "4").unwrap().cost(), None);
+    }
+}
