@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// (`/sys/devices/cpu_atom/cpus`, arch/x86/events/intel/core.c).
 pub const EFFICIENCY_CPUS: &str = "cpu_atom.cpus";
 
+/// The name of the host parameter that holds the CPU's model, as /proc/cpuinfo and `lscpu` name it.
+pub const CPU_MODEL: &str = "cpu.model";
+
 /// The CPUs that do less than four fifths of what the fastest does. The fastest of equal cores differ by less: a
 /// favoured core by some 5 %.
 pub fn slower(speeds: &[(u32, u64)]) -> CpuSet {

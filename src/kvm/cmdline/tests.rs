@@ -265,7 +265,8 @@ fn drives_are_kept_by_the_names_of_their_files() {
 #[test]
 fn properties_of_devices_are_read_from_every_option() {
     let text = "qemu-system-x86_64 -device virtio-net-pci,id=net0,ioeventfd=off,vectors=4 -device \
-        '{\"driver\":\"virtio-blk-pci\",\"id\":\"ua-d\",\"event_idx\":false,\"num-queues\":4}' -device vfio-pci,x-no-mmap=on \
+        '{\"driver\":\"virtio-blk-pci\",\"id\":\"ua-d\",\"event_idx\":false,\"num-queues\":4}' \
+        -device vfio-pci,x-no-mmap=on \
         -set device.net0.ioeventfd=on -global virtio-scsi-pci.vectors=0";
     let command = parse_text(text).unwrap();
     let all: Vec<_> =

@@ -296,8 +296,8 @@ pub struct DomainXml {
     pub monitor_path: Option<String>,
     /// What `<qemu:commandline>` adds at the end of QEMU's command line.
     pub qemu_command: Option<QemuCommand>,
-    /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served. A recording holds the
-    /// XML's text, which has them.
+    /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served. A recording holds
+    /// them in the XML's text.
     #[serde(skip)]
     pub device_properties: Vec<DeviceProperty>,
 }

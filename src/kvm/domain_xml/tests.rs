@@ -189,7 +189,8 @@ fn properties_of_devices_are_read_with_their_place() {
          <interface type='bridge'><target dev='vnet0'/><model type='virtio'/><driver name='qemu'/>\
          <alias name='net0'/></interface></devices>\
          <qemu:override><qemu:device alias='ua-nic'><qemu:frontend>\
-         <qemu:property name='vectors' type='unsigned' value='0'/><qemu:property name='x-vga' type='bool' value='true'/>\
+         <qemu:property name='vectors' type='unsigned' value='0'/>\
+         <qemu:property name='x-vga' type='bool' value='true'/>\
          </qemu:frontend></qemu:device><qemu:device alias='net0'><qemu:frontend>\
          <qemu:property name='vhost' type='remove'/></qemu:frontend></qemu:device></qemu:override></domain>",
     )

@@ -1,5 +1,5 @@
-//! Exits by reason as `kvmexit` of bcc prints them, by process and thread or of one process (bcc's tools/kvmexit.py), and
-//! its arm64 sister (`kvmexit-aarch64.py`), which adds the thread's name and a mean time.
+//! Exits by reason as `kvmexit` of bcc prints them, by process and thread or of one process (bcc's tools/kvmexit.py),
+//! and its arm64 sister (`kvmexit-aarch64.py`), which adds the thread's name and a mean time.
 
 use super::{EventCounts, MAX_LINES};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const MAX_PROCESSES: usize = 4096;
 
 /// A row: the process where it is printed, the reason and the count.
-struct ReasonRow<'a> {
+struct KvmexitRow<'a> {
     pid: Option<i32>,
     reason: &'a str,
     count: u64,
@@ -21,7 +21,7 @@ fn is_heading(line: &str) -> bool {
 }
 
 /// `1273551  1273568  EXIT_REASON_HLT  12`, `24877  24901  b'CPU 3/KVM'  EC_WFx  7  503369309.4`.
-fn row(line: &str, has_pid: bool) -> Option<ReasonRow<'_>> {
+fn row(line: &str, has_pid: bool) -> Option<KvmexitRow<'_>> {
     let line = line.trim().trim_start_matches("^C");
     let words: Vec<&str> = line.split_whitespace().take(16).collect();
     let is_reason = |word: &&str| {
@@ -33,7 +33,7 @@ fn row(line: &str, has_pid: bool) -> Option<ReasonRow<'_>> {
     let reason = words[at].trim_start_matches("EXIT_REASON_").trim_start_matches("EC_");
     // A row without the process that its heading announces is another tool's.
     let pid = if has_pid { Some(words[0].parse().ok()?) } else { None };
-    Some(ReasonRow { pid, reason, count: words[at + 1].parse().ok()? })
+    Some(KvmexitRow { pid, reason, count: words[at + 1].parse().ok()? })
 }
 
 /// The seconds of `./kvmexit -p 3195281 5`: its last word, where that is no option's value.

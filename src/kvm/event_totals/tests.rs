@@ -91,7 +91,8 @@ fn kvmexit_of_bcc_is_read_per_process() {
     let found = super::parse(all);
     assert_eq!(found.iter().map(|c| c.pid).collect::<Vec<_>>(), [Some(1_273_551), Some(1_274_253)]);
     assert_eq!((found[0].exits["HLT"], found[1].exits["MSR_WRITE"], found[0].seconds), (18, 1, Some(5.0)));
-    let arm = "TGID  TID  COMM  KVM_EXIT_REASON  COUNT    AVG_TIME\n24877    24901    b'CPU 3/KVM'     EC_WFx  7  503369309.4\n";
+    let arm = "TGID  TID  COMM  KVM_EXIT_REASON  COUNT    AVG_TIME\n\
+        24877    24901    b'CPU 3/KVM'     EC_WFx  7  503369309.4\n";
     assert_eq!((parse(arm).unwrap().exits["WFx"], parse(arm).unwrap().seconds), (7, None));
     let one = "# ./kvmexit -p 77\nKVM_EXIT_REASON  COUNT\nEPT_VIOLATION  9\n";
     assert_eq!((parse(one).unwrap().exits["EPT_VIOLATION"], parse(one).unwrap().pid), (9, None));

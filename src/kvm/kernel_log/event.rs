@@ -127,13 +127,12 @@ fn internal_error(text: &str) -> Option<Event> {
     if has(text, &unexpected) || text.contains("kvm: exception ") && text.contains(" exit (") {
         return Some(Event::of(LogKind::InternalError).begins(LogBlockKind::Registers));
     }
-    // QEMU; krunvm, Firecracker and cloud-hypervisor; QEMU where KVM refuses the state of a vCPU.
+    // QEMU; krunvm and Firecracker; QEMU where KVM refuses the state of a vCPU.
     let failed = [
         "kvm run failed",
         "kvm_run failed",
         "kvm_run returned -",
         "failure during vcpu run: ",
-        "vcpu generated error: ",
         "failed to put registers ",
     ];
     if has(text, &failed) {

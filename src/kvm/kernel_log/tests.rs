@@ -564,11 +564,10 @@ proptest! {
 
 #[test]
 fn other_vmms_say_that_kvm_run_failed() {
-    // libkrun issue 832; ghost issue 46 (QEMU); cloud-hypervisor's vmm/src/cpu.rs.
+    // libkrun issue 832; ghost issue 46 (QEMU).
     for text in [
         "ERROR krun_vmm::linux::vstate] Failure during vcpu run: Bad address (os error 14)",
         "qemu: Failed to put registers after init: Invalid argument",
-        "cloud-hypervisor: 12.3s: <vcpu0> ERROR:vmm/src/cpu.rs:1234 -- VCPU generated error: VcpuRun(Bad address)",
     ] {
         assert_eq!(kinds(text).first().map(|line| line.0), Some(LogKind::RunFailed), "{text}");
     }

@@ -1,5 +1,5 @@
-//! What tools print about the process of a VMM and its threads: `numastat -p` and `-c`, `taskset -p`, `ps -L` and `ps -T`,
-//! `/proc/PID/status` and `/proc/PID/numa_maps`.
+//! What tools print about the process of a VMM and its threads: `numastat -p` and `-c`, `taskset -p`, `ps -L` and
+//! `ps -T`, `/proc/PID/status` and `/proc/PID/numa_maps`.
 
 mod numa;
 mod threads;

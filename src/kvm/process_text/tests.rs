@@ -11,10 +11,12 @@ const NUMASTAT: &str = "Per-node process memory usage (in MBs) for PID 4391 (qem
 const COMPACT: &str = "Per-node process memory usage (in MBs)\nPID              Node 0 Node 1 Total\n\
     ---------------  ------ ------ -----\n4391 (qemu-syste   8373      2  8375\n5891 (sudo)           4      1     5\n\
     ---------------  ------ ------ -----\nTotal              8377      3  8380\n";
-const STATUS: &str = "Name:\tqemu-kvm\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4391\nNgid:\t0\nPid:\t4391\nPPid:\t1\n\
+const STATUS: &str = "Name:\tqemu-kvm\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4391\nNgid:\t0\n\
+    Pid:\t4391\nPPid:\t1\n\
     VmSwap:\t  524288 kB\nThreads:\t9\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n";
-const PS: &str = "  PID   TID PSR COMMAND\n    1     1   0 systemd\n 4391  4391   6 qemu-kvm\n 4391  4397   2 CPU 0/KVM\n \
-    4391  4398   3 CPU 1/KVM\n 4391  4401   7 IO iothread1\n";
+const PS: &str = "  PID   TID PSR COMMAND\n    1     1   0 systemd\n 4391  4391   6 qemu-kvm\n\
+    \x204391  4397   2 CPU 0/KVM\n\
+    \x204391  4398   3 CPU 1/KVM\n 4391  4401   7 IO iothread1\n";
 const TASKSET: &str = "pid 4391's current affinity list: 6,7\npid 4397's current affinity list: 2\n\
     pid 4398's current affinity mask: 8\npid 4397's new affinity list: 4\n";
 

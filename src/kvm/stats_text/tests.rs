@@ -1,7 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-const DEBUGFS: &str = "Sun Nov 22 10:00:00 UTC 2026\n/sys/kernel/debug/kvm/exits:900\n/sys/kernel/debug/kvm/halt_exits:90\n\
+const DEBUGFS: &str = "Sun Nov 22 10:00:00 UTC 2026\n/sys/kernel/debug/kvm/exits:900\n\
+    /sys/kernel/debug/kvm/halt_exits:90\n\
     /sys/kernel/debug/kvm/4391-12/exits:500\n/sys/kernel/debug/kvm/4391-12/vcpu0/exits:300\n\
     /sys/kernel/debug/kvm/4391-12/vcpu0/halt_exits:30\n/sys/kernel/debug/kvm/77-9/io_exits:5\n";
 const QM: &str = "root@pve:~# qm status 105 --verbose\nballoon: 4294967296\nballooninfo:\n\tactual: 4294967296\n\

@@ -1,6 +1,7 @@
 //! `/proc/cpuinfo` of an x86 host (arch/x86/kernel/cpu/proc.c).
 
 use super::TopologyText;
+use crate::kvm::sanitize;
 use crate::kvm::topology::CpuTopo;
 
 /// A line's name and value.
@@ -27,6 +28,7 @@ pub(super) fn parse(text: &str) -> TopologyText {
                 current.take().into_iter().for_each(|cpu| found.add(cpu));
                 current = Some(CpuTopo { cpu, ..CpuTopo::default() });
             }
+            ("model name", _, Some(_)) if found.model.is_none() => found.model = Some(sanitize(value, 128)),
             ("physical id", _, Some(cpu)) => cpu.socket = number,
             ("core id", _, Some(cpu)) => cpu.core = number,
             _ => {}

@@ -2,11 +2,15 @@
 
 use super::TopologyText;
 use crate::kvm::cpu_set::CpuSet;
+use crate::kvm::sanitize;
 use crate::kvm::topology::CpuTopo;
 
 /// Parts of the label of "Thread(s) per core" in util-linux's translations.
 const THREADS: &[&str] =
     &["thread", "поток", "потік", "线程", "執行緒", "スレッド", "hilo", "wątk", "vlák", "tråd", "luồng"];
+/// Parts of the label of "Model name".
+const MODEL: &[&str] =
+    &["model name", "modellname", "nom de modèle", "имя модели", "型号名称", "モデル名", "nombre del modelo"];
 /// Parts of the label of "On-line CPU(s) list".
 const ONLINE: &[&str] = &["on-line", "online", "en ligne", "on line", "в сети", "在线", "オンライン", "línea", "aktiv"];
 /// Parts of the label of "Off-line CPU(s) list".
@@ -55,6 +59,8 @@ pub(super) fn parse(text: &str) -> TopologyText {
             found.offline = cpus(value).unwrap_or_default();
         } else if of_cpus && is(ONLINE) && online.is_none() {
             online = cpus(value);
+        } else if is(MODEL) && found.model.is_none() {
+            found.model = Some(sanitize(value, 128)).filter(|model| !model.is_empty() && model != "-");
         } else if is(THREADS) && found.threads_per_core.is_none() {
             found.threads_per_core = value.parse().ok();
         }

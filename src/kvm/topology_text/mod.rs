@@ -45,6 +45,8 @@ pub struct TopologyText {
     pub notes: Vec<String>,
     /// The slower CPUs of a hybrid host.
     pub efficiency: CpuSet,
+    /// The CPU's model, sanitized.
+    pub model: Option<String>,
     /// Hardware threads of a core, as a summary states them.
     threads_per_core: Option<u32>,
     /// The second-level cache of CPUs.
@@ -65,6 +67,7 @@ impl TopologyText {
         self.topology.complete(&other.topology);
         self.offline = self.offline.union(&other.offline);
         self.threads_per_core = self.threads_per_core.or(other.threads_per_core);
+        self.model = self.model.take().or(other.model);
         if self.l2.is_empty() {
             self.l2 = other.l2;
         }

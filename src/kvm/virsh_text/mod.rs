@@ -1,6 +1,6 @@
-//! What `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `iothreadinfo`, `domstats`, `dommemstat`, `domblkstat`, `domifstat`
-//! and `dominfo` print, alone or as pasted from a shell with the prompts and command lines before each output (libvirt's
-//! tools/virsh-domain.c and virsh-domain-monitor.c).
+//! What `virsh vcpupin`, `vcpuinfo`, `emulatorpin`, `iothreadinfo`, `domstats`, `dommemstat`, `domblkstat`,
+//! `domifstat` and `dominfo` print, alone or as pasted from a shell with the prompts and command lines before each
+//! output (libvirt's tools/virsh-domain.c and virsh-domain-monitor.c).
 
 mod device_stats;
 mod prompt;

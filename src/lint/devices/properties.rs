@@ -38,7 +38,8 @@ pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, V
     (all.iter().take(MOST_LISTED).filter_map(texts::property).collect(), fixes_of(&all))
 }
 
-/// The properties in force that cost something. What the process's command line repeats of the XML keeps the XML's place.
+/// The properties in force that cost something. What the process's command line repeats of the XML keeps the XML's
+/// place.
 fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<DeviceProperty> {
     let xml = facts.xml.as_ref().map(|xml| &xml.value);
     let of_xml = || {

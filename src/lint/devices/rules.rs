@@ -78,9 +78,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         check: Setup(properties::costly),
         hold: Hold::AT_ONCE,
         thresholds: &[],
-        limits: "Configuration only: what it costs is not measured. Knows ioeventfd, vectors, event_idx, indirect_desc, \
-            tx, vhost and the x-no-kvm-… and x-no-mmap of passed-through devices, from <devices>, <qemu:override>, \
-            <qemu:commandline> and QEMU's command line; the last one counts",
+        limits: "Configuration only: what it costs is not measured. Knows ioeventfd, vectors, event_idx, \
+            indirect_desc, tx, vhost and the x-no-kvm-… and x-no-mmap of passed-through devices, from <devices>, \
+            <qemu:override>, <qemu:commandline> and QEMU's command line; the last one counts",
         fix: "The property, in the place that decides, after a power cycle",
         links: &[links::DEVICES],
     },

@@ -1,17 +1,19 @@
 //! Whether both inputs were measured in the same way: a change of the way is easily taken for a change of the guest.
 
 use crate::figures::seconds;
+use crate::kvm::topology::CPU_MODEL;
 use crate::model::DomainModel;
 use crate::report::View;
-use crate::sample::{EngineKind, SourceId, SourceState, SourceStatus};
+use crate::sample::{EngineKind, HostFacts, SourceId, SourceState, SourceStatus};
 use serde::Serialize;
 use std::fmt::Write as _;
 
 /// Something that differs in how the inputs were measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// `source`, `engine`, `level`, `kvm-exit`, `interval`, `lost-events`, `kernel`, `host`, `guests` (one was recorded
-    /// with `--domain`) or `recording` (runs, changes of the engine, damage within one).
+    /// `source`, `engine`, `level`, `kvm-exit`, `interval`, `lost-events`, `kernel`, `host`, `cpu` (its model), `cpus`
+    /// (how many), `kvm` (the vendor's module), `guests` (one was recorded with `--domain`) or `recording` (runs,
+    /// changes of the engine, damage within one).
     pub what: &'static str,
     /// In the first input. `null` where it is not known.
     pub before: Option<String>,
@@ -71,9 +73,14 @@ pub(super) fn conditions(before: &View<'_>, after: &View<'_>) -> Vec<Condition> 
     differs("recording", notes(SourceId::Session, "whole, by one engine"), RECORDING);
     let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let hosts = [before, after].map(|v| &v.model.host.facts);
-    for (what, of, effect) in
-        [("kernel", hosts.map(|h| known(&h.kernel)), KERNEL), ("host", hosts.map(|h| known(&h.hostname)), HOST)]
-    {
+    let cpus = |host: &HostFacts| Some(host.topology.cpus.len()).filter(|n| *n > 0).map(|n| n.to_string());
+    for (what, of, effect) in [
+        ("kernel", hosts.map(|h| known(&h.kernel)), KERNEL),
+        ("host", hosts.map(|h| known(&h.hostname)), HOST),
+        ("cpu", hosts.map(|h| h.params.get(CPU_MODEL).cloned()), CPU),
+        ("cpus", hosts.map(|h| cpus(h)), CPUS),
+        ("kvm", hosts.map(|h| h.kvm_flavour.clone()), KVM),
+    ] {
         if of.iter().all(Option::is_some) {
             differs(what, of, effect);
         }
@@ -129,4 +136,7 @@ const INTERVAL: &str =
     "rates are comparable, but short bursts and findings that have to last show in the shorter interval";
 const LOST: &str = "lost events are missing in counts and rates";
 const KERNEL: &str = "another kernel handles exits differently";
+const CPU: &str = "another CPU takes another time for each exit, and may not need some of them";
+const CPUS: &str = "guests wait more or less where there are other CPUs to run on";
+const KVM: &str = "the exits of another vendor's CPU have other names and reasons";
 const HOST: &str = "times on two machines are not comparable, shares are";

@@ -1,5 +1,5 @@
-//! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), any tar, or the zip that a tracker
-//! has. Nothing is unpacked to disk, and no link in an archive is followed.
+//! Compressed files and archives: a sosreport as support engineers get it (`.tar.xz`), any tar, or the zip that a
+//! tracker has. Nothing is unpacked to disk, and no link in an archive is followed.
 
 use super::imported::io_message;
 use std::io::{self, Cursor, Read};

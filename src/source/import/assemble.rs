@@ -13,7 +13,7 @@ use super::readings;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
-use crate::kvm::topology::EFFICIENCY_CPUS;
+use crate::kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use crate::sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
 };
@@ -50,6 +50,7 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     sample.mono_ns = base.map_or(0, |s| (s * 1e9) as u64);
     let mut facts = HostFacts { topology: gathered.topology.unwrap_or_default(), ..gathered.host.unwrap_or_default() };
     facts.params.extend(gathered.offers);
+    facts.params.extend(gathered.cpu_model.map(|model| (CPU_MODEL.to_owned(), model)));
     if !gathered.efficiency.is_empty() {
         facts.params.insert(EFFICIENCY_CPUS.to_owned(), gathered.efficiency.to_string());
     }

@@ -73,6 +73,8 @@ pub(super) struct Gathered {
     pub topology_file: Option<String>,
     /// The host's slower CPUs, where it is hybrid.
     pub efficiency: CpuSet,
+    /// The model of the host's CPU.
+    pub cpu_model: Option<String>,
     /// The host that a recording names.
     pub host: Option<HostFacts>,
     /// What the host offers to its guests.

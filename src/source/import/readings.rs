@@ -1,5 +1,5 @@
-//! Statistics of a guest that count since its start (`virsh domstats`, `qm status`, KVM's debugfs). Two readings show what
-//! happened between them; one shows only totals.
+//! Statistics of a guest that count since its start (`virsh domstats`, `qm status`, KVM's debugfs). Two readings show
+//! what happened between them; one shows only totals.
 
 use super::counts::SAME_TIME;
 use super::gathered::{Gathered, GuestReading};
@@ -115,8 +115,8 @@ fn guest_memory(stats: &Stats, name: &str, file: &str) -> Option<String> {
     (percent < 5.0).then(|| {
         let swapped = if swapped > 0 { format!(", and it swapped {} MiB", swapped >> 10) } else { String::new() };
         format!(
-            "{file}: {name} is short of memory itself: {} of {} MiB are left within the guest{swapped}; give it more, or \
-             look there at what uses it",
+            "{file}: {name} is short of memory itself: {} of {} MiB are left within the guest{swapped}; give it \
+             more, or look there at what uses it",
             usable >> 10,
             all >> 10
         )

@@ -311,3 +311,19 @@ fn what_the_host_offers_is_read_beside_and_among_other_texts() {
     files.complete(&mut recorded);
     assert!(recorded.host.facts.params.contains_key(ENLIGHTENMENTS_OFFERED));
 }
+
+#[test]
+fn the_model_of_the_cpu_is_kept() {
+    for (text, model) in [
+        (
+            "Architecture: x86_64\nCPU(s): 2\nOn-line CPU(s) list: 0,1\nThread(s) per core: 1\n\
+            Model name: AMD EPYC 7302\n",
+            "AMD EPYC 7302",
+        ),
+        ("Modellname:  Intel(R) Xeon(R)\nListe der Online-CPU(s):  0,1\nThread(s) pro Kern:  1\n", "Intel(R) Xeon(R)"),
+    ] {
+        let imported = import(&[("lscpu.txt", text)], &ImportOptions::default());
+        let params = &imported.sample.host.facts.params;
+        assert_eq!(params.get(crate::kvm::topology::CPU_MODEL).map(String::as_str), Some(model), "{text}");
+    }
+}

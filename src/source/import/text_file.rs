@@ -257,6 +257,7 @@ fn topology(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), Stri
         gathered.topology_file.get_or_insert(file);
     }
     known.complete(&found.topology);
+    gathered.cpu_model = gathered.cpu_model.take().or(found.model);
     gathered.efficiency = gathered.efficiency.union(&found.efficiency);
     Ok(())
 }

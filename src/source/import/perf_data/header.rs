@@ -21,6 +21,7 @@ pub(super) const TRACING_DATA: u32 = 1;
 pub(super) const HOSTNAME: u32 = 3;
 pub(super) const OSRELEASE: u32 = 4;
 pub(super) const ARCH: u32 = 6;
+pub(super) const CPUDESC: u32 = 8;
 pub(super) const CMDLINE: u32 = 11;
 pub(super) const EVENT_DESC: u32 = 12;
 const SAMPLE_TIME: u32 = 21;
@@ -143,7 +144,8 @@ fn parts(reader: &mut HeaderReader, features: [u64; 4], table: u64, len: u64, he
             at.checked_add(size).is_some_and(|end| end <= len).then_some((at, size))
         });
         header.cut |= place.is_none();
-        let wanted = [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CMDLINE, EVENT_DESC, SAMPLE_TIME].contains(&bit);
+        let wanted =
+            [TRACING_DATA, HOSTNAME, OSRELEASE, ARCH, CPUDESC, CMDLINE, EVENT_DESC, SAMPLE_TIME].contains(&bit);
         if let Some((at, size)) = place.filter(|(_, size)| wanted && *size <= MAX_PART)
             && let Ok(part) = reader.bytes(at, size)
         {

@@ -8,6 +8,7 @@ use super::event_reader::{BatchItem, EventBatch, EventReader};
 use super::header;
 use super::no_exits::Recorded;
 use super::records::{self, SharedState};
+use crate::kvm::topology::CPU_MODEL;
 use crate::sample::HostFacts;
 use crate::source::import::guest::ImportedGuest;
 use crate::source::import::imported::io_message;
@@ -132,6 +133,7 @@ impl PerfData {
             hostname: text(header::HOSTNAME),
             kernel: text(header::OSRELEASE),
             arch: text(header::ARCH),
+            params: state.header.text(header::CPUDESC).map(|model| (CPU_MODEL.to_owned(), model)).into_iter().collect(),
             ..HostFacts::default()
         }
     }

@@ -1,9 +1,9 @@
-//! The logs that libvirt keeps of running QEMUs, `/var/log/libvirt/qemu/NAME.log`: a guest whose disk failed, or that KVM
-//! could not enter, says so there alone.
+//! The logs that libvirt keeps of running QEMUs, `/var/log/libvirt/qemu/NAME.log`: of a guest that KVM could not enter,
+//! or whose QEMU aborted, they alone say why.
 //!
-//! The system daemon's logs are root's, and only root reads them. A user reads those of his own session daemon. They are
-//! read on a thread of their own, new lines only, and a guest can write as much as it likes into its log: each has a
-//! share.
+//! The system daemon's logs are root's, and only root reads them. A user reads those of his own session daemon. They
+//! are read on a thread of their own, new lines only, and a guest can write as much as it likes into its log: each has
+//! a share.
 
 use crate::kvm::kernel_log::{LogLine, LogReader};
 use crate::kvm::sanitize;

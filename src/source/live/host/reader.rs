@@ -5,7 +5,7 @@ use super::interrupts::Interrupts;
 use super::topology;
 use crate::kvm::domain_capabilities::DomainCapabilities;
 use crate::kvm::sanitize;
-use crate::kvm::topology::EFFICIENCY_CPUS;
+use crate::kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use crate::sample::{CpuTimes, HostFacts, HostMemory};
 use crate::source::live::proc::file::{self, read_kept, read_word};
 use crate::source::live::proc::paths::SystemPaths;
@@ -170,11 +170,18 @@ fn facts(paths: &SystemPaths) -> HostFacts {
             .chain(sysctls(&paths.proc))
             .chain(HostFacts::offers(&offers))
             .chain(slower)
+            .chain(cpu_model(&cpuinfo))
             .collect(),
         virtualised: cpu_flags(&cpuinfo).map(|mut f| f.any(|flag| flag == "hypervisor")),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,
     }
+}
+
+/// The model of the first CPU; arm64 has only numbers.
+fn cpu_model(cpuinfo: &str) -> Option<(String, String)> {
+    let (_, model) = cpuinfo.lines().find(|line| line.starts_with("model name"))?.split_once(':')?;
+    Some((CPU_MODEL.to_owned(), sanitize(model.trim(), 128)))
 }
 
 /// The flags of the first CPU; arm64 lists features, none of which shows a hypervisor.
