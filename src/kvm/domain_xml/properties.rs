@@ -1,5 +1,5 @@
 //! Properties of devices, as `<driver>` says them and as `<qemu:override>` changes them
-//! (https://libvirt.org/kbase/qemu-passthrough-security.html, https://libvirt.org/drvqemu.html).
+//! (<https://libvirt.org/drvqemu.html>).
 
 use super::xml::{attribute, child, children};
 use crate::kvm::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};

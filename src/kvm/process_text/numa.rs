@@ -1,5 +1,5 @@
 //! Memory by NUMA node: `numastat -p PID`, `numastat -c qemu` (numactl's numastat.c) and `/proc/PID/numa_maps`
-//! (`show_numa_map` in the kernel's fs/proc/task_mmu.c).
+//! (`show_numa_map` in the kernel's `fs/proc/task_mmu.c`).
 
 use super::{MAX_LINES, ProcessText, name};
 

@@ -1,5 +1,5 @@
 //! KVM's statistics as `grep . /sys/kernel/debug/kvm/*` and `grep -r . /sys/kernel/debug/kvm/PID-FD` print them
-//! (`kvm_create_vm_debugfs` in the kernel's virt/kvm/kvm_main.c).
+//! (`kvm_create_vm_debugfs` in the kernel's `virt/kvm/kvm_main.c`).
 
 use super::{GuestStats, MAX_LINES, StatsReading, add, clock_ms};
 use std::collections::BTreeMap;

@@ -58,7 +58,9 @@ impl Audience {
             other_vmm: guests()
                 .map(|(_, g)| vmm(&g.domain.facts.vmm))
                 .reduce(|a, b| a.filter(|_| b.is_some()))
-                .flatten(),
+                .flatten()
+                // Of the host, or of a guest that is gone: nobody knows whose the VMM is.
+                .map(|name| if guest.is_some() { name } else { "the VMM".to_owned() }),
             isa: guests().find_map(|(_, g)| ctx.isa(g)).or_else(|| ctx.host_isa()),
         }
     }

@@ -84,7 +84,7 @@ fn read_type(
         InputType::CommandLine => {
             for (pid, command) in commands(text)? {
                 let (file, command) = (path.to_owned(), Some(Arc::new(command)));
-                gathered.descriptions.push(Description { command, pid, file, ..Description::default() });
+                gathered.descriptions.push(Description { file, command, pid, ..Description::default() });
             }
         }
         InputType::Mtree => {

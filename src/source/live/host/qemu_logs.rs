@@ -24,7 +24,7 @@ const AFTER_END: u32 = 5;
 /// Guests at most, and lines that are kept and that wait to be fetched.
 const MAX_GUESTS: usize = 1024;
 const KEPT: usize = 64;
-/// What libvirt writes before it starts QEMU (`qemuProcessLaunch` in its src/qemu/qemu_process.c).
+/// What libvirt writes before it starts QEMU (`qemuProcessLaunch` in its `src/qemu/qemu_process.c`).
 const START: &str = ": starting up libvirt version:";
 
 /// A guest of libvirt.
