@@ -67,6 +67,32 @@ fn commands_of_the_table() {
     }
 }
 
+/// Each command that installs or removes is one that a test runs: `make packages-test` does, and it finds the files under
+/// the names that stand here.
+#[test]
+fn commands_of_installing() {
+    let text = readme();
+    let section = text.split("## Installing").nth(1).and_then(|s| s.split("\n## ").next()).expect("the section");
+    let build = std::fs::read_to_string(root().join("assets/packaging/build.sh")).expect("build.sh");
+    let table = section.lines().filter(|l| l.starts_with("| ") && l.contains('`'));
+    let commands: Vec<_> = table.flat_map(|l| l.split('`').skip(1).step_by(2)).collect();
+    assert!(commands.len() >= 8, "{commands:?}");
+    for command in commands {
+        match command {
+            "apt install ./target/packages/kvmtop_*.deb" => assert!(build.contains("cargo-deb")),
+            "dnf install ./target/packages/kvmtop-*.rpm" => assert!(build.contains("cargo-generate-rpm")),
+            "tar -xzf target/packages/kvmtop-*-static.tar.gz" => assert!(build.contains("-linux-static")),
+            // tests/packages.rs; the rest is plain.
+            "apt purge kvmtop" | "dnf remove kvmtop" | "cargo install --path . --locked" | "cargo uninstall kvmtop" => {
+            }
+            "make build" | "target/release/kvmtop" => {}
+            other => panic!("the README says `{other}`, which no test runs"),
+        }
+    }
+    assert!(section.contains("systemctl enable --now kvmtop-record"));
+    assert!(root().join("assets/packaging/kvmtop-record.service").exists());
+}
+
 /// A reader learns from the first lines what it is, how to try it, and that it wants root.
 #[test]
 fn the_first_lines_say_what_it_is() {
