@@ -67,8 +67,8 @@ fn commands_of_the_table() {
     }
 }
 
-/// Each command that installs or removes is one that a test runs: `make packages-test` does, and it finds the files under
-/// the names that stand here.
+/// Each command that installs or removes is one that a test runs: `make packages-test` does, and it finds the files
+/// under the names that stand here.
 #[test]
 fn commands_of_installing() {
     let text = readme();
