@@ -390,6 +390,38 @@ fn nothing_stays_in_the_kernel_after_a_kill() {
     assert!(gone, "still loaded: {programs:?}");
 }
 
+/// The switches of KVM's tracepoints in tracefs, which perf and BPF do not use.
+fn switches() -> Option<String> {
+    std::fs::read_to_string("/sys/kernel/tracing/events/kvm/enable").ok()
+}
+
+#[test]
+fn a_kill_at_any_time_leaves_nothing() {
+    const NAME: &str = "a kill at any time leaves nothing";
+    if engine(NAME).is_none() {
+        return;
+    }
+    let before = switches();
+    let mut programs = Vec::new();
+    for (n, engine) in ["bpf", "perf"].into_iter().cycle().take(24).enumerate() {
+        let mut kvmtop = common::kvmtop();
+        kvmtop.args(["-b", "-d", "0.1", "--engine", engine]).stdout(std::process::Stdio::null());
+        let mut child = kvmtop.spawn().expect("kvmtop starts");
+        // From before its first line of code to the middle of its work; where it is does not matter.
+        std::thread::sleep(std::time::Duration::from_millis(12 * n as u64));
+        programs.extend(programs_of(child.id()));
+        child.kill().expect("SIGKILL");
+        child.wait().expect("it ends");
+    }
+    assert!(!programs.is_empty(), "no kvmtop lived long enough to load a program");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while programs.iter().any(|program| is_loaded(*program)) {
+        assert!(std::time::Instant::now() < until, "still loaded: {programs:?}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(switches(), before);
+}
+
 /// Both engines watch one guest: what each counts is the same, to the event.
 #[test]
 fn both_engines_count_alike() {

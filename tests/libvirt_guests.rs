@@ -5,6 +5,7 @@
 mod common;
 
 use common::libvirt::{self, Domain, Setup};
+use common::watch::Watch;
 use kvmtop::model::{Base, ExitRateSource, Model};
 use kvmtop::sample::{EngineLevel, SourceId, SourceStatus};
 use kvmtop::source::engine::bpf::BpfEngine;
@@ -350,5 +351,48 @@ fn many_guests_that_hang_take_nothing_from_the_others() {
     wait("all are read again", || names.iter().all(read) && alone.status(Instant::now()).sentence().is_empty());
     common::ran(TEST);
     drop(guests);
+    drop(daemons);
+}
+
+/// libvirtd hangs, ends and comes back: kvmtop says so each time, loses no guest and no name, and is never held up.
+#[test]
+fn the_daemon_may_hang_end_and_come_back() {
+    const TEST: &str = "the_daemon_may_hang_end_and_come_back";
+    let daemons = match libvirt::start() {
+        Ok(daemons) if daemons.are_own() => daemons,
+        Ok(_) => return common::skipped(TEST, "libvirtd ran before the test, which would stop it"),
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let guest = match Domain::start("kvmtop-daemonless", &IDLE, &setup) {
+        Ok(guest) => guest,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let mut watch = Watch::start(&["-d", "0.5", "--engine", "none"]);
+    let until = |watch: &mut Watch, what: &str, ok: bool| {
+        wait(what, || {
+            watch.next();
+            let interval = std::slice::from_ref(watch.last());
+            let known = common::of_pid(interval, guest.pid()).iter().any(|d| d["name"] == "kvmtop-daemonless");
+            assert!(known || watch.seen.len() < 20, "{what}: the guest lost its name: {}", watch.last());
+            (watch.source("libvirt").0 == "ok") == ok && known
+        });
+    };
+    until(&mut watch, "libvirt answers", true);
+    let hung = Stopped::new(libvirt::daemon());
+    until(&mut watch, "a daemon that hangs is said", false);
+    drop(hung);
+    until(&mut watch, "it answers again", true);
+    let daemon = libvirt::daemon();
+    assert!(Command::new("kill").arg(daemon.to_string()).status().is_ok_and(|status| status.success()));
+    wait("libvirtd ends", || !std::path::Path::new(&format!("/proc/{daemon}")).exists());
+    until(&mut watch, "a daemon that is gone is said", false);
+    assert!(Command::new("libvirtd").arg("-d").status().is_ok_and(|status| status.success()));
+    until(&mut watch, "the new daemon answers", true);
+    let longest = watch.seen.iter().filter_map(|i| i["interval_s"].as_f64()).fold(0.0, f64::max);
+    assert!(longest < 5.0, "an interval of {longest} s");
+    watch.stop();
+    common::ran(TEST);
+    drop(guest);
     drop(daemons);
 }

@@ -1,9 +1,11 @@
-//! The terminal goes away: the window is closed, the ssh connection breaks. kvmtop ends as if it were told to.
+//! The terminal goes away: the window is closed, the ssh connection breaks. kvmtop ends as by its own key. And the
+//! terminal changes its size, again and again.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 use kvmtop::session::Session;
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
-use std::io::Read;
+use std::io::{Read, Write};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Runs kvmtop in a pseudo terminal, takes the terminal away after the first output that contains `sign`, and returns
@@ -67,4 +69,66 @@ fn a_screen_that_stands_still_ends_without_its_terminal() {
     for leads in [true, false] {
         assert_eq!(status_after_loss("-d 60 --engine none --no-monitor", "help", leads), "0");
     }
+}
+
+/// Runs the live screen in a pseudo terminal of this size; what it prints is read and dropped.
+fn live_screen(
+    size: PtySize,
+) -> (Box<dyn portable_pty::MasterPty + Send>, Box<dyn portable_pty::Child + Send + Sync>, mpsc::Receiver<()>) {
+    let pair = native_pty_system().openpty(size).unwrap();
+    let mut kvmtop = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+    kvmtop.args(["-d", "0.2", "--engine", "none", "--no-monitor"]);
+    kvmtop.env("TERM", "xterm-256color");
+    let child = pair.slave.spawn_command(kvmtop).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let (send, drawn) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut piece = [0; 65_536];
+        while reader.read(&mut piece).is_ok_and(|n| n > 0) {
+            // The test may have enough.
+            let _ = send.send(());
+        }
+    });
+    (pair.master, child, drawn)
+}
+
+/// Resident memory, bytes.
+fn resident(pid: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+}
+
+#[test]
+fn a_terminal_that_is_resized_a_thousand_times() {
+    const WAIT: Duration = Duration::from_secs(40);
+    let size = |rows: u16, cols: u16| PtySize { rows, cols, ..PtySize::default() };
+    let (terminal, mut child, drawn) = live_screen(size(40, 120));
+    drawn.recv_timeout(WAIT).unwrap();
+    let pid = child.process_id().unwrap();
+    let mut early = 0;
+    for n in 0..1000_u16 {
+        // From a single cell to more than any screen has, in no order.
+        let new = size(1 + n.wrapping_mul(7919) % 97, 1 + n.wrapping_mul(104_729_u32 as u16) % 397);
+        terminal.resize(new).unwrap();
+        if n % 10 == 0 {
+            // What was drawn before may still be in the pipe: two frames later it is of this size.
+            drawn.try_iter().for_each(drop);
+            drawn.recv_timeout(WAIT).expect("it draws");
+            assert!(child.try_wait().unwrap().is_none(), "it ended at {new:?}");
+        }
+        if n == 300 {
+            early = resident(pid);
+        }
+    }
+    let late = resident(pid);
+    assert!(late < early + (8 << 20), "resident bytes: {early}, then {late}");
+    terminal.resize(size(40, 120)).unwrap();
+    terminal.take_writer().unwrap().write_all(b"q").unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < WAIT, "q does not end it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
 }

@@ -51,6 +51,19 @@ pub fn start() -> Result<Daemons, String> {
     Ok(daemons)
 }
 
+impl Daemons {
+    /// Whether libvirtd was started here, so that a test may stop it.
+    pub fn are_own(&self) -> bool {
+        self.started.len() == 2
+    }
+}
+
+/// The process of libvirtd.
+pub fn daemon() -> u32 {
+    let text = std::fs::read_to_string("/run/libvirtd.pid").expect("libvirtd runs");
+    text.trim().parse().expect("a PID")
+}
+
 /// Ends what was started here, and waits until no daemon answers, so that the next test starts its own.
 impl Drop for Daemons {
     fn drop(&mut self) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -20,12 +20,14 @@ pub struct Watch {
 impl Watch {
     /// Starts it with these options and waits for its first interval: the engine is in place from then on.
     pub fn start<S: AsRef<std::ffi::OsStr>>(options: &[S]) -> Self {
-        let mut child = super::kvmtop()
-            .args(["--batch", "--json", "-n", "1000"])
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("kvmtop starts");
+        let mut command = super::kvmtop();
+        command.args(["--batch", "--json", "-n", "1000"]).args(options);
+        Self::of(command)
+    }
+
+    /// The same for a command that becomes kvmtop and prints JSON.
+    pub fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("kvmtop starts");
         let stdout = BufReader::new(child.stdout.take().expect("stdout"));
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -60,6 +62,13 @@ impl Watch {
     /// The newest interval.
     pub fn last(&self) -> &Value {
         self.seen.last().expect("the first was waited for")
+    }
+
+    /// The state of a source in the newest interval, and why it is not whole.
+    pub fn source(&self, name: &str) -> (String, String) {
+        let all = self.last()["sources"].as_array().expect("sources");
+        let source = all.iter().find(|s| s["name"] == name).unwrap_or(&Value::Null);
+        (source["state"].as_str().unwrap_or("").into(), source["cause"].as_str().unwrap_or("").into())
     }
 
     /// Ends it as Ctrl-C does; answers with all that it printed.

@@ -378,11 +378,13 @@ impl Collector {
 
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
         let failures = self.guests.values().filter_map(LiveGuest::failure).chain(self.unopened.iter().copied());
+        let held_back = self.guests.iter().filter(|(_, guest)| guest.holds_back()).map(|(pid, _)| pid);
         let view = ProcView {
             found,
             failure,
             hidden_by: self.hidden_by.1.as_deref(),
             unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
+            held_back: held_back.clone().next().map(|first| (held_back.count(), *first)),
             own_namespace: self.own_pid_namespace,
         };
         let mut all = vec![source_status::procfs(&view)];

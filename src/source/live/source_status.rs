@@ -20,6 +20,8 @@ pub(crate) struct ProcView<'a> {
     pub hidden_by: Option<&'a str>,
     /// Guests of which not all threads could be read, and why one could not.
     pub unread_guests: (usize, Option<FileError>),
+    /// How many guests' command lines do not come, and the process of one of them.
+    pub held_back: Option<(usize, i32)>,
     /// kvmtop runs in a PID namespace other than the host's.
     pub own_namespace: bool,
 }
@@ -45,6 +47,16 @@ pub(crate) fn procfs(view: &ProcView<'_>) -> SourceStatus {
     }
     if let (guests @ 1.., _) = view.unread_guests {
         causes.push(format!("the threads of {guests} guests could not all be read: they are not shown, or in part"));
+    }
+    if let Some((guests, first)) = view.held_back {
+        causes.push(format!(
+            "the command lines of {guests} guests do not come, one of them that of process {first}: they are shown \
+             without name and set-up"
+        ));
+        fixes.push(format!(
+            "see `grep -e fuse -e nfs /proc/{first}/mountinfo`: such a process waits for a file system that does not \
+             answer, or holds its memory back on purpose; kvmtop goes on without"
+        ));
     }
     for why in unread.failure.into_iter().chain(view.unread_guests.1) {
         match why {
@@ -225,8 +237,14 @@ mod tests {
     #[test]
     fn what_proc_hides_is_said_with_its_cure() {
         let all = Discovered::default();
-        let seen =
-            ProcView { found: &all, failure: None, hidden_by: None, unread_guests: (0, None), own_namespace: false };
+        let seen = ProcView {
+            found: &all,
+            failure: None,
+            hidden_by: None,
+            unread_guests: (0, None),
+            held_back: None,
+            own_namespace: false,
+        };
         assert_eq!(procfs(&seen), SourceStatus::ok(SourceId::Procfs));
         let full = FileError::Other(Errno::MFILE);
         let unread = |failure| Discovered {

@@ -43,6 +43,10 @@ pub const MAX_THREADS: usize = 65_536;
 /// the `other` cells of their threads.
 const MAX_CELLS: usize = 1 << 18;
 
+/// Limit of the cells of exit reasons of all threads together: some for each of [`MAX_THREADS`], or all of a kernel's
+/// for a thousand. Exits of further reasons count in [`Pairing::overflow`] only.
+const MAX_REASONS: usize = 1 << 17;
+
 /// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires none.
 const ENOUGH_WITHOUT_EXIT: u64 = 100;
 
@@ -58,6 +62,8 @@ pub struct Pairing {
     ended: Option<HashMap<ThreadKey, PairedThread, RandomState>>,
     /// Cells of addresses of all threads.
     cells: usize,
+    /// Cells of exit reasons of all threads.
+    reasons: usize,
     untimed: bool,
     counts_migrations: bool,
     exact: bool,
@@ -148,15 +154,16 @@ impl Pairing {
             }
         };
         let trusted = event.time >= self.gap_until;
+        let (room, before) = (self.reasons < MAX_REASONS, thread.reasons());
         let fits = match event.kind {
-            EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu),
+            EventKind::Exit { isa, code, vcpu } if self.untimed => thread.exit_untimed(isa, code, vcpu, room),
             EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
-            EventKind::Entry { vcpu } => thread.entry(event.time, vcpu),
+            EventKind::Entry { vcpu } => thread.entry(event.time, vcpu, room),
             EventKind::Access(access) => {
                 let access = if self.exact { access } else { access.aligned() };
-                let before = thread.cells();
+                let cells = thread.cells();
                 let own = thread.access(event.time, access, self.cells < MAX_CELLS);
-                self.cells += thread.cells() - before;
+                self.cells += thread.cells() - cells;
                 own
             }
             EventKind::Userspace { reason } => thread.userspace(event.time, reason),
@@ -167,6 +174,7 @@ impl Pairing {
             EventKind::SwitchIn => thread.switch_in(event.time),
             EventKind::Ended => true,
         };
+        self.reasons += thread.reasons() - before;
         self.overflow += u64::from(!fits);
     }
 
@@ -195,7 +203,12 @@ impl Pairing {
 
     /// There are no more events. Counts exits that are still open: after a crash, no entry follows.
     pub fn end(&mut self) {
-        self.overflow += self.threads.values_mut().map(|thread| u64::from(!thread.end())).sum::<u64>();
+        for thread in self.threads.values_mut() {
+            let before = thread.reasons();
+            let fits = thread.end(self.reasons < MAX_REASONS);
+            self.reasons += thread.reasons() - before;
+            self.overflow += u64::from(!fits);
+        }
     }
 
     /// CPUs went online or offline.
@@ -239,7 +252,10 @@ impl Pairing {
             if gone.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
                 gone = self.threads.remove(&key.tid);
             }
-            self.cells = self.cells.saturating_sub(gone.map_or(0, |thread| thread.cells()));
+            if let Some(thread) = gone {
+                self.cells = self.cells.saturating_sub(thread.cells());
+                self.reasons = self.reasons.saturating_sub(thread.reasons());
+            }
         }
         if let Some(ended) = &mut self.ended {
             ended.shrink_to(2 * ended.len());

@@ -71,12 +71,13 @@ impl PairedThread {
         true
     }
 
-    pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>) -> bool {
+    /// `room`: a new reason may have a cell; also below.
+    pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
-        self.exits.add_untimed(isa, code)
+        self.exits.add_untimed(isa, code, room)
     }
 
-    pub fn entry(&mut self, time: u64, vcpu: Option<u32>) -> bool {
+    pub fn entry(&mut self, time: u64, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
         self.leave_userspace(time, 0);
         let Some(open) = self.open.take().filter(|open| open.trusted && open.since <= time) else {
@@ -85,20 +86,25 @@ impl PairedThread {
         };
         let ns = time - open.since;
         self.settle(Some(ns));
-        self.exits.add(open.isa, open.code, ns, open.parts, self.exact)
+        self.exits.add((open.isa, open.code), ns, open.parts, self.exact, room)
     }
 
     /// There are no more events. An exit without an entry counts, unless the reason has times, whose mean it would
     /// distort.
-    pub fn end(&mut self) -> bool {
+    pub fn end(&mut self, room: bool) -> bool {
         let last = self.open.take().filter(|open| !self.exits.is_timed(open.isa, open.code));
         self.settle(None);
-        last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code))
+        last.is_none_or(|open| self.exits.add_untimed(open.isa, open.code, room))
     }
 
     /// How many addresses have a cell.
     pub fn cells(&self) -> usize {
         self.accesses.len()
+    }
+
+    /// How many reasons have a cell.
+    pub fn reasons(&self) -> usize {
+        self.exits.len()
     }
 
     /// `room`: a new address may have a cell of its own.

@@ -47,14 +47,19 @@ struct ExitCounts {
 pub(super) struct Exits(HashMap<(Isa, u32), ExitCounts>);
 
 impl Exits {
-    fn cell(&mut self, isa: Isa, code: u32) -> Option<&mut ExitCounts> {
-        let room = self.0.len() < MAX_EXITS;
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn cell(&mut self, isa: Isa, code: u32, room: bool) -> Option<&mut ExitCounts> {
+        let room = room && self.0.len() < MAX_EXITS;
         if room { Some(self.0.entry((isa, code)).or_default()) } else { self.0.get_mut(&(isa, code)) }
     }
 
-    /// Counts one exit. Returns false if there is no room for its reason.
-    pub fn add(&mut self, isa: Isa, code: u32, ns: u64, parts: ExitParts, exact: bool) -> bool {
-        self.cell(isa, code).is_some_and(|exit| {
+    /// Counts one exit. Returns false if there is no room for its reason. `room`: a new one may have a cell.
+    pub fn add(&mut self, (isa, code): (Isa, u32), ns: u64, parts: ExitParts, exact: bool, room: bool) -> bool {
+        self.cell(isa, code, room).is_some_and(|exit| {
             if exact {
                 exit.time.add_exact(ns);
             } else {
@@ -68,8 +73,8 @@ impl Exits {
     }
 
     /// Counts one exit without its time. Returns false if there is no room for its reason.
-    pub fn add_untimed(&mut self, isa: Isa, code: u32) -> bool {
-        self.cell(isa, code).is_some_and(|exit| {
+    pub fn add_untimed(&mut self, isa: Isa, code: u32, room: bool) -> bool {
+        self.cell(isa, code, room).is_some_and(|exit| {
             exit.time.count += 1;
             true
         })

@@ -177,16 +177,17 @@ impl TraceReader {
             self.pairing.name(*tid, comm);
         }
         self.pairing.end();
-        let mut threads = self.pairing.snapshot();
+        let (overflow, events) = (self.pairing.overflow(), self.pairing.events());
+        // A trace of many threads is not held twice.
+        let mut threads = std::mem::take(&mut self.pairing).snapshot();
         for cell in threads.iter_mut().flat_map(|t| &mut t.events.exits) {
             if let Some(name) = self.decoder.name(cell.isa, cell.code) {
                 cell.name = Some(name.to_owned());
             }
         }
         gathered.lost = gathered.lost.saturating_add(self.lost);
-        gathered.overflow =
-            gathered.overflow.saturating_add(self.pairing.overflow()).saturating_add(self.decoder.beyond());
-        gathered.events = gathered.events.saturating_add(self.pairing.events());
+        gathered.overflow = gathered.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
+        gathered.events = gathered.events.saturating_add(events);
         gathered.seconds.push((InputType::Trace, self.covered.seconds()));
         gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
         gathered.guests.extend(group_threads(threads, &self.counts, |_| None));

@@ -12,7 +12,7 @@ use crate::source::live::proc::stat::TICK_NS;
 use std::sync::Arc;
 
 /// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
-const MAX_COMMAND: usize = 1 << 20;
+pub(crate) const MAX_COMMAND: usize = 1 << 20;
 /// A guest is in a few cgroups, one a line.
 const MAX_CGROUP: usize = 64 * 1024;
 /// At most this many characters of a name are kept.
@@ -46,35 +46,42 @@ pub(crate) struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Reads the process.
+    /// Reads the process, all but its command line.
     pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
-        let bytes = file::read_bytes(&paths.process(pid, "cmdline"), MAX_COMMAND).unwrap_or_default();
-        let argv: Vec<String> = bytes
-            .split(|b| *b == 0)
-            .take(cmdline_args(&bytes))
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
-        let command = cmdline::parse_argv(&argv);
         let status = file::read_bytes(&paths.process(pid, "status"), 4096).unwrap_or_default();
         let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
         let cgroup = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
-        let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
         Self {
             pid,
             start_ticks,
             started_ms: i64::try_from(start_ticks * (TICK_NS / 1_000_000)).ok().map(|ms| boot_time_ms + ms),
             comm: comm.to_owned(),
-            own_name: guest_name::of_command(&argv)
-                .map(|name| Known::new(name, Origin::CommandLine))
-                .or_else(|| Some(Known::new(cgroup.machine?, Origin::Process))),
-            kind: cgroup.container.or_else(|| guest_name::of_disk(&argv)).unwrap_or_else(|| comm.to_owned()),
-            // An emulator by another name may well be libvirt's.
-            libvirt_name: command.name.clone(),
-            command: is_qemu.then(|| Arc::new(command)),
+            own_name: cgroup.machine.map(|machine| Known::new(machine, Origin::Process)),
+            kind: cgroup.container.unwrap_or_else(|| comm.to_owned()),
             uid: real_uid(&status),
-            vcpu_threads: 0,
-            vcpu_files: 0,
+            ..Self::default()
         }
+    }
+
+    /// Takes over the command line: the content of `/proc/PID/cmdline`.
+    pub(crate) fn learn(&mut self, cmdline: &[u8]) {
+        let argv: Vec<String> = cmdline
+            .split(|b| *b == 0)
+            .take(cmdline_args(cmdline))
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let command = cmdline::parse_argv(&argv);
+        let given = guest_name::of_command(&argv).map(|name| Known::new(name, Origin::CommandLine));
+        self.own_name = given.or(self.own_name.take());
+        if self.kind == self.comm
+            && let Some(disk) = guest_name::of_disk(&argv)
+        {
+            self.kind = disk;
+        }
+        // An emulator by another name may well be libvirt's.
+        self.libvirt_name.clone_from(&command.name);
+        let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
+        self.command = is_qemu.then(|| Arc::new(command));
     }
 
     /// Merges the facts; among the metadata reports the first that has a fact wins.
@@ -156,8 +163,10 @@ mod tests {
     use crate::source::live::proc::fake::FakeProc;
 
     fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
-        fake.process(77, "qemu-system-x86").process_file("cmdline", command);
-        ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000)
+        fake.process(77, "qemu-system-x86");
+        let mut identity = ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000);
+        identity.learn(command);
+        identity
     }
 
     #[test]

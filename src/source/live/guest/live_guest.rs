@@ -1,5 +1,6 @@
 //! A running guest: its process, threads, kernel helper threads and facts.
 
+use super::command_line::CommandLine;
 use super::counter_interpolation::CounterInterpolation;
 use super::counters::MissingCounters;
 use super::exited_threads;
@@ -36,6 +37,7 @@ const FIRST_FILES_NS: u64 = 1_000_000_000;
 pub(crate) struct LiveGuest {
     /// The facts of its process.
     identity: ProcessIdentity,
+    command_line: CommandLine,
     /// Its identity and configuration, merged from all sources.
     pub facts: Arc<DomainFacts>,
     /// Its threads.
@@ -79,9 +81,12 @@ impl LiveGuest {
         let files = KvmFiles::read(paths, pid).unwrap_or_default();
         let mut identity = ProcessIdentity::read(paths, pid, threads.start_ticks(), &comm, boot_time_ms);
         identity.vcpu_files = files.vcpu_count() as u32;
+        let mut command_line = CommandLine::default();
+        command_line.read(paths, &mut identity, &mut reader.slow_files);
         Ok(Self {
             facts: Arc::new(identity.facts(None, &[])),
             identity,
+            command_line,
             threads,
             helpers: BTreeMap::new(),
             files,
@@ -168,7 +173,7 @@ impl LiveGuest {
             (a, b) => a.is_none() && b.is_none(),
         };
         let same_files = self.facts.vcpus.is_some() || self.identity.vcpu_files == 0;
-        if same_reports && same_status && same_files {
+        if same_reports && same_status && same_files && !self.command_line.is_news() {
             return;
         }
         self.reports = reports;
@@ -207,7 +212,8 @@ impl LiveGuest {
             }
             self.resources.look(paths, self.identity.pid, &self.files, reader.keep_below);
         }
-        self.resources.read(paths, self.identity.pid, budget);
+        self.command_line.read(paths, &mut self.identity, &mut reader.slow_files);
+        self.resources.read(paths, (self.identity.pid, self.identity.uid), budget, &mut reader.slow_files);
         self.interpolation.show(now_ns);
         self.roles.look(paths, &self.threads, &self.files.vcpus);
         self.count_vcpus();
@@ -234,6 +240,11 @@ impl LiveGuest {
                 self.helpers.insert(*pid, threads);
             }
         }
+    }
+
+    /// Whether its process holds back its command line, so that its name and configuration are not known.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.command_line.is_missing()
     }
 
     /// Why not all of its threads are known; `None` when they are.

@@ -5,8 +5,10 @@ use super::stagger::stagger;
 use crate::sample::MemoryUse;
 use crate::source::live::proc::file;
 use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::slow_files::{FileBytes, SlowFile, SlowFiles};
 use crate::source::live::proc::stat::kilobytes;
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// Time between two readings of `status` where the host swaps: short enough to see whether `VmSwap` keeps growing.
 const SWAPPING_NS: u64 = 2_000_000_000;
@@ -18,7 +20,7 @@ const NODES_NS: u64 = 30_000_000_000;
 const MAX_MAPS: usize = 4 << 20;
 
 /// The last reading.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct GuestMemory {
     /// `VmSwap`, bytes.
     pub swap_bytes: Option<u64>,
@@ -29,12 +31,27 @@ pub(crate) struct GuestMemory {
     /// Monotonic nanoseconds of the last reading of `status`.
     status_ns: Option<u64>,
     nodes_due_ns: u64,
+    /// The `numa_maps` that a thread is reading.
+    maps: Option<Receiver<FileBytes>>,
+}
+
+/// What a tick lets the reading of a guest's memory cost.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget<'t> {
+    /// The user of the guest's process.
+    pub uid: Option<u32>,
+    /// Whether the host has anything swapped out; if not, no guest has.
+    pub swapped: bool,
+    /// The permission to read one `numa_maps`; using it clears it.
+    pub may_walk: &'t mut bool,
+    /// Reads it.
+    pub slow_files: &'t mut SlowFiles,
 }
 
 impl GuestMemory {
-    /// Reads what is due. If the host has nothing swapped out, no guest has. `may_walk` is the tick's permission to
-    /// read one `numa_maps`; using it clears it.
-    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, swapped: bool, may_walk: &mut bool) {
+    /// Reads what is due.
+    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, budget: MemoryBudget<'_>) {
+        let swapped = budget.swapped;
         let every_ns = if swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
             self.status_ns = Some(now_ns);
@@ -51,12 +68,26 @@ impl GuestMemory {
         if !swapped {
             self.swap_bytes = Some(0);
         }
-        if *may_walk && now_ns >= self.nodes_due_ns {
-            *may_walk = false;
-            self.nodes_due_ns = now_ns + NODES_NS;
-            let maps = file::read_text(&paths.process(pid, "numa_maps"), MAX_MAPS).unwrap_or_default();
-            self.nodes = by_node(&maps);
+        match self.maps.as_ref().map(Receiver::try_recv) {
+            Some(Ok(maps)) => self.take(maps),
+            Some(Err(TryRecvError::Disconnected)) => self.maps = None,
+            Some(Err(TryRecvError::Empty)) => {}
+            None if *budget.may_walk && now_ns >= self.nodes_due_ns => {
+                *budget.may_walk = false;
+                self.nodes_due_ns = now_ns + NODES_NS;
+                match budget.slow_files.read(paths.process(pid, "numa_maps"), MAX_MAPS, budget.uid) {
+                    SlowFile::Read(maps) => self.take(maps),
+                    SlowFile::Waiting(maps) => self.maps = Some(maps),
+                    SlowFile::Busy => {}
+                }
+            }
+            None => {}
         }
+    }
+
+    fn take(&mut self, maps: FileBytes) {
+        self.maps = None;
+        self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
     }
 }
 
@@ -119,23 +150,27 @@ mod tests {
             .process_file("status", b"VmRSS:\t 1000 kB\nVmSwap:\t    12 kB\nHugetlbPages:\t 2048 kB\n")
             .process_file("numa_maps", MAPS.as_bytes());
         let mut memory = GuestMemory::default();
-        let mut may = false;
-        memory.read(&fake.paths(), 10, 0, true, &mut may);
+        let mut slow_files = SlowFiles::default();
+        let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
+            let mut may = may_walk;
+            let budget = MemoryBudget { uid: None, swapped, may_walk: &mut may, slow_files: &mut slow_files };
+            memory.read(&fake.paths(), 10, now_ns, budget);
+            may
+        };
+        read(&mut memory, 0, true, false);
         assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
         assert_eq!((memory.used.resident, memory.used.hugetlb), (Some(1_024_000), Some(2 << 20)));
-        may = true;
-        memory.read(&fake.paths(), 10, 1, true, &mut may);
+        let may = read(&mut memory, 1, true, true);
         assert_eq!((memory.nodes.len(), may), (2, false));
         let p = p.process_file("status", b"VmSwap:\t    13 kB\n");
-        may = true;
-        memory.read(&fake.paths(), 10, 2, true, &mut may);
+        let may = read(&mut memory, 2, true, true);
         assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
-        memory.read(&fake.paths(), 10, 2 * SWAPPING_NS, true, &mut may);
+        read(&mut memory, 2 * SWAPPING_NS, true, false);
         assert_eq!((memory.swap_bytes, memory.used.resident), (Some(13_312), None));
         p.process_file("status", b"VmSwap:\t    14 kB\n");
-        memory.read(&fake.paths(), 10, 2 * SWAPPING_NS + 1, false, &mut may);
+        read(&mut memory, 2 * SWAPPING_NS + 1, false, false);
         assert_eq!(memory.swap_bytes, Some(0), "nothing of it where the host has nothing swapped out");
-        memory.read(&fake.paths(), 10, 4 * SWAPPING_NS, true, &mut may);
+        read(&mut memory, 4 * SWAPPING_NS, true, false);
         assert_eq!(memory.swap_bytes, Some(14_336));
     }
 }

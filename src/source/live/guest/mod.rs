@@ -7,6 +7,7 @@ pub(crate) mod resources;
 pub(crate) mod traced_process;
 pub(crate) mod vanished;
 
+mod command_line;
 mod counter_interpolation;
 mod cpu_limits;
 mod exited_threads;

@@ -3,11 +3,12 @@
 use super::counters::{GuestCounters, MissingCounters};
 use super::cpu_limits::{CpuLimits, Hierarchies};
 use super::huge_pages::HugePages;
-use super::memory::GuestMemory;
+use super::memory::{GuestMemory, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
 use crate::sample::{DomainSample, MemoryUse, Throttling};
 use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::slow_files::SlowFiles;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -72,12 +73,19 @@ impl GuestResources {
         self.counters.deny();
     }
 
-    /// Reads what is due.
-    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, budget: &mut TickBudget) {
+    /// Reads what is due of a process of user `uid`.
+    pub(crate) fn read(
+        &mut self,
+        paths: &SystemPaths,
+        (pid, uid): (i32, Option<u32>),
+        budget: &mut TickBudget,
+        slow_files: &mut SlowFiles,
+    ) {
         let (now_ns, keep_below) = (budget.now_ns, budget.keep_below);
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
         self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
-        self.memory.read(paths, pid, now_ns, budget.swapped, &mut budget.walk);
+        let memory = MemoryBudget { uid, swapped: budget.swapped, may_walk: &mut budget.walk, slow_files };
+        self.memory.read(paths, pid, now_ns, memory);
         self.huge_pages.read(paths, pid, now_ns, &budget.walking);
         self.nics.read(paths, pid, &mut budget.networks, now_ns);
     }

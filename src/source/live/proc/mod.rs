@@ -6,6 +6,7 @@ pub(crate) mod fds;
 pub(crate) mod file;
 pub(crate) mod paths;
 pub(crate) mod read_context;
+pub(crate) mod slow_files;
 pub(crate) mod stat;
 pub(crate) mod thread;
 pub(crate) mod threads;

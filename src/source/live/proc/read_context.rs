@@ -2,6 +2,7 @@
 
 use super::file;
 use super::paths::SystemPaths;
+use super::slow_files::SlowFiles;
 
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct ReadContext {
     pub tick: u32,
     /// Whether PIDs may be passed to system calls.
     pub real: bool,
+    /// Reads what a process can hold back.
+    pub slow_files: SlowFiles,
 }
 
 impl ReadContext {
@@ -29,6 +32,7 @@ impl ReadContext {
             over_budget: 0,
             tick: 0,
             real: paths.real,
+            slow_files: SlowFiles::default(),
         }
     }
 
@@ -37,5 +41,6 @@ impl ReadContext {
         self.tick = self.tick.wrapping_add(1);
         self.sched_budget = sched_budget;
         self.over_budget = 0;
+        self.slow_files.begin();
     }
 }

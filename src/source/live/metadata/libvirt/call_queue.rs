@@ -36,6 +36,24 @@ impl GuestQuestion {
     }
 }
 
+/// Whether a guest's process can answer its monitor now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// It waits for questions, or works.
+    Ready,
+    /// It is stopped, or waits for storage.
+    Stopped,
+    /// It waits for something else than questions: a lock, a pipe. It has left a CPU by itself so often.
+    Asleep(u64),
+}
+
+/// A guest whose process could not answer when it was its turn.
+#[derive(Debug, Clone, Copy)]
+struct Unable {
+    since: Instant,
+    was: Readiness,
+}
+
 /// A guest that answered too late.
 #[derive(Debug, Clone, Copy)]
 struct Suspect {
@@ -53,8 +71,8 @@ pub(super) struct CallQueue {
     waiting: VecDeque<(String, GuestQuestion)>,
     /// Guests that are being asked, and since when. Never two questions to one guest.
     running: HashMap<String, Instant>,
-    /// Guests whose process could not answer when it was their turn, and since when.
-    unable: HashMap<String, Instant>,
+    /// Guests whose process could not answer when it was their turn.
+    unable: HashMap<String, Unable>,
     suspects: HashMap<String, Suspect>,
     /// Guests that answered in time.
     proven: HashSet<String>,
@@ -72,21 +90,33 @@ impl CallQueue {
     }
 
     /// The next question, to a guest that is not being asked and whose process can answer.
-    pub fn take(&mut self, now: Instant, can_answer: impl Fn(&str) -> bool) -> Option<(String, GuestQuestion)> {
+    pub fn take(&mut self, now: Instant, readiness: impl Fn(&str) -> Readiness) -> Option<(String, GuestQuestion)> {
         let crowded = self.stuck(now) >= MOST_STUCK;
         for _ in 0..self.waiting.len() {
             let (uuid, question) = self.waiting.pop_front()?;
             if !self.running.contains_key(&uuid) && (!crowded || self.proven.contains(&uuid)) {
-                if can_answer(&uuid) {
+                if self.can_answer(&uuid, readiness(&uuid), now) {
                     self.unable.remove(&uuid);
                     self.running.insert(uuid.clone(), now);
                     return Some((uuid, question));
                 }
-                self.unable.entry(uuid.clone()).or_insert(now);
             }
             self.waiting.push_back((uuid, question));
         }
         None
+    }
+
+    /// Whether a guest can answer. One that sleeps elsewhere is asked as soon as it has moved since the last look.
+    fn can_answer(&mut self, uuid: &str, is: Readiness, now: Instant) -> bool {
+        match (is, self.unable.get(uuid)) {
+            (Readiness::Ready, _) => true,
+            (Readiness::Asleep(_), Some(Unable { was: was @ Readiness::Asleep(_), .. })) if *was != is => true,
+            (_, before) => {
+                let since = before.map_or(now, |before| before.since);
+                self.unable.insert(uuid.to_owned(), Unable { since, was: is });
+                false
+            }
+        }
     }
 
     /// A guest answered.
@@ -108,7 +138,8 @@ impl CallQueue {
     pub fn late(&self, now: Instant) -> HashMap<String, Instant> {
         let long = |since: Instant, limit| now.saturating_duration_since(since) > limit;
         let running = self.running.iter().filter(|(_, since)| long(**since, DEADLINE));
-        let unable = self.unable.iter().filter(|(_, since)| long(**since, PATIENCE));
+        let unable = self.unable.iter().map(|(uuid, unable)| (uuid, &unable.since));
+        let unable = unable.filter(|(_, since)| long(**since, PATIENCE));
         let pausing = self.suspects.iter().filter(|(_, s)| now < s.again).map(|(uuid, s)| (uuid, &s.since));
         pausing.chain(unable).chain(running).map(|(uuid, since)| (uuid.clone(), *since)).collect()
     }
@@ -164,7 +195,7 @@ mod tests {
         });
         let mut all = Vec::new();
         while queue.running() < MOST_THREADS
-            && let Some((uuid, _)) = queue.take(*now, |uuid| !uuid.starts_with("stopped"))
+            && let Some((uuid, _)) = queue.take(*now, readiness)
         {
             if !uuid.starts_with("hung") {
                 queue.end(&uuid, *now);
@@ -173,6 +204,14 @@ mod tests {
             *now += 2 * S;
         }
         all
+    }
+
+    fn readiness(uuid: &str) -> Readiness {
+        match uuid.split('-').next() {
+            Some("stopped") => Readiness::Stopped,
+            Some("locked") => Readiness::Asleep(7),
+            _ => Readiness::Ready,
+        }
     }
 
     fn guests(kind: &str, n: usize) -> Vec<String> {
@@ -189,8 +228,25 @@ mod tests {
         assert_eq!(queue.stuck(now), 0);
         assert_eq!(queue.late(begin + 4 * S).len(), 40);
         // A process that waits for its disk just now is asked a moment later.
-        queue.take(now, |_| true).unwrap();
+        queue.take(now, |_| Readiness::Ready).unwrap();
         assert_eq!(queue.late(now + S / 2).len(), 39);
+    }
+
+    #[test]
+    fn guests_that_wait_for_a_lock_take_no_thread_though_all_have_answered_before() {
+        let (mut queue, mut now) = (CallQueue::default(), Instant::now());
+        let all = [guests("locked", 40), guests("well", 3)].concat();
+        for uuid in &all {
+            queue.running.insert(uuid.clone(), now);
+            queue.end(uuid, now);
+        }
+        for _ in 0..20 {
+            assert_eq!(asked(&mut queue, &all, &mut now), guests("well", 3));
+        }
+        assert_eq!((queue.stuck(now), queue.late(now).len()), (0, 40));
+        // One that works moves between two looks.
+        assert_eq!(queue.take(now, |_| Readiness::Asleep(8)).unwrap().0, "locked-0");
+        assert!(queue.take(now, readiness).is_none());
     }
 
     #[test]
@@ -224,7 +280,7 @@ mod tests {
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         // One answer in time, and it is as the others.
-        queue.take(now, |_| true).unwrap();
+        queue.take(now, |_| Readiness::Ready).unwrap();
         queue.end("hung-0", now + S);
         assert!(queue.late(now + S).is_empty());
         assert!(queue.add("hung-0", GuestQuestion::Devices, now + S).is_ok());

@@ -4,7 +4,7 @@
 //! with the no-wait flags, which concern other jobs of the domain. So each guest is asked for itself, and a thread that
 //! waits too long leaves only its guest out; it goes on when QEMU does. A guest that is known to hang is not asked.
 
-use super::call_queue::{CallQueue, GuestQuestion, MOST_THREADS};
+use super::call_queue::{CallQueue, GuestQuestion, MOST_THREADS, Readiness};
 use super::connection::LibvirtConnection;
 use super::release_pages::give_back_libraries;
 use super::{LibvirtState, lock};
@@ -12,7 +12,7 @@ use crate::kvm::mtree;
 use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
 use crate::source::live::proc::file;
-use crate::source::live::proc::stat::Stat;
+use crate::source::live::proc::stat::{SchedStat, Stat};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -110,7 +110,7 @@ impl GuestCalls {
         let mut calls = self.lock();
         loop {
             if !calls.closed
-                && let Some(question) = calls.queue.take(Instant::now(), |uuid| self.can_answer(uuid))
+                && let Some(question) = calls.queue.take(Instant::now(), |uuid| self.readiness(uuid))
             {
                 return Some(question);
             }
@@ -124,12 +124,20 @@ impl GuestCalls {
     }
 
     /// Whether a guest's process can answer now: its main thread is neither stopped nor waiting for storage
-    /// (fs/proc/array.c, `task_state_array`). One that kvmtop does not know is asked.
-    fn can_answer(&self, uuid: &str) -> bool {
-        let pid = lock(&self.answers).processes.get(uuid).map(|process| process.pid);
-        let stat = pid.and_then(|pid| file::read_bytes(&PathBuf::from(format!("/proc/{pid}/stat")), 4096).ok());
-        let state = stat.as_deref().and_then(Stat::parse).map(|stat| stat.state);
-        !matches!(state, Some(b'D' | b'T' | b't'))
+    /// (fs/proc/array.c, `task_state_array`), and sleeps nowhere but in its event loop, which polls. One that kvmtop
+    /// does not know, or may not look into, is asked.
+    fn readiness(&self, uuid: &str) -> Readiness {
+        let Some(pid) = lock(&self.answers).processes.get(uuid).map(|process| process.pid) else {
+            return Readiness::Ready;
+        };
+        let read = |name| file::read_bytes(&PathBuf::from(format!("/proc/{pid}/{name}")), 4096).unwrap_or_default();
+        match Stat::parse(&read("stat")).map(|stat| stat.state) {
+            Some(b'D' | b'T' | b't') => Readiness::Stopped,
+            Some(b'S') if sleeps_elsewhere(&read("syscall")) => {
+                Readiness::Asleep(SchedStat::parse(&read("schedstat")).map_or(0, |schedstat| schedstat.arrivals))
+            }
+            _ => Readiness::Ready,
+        }
     }
 
     fn answer(&self, connection: &mut LibvirtConnection, uuid: &str, question: GuestQuestion) {
@@ -150,6 +158,25 @@ impl GuestCalls {
             }
         }
     }
+}
+
+/// The system calls of an event loop that waits: those of poll(2), and what goes on with one after a signal.
+const POLLS: &[libc::c_long] = &[
+    libc::SYS_ppoll,
+    libc::SYS_epoll_pwait,
+    libc::SYS_restart_syscall,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
+
+/// Whether a thread sleeps in another system call than these, or in none, by its `/proc/PID/syscall`: the number of the
+/// call, -1 for none, or `running` (fs/proc/base.c, `proc_pid_syscall`).
+fn sleeps_elsewhere(syscall: &[u8]) -> bool {
+    let first = syscall.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    let number = std::str::from_utf8(first).ok().and_then(|word| word.parse().ok());
+    number.is_some_and(|number: libc::c_long| !POLLS.contains(&number))
 }
 
 impl LibvirtState {

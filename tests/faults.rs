@@ -1,0 +1,340 @@
+//! Faults of a host that kvmtop outlives: guests that come and go, tracefs that goes away, other tracers, no more
+//! files, no more memory, a CPU that goes.
+#![allow(missing_docs, unsafe_code, clippy::expect_used, clippy::unwrap_used)]
+
+mod common;
+
+use common::guest::{Guest, Work};
+use common::watch::Watch;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+guest_process!();
+
+const READS: u32 = 503;
+/// What the last two thirds of all guests may add to the memory, bytes: the allocator's own.
+const MOST_GROWTH: u64 = 6 << 20;
+
+/// Tests that compare counts take turns: rings overflow on a busy machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a guest that reads its port [`READS`] times, and kills it. Its process.
+fn short_life() -> u32 {
+    let mut guest = Guest::start(&[Work::PortReads(0x608, READS)], true);
+    guest.go();
+    guest.wait_done();
+    guest.pid()
+}
+
+/// Until an interval that began after this call is in.
+fn catch_up(watch: &mut Watch) {
+    let began = Instant::now();
+    while Instant::now() <= began + Duration::from_secs_f64(length(watch.next())) {}
+}
+
+fn length(interval: &Value) -> f64 {
+    interval["interval_s"].as_f64().expect("a length")
+}
+
+/// Reads of the port by these processes, and the events lost.
+fn reads(seen: &[Value], pids: &BTreeSet<u32>) -> (u64, u64) {
+    let domains = seen.iter().flat_map(|i| i["domains"].as_array().expect("domains"));
+    let own = domains.filter(|d| d["pid"].as_u64().is_some_and(|pid| pids.contains(&(pid as u32))));
+    let rows = own.flat_map(|d| d["accesses"].as_array().expect("accesses"));
+    let sums = rows.filter(|a| a["address"] == "0x608" && a["vcpu"].is_null());
+    let lost = seen.iter().map(|i| i["lost_events"].as_u64().expect("lost_events"));
+    (sums.map(|a| a["count"].as_u64().expect("count")).sum(), lost.sum())
+}
+
+/// All reads were counted; where events were lost, no more than those are missing.
+fn assert_counted(what: &str, seen: &[Value], pids: &BTreeSet<u32>) {
+    let (counted, lost) = reads(seen, pids);
+    let expected = u64::from(READS) * pids.len() as u64;
+    assert!(counted <= expected && counted + lost >= expected, "{what}: {counted} of {expected}, {lost} lost");
+    eprintln!("{what}: {counted} of {expected} reads counted, {lost} events lost");
+}
+
+fn files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("kvmtop lives").count()
+}
+
+fn guests_come_and_go(engine: &str, guests: usize) {
+    let mut command = common::kvmtop();
+    command.args(["--batch", "--json", "-n", "100000", "-d", "0.2", "--no-monitor", "--engine", engine]);
+    let mut watch = Watch::of(command);
+    let mut pids = BTreeSet::new();
+    let mut early = (0, 0);
+    for n in 0..guests {
+        pids.insert(short_life());
+        if n == guests / 3 {
+            catch_up(&mut watch);
+            early = (files(watch.pid()), watch.last()["self"]["rss_bytes"].as_u64().expect("memory"));
+        }
+    }
+    catch_up(&mut watch);
+    catch_up(&mut watch);
+    let late = (files(watch.pid()), watch.last()["self"]["rss_bytes"].as_u64().expect("memory"));
+    let seen = watch.stop();
+    assert_counted(&format!("{engine}, {guests} guests"), &seen, &pids);
+    eprintln!("{engine}: {early:?} files and bytes after a third, {late:?} at the end, {} intervals", seen.len());
+    assert!(late.0 <= early.0, "open files: {} then {}", early.0, late.0);
+    assert!(late.1 <= early.1 + MOST_GROWTH, "resident bytes: {} then {}", early.1, late.1);
+}
+
+fn come_and_go(test: &str, guests: usize) {
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(test, &why);
+    }
+    let _alone = alone();
+    for engine in ["bpf", "perf"] {
+        guests_come_and_go(engine, guests);
+        common::ran(&format!("{test} ({engine})"));
+    }
+}
+
+#[test]
+fn guests_that_are_killed_in_a_row_lose_nothing_and_leave_nothing() {
+    come_and_go("guests_that_are_killed_in_a_row_lose_nothing_and_leave_nothing", 60);
+}
+
+/// Some minutes: `cargo test --test faults -- --ignored --nocapture a_thousand_guests`
+#[test]
+#[ignore = "some minutes"]
+fn a_thousand_guests_that_are_killed_lose_nothing_and_leave_nothing() {
+    come_and_go("a_thousand_guests_that_are_killed_lose_nothing_and_leave_nothing", 1000);
+}
+
+/// Runs a command in the mount namespace of a process.
+fn within(pid: u32, command: &[&str]) -> bool {
+    let mut nsenter = Command::new("nsenter");
+    nsenter.args(["-m", "-t", &pid.to_string()]).args(command).stderr(Stdio::null());
+    nsenter.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn tracefs_may_go_away_and_come_back() {
+    const TEST: &str = "tracefs_may_go_away_and_come_back";
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(TEST, &why);
+    }
+    let _alone = alone();
+    for engine in ["bpf", "perf"] {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", env!("CARGO_BIN_EXE_kvmtop")]);
+        command.args(["--batch", "--json", "-n", "1000", "-d", "0.3", "--no-monitor", "--engine", engine]);
+        command.stdin(Stdio::null());
+        let mut watch = Watch::of(command);
+        let mut pids = BTreeSet::from([short_life()]);
+        let gone = || {
+            for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing", "/sys/kernel/debug"] {
+                while within(watch.pid(), &["umount", "-l", place]) {}
+            }
+            within(watch.pid(), &["test", "!", "-e", "/sys/kernel/tracing/events"])
+        };
+        if !gone() {
+            return common::skipped(TEST, "tracefs cannot be unmounted, even in a namespace of its own");
+        }
+        pids.insert(short_life());
+        catch_up(&mut watch);
+        pids.insert(short_life());
+        catch_up(&mut watch);
+        assert!(within(watch.pid(), &["mount", "-t", "tracefs", "nodev", "/sys/kernel/tracing"]));
+        pids.insert(short_life());
+        catch_up(&mut watch);
+        catch_up(&mut watch);
+        assert_counted(&format!("{TEST} ({engine})"), &watch.stop(), &pids);
+        common::ran(&format!("{TEST} ({engine})"));
+    }
+}
+
+/// An instance of ftrace with all of KVM's events switched on; removed when dropped.
+struct Instance(std::path::PathBuf);
+
+impl Instance {
+    fn new() -> Option<Self> {
+        let folder = Path::new("/sys/kernel/tracing/instances").join(format!("kvmtop-{}", std::process::id()));
+        std::fs::create_dir(&folder).ok()?;
+        let instance = Self(folder);
+        std::fs::write(instance.0.join("events/kvm/enable"), "1").ok()?;
+        Some(instance)
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // What cannot be removed is seen by the next test that makes it.
+        let _ = std::fs::write(self.0.join("events/kvm/enable"), "0");
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn other_tracers_of_the_same_events_take_none_away() {
+    const TEST: &str = "other_tracers_of_the_same_events_take_none_away";
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(TEST, &why);
+    }
+    let _alone = alone();
+    let mut first = Watch::with_engine("bpf");
+    let mut pids = BTreeSet::from([short_life()]);
+    let instance = Instance::new();
+    let mut perf = Command::new("perf");
+    perf.args(["stat", "-a", "-e", "kvm:*"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let perf = perf.spawn();
+    let mut second = Watch::with_engine("perf");
+    let of_both = BTreeSet::from([short_life(), short_life()]);
+    catch_up(&mut second);
+    catch_up(&mut second);
+    let seen_by_second = second.stop();
+    let others = (instance.is_some(), perf.is_ok());
+    drop(instance);
+    if let Ok(mut perf) = perf {
+        let _ = perf.kill();
+        let _ = perf.wait();
+    }
+    // The others are gone: events still come.
+    pids.insert(short_life());
+    pids.extend(&of_both);
+    catch_up(&mut first);
+    catch_up(&mut first);
+    assert_counted("the first", &first.stop(), &pids);
+    assert_counted("the second", &seen_by_second, &of_both);
+    common::ran(&format!("{TEST} (with another kvmtop; ftrace: {}, perf: {})", others.0, others.1));
+}
+
+/// Sets how many files a process may open; the limit that it may be raised to stays.
+fn limit_files(pid: u32, most: u64) -> Result<u64, std::io::Error> {
+    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let pid = pid.cast_signed();
+    // SAFETY: both structures live through the calls.
+    let done = unsafe {
+        libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut old) == 0 && {
+            let new = libc::rlimit { rlim_cur: most.min(old.rlim_max), ..old };
+            libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut()) == 0
+        }
+    };
+    if done { Ok(old.rlim_cur) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[test]
+fn no_more_files_are_said_and_passed() {
+    const TEST: &str = "no_more_files_are_said_and_passed";
+    if let Some(why) = common::cannot_run_guests() {
+        return common::skipped(TEST, &why);
+    }
+    let _alone = alone();
+    let mut watch = Watch::start(&["-d", "0.3", "--engine", "none", "--no-monitor"]);
+    let guests: Vec<Guest> = (0..3).map(|_| Guest::start(&[Work::Idle, Work::Idle], true)).collect();
+    catch_up(&mut watch);
+    let before = match limit_files(watch.pid(), 3) {
+        Ok(before) => before,
+        Err(why) => return common::skipped(TEST, &why.to_string()),
+    };
+    let late = Guest::start(&[Work::Idle], true);
+    catch_up(&mut watch);
+    catch_up(&mut watch);
+    let (state, cause) = watch.source("procfs");
+    assert!(state != "ok" && cause.contains("open files"), "{state}: {cause}");
+    limit_files(watch.pid(), before).expect("the limit it had");
+    catch_up(&mut watch);
+    catch_up(&mut watch);
+    assert_eq!(watch.source("procfs"), ("ok".into(), String::new()));
+    for guest in guests.iter().chain([&late]) {
+        assert_eq!(common::of_pid(std::slice::from_ref(watch.last()), guest.pid()).len(), 1);
+    }
+    assert!(watch.seen.iter().all(|i| length(i) < 5.0), "no tick is held up");
+    watch.stop();
+    common::ran(TEST);
+}
+
+#[test]
+fn no_memory_for_a_map_is_said_and_leaves_the_other_engine() {
+    const TEST: &str = "no_memory_for_a_map_is_said_and_leaves_the_other_engine";
+    let has_strace = || Command::new("strace").arg("-V").output().is_ok();
+    if let Some(why) = common::cannot_trace().or_else(|| (!has_strace()).then(|| "no strace".into())) {
+        return common::skipped(TEST, &why);
+    }
+    let _alone = alone();
+    let mut without = 0;
+    // The first calls find out what the kernel can do; then come maps, programs, links.
+    for nth in [1, 2, 4, 8, 12, 16, 20] {
+        let inject = format!("inject=bpf:error=ENOMEM:when={nth}+");
+        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=bpf", "-e", &inject];
+        let kvmtop = [env!("CARGO_BIN_EXE_kvmtop"), "-b", "--json", "-n", "2", "-d", "0.2", "--no-monitor"];
+        let out = Command::new("strace").args(strace).args(kvmtop).stdin(Stdio::null()).output().expect("strace");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        if said.contains("strace:") {
+            return common::skipped(TEST, said.trim());
+        }
+        assert!(out.status.success(), "call {nth}: {}: {said}", out.status);
+        let seen = common::intervals(&out.stdout);
+        let last = seen.last().expect("an interval");
+        let sources = last["sources"].as_array().expect("sources");
+        let tracepoints = sources.iter().find(|s| s["name"] == "tracepoints").expect("tracepoints");
+        eprintln!("from call {nth}: engine {}, {tracepoints}", last["engine"]);
+        if last["engine"] != "bpf" {
+            without += 1;
+            assert_eq!(last["engine"], "perf", "{tracepoints}");
+            let cause = tracepoints["cause"].as_str().unwrap_or_default();
+            assert!(cause.contains("memory") || cause.contains("BPF") || cause.contains("bpf"), "{tracepoints}");
+        }
+    }
+    assert!(without > 0, "no call of bpf(2) failed");
+    common::ran(TEST);
+}
+
+/// The second CPU, set back when dropped.
+struct SecondCpu;
+
+impl SecondCpu {
+    const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
+
+    fn set(online: bool) -> std::io::Result<()> {
+        std::fs::write(Self::ONLINE, if online { "1" } else { "0" })
+    }
+}
+
+impl Drop for SecondCpu {
+    fn drop(&mut self) {
+        Self::set(true).expect("the CPU goes on");
+    }
+}
+
+/// A CPU goes off and on, which all of the machine feels. So it needs `KVMTOP_TEST_CPU_HOTPLUG=1`, as in the emulated
+/// host.
+#[test]
+fn a_cpu_may_go_and_come_back() {
+    const TEST: &str = "a_cpu_may_go_and_come_back";
+    let asked = std::env::var_os("KVMTOP_TEST_CPU_HOTPLUG").is_some();
+    let why = common::cannot_trace().or_else(|| (!asked).then(|| "KVMTOP_TEST_CPU_HOTPLUG=1 is not set".into()));
+    if let Some(why) = why {
+        return common::skipped(TEST, &why);
+    }
+    let _alone = alone();
+    for engine in ["bpf", "perf"] {
+        let mut watch = Watch::with_engine(engine);
+        let mut pids = BTreeSet::from([short_life()]);
+        let cpu = SecondCpu;
+        if let Err(why) = SecondCpu::set(false) {
+            return common::skipped(TEST, &why.to_string());
+        }
+        pids.insert(short_life());
+        catch_up(&mut watch);
+        assert_eq!(watch.last()["host"]["cpus"].as_array().expect("cpus").len(), 1, "{engine}");
+        drop(cpu);
+        catch_up(&mut watch);
+        pids.insert(short_life());
+        pids.insert(short_life());
+        catch_up(&mut watch);
+        catch_up(&mut watch);
+        assert_counted(&format!("{TEST} ({engine})"), &watch.stop(), &pids);
+        common::ran(&format!("{TEST} ({engine})"));
+    }
+}
