@@ -44,15 +44,10 @@ pub(super) fn assemble(mut gathered: Gathered, options: &ImportOptions) -> Impor
     assign_guests(&mut domains, guests, &mut gathered.notes);
     let trees = std::mem::take(&mut gathered.trees);
     assign_trees(&mut domains, trees, &mut gathered.errors);
-<<<<<<< HEAD
     processes::add(&mut domains, &gathered.processes, &mut gathered.notes);
-    if domains.len() > MAX_DOMAINS {
-        gathered.notes.insert(0, format!("{} domains: all but the first {MAX_DOMAINS} are left out", domains.len()));
-=======
     if domains.len() + beyond > MAX_DOMAINS {
         let all = domains.len() + beyond;
         gathered.notes.insert(0, format!("{all} domains: all but the first {MAX_DOMAINS} are left out"));
->>>>>>> 24a5fb0 (Faults of a host are tested: guests killed in a row, tracefs and libvirtd that go and come back, other tracers, no files, no map memory; a process that holds back its command line no longer holds up the tick; traces of many threads cost less; a QEMU that waits for a lock is not asked)
         domains.truncate(MAX_DOMAINS);
     }
     let mut sample = Sample { engine, ..Sample::default() };
