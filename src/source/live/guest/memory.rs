@@ -50,7 +50,7 @@ pub(crate) struct MemoryBudget<'t> {
 
 impl GuestMemory {
     /// Reads what is due.
-    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, budget: MemoryBudget<'_>) {
+    pub(crate) fn read(&mut self, paths: &SystemPaths, pid: i32, now_ns: u64, budget: &mut MemoryBudget<'_>) {
         let swapped = budget.swapped;
         let every_ns = if swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
@@ -153,8 +153,8 @@ mod tests {
         let mut slow_files = SlowFiles::default();
         let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
             let mut may = may_walk;
-            let budget = MemoryBudget { uid: None, swapped, may_walk: &mut may, slow_files: &mut slow_files };
-            memory.read(&fake.paths(), 10, now_ns, budget);
+            let mut budget = MemoryBudget { uid: None, swapped, may_walk: &mut may, slow_files: &mut slow_files };
+            memory.read(&fake.paths(), 10, now_ns, &mut budget);
             may
         };
         read(&mut memory, 0, true, false);

@@ -84,8 +84,8 @@ impl GuestResources {
         let (now_ns, keep_below) = (budget.now_ns, budget.keep_below);
         (self.vm, self.vcpus) = self.counters.read(&mut budget.debugfs);
         self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
-        let memory = MemoryBudget { uid, swapped: budget.swapped, may_walk: &mut budget.walk, slow_files };
-        self.memory.read(paths, pid, now_ns, memory);
+        let mut memory = MemoryBudget { uid, swapped: budget.swapped, may_walk: &mut budget.walk, slow_files };
+        self.memory.read(paths, pid, now_ns, &mut memory);
         self.huge_pages.read(paths, pid, now_ns, &budget.walking);
         self.nics.read(paths, pid, &mut budget.networks, now_ns);
     }

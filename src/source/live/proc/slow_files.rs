@@ -1,7 +1,7 @@
 //! Reads files of a process that another program can hold back.
 //!
 //! `/proc/PID/cmdline` is memory of that process, and `numa_maps` needs the lock of its memory (fs/proc/base.c,
-//! `get_mm_cmdline`; fs/proc/task_mmu.c): where a page belongs to a file whose server does not answer (FUSE, NFS) or is
+//! `get_mm_cmdline`; `fs/proc/task_mmu.c`): where a page belongs to a file whose server does not answer (FUSE, NFS) or is
 //! left to userfaultfd(2), reading takes as long as the page does. So a thread reads, and one that takes too long is
 //! left behind. It ends with the process at the latest.
 
@@ -119,11 +119,11 @@ impl FileThread {
         let living = Arc::new(());
         let alive = Arc::downgrade(&living);
         let work = move || {
-            let _living = living;
             for Question { path, most, reply } in asked {
                 // Nobody may wait for it any more.
                 let _ = reply.try_send(read(&path, most));
             }
+            drop(living);
         };
         std::thread::Builder::new().name("slow-files".into()).stack_size(256 << 10).spawn(work).ok()?;
         Some(Self { questions, alive })

@@ -94,12 +94,11 @@ impl CallQueue {
         let crowded = self.stuck(now) >= MOST_STUCK;
         for _ in 0..self.waiting.len() {
             let (uuid, question) = self.waiting.pop_front()?;
-            if !self.running.contains_key(&uuid) && (!crowded || self.proven.contains(&uuid)) {
-                if self.can_answer(&uuid, readiness(&uuid), now) {
-                    self.unable.remove(&uuid);
-                    self.running.insert(uuid.clone(), now);
-                    return Some((uuid, question));
-                }
+            let may_ask = !self.running.contains_key(&uuid) && (!crowded || self.proven.contains(&uuid));
+            if may_ask && self.can_answer(&uuid, readiness(&uuid), now) {
+                self.unable.remove(&uuid);
+                self.running.insert(uuid.clone(), now);
+                return Some((uuid, question));
             }
             self.waiting.push_back((uuid, question));
         }

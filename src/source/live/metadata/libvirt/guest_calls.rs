@@ -174,7 +174,7 @@ const POLLS: &[libc::c_long] = &[
 /// Whether a thread sleeps in another system call than these, or in none, by its `/proc/PID/syscall`: the number of the
 /// call, -1 for none, or `running` (fs/proc/base.c, `proc_pid_syscall`).
 fn sleeps_elsewhere(syscall: &[u8]) -> bool {
-    let first = syscall.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
+    let first = syscall.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     let number = std::str::from_utf8(first).ok().and_then(|word| word.parse().ok());
     number.is_some_and(|number: libc::c_long| !POLLS.contains(&number))
 }
