@@ -42,7 +42,7 @@ impl Drop for HeldBack {
 
 impl HeldBack {
     /// Waits until nobody can read its command line.
-    fn is_so(self) -> Result<Self, String> {
+    fn once_held(self) -> Result<Self, String> {
         let path = format!("/proc/{}/cmdline", self.child.id());
         for _ in 0..50 {
             let (send, read) = std::sync::mpsc::channel();
@@ -75,7 +75,7 @@ impl HeldBack {
             Some(said) => match said.parse().ok().and_then(Pid::from_raw) {
                 Some(server) => {
                     held.server = Some(server);
-                    held.is_so()
+                    held.once_held()
                 }
                 None => Err(said),
             },
