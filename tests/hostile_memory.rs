@@ -115,7 +115,7 @@ fn on_the_screen(path: &Path) -> u64 {
     let (mut reader, mut writer) = (pair.master.try_clone_reader().unwrap(), pair.master.take_writer().unwrap());
     let (send, drawn) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let mut piece = [0; 65_536];
+        let mut piece = [0; 4096];
         while reader.read(&mut piece).is_ok_and(|n| n > 0) {
             // The test may have enough.
             let _ = send.send(());

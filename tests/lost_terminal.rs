@@ -84,7 +84,7 @@ fn live_screen(
     let mut reader = pair.master.try_clone_reader().unwrap();
     let (send, drawn) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut piece = [0; 65_536];
+        let mut piece = [0; 4096];
         while reader.read(&mut piece).is_ok_and(|n| n > 0) {
             // The test may have enough.
             let _ = send.send(());
