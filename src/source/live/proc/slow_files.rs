@@ -1,9 +1,9 @@
 //! Reads files of a process that another program can hold back.
 //!
 //! `/proc/PID/cmdline` is memory of that process, and `numa_maps` needs the lock of its memory (`get_mm_cmdline` of
-//! `fs/proc/base.c`; `fs/proc/task_mmu.c`): who reads a page of a file whose server does not answer (FUSE, NFS) may hold
-//! that lock, and a change of the memory then lets nobody else have it. So a thread reads, and one that takes too long
-//! is left behind. It ends with the process at the latest.
+//! `fs/proc/base.c`; `fs/proc/task_mmu.c`): who reads a page of a file whose server does not answer (FUSE, NFS) may
+//! hold that lock, and a change of the memory then lets nobody else have it. So a thread reads, and one that takes too
+//! long is left behind. It ends with the process at the latest.
 
 use super::file::{self, FileError};
 use std::path::{Path, PathBuf};
