@@ -109,7 +109,8 @@ fn the_first_lines_say_what_it_is() {
 #[test]
 fn make_and_links() {
     let (text, make) = (readme(), std::fs::read_to_string(root().join("Makefile")).expect("Makefile"));
-    let word = |rest: &str| rest.chars().take_while(char::is_ascii_lowercase).collect::<String>();
+    let of_name = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-';
+    let word = |rest: &str| rest.chars().take_while(of_name).collect::<String>();
     let targets: Vec<String> = text.split("make ").skip(1).map(word).collect();
     for target in &targets {
         assert!(make.lines().any(|l| l.starts_with(&format!("{target}:"))), "make {target}");
