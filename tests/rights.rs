@@ -266,3 +266,93 @@ fn the_environment_chooses_no_library() {
     assert!(!log.exists(), "libvirt wrote where the environment says");
     common::ran(TEST);
 }
+
+/// HOME of another user: what root is shown is not decided there, unless that user ran sudo.
+#[test]
+fn a_foreign_config_file_is_not_used() {
+    const TEST: &str = "a_foreign_config_file_is_not_used";
+    if !rustix::process::geteuid().is_root() {
+        return common::skipped(TEST, "not root");
+    }
+    let home = tempfile::tempdir().expect("a folder");
+    let config = home.path().join("kvmtop/config.toml");
+    std::fs::create_dir(home.path().join("kvmtop")).expect("a folder");
+    std::fs::write(&config, "[sampling]\ninterval = 0.1\nengine = \"none\"\n").expect("a file");
+    std::os::unix::fs::chown(&config, Some(65_534), None).expect("an owner");
+    let batch = |sudo: &str| {
+        let mut kvmtop = common::kvmtop();
+        kvmtop.args(["--batch", "-n", "1", "--no-monitor"]).env("XDG_CONFIG_HOME", home.path()).env("SUDO_UID", sudo);
+        kvmtop.output().expect("kvmtop")
+    };
+    let out = batch("1000");
+    assert!(out.status.code() == Some(1) && said(&out).contains("belongs to user 65534"), "{}", said(&out));
+    assert_eq!(batch("65534").status.code(), Some(0));
+    common::ran(TEST);
+}
+
+/// What doctor says of this host as a command sees it: name, and the cure where something is wrong.
+fn cures(out: &Output) -> Vec<(String, Option<String>)> {
+    let doctor: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(out)));
+    let host = doctor["host"].as_array().expect("host").iter();
+    host.map(|p| (p["name"].as_str().expect("a name").to_owned(), p["fix"].as_str().map(str::to_owned))).collect()
+}
+
+fn cure_of(cures: &[(String, Option<String>)], name: &str) -> Option<String> {
+    cures.iter().find(|(other, _)| other == name).expect("an entry").1.clone()
+}
+
+/// tracefs is unmounted, doctor's command run, and doctor is content: in a mount namespace of its own.
+#[test]
+fn the_cure_of_an_unmounted_tracefs_cures() {
+    const TEST: &str = "the_cure_of_an_unmounted_tracefs_cures";
+    let kvmtop = env!("CARGO_BIN_EXE_kvmtop");
+    let unmount = "umount -l /sys/kernel/debug/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; \
+                   umount -l /sys/kernel/tracing || exit 77;";
+    let doctor = |cure: &str| {
+        let script = format!("{unmount} {cure} exec \"$0\" doctor --json --engine none");
+        under("unshare", &["-m", "sh", "-c", &script, kvmtop])
+    };
+    let Some(before) = doctor("").filter(|out| out.status.success()) else {
+        return common::skipped(TEST, "no tracefs to unmount");
+    };
+    let cure = cure_of(&cures(&before), "tracefs").expect("a complaint");
+    let after = doctor(&format!("{cure} || exit 78;")).expect("unshare");
+    assert_eq!(cure_of(&cures(&after), "tracefs"), None, "{cure}");
+    common::ran(TEST);
+}
+
+/// A user without rights, doctor's command run by root, and doctor is content.
+#[test]
+fn the_cure_of_missing_rights_cures() {
+    const TEST: &str = "the_cure_of_missing_rights_cures";
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("kvmtop");
+    std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("a copy");
+    for path in [folder.path(), &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    let program = program.to_str().expect("text");
+    let doctor = || {
+        let arguments = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", program, "doctor", "--json"];
+        under("setpriv", &arguments)
+    };
+    let Some(before) = doctor() else { return common::skipped(TEST, "not root, or no setpriv") };
+    let before = cures(&before);
+    let cure = cure_of(&before, "rights").expect("a complaint");
+    for (_, other) in before.iter().filter(|(_, fix)| fix.as_deref().is_some_and(|fix| fix.contains("setcap"))) {
+        assert_eq!(other.as_ref(), Some(&cure), "one command");
+    }
+    let command = cure.split_once("once: ").expect("a command").1;
+    match under("sh", &["-c", command]) {
+        Some(out) if out.status.success() => {}
+        other => return common::skipped(TEST, &format!("{command}: {other:?}")),
+    }
+    let after = doctor().expect("setpriv");
+    for name in ["rights", "tracefs", "kernel.perf_event_paranoid", "/proc"] {
+        assert_eq!(cure_of(&cures(&after), name), None, "{name}: {}", String::from_utf8_lossy(&after.stdout));
+    }
+    let doctor: Value = serde_json::from_slice(&after.stdout).expect("JSON");
+    let with_cure = |s: &&Value| s["fix"].as_str().is_some_and(|fix| fix.contains("setcap"));
+    assert_eq!(doctor["sources"].as_array().expect("sources").iter().find(with_cure), None, "nothing is missing");
+    common::ran(TEST);
+}

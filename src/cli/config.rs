@@ -7,8 +7,12 @@ use crate::analysis::Pattern;
 use crate::lint::Thresholds;
 use crate::ui::{ColumnId, KeysInForce, ScreenSettings, ScreenView, Sort, ThemeChoice, column_named};
 use anyhow::Context;
+use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
@@ -242,9 +246,24 @@ pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
         return Ok(Config::default());
     };
-    let text =
-        std::fs::read_to_string(&path).with_context(|| format!("cannot read the config file {}", path.display()))?;
+    let text = if asked.is_some() { std::fs::read_to_string(&path) } else { read_trusted(&path) };
+    let text = text.with_context(|| format!("cannot read the config file {}", path.display()))?;
     Config::parse(&text, &path)
+}
+
+/// Reads a config file that nobody named. HOME may be another user's, and whoever writes the file decides what root is
+/// shown and which libvirt it connects to: it has to be root's, kvmtop's user's, or of the user who ran sudo.
+fn read_trusted(path: &Path) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let owner = file.metadata()?.uid();
+    let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    if ![Some(0), Some(geteuid().as_raw()), sudo].contains(&Some(owner)) {
+        let why = format!("it belongs to user {owner}; set HOME to your own folder, or name the file with --config");
+        return Err(std::io::Error::other(why));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A number, or text with a unit.

@@ -314,7 +314,8 @@ fn carry_out(
         Effect::SetEngineLevel(level) => control(state, Control::SetEngineLevel(level)),
         Effect::SetKvmEvents(on) => control(state, Control::SetKvmEvents(on)),
         Effect::StartRecord => {
-            let path = PathBuf::from(export::file_name(state, "", "kvmtop"));
+            let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
+            let path = std::path::absolute(&name).unwrap_or(name);
             state.say(format!("recording into {}", path.display()));
             control(state, Control::StartRecord(path));
         }

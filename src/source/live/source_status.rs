@@ -6,6 +6,7 @@ use crate::source::live::guest::counters::MissingCounters;
 use crate::source::live::proc::discovery::{Discovered, UnreadCount};
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::paths::SystemPaths;
+use crate::source::live::proc::visibility;
 use crate::source::privileges;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -143,7 +144,7 @@ pub(crate) fn kvm_stats(missing: &[Option<MissingCounters>], paths: &SystemPaths
         "the VMM keeps no statistics file open (QEMU does since 8.1), and /sys/kernel/debug/kvm has no folder for it"
     };
     let cause = format!("{count} of {} guests without KVM's own counters: {why}", missing.len());
-    let fix = debugfs.cure(denied, rustix::process::geteuid().is_root());
+    let fix = debugfs.cure(denied, visibility::may_trace_all(paths));
     if count == missing.len() { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
 }
 
@@ -163,15 +164,16 @@ impl Debugfs {
         Self { mounted, locked_down: lockdown.contains('[') && !lockdown.contains("[none]") }
     }
 
-    /// What to run: everything that is missing at once, so that no second cure follows the first.
-    fn cure(&self, denied: bool, root: bool) -> String {
+    /// What to run: everything that is missing at once, so that no second cure follows the first. `whole`: kvmtop has
+    /// all rights that reading takes.
+    fn cure(&self, denied: bool, whole: bool) -> String {
         let libvirt = "with --engine none kvmtop asks libvirt for them";
-        if self.locked_down || self.mounted && root && !denied {
-            let rights = if root { String::new() } else { format!("{}; ", privileges::hint()) };
+        if self.locked_down || self.mounted && whole && !denied {
+            let rights = if whole { String::new() } else { format!("{}; ", privileges::hint()) };
             return format!("{rights}use QEMU 8.1 or later; {libvirt}");
         }
         let mount = (!self.mounted).then(|| "as root: mount -t debugfs none /sys/kernel/debug".to_owned());
-        let rights = (!root).then(privileges::hint);
+        let rights = (!whole).then(privileges::hint);
         let steps: Vec<String> = mount.into_iter().chain(rights).chain([libvirt.to_owned()]).collect();
         steps.join("; ")
     }

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// Variables that say who the user is, what the terminal can do, what language and what zone.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 27] = [
     "CLICOLOR",
     "CLICOLOR_FORCE",
     "COLORFGBG",
@@ -29,6 +29,7 @@ const KNOWN: [&str; 26] = [
     "RUST_BACKTRACE",
     "SHELL",
     "SSH_AUTH_SOCK",
+    "SUDO_UID",
     "TERM",
     "TERM_PROGRAM",
     "TERM_PROGRAM_VERSION",

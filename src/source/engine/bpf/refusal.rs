@@ -60,10 +60,10 @@ const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 impl Rights {
-    /// Of the running process.
+    /// Of the calling thread.
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let caps = read("/proc/self/status")
+        let caps = read("/proc/thread-self/status")
             .lines()
             .find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();

@@ -8,24 +8,30 @@ use super::paths::SystemPaths;
 
 /// `CAP_SYS_PTRACE` (include/uapi/linux/capability.h).
 const CAP_SYS_PTRACE: u64 = 1 << 19;
+/// `CAP_DAC_READ_SEARCH`: /proc/PID/fd is a folder that only its user may open (fs/proc/base.c, `tgid_base_stuff`).
+const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
 
 /// The option of /proc that hides processes from kvmtop, such as `hidepid=invisible`; `None` where all are listed.
 /// Processes that are listed and not readable (`hidepid=noaccess`) count by themselves.
 pub(crate) fn hiding_option(paths: &SystemPaths) -> Option<String> {
     let own = paths.proc.join("self");
     let mounts = file::read_text(&own.join("mountinfo"), 1 << 20).ok()?;
-    let status = file::read_text(&own.join("status"), 64 * 1024).ok()?;
-    hiding(&mounts, &status)
+    hiding(&mounts, &own_status(paths).ok()?)
 }
 
 /// Whether kvmtop has the right to look into every process: what is refused then, a security module refuses.
 pub(crate) fn may_trace_all(paths: &SystemPaths) -> bool {
-    file::read_text(&paths.proc.join("self/status"), 64 * 1024).is_ok_and(|status| traces_all(&status))
+    own_status(paths).is_ok_and(|status| has_all(&status, CAP_SYS_PTRACE | CAP_DAC_READ_SEARCH))
 }
 
-fn traces_all(status: &str) -> bool {
+/// Of the calling thread: the first one may have given its rights up.
+fn own_status(paths: &SystemPaths) -> Result<String, file::FileError> {
+    file::read_text(&paths.proc.join("thread-self/status"), 64 * 1024)
+}
+
+fn has_all(status: &str, wanted: u64) -> bool {
     let capabilities = field(status, "CapEff:").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    capabilities.is_some_and(|capabilities| capabilities & CAP_SYS_PTRACE != 0)
+    capabilities.is_some_and(|capabilities| capabilities & wanted == wanted)
 }
 
 fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
@@ -33,7 +39,7 @@ fn field<'s>(status: &'s str, name: &str) -> Option<&'s str> {
 }
 
 fn hiding(mounts: &str, status: &str) -> Option<String> {
-    if traces_all(status) {
+    if has_all(status, CAP_SYS_PTRACE) {
         return None;
     }
     // The mount that came last covers those before it. The options of the file system itself come last in its line.

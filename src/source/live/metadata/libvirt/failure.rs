@@ -5,6 +5,9 @@ use crate::kvm::sanitize;
 #[cfg(feature = "libvirt")]
 use virt::error::{Error, ErrorNumber};
 
+/// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the latter two.
+pub const RESTART: &str = "systemctl restart libvirtd (or virtqemud.socket); its guests go on running";
+
 /// Cause and fix of a failure.
 pub type LibvirtFailure = (String, String);
 
@@ -27,7 +30,7 @@ pub fn not_in_this_build() -> LibvirtFailure {
 pub fn absent() -> LibvirtFailure {
     (
         "libvirt is not used: no libvirt daemon listens in /run/libvirt".into(),
-        "systemctl start libvirtd (or virtqemud.socket) if libvirt runs the guests here".into(),
+        format!("if libvirt runs the guests here: {RESTART}"),
     )
 }
 
@@ -65,16 +68,21 @@ fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
         let user = rustix::process::geteuid().as_raw();
         return (
             format!("libvirt at {uri} runs but refuses kvmtop as user {user}: {message}"),
-            "run kvmtop as root, or add its user to the group libvirt (usermod -aG libvirt USER, then log in again), \
-             or allow it org.libvirt.unix.monitor in polkit"
-                .into(),
+            format!(
+                "run kvmtop as root, or add its user to the group libvirt and log in again: usermod -aG libvirt \
+                 \"$(id -un {user})\"; where that is not enough, allow it org.libvirt.unix.monitor in polkit"
+            ),
         );
     }
-    if says("No such file or directory") || says("Connection refused") {
+    // Before a missing socket: polkit is asked over the bus, and its absence reads much like libvirt's.
+    if says("system bus") || says("polkit") {
         return (
-            format!("libvirt at {uri} is stopped: {message}"),
-            "systemctl start libvirtd (or virtqemud.socket)".into(),
+            format!("libvirt at {uri} runs but cannot ask polkit about kvmtop's user: {message}"),
+            "run kvmtop as root, or start polkit: systemctl restart dbus polkit".into(),
         );
+    }
+    if says("connect socket") && says("No such file or directory") || says("Connection refused") {
+        return (format!("libvirt at {uri} is stopped: {message}"), RESTART.into());
     }
     (
         format!("libvirt at {uri} does not answer: {message}"),
@@ -99,9 +107,11 @@ mod tests {
         let socket = |why: &str| format!("Failed to connect socket to '/run/libvirt/libvirt-sock-ro': {why}");
         let polkit = "authentication unavailable: no polkit agent available to authenticate action \
                       'org.libvirt.unix.monitor'";
+        let bus = "internal error: Unable to get system bus connection: Could not connect: No such file or directory";
         let cases = [
-            (false, socket("No such file or directory"), "is stopped", "systemctl start"),
-            (false, socket("Connection refused"), "is stopped", "systemctl start"),
+            (false, socket("No such file or directory"), "is stopped", "systemctl restart libvirtd"),
+            (false, socket("Connection refused"), "is stopped", "systemctl restart libvirtd"),
+            (false, bus.into(), "cannot ask polkit", "systemctl restart dbus polkit"),
             (false, socket("Permission denied"), "refuses kvmtop", "group libvirt"),
             (true, polkit.into(), "refuses kvmtop", "polkit"),
             (true, "access denied by policy".into(), "refuses kvmtop", "polkit"),

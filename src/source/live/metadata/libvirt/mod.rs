@@ -200,7 +200,7 @@ impl Libvirt {
             return SourceStatus::degraded(
                 SourceId::Libvirt,
                 format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
-                "systemctl status libvirtd virtqemud; names and settings are those of its last answer",
+                format!("{}; until then names and settings are those of its last answer", failure::RESTART),
             );
         }
         match &shared.failure {
