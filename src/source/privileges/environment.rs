@@ -1,8 +1,9 @@
 //! A start that does not depend on the environment.
 //!
-//! Variables choose which libraries are loaded (`LD_LIBRARY_PATH`, `LD_PRELOAD`), where libraries find their own plugins
-//! (`GIO_MODULE_DIR`, `GCONV_PATH`, `SASL_PATH`), and which files they write (`LIBVIRT_LOG_OUTPUTS`). The loader reads
-//! them before the program begins, so kvmtop starts once more, with the variables that it knows and no others.
+//! Variables choose which libraries are loaded (`LD_LIBRARY_PATH`, `LD_PRELOAD`), where libraries find their own
+//! plugins (`GIO_MODULE_DIR`, `GCONV_PATH`, `SASL_PATH`), and which files they write (`LIBVIRT_LOG_OUTPUTS`). The
+//! loader reads them before the program begins, so kvmtop starts once more, with the variables that it knows and no
+//! others.
 
 use rustix::process::{geteuid, getuid};
 use rustix::thread::{CapabilitySet, capabilities};

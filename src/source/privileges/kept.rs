@@ -31,13 +31,14 @@ pub const KEPT: &[KeptRow] = &[
     KeptRow {
         when: "sampling with the bpf engine",
         set: BPF,
-        reason: "the programs are loaded again when `e` or `K` is pressed and when more vCPUs come than there is room for",
+        reason: "the programs are loaded again when `e` or `K` is pressed and when more vCPUs come than there is room \
+                 for",
     },
     KeptRow {
         when: "sampling with the perf engine, and its thread that empties the rings",
         set: RINGS,
-        reason: "rings are opened again when `e` is pressed and when a CPU comes online; IPC_LOCK makes them larger than \
-                 a user's may be",
+        reason: "rings are opened again when `e` is pressed and when a CPU comes online; IPC_LOCK makes them larger \
+                 than a user's may be",
     },
     KeptRow {
         when: "sampling with the perf engine",

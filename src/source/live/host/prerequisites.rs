@@ -1,4 +1,5 @@
-//! What decides on this host what kvmtop may see: settings of the kernel and rights, each with the cure of what is wrong.
+//! What decides on this host what kvmtop may see: settings of the kernel and rights, each with the cure of what is
+//! wrong.
 
 use crate::sample::{EngineKind, HostFacts};
 use crate::source::live::proc::paths::SystemPaths;

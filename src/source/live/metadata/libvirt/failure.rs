@@ -5,7 +5,7 @@ use crate::kvm::sanitize;
 #[cfg(feature = "libvirt")]
 use virt::error::{Error, ErrorNumber};
 
-/// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the latter two.
+/// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the last two.
 pub const RESTART: &str = "systemctl restart libvirtd (or virtqemud.socket); its guests go on running";
 
 /// Cause and fix of a failure.
