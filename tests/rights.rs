@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Runs a program that runs kvmtop; `None` if it is not here or may not.
 fn under(program: &str, arguments: &[&str]) -> Option<Output> {
@@ -90,19 +91,26 @@ fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
     statuses.map(rights).collect()
 }
 
-/// The thread that samples has exactly this, the ring's thread what it needs, all others nothing.
+/// The thread that samples has exactly this, the ring's thread what it needs, all others nothing. A thread that has not
+/// run yet still has what it inherited, and no name.
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
-    let threads = threads(pid);
-    assert!(threads.iter().any(|(name, _)| name == sampler), "{threads:?}");
-    for (name, [permitted, effective, inheritable, ambient, bounding]) in threads {
-        let expected = match name.as_str() {
-            name if name == sampler => expected,
-            "perf-rings" => privileges::for_rings(),
-            _ => CapabilitySet::empty(),
-        };
-        let names = privileges::named;
-        assert_eq!((names(permitted), names(effective)), (names(expected), names(expected)), "{name}");
-        assert_eq!(inheritable | ambient | bounding, CapabilitySet::empty(), "{name}");
+    let expected_of = |name: &str| match name {
+        name if name == sampler => expected,
+        "perf-rings" => privileges::for_rings(),
+        _ => CapabilitySet::empty(),
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let threads = threads(pid);
+        assert!(threads.iter().any(|(name, _)| name == sampler), "{threads:?}");
+        let wrong = threads.iter().find(|(name, [permitted, effective, inheritable, ambient, bounding])| {
+            let kept = expected_of(name);
+            (*permitted, *effective) != (kept, kept) || !(*inheritable | *ambient | *bounding).is_empty()
+        });
+        let Some((name, sets)) = wrong else { return };
+        let (kept, has) = (privileges::named(expected_of(name)), sets.map(privileges::named));
+        assert!(Instant::now() < until, "{name} has {has:?}, expected {kept}");
+        std::thread::yield_now();
     }
 }
 

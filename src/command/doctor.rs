@@ -31,7 +31,6 @@ struct DoctorJson {
 struct JsonPrerequisite {
     name: &'static str,
     value: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
 }
 
