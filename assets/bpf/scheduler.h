@@ -4,29 +4,41 @@
 #include "threads.h"
 #include "durations.h"
 
-/* A task that finds no place takes that of the rarest, whose counts go to the rest. */
-static noinline int add_other(struct slot *s, struct other_tasks *others, u32 tid, u64 ns, const char *comm)
+/* Moves the counts of the rarest task to the rest, and gives its place away. */
+static noinline u64 make_place(struct other_tasks *others)
 {
-	u64 count = ~0ull;
+	u64 rarest = ~0ull >> 1;
+	struct other_task *o;
 
-	s->scratch = 0;
 	for (u64 i = 0; i < OTHERS; i++) {
-		struct other_task *o = &others->task[i];
+		u64 candidate = (u64)others->task[i].count << 4 | i;
 
-		if (o->count && o->tid == tid) {
+		rarest ^= (rarest ^ candidate) & -is_less(candidate, rarest);
+	}
+	rarest &= OTHERS - 1;
+	o = &others->task[rarest];
+	others->rest.count += o->count;
+	others->rest.total += o->ns;
+	return rarest;
+}
+
+/* Places fill in order, and none gets empty again. */
+static noinline int add_other(struct other_tasks *others, u64 tid, u64 ns, const char *comm)
+{
+	struct other_task *o;
+
+	for (u64 i = 0; i < OTHERS; i++) {
+		o = &others->task[i];
+		if (!o->count)
+			goto take;
+		if (o->tid == tid) {
 			o->count++;
 			o->ns += ns;
 			return 0;
 		}
-		if (o->count < count) {
-			count = o->count;
-			s->scratch = i;
-		}
 	}
-	struct other_task *o = &others->task[s->scratch & (OTHERS - 1)];
-
-	others->rest.count += o->count;
-	others->rest.total += o->ns;
+	o = &others->task[make_place(others) & (OTHERS - 1)];
+take:
 	o->tid = tid;
 	o->count = 1;
 	o->ns = ns;
@@ -60,8 +72,8 @@ enum { ASLEEP, RUNNABLE, UNKNOWN };
 static noinline int switched_in(struct slot *s, u32 epoch)
 {
 	u64 now = bpf_ktime_get_ns();
-	u32 cpu = bpf_get_smp_processor_id() + 1, tid, slept;
-	u64 out = s->out_at, wait;
+	u32 cpu = bpf_get_smp_processor_id() + 1, slept;
+	u64 out = s->out_at, wait, tid;
 
 	if (s->cpu != cpu) {
 		if (s->cpu)
@@ -82,7 +94,7 @@ static noinline int switched_in(struct slot *s, u32 epoch)
 		s->wakeup.count++;
 		add_time(&s->wakeup, extremes_of(&s->wakeup, epoch), wait, 1);
 		s->wakeup_histogram[log2_bucket(wait)]++;
-		add_other(s, &s->woken_by, s->waker, 0, s->waker_comm);
+		add_other(&s->woken_by, s->waker, 0, s->waker_comm);
 	} else {
 		wait = now - out;
 		if (s->user_at)
@@ -91,9 +103,9 @@ static noinline int switched_in(struct slot *s, u32 epoch)
 			s->in_wait += wait;
 	}
 	/* Still `prev`: the task that gives the CPU up. Idle (0) held nothing. */
-	tid = bpf_get_current_pid_tgid();
+	tid = (u32)bpf_get_current_pid_tgid();
 	if (tid)
-		add_other(s, &s->held_by, tid, wait, 0);
+		add_other(&s->held_by, tid, wait, 0);
 	return 0;
 }
 
