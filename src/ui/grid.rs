@@ -8,6 +8,7 @@ use crate::figures::UNKNOWN;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
+use std::borrow::Cow;
 
 /// How a column is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,22 +141,21 @@ pub enum RowLook {
     Marked(Look),
 }
 
-/// Paints a row's cells.
-pub fn paint(
+/// Paints a row's cells, which `cell` makes by the index of the column.
+pub fn paint<'a>(
     buf: &mut Buffer,
     area: Rect,
     fitted: &[Fitted],
     layouts: &[ColumnLayout],
-    cells: &[Cell],
+    cell: impl Fn(usize) -> Cow<'a, Cell>,
     look: (RowLook, bool),
     theme: &Theme,
 ) {
     let (row, selected) = look;
     for &(i, x, w) in fitted {
-        let Some(cell) = cells.get(i) else { continue };
         let x = area.x + x;
         let w = w.min(area.right().saturating_sub(x));
-        match cell {
+        match cell(i).as_ref() {
             Cell::Text(text, role) => {
                 let style = match row {
                     RowLook::Dim => theme.style(Look::Dim),
@@ -213,17 +213,41 @@ pub fn header(
     }
 }
 
+/// The rows of a list. A cell is made when it is painted: there may be thousands of rows, and a screen shows fifty.
+pub trait ListRows {
+    /// How many rows there are.
+    fn count(&self) -> usize;
+    /// A cell by the indices of its row and column.
+    fn cell(&self, row: usize, column: usize) -> Cow<'_, Cell>;
+    /// Look of a row.
+    fn look(&self, row: usize) -> RowLook;
+}
+
+impl ListRows for Vec<(Vec<Cell>, RowLook)> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn cell(&self, row: usize, column: usize) -> Cow<'_, Cell> {
+        self[row].0.get(column).map_or_else(|| Cow::Owned(Cell::blank()), Cow::Borrowed)
+    }
+
+    fn look(&self, row: usize) -> RowLook {
+        self[row].1
+    }
+}
+
 /// A list with headers. It scrolls so that the selected row is visible.
-pub struct List<'a> {
+pub struct List<'a, Rows = Vec<(Vec<Cell>, RowLook)>> {
     /// Headers and layout.
     pub columns: &'a [(&'static str, ColumnLayout)],
     /// The rows: cells and look.
-    pub rows: Vec<(Vec<Cell>, RowLook)>,
+    pub rows: Rows,
     /// The selected row, if the list has the focus.
     pub at: Option<usize>,
 }
 
-impl List<'_> {
+impl<Rows: ListRows> List<'_, Rows> {
     /// Paints headers and as many rows as there is room for.
     pub fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
         if area.height == 0 || area.width == 0 {
@@ -234,22 +258,21 @@ impl List<'_> {
         let fitted = self.fit(&layouts, area.width);
         header(buf, Rect { height: 1, ..area }, &fitted, &layouts, &heads, theme);
         let height = usize::from(area.height - 1);
-        let at = self.at.map(|at| at.min(self.rows.len().saturating_sub(1)));
+        let count = self.rows.count();
+        let at = self.at.map(|at| at.min(count.saturating_sub(1)));
         let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
-        for (line, (cells, row)) in self.rows.iter().enumerate().skip(offset).take(height) {
-            let y = area.y + 1 + (line - offset) as u16;
-            paint(buf, Rect { y, height: 1, ..area }, &fitted, &layouts, cells, (*row, at == Some(line)), theme);
+        for line in (offset..count).take(height) {
+            let area = Rect { y: area.y + 1 + (line - offset) as u16, height: 1, ..area };
+            let look = (self.rows.look(line), at == Some(line));
+            paint(buf, area, &fitted, &layouts, |column| self.rows.cell(line, column), look, theme);
         }
     }
-}
 
-impl List<'_> {
     /// The columns that fit. A column without any value (such as times, of an engine that only counts) is left out.
     fn fit(&self, layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
-        let has_values = |i: usize| {
-            layouts[i].priority == 0 || self.rows.iter().any(|(cells, _)| cells.get(i).is_some_and(Cell::is_known))
-        };
-        let kept: Vec<usize> = (0..layouts.len()).filter(|&i| self.rows.is_empty() || has_values(i)).collect();
+        let count = self.rows.count();
+        let has_values = |i: usize| layouts[i].priority == 0 || (0..count).any(|row| self.rows.cell(row, i).is_known());
+        let kept: Vec<usize> = (0..layouts.len()).filter(|&i| count == 0 || has_values(i)).collect();
         let kept_layouts: Vec<ColumnLayout> = kept.iter().map(|&i| layouts[i]).collect();
         fit_columns(&kept_layouts, columns).into_iter().map(|(i, x, w)| (kept[i], x, w)).collect()
     }
@@ -266,7 +289,7 @@ mod tests {
             rows: vec![(vec![Cell::unknown(), cell, Cell::text("1")], RowLook::Plain)],
             at: None,
         };
-        let ids = |l: List<'_>| l.fit(&LAYOUTS, 80).iter().map(|f| f.0).collect::<Vec<_>>();
+        let ids = |l: List<'_, _>| l.fit(&LAYOUTS, 80).iter().map(|f| f.0).collect::<Vec<_>>();
         assert_eq!(ids(list(Cell::unknown())), [0, 2]);
         assert_eq!(ids(list(Cell::text("0"))), [0, 1, 2]);
     }

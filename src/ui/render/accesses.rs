@@ -110,7 +110,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         say(buf, inner, &missing::because(state, nothing, &[SourceId::Tracepoints]), Look::Dim, theme);
         return;
     }
-    let list = List {
+    let list: List<'_> = List {
         columns: &COLUMNS,
         rows: rows.iter().map(|row| (cells(state, row, in_view), look(row, state))).collect(),
         at: in_view.then_some(state.view.at),

@@ -111,7 +111,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let used = cpu_map::paint(buf, inner, state, model, theme);
     inner.y += used;
     inner.height -= used;
-    let list = List {
+    let list: List<'_> = List {
         columns: &COLUMNS,
         rows: listed(state, model).into_iter().map(|c| row(state, model, c, theme)).collect(),
         at: in_view.then_some(state.view.at),

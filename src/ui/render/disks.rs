@@ -128,7 +128,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let nothing = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
         say(buf, upper, &missing::because(state, nothing, &SOURCES), Look::Dim, theme);
     } else {
-        let rows = disks.iter().map(|(d, disk)| (disk_cells(state, d, disk), RowLook::Plain)).collect();
+        let rows: Vec<_> = disks.iter().map(|(d, disk)| (disk_cells(state, d, disk), RowLook::Plain)).collect();
         List { columns: &DISK_COLUMNS, rows, at: at.filter(|at| *at < disks.len()) }.paint(buf, upper, theme);
     }
     if lower.height == 0 {
@@ -142,7 +142,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
                        (/proc/PID/fdinfo) names one.";
         say(buf, lower, &missing::because(state, nothing, &SOURCES[..1]), Look::Dim, theme);
     } else {
-        let rows = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();
+        let rows: Vec<_> = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();
         List { columns: &NIC_COLUMNS, rows, at: in_nics }.paint(buf, lower, theme);
     }
 }

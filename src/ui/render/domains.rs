@@ -16,6 +16,7 @@ use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::borrow::Cow;
 
 /// How many guests are named when the filter lets none pass.
 const MOST_NAMES: usize = 40;
@@ -71,8 +72,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             put(buf, cells.x, y, &format!("  +{n} idle"), cells.width, theme.style(Look::Dim));
         } else {
             let view = RowView { state, domain, thread };
-            let values: Vec<Cell> = columns.iter().map(|c| cell(c, &view)).collect();
-            grid::paint(buf, Rect { y, ..cells }, &fitted, &layouts, &values, (RowLook::Plain, false), theme);
+            let cell = |column: usize| Cow::Owned(cell(columns[column], &view));
+            grid::paint(buf, Rect { y, ..cells }, &fitted, &layouts, cell, (RowLook::Plain, false), theme);
             marks(buf, Rect { y, ..area }, &view, theme);
         }
         if at == state.table.at {

@@ -184,7 +184,7 @@ fn by_reason(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let used = foot(buf, inner, rows.len() as u16 + 1, in_view, of, theme);
     inner.height -= used;
-    let list = List {
+    let list: List<'_> = List {
         columns: &COLUMNS,
         rows: rows.iter().map(|r| (cells(r, seconds, state), look(r, state))).collect(),
         at: in_view.then_some(state.view.at),

@@ -116,7 +116,7 @@ fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     };
     let watching = watching(state).map(|w| row(w.rule, w.domain.as_deref(), &w.because));
     let rows = watching.chain(state.cannot_tell.iter().map(|c| row(c.rule, c.domain.as_deref(), &c.because)));
-    let list = List { columns: &CANNOT_TELL, rows: rows.collect(), at: None };
+    let list: List<'_> = List { columns: &CANNOT_TELL, rows: rows.collect(), at: None };
     if !list.rows.is_empty() {
         list.paint(buf, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, theme);
     }

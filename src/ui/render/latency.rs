@@ -104,7 +104,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         inner.height = table;
         latency_strip::paint(buf, below, state, rows[at], theme);
     }
-    let rows = rows.iter().map(|row| (cells(row, state), look(row, state))).collect();
+    let rows: Vec<_> = rows.iter().map(|row| (cells(row, state), look(row, state))).collect();
     List { columns: &COLUMNS, rows, at: selected }.paint(buf, inner, theme);
 }
 

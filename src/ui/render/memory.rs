@@ -144,7 +144,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         inner.height = table;
         below(buf, area, rows[at], detail, theme);
     }
-    let rows = rows.iter().map(|d| (cells(d, state), RowLook::Plain)).collect();
+    let rows: Vec<_> = rows.iter().map(|d| (cells(d, state), RowLook::Plain)).collect();
     List { columns: &COLUMNS, rows, at: selected }.paint(buf, inner, theme);
 }
 

@@ -7,7 +7,7 @@ use crate::lint::Mark;
 use crate::model::{DomainModel, ThreadModel};
 use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
-use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::grid::{Cell, ColumnLayout, List, ListRows, RowLook};
 use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
@@ -17,29 +17,33 @@ use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
-/// Headers and layout.
-pub const COLUMNS: [(&str, ColumnLayout); 19] = [
-    ("GUEST", ColumnLayout::left(10, 10, 1)),
-    ("THREAD", ColumnLayout::left(10, 12, 0)),
-    ("CPU%", ColumnLayout::right(5, 0, 0)),
-    ("GUEST USR SYS WAIT", ColumnLayout::left(18, 12, 10)),
-    ("GUEST%", ColumnLayout::right(6, 0, 6)),
-    ("USR%", ColumnLayout::right(5, 0, 7)),
-    ("SYS%", ColumnLayout::right(5, 0, 6)),
-    ("WAIT%", ColumnLayout::right(5, 0, 0)),
-    ("PCPU", ColumnLayout::right(4, 0, 1)),
-    ("MAY RUN ON", ColumnLayout::left(10, 12, 5)),
-    ("MOVES/s", ColumnLayout::right(7, 0, 3)),
-    ("FAR/s", ColumnLayout::right(5, 0, 11)),
-    ("SWITCH/s", ColumnLayout::right(8, 0, 8)),
-    ("FORCED/s", ColumnLayout::right(8, 0, 9)),
-    ("P50 us", ColumnLayout::right(6, 0, 7)),
-    ("P99 us", ColumnLayout::right(6, 0, 2)),
-    ("EXITS/s", ColumnLayout::right(7, 0, 4)),
-    ("RT", ColumnLayout::left(8, 0, 12)),
-    ("TID", ColumnLayout::right(7, 0, 13)),
+/// Makes the cell of a row.
+type ThreadCell = fn(&ThreadRow<'_>, &AppState) -> Cell;
+
+/// Headers, layout and cells.
+const COLUMNS: [(&str, ColumnLayout, ThreadCell); 19] = [
+    ("GUEST", ColumnLayout::left(10, 10, 1), guest),
+    ("THREAD", ColumnLayout::left(10, 12, 0), |r, _| Cell::text(clean(&r.thread.label()))),
+    ("CPU%", ColumnLayout::right(5, 0, 0), |r, _| Cell::figure(r.thread.cpu.map(|c| c.busy()), percent)),
+    ("GUEST USR SYS WAIT", ColumnLayout::left(18, 12, 10), bar),
+    ("GUEST%", ColumnLayout::right(6, 0, 6), |r, _| Cell::figure(r.thread.cpu.map(|c| c.guest), percent)),
+    ("USR%", ColumnLayout::right(5, 0, 7), |r, _| Cell::figure(r.thread.cpu.map(|c| c.usr), percent)),
+    ("SYS%", ColumnLayout::right(5, 0, 6), |r, _| Cell::figure(r.thread.cpu.map(|c| c.sys), percent)),
+    ("WAIT%", ColumnLayout::right(5, 0, 0), wait),
+    ("PCPU", ColumnLayout::right(4, 0, 1), place),
+    ("MAY RUN ON", ColumnLayout::left(10, 12, 5), affinity),
+    ("MOVES/s", ColumnLayout::right(7, 0, 3), |r, state| Cell::figure(moves(r.thread, seconds(state)), rate)),
+    ("FAR/s", ColumnLayout::right(5, 0, 11), far),
+    ("SWITCH/s", ColumnLayout::right(8, 0, 8), |r, state| per_second(r.thread.voluntary, state)),
+    ("FORCED/s", ColumnLayout::right(8, 0, 9), |r, state| per_second(r.thread.involuntary, state)),
+    ("P50 us", ColumnLayout::right(6, 0, 7), |r, _| wakeup(r, 0.5)),
+    ("P99 us", ColumnLayout::right(6, 0, 2), |r, _| wakeup(r, 0.99)),
+    ("EXITS/s", ColumnLayout::right(7, 0, 4), exits),
+    ("RT", ColumnLayout::left(8, 0, 12), policy),
+    ("TID", ColumnLayout::right(7, 0, 13), tid),
 ];
 
 /// What the columns mean.
@@ -69,6 +73,27 @@ pub const HELP: [(&str, &str); 12] = [
 struct ThreadRow<'a> {
     domain: &'a DomainModel,
     thread: &'a ThreadModel,
+}
+
+/// The threads as the rows of the list.
+struct ThreadRows<'a> {
+    rows: Vec<ThreadRow<'a>>,
+    state: &'a AppState,
+}
+
+impl ListRows for ThreadRows<'_> {
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn cell(&self, row: usize, column: usize) -> Cow<'_, Cell> {
+        let (.., cell) = COLUMNS[column];
+        Cow::Owned(cell(&self.rows[row], self.state))
+    }
+
+    fn look(&self, row: usize) -> RowLook {
+        look(&self.rows[row], self.state)
+    }
 }
 
 /// The threads, in the order of the view.
@@ -111,13 +136,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         say(buf, inner, &missing::because(state, nothing, &[SourceId::Procfs]), Look::Dim, theme);
         return;
     }
-    let all = state.view.is_of_all();
-    let list = List {
-        columns: &COLUMNS,
-        rows: rows.iter().map(|r| (cells(r, state, all), look(r, state))).collect(),
-        at: row_of(state, ScreenView::Threads),
-    };
-    list.paint(buf, inner, theme);
+    let columns = COLUMNS.map(|(header, layout, _)| (header, layout));
+    let at = row_of(state, ScreenView::Threads);
+    List { columns: &columns, rows: ThreadRows { rows, state }, at }.paint(buf, inner, theme);
 }
 
 fn p99(t: &ThreadModel) -> Option<f64> {
@@ -128,40 +149,52 @@ fn moves(t: &ThreadModel, seconds: Option<f64>) -> Option<f64> {
     Some(t.migrations.total? as f64 / seconds?)
 }
 
-fn cells(r: &ThreadRow<'_>, state: &AppState, all: bool) -> Vec<Cell> {
-    let t = r.thread;
-    let seconds = state.model.as_ref().and_then(|m| m.interval_s);
-    let per_second = |count: Option<u64>| Cell::figure(count.zip(seconds).map(|(n, s)| n as f64 / s), rate);
-    let wakeup = |q| Cell::figure(t.wakeups.as_ref().and_then(|w| w.quantile_us(q)), micros);
-    let wait = t.cpu.and_then(|c| c.wait);
-    let wait_look = if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text };
-    let far = t.migrations.total.map(|_| t.migrations.cross_node);
-    vec![
-        if all { Cell::text(clean(r.domain.name())) } else { Cell::blank() },
-        Cell::text(clean(&t.label())),
-        Cell::figure(t.cpu.map(|c| c.busy()), percent),
-        t.cpu.map_or_else(Cell::unknown, |c| Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0)),
-        Cell::figure(t.cpu.map(|c| c.guest), percent),
-        Cell::figure(t.cpu.map(|c| c.usr), percent),
-        Cell::figure(t.cpu.map(|c| c.sys), percent),
-        Cell::figure(wait, percent).role(wait_look),
-        t.place.cpu.map_or_else(Cell::unknown, |cpu| Cell::text(cpu.to_string())),
-        affinity(t, state),
-        Cell::figure(moves(t, seconds), rate),
-        per_second(far).role(if far.is_some_and(|n| n > 0) { Look::Warning } else { Look::Text }),
-        per_second(t.voluntary),
-        per_second(t.involuntary),
-        wakeup(0.5),
-        wakeup(0.99),
-        if t.role == Role::Vcpu { Cell::figure(t.exit_rate, rate) } else { Cell::blank() },
-        policy(t),
-        if t.tid > 0 { Cell::text(t.tid.to_string()) } else { Cell::unknown() },
-    ]
+fn seconds(state: &AppState) -> Option<f64> {
+    state.model.as_ref()?.interval_s
 }
 
-fn affinity(t: &ThreadModel, state: &AppState) -> Cell {
+fn per_second(count: Option<u64>, state: &AppState) -> Cell {
+    Cell::figure(count.zip(seconds(state)).map(|(n, s)| n as f64 / s), rate)
+}
+
+fn guest(r: &ThreadRow<'_>, state: &AppState) -> Cell {
+    if state.view.is_of_all() { Cell::text(clean(r.domain.name())) } else { Cell::blank() }
+}
+
+fn bar(r: &ThreadRow<'_>, _: &AppState) -> Cell {
+    let cpu = r.thread.cpu;
+    cpu.map_or_else(Cell::unknown, |c| Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0))
+}
+
+fn wait(r: &ThreadRow<'_>, _: &AppState) -> Cell {
+    let wait = r.thread.cpu.and_then(|c| c.wait);
+    Cell::figure(wait, percent).role(if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text })
+}
+
+fn place(r: &ThreadRow<'_>, _: &AppState) -> Cell {
+    r.thread.place.cpu.map_or_else(Cell::unknown, |cpu| Cell::text(cpu.to_string()))
+}
+
+fn far(r: &ThreadRow<'_>, state: &AppState) -> Cell {
+    let far = r.thread.migrations.total.map(|_| r.thread.migrations.cross_node);
+    per_second(far, state).role(if far.is_some_and(|n| n > 0) { Look::Warning } else { Look::Text })
+}
+
+fn wakeup(r: &ThreadRow<'_>, q: f64) -> Cell {
+    Cell::figure(r.thread.wakeups.as_ref().and_then(|w| w.quantile_us(q)), micros)
+}
+
+fn exits(r: &ThreadRow<'_>, _: &AppState) -> Cell {
+    if r.thread.role == Role::Vcpu { Cell::figure(r.thread.exit_rate, rate) } else { Cell::blank() }
+}
+
+fn tid(r: &ThreadRow<'_>, _: &AppState) -> Cell {
+    if r.thread.tid > 0 { Cell::text(r.thread.tid.to_string()) } else { Cell::unknown() }
+}
+
+fn affinity(r: &ThreadRow<'_>, state: &AppState) -> Cell {
     let topology = state.model.as_ref().map(|m| &m.host.facts.topology);
-    match &t.place.affinity {
+    match &r.thread.place.affinity {
         Some(set) if topology.is_some_and(|t| !t.cpus.is_empty() && t.all().is_subset(set)) => Cell::text("any"),
         Some(set) => Cell::text(set.to_string()),
         None => Cell::unknown(),
@@ -169,13 +202,14 @@ fn affinity(t: &ThreadModel, state: &AppState) -> Cell {
 }
 
 /// `SCHED_FIFO` and `SCHED_RR` (include/uapi/linux/sched.h); nothing for the others.
-fn policy(t: &ThreadModel) -> Cell {
-    let name = match t.place.policy {
+fn policy(r: &ThreadRow<'_>, _: &AppState) -> Cell {
+    let place = &r.thread.place;
+    let name = match place.policy {
         Some(1) => "fifo",
         Some(2) => "rr",
         _ => return Cell::blank(),
     };
-    Cell::text(format!("{name} {}", t.place.rt_priority.unwrap_or(0)))
+    Cell::text(format!("{name} {}", place.rt_priority.unwrap_or(0)))
 }
 
 /// The row of a finding has the look of its severity; threads that do nothing are dim.

@@ -110,7 +110,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             right.x = inner.right() - right.width;
             left.width = inner.width - right.width - 2;
         }
-        let rows = rates.into_iter().map(|(k, r)| (vec![Cell::text(k), Cell::text(rate(r))], RowLook::Plain)).collect();
+        let rates = rates.into_iter().map(|(k, r)| (vec![Cell::text(k), Cell::text(rate(r))], RowLook::Plain));
+        let rows: Vec<_> = rates.collect();
         List { columns: &RATES, rows, at: None }.paint(buf, right, theme);
     }
     if left.width > 0 {
