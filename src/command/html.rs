@@ -1,6 +1,7 @@
 //! `report --html` and `replay --html`: one page of a recording or of other files.
 
 use super::html_file::{self, STDOUT};
+use super::progress_line::ReadingLine;
 use super::{report, say, say_unmatched};
 use crate::analysis::Pipeline;
 use crate::cli::Settings;
@@ -23,16 +24,18 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     html_file::check(file)?;
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
     let read = report::read_timed(inputs, reading, settings, Some(&mut timeline))?;
+    let progress = ReadingLine::new(inputs);
     if read.source == SourceId::PerfData.as_str() {
         for path in inputs.iter().filter(|path| is_perf_data(path)) {
             add_perf_data(path, reading, settings, &mut timeline)?;
         }
     }
     let view = read.view(settings);
-    say_unmatched(&view);
     let names: Vec<_> = inputs.iter().map(|i| i.file_name().unwrap_or(i.as_os_str()).to_string_lossy()).collect();
     let page = page(&view, timeline, &names.join(", "))?;
     html_file::write(file, page.html.as_bytes())?;
+    drop(progress);
+    say_unmatched(&view);
     if file != Path::new(STDOUT) {
         let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         say(&format!("wrote {} ({})", path.display(), figures::bytes(page.html.len() as u64)));

@@ -26,7 +26,11 @@ pub struct ProgressLine {
 impl ProgressLine {
     /// Begins a task of this name.
     pub fn new(task: String) -> Self {
-        let begin = Instant::now();
+        Self::since(task, Instant::now())
+    }
+
+    /// A task that began then.
+    fn since(task: String, begin: Instant) -> Self {
         Self { task, begin, last: std::io::stderr().is_terminal().then_some(begin), shown: false, stands: false }
     }
 
@@ -67,8 +71,17 @@ fn progress(done: u64, all: u64, elapsed: Duration) -> String {
     format!("{} %, {} left", (100.0 * part) as u64, figures::seconds(left.ceil()))
 }
 
-/// Shows how far files have been read while it lives. It looks at the positions of the process's open files, so that no
-/// reader has to know of it (`/proc/PID/fdinfo`, `proc_pid_fdinfo(5)`).
+/// What is done while this file is open; without a file what was read is judged or written.
+fn task(file: &Path) -> String {
+    match file.file_name() {
+        Some(name) => format!("kvmtop: reading {}", sanitize(&name.to_string_lossy(), 40)),
+        None => "kvmtop".into(),
+    }
+}
+
+/// Shows while it lives how far files have been read, or for how long the program is at work on them. It looks at the
+/// positions of the process's open files, so that no reader has to know of it (`/proc/PID/fdinfo`,
+/// `proc_pid_fdinfo(5)`).
 pub struct ReadingLine {
     stop: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -81,19 +94,22 @@ impl ReadingLine {
         }
         let paths: Vec<PathBuf> = paths.iter().filter_map(|p| std::fs::canonicalize(p).ok()).collect();
         let (stop, stopped) = channel();
+        let mut begin = Instant::now();
         let watch = move || {
             let mut line: Option<(PathBuf, ProgressLine)> = None;
             let mut before = None;
             while stopped.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                let Some((path, position, size)) = open_file(&paths) else { continue };
+                let file = open_file(&paths);
+                let (path, position, size) = file.unwrap_or_default();
                 if line.as_ref().is_none_or(|(of, _)| *of != path) {
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    let task = format!("kvmtop: reading {}", sanitize(&name, 40));
-                    line = Some((path, ProgressLine::new(task)));
+                    let task = task(&path);
+                    line = Some((path, ProgressLine::since(task, begin)));
+                    begin = Instant::now();
                 }
                 if let Some((_, line)) = &mut line {
-                    // A reader that stands still works on what it has read: how long that takes is not known.
-                    line.stands = before.replace(position) == Some(position);
+                    // A reader that stands still works on what it has read: how long that takes is not known. So does
+                    // a task without an open file.
+                    line.stands = before.replace(position) == Some(position) || size == 0;
                     line.at(position as usize, size as usize);
                 }
             }

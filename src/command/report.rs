@@ -98,6 +98,7 @@ pub(super) fn read_timed(
     }
     anyhow::ensure!(!sample.sources.is_empty(), "nothing to report: none of the inputs could be read");
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
+    let _judging = ReadingLine::new(inputs);
     let interval = Pipeline::new(options).whole(&sample, base);
     Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }
