@@ -95,7 +95,8 @@ pub fn run(
     };
     let (events, wake) = mpsc::sync_channel(WAITING);
     signals(events.clone())?;
-    let mut guard = Guard::enter().context("cannot take over the terminal")?;
+    let synchronised = terminal_traits::shows_frames_at_once(&|name| std::env::var(name).ok());
+    let mut guard = Guard::enter(synchronised).context("cannot take over the terminal")?;
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
@@ -220,7 +221,7 @@ fn event_loop(
         if Guard::is_taken()
             && let Some((buffer, cursor)) = canvas.paint(state, &theme)
         {
-            guard.terminal.draw(|frame| show(frame, buffer, cursor))?;
+            guard.draw(|frame| show(frame, buffer, cursor))?;
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);

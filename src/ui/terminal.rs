@@ -1,13 +1,16 @@
 //! The terminal: taken over, and given back clean however the program ends.
 
 use crate::kvm::without_hidden;
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use ratatui::crossterm::{execute, queue};
 use ratatui::layout::Position;
+use ratatui::{Frame, Terminal};
 use std::io::{self, BufWriter, Stdout, Write, stdout};
 use std::mem::ManuallyDrop;
 use std::sync::Once;
@@ -27,14 +30,16 @@ pub struct Guard {
     /// To draw on. Never dropped: ratatui then shows the cursor, and panics if neither the terminal nor stderr is there
     /// any more. [`give_back`] shows it.
     pub terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
+    /// Whether it can be asked to show a frame at once.
+    synchronised: bool,
 }
 
 impl Guard {
-    /// Takes the terminal over: raw mode, alternate screen.
+    /// Takes the terminal over: raw mode, alternate screen. `synchronised` says whether it can show a frame at once.
     ///
     /// # Errors
     /// When the terminal refuses.
-    pub fn enter() -> io::Result<Self> {
+    pub fn enter(synchronised: bool) -> io::Result<Self> {
         PANIC_HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -45,12 +50,25 @@ impl Guard {
         take()?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
         match Terminal::new(backend) {
-            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal) }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), synchronised }),
             Err(e) => {
                 give_back();
                 Err(e)
             }
         }
+    }
+
+    /// Draws a frame; a terminal that can do so shows it once all of it is there.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn draw(&mut self, paint: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if !self.synchronised {
+            return self.terminal.draw(paint).map(drop);
+        }
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.terminal.draw(paint)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
     /// Whether the terminal is still ours: a panic of another thread has given it back already.
