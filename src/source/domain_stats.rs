@@ -58,7 +58,6 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
 }
 
 /// What the balloon leaves to the guest, bytes.
-#[cfg(any(feature = "libvirt", test))]
 pub fn balloon(stats: &Stats) -> Option<u64> {
     match stats.get("balloon.current")? {
         StatsValue::Number(kib) => kib.checked_mul(1024),
