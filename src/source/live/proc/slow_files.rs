@@ -178,7 +178,9 @@ mod tests {
         files.begin();
         let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own)) else { panic!("no place is left") };
         answers.push(answer);
-        std::fs::write(&held, "text").unwrap();
+        // It is there with all that is in it.
+        std::fs::write(dir.path().join("whole"), "text").unwrap();
+        std::fs::rename(dir.path().join("whole"), &held).unwrap();
         for answer in answers {
             assert_eq!(answer.recv_timeout(Duration::from_secs(30)).unwrap(), Ok(b"text".to_vec()));
         }
