@@ -23,10 +23,11 @@ const MONITOR: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID
 /// Every reason to keep one, for the threads that follow.
 pub const KEPT: &[KeptRow] = &[
     KeptRow {
-        when: "sampling: the live screen, `--batch`, `record`, `check`, `doctor`, `plan` without a file",
+        when: "sampling (the live screen, `--batch`, `record`, `check`, `doctor`, `plan` without a file), and its threads \
+               that read logs and slow files",
         set: PROCESSES,
         reason: "new guests of other users: /proc/PID/fd, io, root and cwd, KVM's statistics files (pidfd_getfd), \
-                 libvirt's status files",
+                 libvirt's status files and logs",
     },
     KeptRow {
         when: "sampling with the bpf engine",
@@ -92,6 +93,11 @@ pub fn for_sampling(engine: EngineKind, monitor: bool) -> CapabilitySet {
         _ => CapabilitySet::empty(),
     };
     PROCESSES | engine | if monitor { MONITOR } else { CapabilitySet::empty() }
+}
+
+/// For a thread that reads files of processes and logs, and does nothing else.
+pub fn for_reading() -> CapabilitySet {
+    PROCESSES
 }
 
 /// For the thread that empties the rings of the perf engine.

@@ -10,9 +10,15 @@ pub use capabilities::{keep, keep_none, renounce};
 pub use environment::start_clean;
 pub use files::for_files;
 pub use hint::hint;
-pub use kept::{KEPT, KeptRow, for_hint, for_rings, for_sampling, for_start, named};
+pub use kept::{KEPT, KeptRow, for_hint, for_reading, for_rings, for_sampling, for_start, named};
 
 use rustix::thread::CapabilitySet;
+
+/// The calling thread reads files of processes and logs, and does nothing else.
+pub fn keep_for_reading() {
+    // No security module refuses a thread to lose what it has.
+    let _ = keep(for_reading());
+}
 
 /// Whether the kernel splits BPF and tracing off `CAP_SYS_ADMIN` (Linux 5.8, include/uapi/linux/capability.h).
 fn has_cap_bpf() -> bool {

@@ -5,6 +5,7 @@ use super::stagger::stagger;
 use crate::source::live::proc::file;
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::stat::kilobytes;
+use crate::source::privileges::keep_for_reading;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -43,6 +44,7 @@ impl HugePages {
         let (send, pending) = channel();
         let (path, done) = (paths.process(pid, "smaps_rollup"), walking.clone());
         let walk = move || {
+            keep_for_reading();
             let text = file::read_text(&path, 8192).ok();
             done.store(false, Ordering::Release);
             let _ = send.send(text.and_then(|text| kilobytes(&text, "AnonHugePages")));

@@ -9,6 +9,7 @@ use crate::kvm::kernel_log::{LogLine, LogReader};
 use crate::kvm::sanitize;
 use crate::source::live::owned_file::OwnedFolder;
 use crate::source::live::timestamps::Timestamps;
+use crate::source::privileges::keep_for_reading;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -61,6 +62,7 @@ impl QemuLogs {
         let (to, found) = sync_channel(2 * KEPT);
         // Without a thread there are no lines, as without the right to read them.
         let _ = std::thread::Builder::new().name("qemu-logs".into()).spawn(move || {
+            keep_for_reading();
             let mut tails = LogTails { log, system_owner, tails: HashMap::new() };
             follow(&mut tails, &wanted, &to);
         });

@@ -6,6 +6,7 @@
 //! long is left behind. It ends with the process at the latest.
 
 use super::file::{self, FileError};
+use crate::source::privileges::keep_for_reading;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Weak};
@@ -119,6 +120,7 @@ impl FileThread {
         let living = Arc::new(());
         let alive = Arc::downgrade(&living);
         let work = move || {
+            keep_for_reading();
             for Question { path, most, reply } in asked {
                 // Nobody may wait for it any more.
                 let _ = reply.try_send(read(&path, most));
