@@ -156,7 +156,7 @@ fn trace(threads: u32, mut events: impl FnMut(u32, &mut dyn FnMut(&str))) -> Str
     text
 }
 
-/// A trace costs at most so many times its size, and [`TRACE_BASE`]: one of 60,000 threads in 8 MB takes 239 to 252 MiB.
+/// A trace costs at most so many times its size, and [`TRACE_BASE`]: 60,000 threads in 8 MB take 239 to 252 MiB.
 const TRACE_MULTIPLE: u64 = 20;
 const TRACE_BASE: u64 = 128 << 20;
 
