@@ -23,8 +23,8 @@ const MONITOR: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID
 /// Every reason to keep one, for the threads that follow.
 pub const KEPT: &[KeptRow] = &[
     KeptRow {
-        when: "sampling (the live screen, `--batch`, `record`, `check`, `doctor`, `plan` without a file), and its threads \
-               that read logs and slow files",
+        when: "sampling (the live screen, `--batch`, `record`, `check`, `doctor`, `plan` without a file), and its \
+               threads that read logs and slow files",
         set: PROCESSES,
         reason: "new guests of other users: /proc/PID/fd, io, root and cwd, KVM's statistics files (pidfd_getfd), \
                  libvirt's status files and logs",
