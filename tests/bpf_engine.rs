@@ -435,13 +435,7 @@ fn both_engines_count_alike() {
         };
         let mut guest = Guest::start(&WORK, true);
         guest.go();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| guest.wait_done());
-            while !waiting.is_finished() {
-                perf.drain();
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-        });
+        guest.wait_done();
         let (by_bpf, by_perf) = (bpf.read(), perf.read());
         check_counts(&of(&by_bpf, &guest));
         if by_perf.lost == 0 {

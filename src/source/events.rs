@@ -84,9 +84,6 @@ pub trait Engine: Send {
     /// When the kernel refuses.
     fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError>;
 
-    /// Housekeeping. The collector calls this around its reading of /proc and once soon after each tick.
-    fn drain(&mut self) {}
-
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
     fn read(&mut self) -> Reading;
 

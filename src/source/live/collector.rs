@@ -39,8 +39,6 @@ const SCHED_BUDGET: usize = 512;
 const MOUNTS_NS: u64 = 60_000_000_000;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
-/// The engine is called once between two ticks, this long after its reading: the BPF engine ends a measurement then.
-const SETTLE: Duration = Duration::from_millis(50);
 
 /// Reads the running host. A source that fails becomes a [`SourceStatus`]; a tick never fails.
 pub struct Collector {
@@ -151,9 +149,7 @@ impl Collector {
         };
         self.open_new_guests(&found.guests, now);
         self.help(&found);
-        self.drain();
         let mut ended = self.read_guests(&found, now);
-        self.drain();
         // Stopped (SIGSTOP, a debugger) after /proc was read: the engine's reading would end a longer interval than
         // the threads' times, and the next interval show their work of this one too.
         let again = (self.options.clock)();
@@ -418,25 +414,15 @@ impl Collector {
         false
     }
 
-    fn drain(&mut self) {
-        if let Some(engine) = &mut self.options.engine {
-            engine.drain();
-        }
-    }
-
-    /// Waits until a sample is due and drains the engine meanwhile; returns whether to end the feed.
+    /// Waits until a sample is due; returns whether to end the feed.
     fn wait(&mut self) -> bool {
-        let mut drained = false;
         loop {
             let now_ns = (self.options.clock)().mono_ns;
             let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            // One call soon after the reading, and no further wake-up before the next tick: the BPF engine counts in
-            // the kernel, and the perf engine has a thread of its own.
-            let step = if drained { left } else { left.min(SETTLE) };
             let command = if left.is_zero() {
                 self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
             } else {
-                self.options.commands.recv_timeout(step).map_err(|e| e == RecvTimeoutError::Disconnected)
+                self.options.commands.recv_timeout(left).map_err(|e| e == RecvTimeoutError::Disconnected)
             };
             match command {
                 Ok(command) => {
@@ -446,11 +432,9 @@ impl Collector {
                     continue;
                 }
                 // All senders are gone, and receiving from a closed channel does not wait.
-                Err(true) => std::thread::sleep(step),
+                Err(true) => std::thread::sleep(left),
                 Err(false) => {}
             }
-            self.drain();
-            drained = true;
             if left.is_zero() {
                 let interval = self.options.interval.as_nanos() as u64;
                 // After a tick that is late by more than an interval the schedule starts again from now.
