@@ -1,6 +1,6 @@
 //! Which capabilities which thread keeps after the start, and why. `docs/security.md` shows this table.
 
-use super::has_cap_bpf;
+use super::{events_need_admin, has_cap_bpf};
 use crate::sample::EngineKind;
 use rustix::thread::CapabilitySet;
 
@@ -47,9 +47,10 @@ pub const KEPT: &[KeptRow] = &[
         reason: "the thread that empties the rings runs before others, also after `e`",
     },
     KeptRow {
-        when: "sampling with an engine, on a kernel before 5.8",
+        when: "sampling with an engine, on a kernel before 5.8 or with `kernel.perf_event_paranoid` above 2",
         set: CapabilitySet::SYS_ADMIN,
-        reason: "these kernels have neither CAP_BPF nor CAP_PERFMON",
+        reason: "old kernels have neither CAP_BPF nor CAP_PERFMON; the levels above 2 of Debian and Ubuntu let nothing \
+                 less open an event",
     },
     KeptRow {
         when: "sampling without `--no-monitor`",
@@ -80,16 +81,18 @@ pub fn for_start(monitor: bool) -> CapabilitySet {
 }
 
 /// What a program without root needs to show all that root sees. `setcap` replaces what a file has, so a hint for one
-/// source alone would take away what another needs. Those for the perf engine's larger rings are left out.
+/// source alone would take away what another needs. Those for the perf engine's larger rings are left out, and
+/// CAP_SYS_ADMIN where a lower `kernel.perf_event_paranoid` does as well.
 pub fn for_hint() -> CapabilitySet {
-    for_start(true) - CapabilitySet::IPC_LOCK - CapabilitySet::SYS_NICE
+    let spared = if has_cap_bpf() { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+    for_start(true) - CapabilitySet::IPC_LOCK - CapabilitySet::SYS_NICE - spared
 }
 
 /// For the thread that samples, as long as it samples.
 pub fn for_sampling(engine: EngineKind, monitor: bool) -> CapabilitySet {
     let engine = match engine {
-        EngineKind::Bpf => BPF | before_5_8(),
-        EngineKind::Perf => RINGS | CapabilitySet::SYS_NICE | before_5_8(),
+        EngineKind::Bpf => BPF | for_events(),
+        EngineKind::Perf => RINGS | CapabilitySet::SYS_NICE | for_events(),
         _ => CapabilitySet::empty(),
     };
     PROCESSES | engine | if monitor { MONITOR } else { CapabilitySet::empty() }
@@ -102,11 +105,12 @@ pub fn for_reading() -> CapabilitySet {
 
 /// For the thread that empties the rings of the perf engine.
 pub fn for_rings() -> CapabilitySet {
-    RINGS | before_5_8()
+    RINGS | for_events()
 }
 
-fn before_5_8() -> CapabilitySet {
-    if has_cap_bpf() { CapabilitySet::empty() } else { CapabilitySet::SYS_ADMIN }
+/// What opening an event needs beyond CAP_PERFMON.
+fn for_events() -> CapabilitySet {
+    if has_cap_bpf() && !events_need_admin() { CapabilitySet::empty() } else { CapabilitySet::SYS_ADMIN }
 }
 
 /// The names as setcap(8) takes them, the youngest first.

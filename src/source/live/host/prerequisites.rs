@@ -103,9 +103,16 @@ fn paranoid(paths: &SystemPaths, rights: &HeldRights) -> Prerequisite {
         return wrong(NAME, "this kernel has no perf events", "use --engine bpf");
     };
     let value = crate::kvm::sanitize(&value, 16);
-    let free = rights.set.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN);
-    if free || value.parse::<i32>().is_ok_and(|level| level < PARANOID) {
+    let level = value.parse::<i32>().ok();
+    let of_mainline = level.is_some_and(|level| level <= privileges::PARANOID_OF_MAINLINE);
+    let perfmon = rights.set.contains(CapabilitySet::PERFMON);
+    if rights.set.contains(CapabilitySet::SYS_ADMIN)
+        || perfmon && of_mainline
+        || level.is_some_and(|level| level < PARANOID)
+    {
         fine(NAME, format!("{value}; no bar to kvmtop"))
+    } else if perfmon {
+        wrong(NAME, format!("{value}: tracepoints need CAP_SYS_ADMIN"), "sysctl kernel.perf_event_paranoid=2")
     } else {
         wrong(NAME, format!("{value}: tracepoints need CAP_PERFMON"), privileges::hint())
     }
@@ -234,6 +241,11 @@ mod tests {
         {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
             assert_eq!((paranoid(&paths, &root).fix, &paranoid(&paths, &user).fix), (of_root, of_user), "{value}");
+        }
+        let perfmon = held(false, CapabilitySet::PERFMON);
+        for (value, cured) in [("2", true), ("3", false), ("4", false)] {
+            put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
+            assert_eq!(paranoid(&paths, &perfmon).fix.is_none(), cured, "{value}");
         }
 
         assert!(tracefs(&paths, &root).value.contains("kernel has none"));
