@@ -8,9 +8,9 @@ use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Runs kvmtop in a pseudo terminal, takes the terminal away after the first output that contains `sign`, and returns
-/// its exit status. The kernel sends SIGHUP to a program that leads the terminal's session, and none to another one.
-fn status_after_loss(arguments: &str, sign: &str, leads: bool) -> String {
+/// Runs kvmtop in a pseudo terminal, takes the terminal away after the first output that contains `sign` and after
+/// `ready` returns, and returns its exit status. The kernel sends SIGHUP to a program that leads the terminal's session, and none to another one.
+fn status_after_loss(arguments: &str, sign: &str, leads: bool, ready: impl FnOnce()) -> String {
     let dir = tempfile::tempdir().unwrap();
     let status = dir.path().join("status");
     let exe = env!("CARGO_BIN_EXE_kvmtop");
@@ -33,6 +33,7 @@ fn status_after_loss(arguments: &str, sign: &str, leads: bool) -> String {
         assert!(n > 0, "{}", String::from_utf8_lossy(&shown));
         shown.extend_from_slice(&piece[..n]);
     }
+    ready();
     drop((reader, pair.master));
     let begin = Instant::now();
     loop {
@@ -53,11 +54,18 @@ fn screens_text_and_recordings_end_cleanly_without_their_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let recording = dir.path().join("a.kvmtop");
     let record = format!("record {} -d 0.1 --engine none --no-monitor", recording.display());
-    assert_eq!(status_after_loss(&record, "recording into", true), "0");
+    let begins = || {
+        let until = Instant::now() + Duration::from_secs(30);
+        while std::fs::metadata(&recording).is_ok_and(|file| file.len() == 0) {
+            assert!(Instant::now() < until, "nothing is recorded");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert_eq!(status_after_loss(&record, "recording into", true, begins), "0");
     let [screen, text] = ["-d 0.2 --engine none --no-monitor", "-b -d 0.2 --engine none --no-monitor"];
     for arguments in ["demo", screen, text] {
         for leads in [true, false] {
-            assert_eq!(status_after_loss(arguments, "kvmtop", leads), "0", "{arguments}, leads the session: {leads}");
+            assert_eq!(status_after_loss(arguments, "kvmtop", leads, || ()), "0", "{arguments}, leads: {leads}");
         }
     }
     assert_eq!(Session::open(&recording).unwrap().damage(), None);
@@ -67,7 +75,7 @@ fn screens_text_and_recordings_end_cleanly_without_their_terminal() {
 fn a_screen_that_stands_still_ends_without_its_terminal() {
     // Nothing is drawn before the next tick, which is a minute away.
     for leads in [true, false] {
-        assert_eq!(status_after_loss("-d 60 --engine none --no-monitor", "help", leads), "0");
+        assert_eq!(status_after_loss("-d 60 --engine none --no-monitor", "help", leads, || ()), "0");
     }
 }
 
