@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Runs kvmtop in a pseudo terminal, takes the terminal away after the first output that contains `sign` and after
-/// `ready` returns, and returns its exit status. The kernel sends SIGHUP to a program that leads the terminal's session, and none to another one.
+/// `ready` returns, and returns its exit status. The kernel sends SIGHUP to a program that leads the terminal's session,
+/// and none to another one.
 fn status_after_loss(arguments: &str, sign: &str, leads: bool, ready: impl FnOnce()) -> String {
     let dir = tempfile::tempdir().unwrap();
     let status = dir.path().join("status");
