@@ -82,7 +82,7 @@ pub fn for_start(monitor: bool) -> CapabilitySet {
 
 /// What a program without root needs to show all that root sees. `setcap` replaces what a file has, so a hint for one
 /// source alone would take away what another needs. Those for the perf engine's larger rings are left out, and
-/// CAP_SYS_ADMIN where a lower `kernel.perf_event_paranoid` does as well.
+/// `CAP_SYS_ADMIN` where a lower `kernel.perf_event_paranoid` does as well.
 pub fn for_hint() -> CapabilitySet {
     let spared = if has_cap_bpf() { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
     for_start(true) - CapabilitySet::IPC_LOCK - CapabilitySet::SYS_NICE - spared
@@ -108,7 +108,7 @@ pub fn for_rings() -> CapabilitySet {
     RINGS | for_events()
 }
 
-/// What opening an event needs beyond CAP_PERFMON.
+/// What opening an event needs beyond `CAP_PERFMON`.
 fn for_events() -> CapabilitySet {
     if has_cap_bpf() && !events_need_admin() { CapabilitySet::empty() } else { CapabilitySet::SYS_ADMIN }
 }

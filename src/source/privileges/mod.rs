@@ -27,8 +27,9 @@ fn has_cap_bpf() -> bool {
     last.is_none_or(|last| last >= CapabilitySet::BPF.bits().trailing_zeros())
 }
 
-/// The highest `kernel.perf_event_paranoid` with which CAP_PERFMON opens events. The kernels of Debian and Ubuntu have
-/// more levels, in which `perf_event_open` wants CAP_SYS_ADMIN (`perf_paranoid_any` of their `kernel/events/core.c`).
+/// The highest `kernel.perf_event_paranoid` with which `CAP_PERFMON` opens events. The kernels of Debian and Ubuntu
+/// have more levels, in which `perf_event_open` wants `CAP_SYS_ADMIN` (`perf_paranoid_any` of their
+/// `kernel/events/core.c`).
 pub const PARANOID_OF_MAINLINE: i32 = 2;
 
 fn events_need_admin() -> bool {
