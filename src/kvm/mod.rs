@@ -34,7 +34,7 @@ mod untrusted_text;
 
 pub use cpu_set::CpuSet;
 pub use isa::Isa;
-pub use untrusted_text::{sanitize, sanitize_name, without_hidden};
+pub use untrusted_text::{sanitize, sanitize_name, shell_quoted, without_hidden};
 
 use serde::{Deserialize, Serialize};
 

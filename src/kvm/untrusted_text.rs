@@ -1,4 +1,4 @@
-//! Makes untrusted text safe to show, and parses its numbers.
+//! Makes untrusted text safe to show and to paste, and parses its numbers.
 
 use std::borrow::Cow;
 
@@ -91,6 +91,15 @@ pub(crate) fn number(text: &str) -> Option<u64> {
         _ => return None,
     };
     Some(if negative { value.wrapping_neg() } else { value })
+}
+
+/// A word as a shell takes it: quoted where it has to be.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

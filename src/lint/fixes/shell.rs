@@ -1,13 +1,6 @@
 //! Words for a shell.
 
-/// A word as a shell takes it: quoted where it has to be.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
+pub(crate) use crate::kvm::shell_quoted as quoted;
 
 /// The argument by which `virsh` finds a guest: its name, its UUID where the name is not plain, and without a UUID the
 /// name as a word that is no option, whatever it begins with.

@@ -1,6 +1,7 @@
 //! One hint for every source that is refused something.
 
 use super::kept::{for_hint, named};
+use crate::kvm::shell_quoted;
 
 /// What to run where a right is missing.
 pub fn hint() -> String {
@@ -9,9 +10,7 @@ pub fn hint() -> String {
 }
 
 fn hint_for(binary: &str) -> String {
-    let plain = binary.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
-    let binary = if plain { binary.to_owned() } else { format!("'{}'", binary.replace('\'', "'\\''")) };
-    format!("run kvmtop as root, or once: setcap {}=ep {binary}", named(for_hint()))
+    format!("run kvmtop as root, or once: setcap {}=ep {}", named(for_hint()), shell_quoted(binary))
 }
 
 #[cfg(test)]
