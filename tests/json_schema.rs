@@ -21,6 +21,7 @@ enum Output {
     Diff,
     Doctor,
     Plan,
+    Profile,
     Rules,
 }
 
@@ -31,6 +32,7 @@ impl Output {
             Self::Diff => "diff",
             Self::Doctor => "doctor",
             Self::Plan => "plan",
+            Self::Profile => "profile",
             Self::Rules => "rules",
         }
     }
@@ -180,6 +182,8 @@ fn live_output_is_as_the_schema_says() {
     validated(Output::Plan, &plan, &["plan", "--json", "--engine", "none", "-d", "0.2"]);
     match guest {
         Some(guest) => {
+            let pid = guest.pid().to_string();
+            validated(Output::Profile, &Output::Profile.validator(), &["profile", &pid, "--json", "--duration", "1s"]);
             let own = common::of_pid(&intervals, guest.pid());
             assert!(!own.is_empty(), "the guest is in the output");
             common::ran(TEST);

@@ -61,6 +61,8 @@ fn commands_of_the_table() {
             }
             "diff BEFORE AFTER" => assert_eq!(status(&run(&["diff", table, table])), 0),
             "plan" => assert_eq!(status(&run(&["plan"])), 0),
+            // tests/profile.rs samples a real guest.
+            "profile GUEST" => assert_eq!(status(&run(&["profile", "no-such-guest", "--duration", "1s"])), 1),
             "doctor" => assert!((0..=1).contains(&status(&run(&["doctor"])))),
             other => panic!("the README names `kvmtop {other}`, which this test does not run"),
         }

@@ -30,6 +30,7 @@ Examples:
   kvmtop replay night.kvmtop --at 03:10
                                     look at it the next day
   kvmtop plan                       where all guests should run, and the commands
+  kvmtop profile web-1              what QEMU and the kernel do for this guest
   kvmtop doctor                     what this host hides from kvmtop, and how to enable it
 
 What percentages are relative to:
@@ -96,6 +97,8 @@ pub enum Command {
     Plan(PlanArgs),
     /// Watch this host for a while and print what is wrong
     Check(CheckArgs),
+    /// Sample what a guest's host threads do: the functions that take their CPU time
+    Profile(ProfileArgs),
     /// Print what this host hides from kvmtop, and how to enable it
     Doctor(DoctorArgs),
     /// Show a recording of real guests that ships with kvmtop
@@ -358,6 +361,32 @@ pub struct CheckArgs {
     /// Which guests and findings.
     #[command(flatten)]
     pub choice: ChoiceArgs,
+}
+
+const FLAME: &str = "\
+The text shows the threads that ran, the functions with the most time of their own, and who called whom.
+Folded stacks are for programs that draw flame graphs, such as inferno-flamegraph and speedscope.";
+
+/// `kvmtop profile`.
+///
+/// Samples where the threads of a guest's process on the host are, 199 times for each second of CPU time that they use:
+/// what QEMU and the kernel do, such as polling a timer, compressing a display or writing a log. Time in the guest is
+/// shown as `[guest]`. Nothing stays attached at the end.
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = FLAME)]
+pub struct ProfileArgs {
+    /// A guest (name, glob, UUID or PID) or one of its threads (TID)
+    #[arg(value_name = "GUEST|TID", value_parser = Pattern::new)]
+    pub target: Pattern,
+    /// How long to sample, such as 30s
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
+    pub duration: Duration,
+    /// Print folded stacks, for flame graphs
+    #[arg(long, conflicts_with = "json")]
+    pub folded: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `kvmtop doctor`.

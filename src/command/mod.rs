@@ -8,6 +8,7 @@ mod html;
 mod html_file;
 mod live;
 mod plan;
+mod profile;
 mod progress_line;
 mod record;
 mod replay;
@@ -113,6 +114,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             replay::demo(&args, &settings)
         }
         Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Profile(args)) => profile::run(&args),
         Some(Command::Doctor(args)) => {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
             doctor::run(&args, &settings(Some(&args.sampling), &choice, None)?)

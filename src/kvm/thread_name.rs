@@ -42,6 +42,17 @@ impl fmt::Display for Role {
     }
 }
 
+/// The name of a thread that an admin uses: `vcpu 3`, `emulator`, `iothread 1`, else the thread's own.
+pub fn label(role: Role, index: Option<u32>, tid: i32, comm: &str) -> String {
+    match (role, index) {
+        (Role::Vcpu, Some(n)) => format!("vcpu {n}"),
+        (Role::Emulator, _) => "emulator".into(),
+        (Role::Iothread, Some(n)) => format!("iothread {n}"),
+        (Role::Vhost, _) => format!("vhost {tid}"),
+        _ => comm.into(),
+    }
+}
+
 /// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one. `is_main` says that the thread
 /// id is the process id.
 pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {

@@ -2,7 +2,7 @@
 
 use super::earlier::Earlier;
 use super::{SampleInterval, since};
-use crate::kvm::thread_name::Role;
+use crate::kvm::thread_name::{self, Role};
 use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
 
@@ -105,15 +105,9 @@ pub struct ThreadModel {
 }
 
 impl ThreadModel {
-    /// The name an admin uses: `vcpu 3`, `emulator`, `iothread 1`, else the thread's own.
+    /// The name an admin uses, see [`thread_name::label`].
     pub fn label(&self) -> String {
-        match (self.role, self.index) {
-            (Role::Vcpu, Some(n)) => format!("vcpu {n}"),
-            (Role::Emulator, _) => "emulator".into(),
-            (Role::Iothread, Some(n)) => format!("iothread {n}"),
-            (Role::Vhost, _) => format!("vhost {}", self.tid),
-            _ => self.comm.clone(),
-        }
+        thread_name::label(self.role, self.index, self.tid, &self.comm)
     }
 
     /// The CPU it is pinned to; `None` if it may run on several.

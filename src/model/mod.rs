@@ -1,6 +1,7 @@
 //! What happened between two samples: rates, shares and joins. Pure: no I/O, no clock, no thread.
 
 mod accesses;
+pub mod call_tree;
 mod config;
 mod cpu;
 mod devices;

@@ -9,6 +9,7 @@ pub mod findings_text;
 pub mod html;
 pub mod json;
 pub mod plan;
+pub mod profile;
 pub mod rules;
 pub mod table;
 pub mod text;

@@ -14,6 +14,7 @@ mod events;
 mod host;
 mod merge;
 mod normalise;
+mod profile;
 mod status;
 
 pub use domain::*;
@@ -22,6 +23,7 @@ pub use host::*;
 pub use merge::MissingExtreme;
 pub(crate) use merge::sum_of_known;
 pub use normalise::{MOST_FIGURE, calendar_ms};
+pub use profile::*;
 pub use status::*;
 
 use serde::{Deserialize, Serialize};

@@ -7,6 +7,7 @@ pub mod import;
 pub mod live;
 pub mod pairing;
 pub mod privileges;
+pub mod profile;
 pub mod recording_feed;
 pub mod session;
 

@@ -58,6 +58,12 @@ pub const KEPT: &[KeptRow] = &[
         reason: "a guest's monitor is asked by a thread that takes its user's identity and keeps nothing",
     },
     KeptRow {
+        when: "`profile`",
+        set: RINGS.union(PROCESSES).union(CapabilitySet::SYSLOG),
+        reason: "samples threads of other users, reads where their code comes from, and the kernel's list of its \
+                 functions (/proc/kallsyms)",
+    },
+    KeptRow {
         when: "root writes into a folder of another user (`S`, `w`, `r`, `record`, `--html`)",
         set: CapabilitySet::DAC_OVERRIDE,
         reason: "root without it may not write there; kept only if that folder is not root's",
@@ -96,6 +102,11 @@ pub fn for_sampling(engine: EngineKind, monitor: bool) -> CapabilitySet {
         _ => CapabilitySet::empty(),
     };
     PROCESSES | engine | if monitor { MONITOR } else { CapabilitySet::empty() }
+}
+
+/// For sampling the stacks of threads.
+pub fn for_profile() -> CapabilitySet {
+    RINGS | PROCESSES | CapabilitySet::SYSLOG | for_events()
 }
 
 /// For a thread that reads files of processes and logs, and does nothing else.

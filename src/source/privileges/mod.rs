@@ -10,7 +10,7 @@ pub use capabilities::{keep, keep_none, renounce};
 pub use environment::start_clean;
 pub use files::for_files;
 pub use hint::hint;
-pub use kept::{KEPT, KeptRow, for_hint, for_reading, for_rings, for_sampling, for_start, named};
+pub use kept::{KEPT, KeptRow, for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, named};
 
 use rustix::thread::CapabilitySet;
 

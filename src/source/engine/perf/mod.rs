@@ -20,6 +20,8 @@ use crate::sample::{EngineKind, EngineLevel};
 use crate::source::events::{Engine, EngineError, Reading, ThreadKey};
 use crate::source::pairing::{EventDecoder, Pairing};
 use counts::Counts;
+pub(crate) use rings::allow_files;
+
 use rings::Wanted;
 use watcher::Watcher;
 

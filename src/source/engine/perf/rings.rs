@@ -99,7 +99,7 @@ pub(super) fn join(cpu: u32, wanted: &[Wanted], like: Option<&Ring>) -> Result<R
 }
 
 /// Raises the soft limit of open files up to the hard limit; needs no privilege.
-pub(super) fn allow_files(wanted: usize) {
+pub(crate) fn allow_files(wanted: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let wanted = wanted as u64;

@@ -1,0 +1,77 @@
+//! `kvmtop profile`: what the host threads of a guest do.
+
+use super::{keep, print};
+use crate::analysis::Pattern;
+use crate::cli::args::ProfileArgs;
+use crate::report::profile::{self as report, ProfileView};
+use crate::sample::{DomainSample, ProfiledThread};
+use crate::source::live::{Collector, CollectorOptions};
+use crate::source::{privileges, profile};
+use anyhow::{Context, ensure};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Guests that an error names.
+const MOST_NAMED: usize = 8;
+
+/// Runs it on the live host. Ctrl-C ends the sampling early and prints what there is; a second one ends kvmtop.
+pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
+    keep(privileges::for_profile());
+    let guests = Collector::new(CollectorOptions::default()).tick().domains;
+    let (guest, threads) = selected(&guests, &args.target)?;
+    let pid = guest.facts.pid.context("this guest's process is not known")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    let profile = profile::sample(pid, &threads, args.duration, || stop.load(Ordering::Relaxed))
+        .map_err(|why| anyhow::anyhow!("{}: {}; {}", guest.facts.name.value, why.cause, why.fix))?;
+    let view = ProfileView { guest: &guest.facts.name.value, pid, profile: &profile };
+    print(&match (args.json, args.folded) {
+        (true, _) => report::json(view)? + "\n",
+        (_, true) => report::folded(view),
+        _ => report::text(view),
+    })?;
+    Ok(0)
+}
+
+/// The guest that is asked for, and the threads of it.
+fn selected<'a>(
+    guests: &'a [DomainSample],
+    target: &Pattern,
+) -> anyhow::Result<(&'a DomainSample, Vec<ProfiledThread>)> {
+    let matching: Vec<_> = guests.iter().filter(|guest| target.matches(&guest.facts)).collect();
+    let tid: Option<i32> = target.as_str().parse().ok();
+    let by_thread = || guests.iter().find(|guest| guest.threads.iter().any(|thread| Some(thread.tid) == tid));
+    let (guest, tid) = match matching[..] {
+        [guest] => (guest, None),
+        [] => {
+            let named = names(guests);
+            let guest = by_thread().with_context(|| {
+                if guests.is_empty() {
+                    "no guest is running".to_owned()
+                } else {
+                    format!("no guest and no thread of one is {}; there are {named}", target.as_str())
+                }
+            })?;
+            (guest, tid)
+        }
+        _ => anyhow::bail!("several guests match {}: {}", target.as_str(), names(matching)),
+    };
+    let threads = guest.threads.iter().filter(|thread| tid.is_none_or(|tid| thread.tid == tid));
+    let threads: Vec<_> = threads
+        .map(|t| ProfiledThread { tid: t.tid, comm: t.comm.clone(), role: t.role, index: t.index, cpu_ns: None })
+        .collect();
+    ensure!(!threads.is_empty(), "no thread of {} is visible", guest.facts.name.value);
+    Ok((guest, threads))
+}
+
+fn names<'a>(guests: impl IntoIterator<Item = &'a DomainSample>) -> String {
+    let mut names: Vec<_> = guests.into_iter().map(|guest| guest.facts.name.value.as_str()).collect();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    names.truncate(MOST_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
