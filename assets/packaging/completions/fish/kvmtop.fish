@@ -51,6 +51,7 @@ complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "report" -d 'Read file
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "diff" -d 'Compare two inputs: what changed, and what is noise'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "plan" -d 'Plan where all guests should run on this host, or on that of files'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "check" -d 'Watch this host for a while and print what is wrong'
+complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "profile" -d 'Sample what a guest\'s host threads do: the functions that take their CPU time'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "doctor" -d 'Print what this host hides from kvmtop, and how to enable it'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "demo" -d 'Show a recording of real guests that ships with kvmtop'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l duration -d 'How long to record, such as 10m [default: until Ctrl-C]' -r
@@ -135,6 +136,10 @@ complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l list-rules -d 'P
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l no-monitor -d 'Never talk to the QEMU monitor (devices are then named from tables)'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l kvm-events -d 'Also count every kvm tracepoint for each guest'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand profile" -l duration -d 'How long to sample, such as 30s' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand profile" -l folded -d 'Print folded stacks, for flame graphs'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand profile" -l json -d 'Print one JSON object'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand profile" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -s d -l interval -d 'Seconds between samples, 0.1 to 60 [default: 1]' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l engine -d 'How exits are counted [default: auto]' -r -f -a "auto\t'bpf where possible, else perf, else none'
 bpf\t'Counted inside the kernel by BPF programs: cheapest'
