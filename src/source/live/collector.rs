@@ -7,7 +7,7 @@ pub use options::{CollectorCommand, CollectorOptions};
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{EngineError, Reading};
+use crate::source::events::{EngineError, Reading, TracedThread};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
@@ -22,7 +22,7 @@ use crate::source::live::metadata::status_xml::StatusFiles;
 use crate::source::live::proc::discovery::{Discovered, Discovery};
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::read_context::ReadContext;
-use crate::source::live::proc::thread::main_thread;
+use crate::source::live::proc::thread::{has_ended, main_thread};
 use crate::source::live::proc::threads::{Liveness, take_where};
 use crate::source::live::proc::visibility;
 use crate::source::live::source_status::{self, ProcView};
@@ -60,6 +60,9 @@ pub struct Collector {
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
     shared_events: SharedEvents,
+    /// Processes that no tick saw, and that ended right after the engine was read: it has their last events at the next
+    /// reading.
+    put_off: HashSet<i32>,
     next_ns: Option<u64>,
 }
 
@@ -102,6 +105,7 @@ impl Collector {
             hidden_by: (0, None),
             unopened: Vec::new(),
             shared_events: SharedEvents::default(),
+            put_off: HashSet::new(),
             next_ns: None,
             options,
         }
@@ -207,6 +211,7 @@ impl Collector {
     /// The engine's counters restarted from zero.
     fn restarted(&mut self) {
         self.generation += 1;
+        self.put_off.clear();
         self.guests.values_mut().for_each(LiveGuest::restart_events);
     }
 
@@ -305,6 +310,12 @@ impl Collector {
                 continue;
             }
             let unseen = traced.remove(&pid).unwrap_or_default();
+            let ended =
+                |life: &TracedThread| life.died_ns.is_none() && has_ended(&self.options.paths, pid, life.key.tid);
+            if unseen.threads().any(ended) && self.put_off.insert(pid) {
+                continue;
+            }
+            self.put_off.remove(&pid);
             forget.extend(unseen.threads().map(|life| life.key));
             let mut lives = vanished::from_events(pid, unseen);
             let counted = kvm_events.remove(&pid).unwrap_or_default();

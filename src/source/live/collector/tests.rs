@@ -104,6 +104,11 @@ impl Bench {
         self.reads_of(pid, ThreadKey { tid, born_ns: 1 }, None, count);
     }
 
+    /// The same of a thread that has ended.
+    fn reads_and_ends(&self, pid: i32, tid: i32, count: u64) {
+        self.reads_of(pid, ThreadKey { tid, born_ns: 1 }, Some(2), count);
+    }
+
     /// The same of one life of a thread's id.
     fn reads_of(&self, pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) {
         let cell = AccessCell {
@@ -192,7 +197,7 @@ fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
     let mut b = Bench::new();
     b.guest(10, "hyper", "CPU 0/KVM");
     b.collector.tick();
-    b.reads(10, 12, 2);
+    b.reads_and_ends(10, 12, 2);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
     assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, Some(5));
@@ -222,7 +227,7 @@ fn a_guest_that_ended_is_there_once_more_with_all_it_did() {
 fn a_guest_that_lived_between_two_ticks_is_known_by_its_events() {
     let mut b = Bench::new();
     b.collector.tick();
-    b.reads(10, 11, 5);
+    b.reads_and_ends(10, 11, 5);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, ENDED, 5, 0)]);
     let d = &sample.domains[0];
@@ -244,7 +249,7 @@ fn a_process_that_fires_events_is_looked_at_at_once() {
 fn another_level_begins_the_counts_anew() {
     let mut b = Bench::new();
     b.guest(10, "hyper", "CPU 0/KVM");
-    b.reads(10, 99, 7);
+    b.reads_and_ends(10, 99, 7);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 7)]);
     b.collector.set_level(EngineLevel::Counts).unwrap();
     let sample = b.collector.tick();

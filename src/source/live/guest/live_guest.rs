@@ -24,7 +24,7 @@ use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::read_context::ReadContext;
 use crate::source::live::proc::thread::LiveThread;
 use crate::source::live::proc::threads::{Liveness, Threads};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// Longest pause between two looks at its open files: the pause doubles each time, as most files are opened at the
@@ -62,6 +62,8 @@ pub(crate) struct LiveGuest {
     unnamed: bool,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
+    /// Threads that ended between the engine's last reading and the look at them.
+    put_off: HashSet<ThreadKey>,
     /// CPU time of the main thread at the sample before the guest's first one.
     main_before: Option<ThreadTimes>,
     /// The sum of its `kvm_events` in its last sample.
@@ -102,6 +104,7 @@ impl LiveGuest {
             quiet: false,
             unnamed: false,
             exited: ThreadEvents::default(),
+            put_off: HashSet::new(),
             main_before: None,
             kvm_events: 0,
         })
@@ -260,6 +263,7 @@ impl LiveGuest {
     /// The engine's counters restarted: drops what was kept of them.
     pub(crate) fn restart_events(&mut self) {
         self.exited = ThreadEvents::default();
+        self.put_off.clear();
         self.threads.restart_migrations();
     }
 
@@ -278,17 +282,28 @@ impl LiveGuest {
         reader: &mut ReadContext,
         forget: &mut Vec<ThreadKey>,
     ) -> DomainSample {
+        let mut ended = HashSet::new();
         for tid in traced.threads().filter(|life| life.died_ns.is_none()).map(|life| life.key.tid) {
-            self.threads.look_for(tid, reader);
+            if self.threads.look_for(tid, reader) == Liveness::Ended {
+                ended.insert(tid);
+            }
         }
         let mut threads = self.last_of_threads(&mut traced);
         let gone = threads.len();
         forget.extend(threads.iter().map(|(key, _)| *key));
-        let living = std::mem::take(&mut self.threads.living);
-        threads.extend(living.values().map(|t| self.with_events(t, traced.take(t.tid, t.start_ticks))));
+        let mut living = std::mem::take(&mut self.threads.living);
+        threads.extend(living.values_mut().map(|t| {
+            let life = traced.take(t);
+            self.with_events(t, life)
+        }));
         let born: BTreeMap<i32, u64> = threads.iter().skip(gone).map(|(key, _)| (key.tid, key.born_ns)).collect();
         self.threads.living = living;
         for life in traced.into_threads() {
+            // It ended after the engine was read, which has its last events at the next reading.
+            if life.died_ns.is_none() && ended.contains(&life.key.tid) && self.put_off.insert(life.key) {
+                continue;
+            }
+            self.put_off.remove(&life.key);
             // /proc was read before the engine: a thread that has its id since then is seen in the next reading.
             if life.died_ns.is_some() || born.get(&life.key.tid).is_none_or(|taken| life.key.born_ns < *taken) {
                 forget.push(life.key);
@@ -343,8 +358,8 @@ impl LiveGuest {
     fn last_of_threads(&mut self, traced: &mut TracedProcess) -> Vec<(ThreadKey, ThreadSample)> {
         let gone = std::mem::take(&mut self.threads.gone);
         let mut last = Vec::new();
-        for t in gone {
-            let Some(life) = traced.take(t.tid, t.start_ticks) else { continue };
+        for mut t in gone {
+            let Some(life) = traced.take(&mut t) else { continue };
             let (key, thread) = self.with_events(&t, Some(life));
             last.push((key, ThreadSample { cpu: None, ..thread }));
         }

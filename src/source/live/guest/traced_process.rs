@@ -6,6 +6,7 @@
 
 use crate::source::events::{Reading, ThreadKey, TracedThread};
 use crate::source::live::proc::stat::TICK_NS;
+use crate::source::live::proc::thread::LiveThread;
 use crate::source::live::timestamps::Timestamps;
 use std::collections::BTreeMap;
 
@@ -47,13 +48,17 @@ impl TracedProcess {
         by_pid
     }
 
-    /// Takes out what the thread did that started at this tick: its id's first life that can be its own.
-    pub(crate) fn take(&mut self, tid: i32, start_ticks: u64) -> Option<TracedThread> {
-        let start_ns = self.clock.mono_ns(start_ticks);
-        let first = ThreadKey { tid, born_ns: 0 };
-        let mut lives = self.threads.range(first..).take_while(|(key, _)| key.tid == tid);
-        let key = *lives.find(|(_, life)| is_since(life, start_ns))?.0;
-        self.threads.remove(&key)
+    /// Takes out what the thread did: the life that it had in an earlier reading, else its id's first life that can be
+    /// its own.
+    pub(crate) fn take(&mut self, thread: &mut LiveThread) -> Option<TracedThread> {
+        if let Some(life) = thread.life.and_then(|key| self.threads.remove(&key)) {
+            return Some(life);
+        }
+        let start_ns = self.clock.mono_ns(thread.start_ticks);
+        let first = ThreadKey { tid: thread.tid, born_ns: 0 };
+        let mut lives = self.threads.range(first..).take_while(|(key, _)| key.tid == thread.tid);
+        thread.life = Some(*lives.find(|(_, life)| is_since(life, start_ns))?.0);
+        self.threads.remove(&thread.life?)
     }
 
     /// Takes out what belongs to a later process of the same id. `start_ticks`: when the process started that has the

@@ -9,6 +9,7 @@ use super::read_context::ReadContext;
 use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
 use crate::kvm::{CpuSet, sanitize};
 use crate::sample::{Placement, ThreadTimes};
+use crate::source::events::ThreadKey;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub(crate) struct LiveThread {
     first_migrations: Option<u64>,
     /// This kernel has no `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15); `status` is read instead.
     no_sched: bool,
+    /// By which the engine knows it, once it has fired an event.
+    pub life: Option<ThreadKey>,
 }
 
 impl LiveThread {
@@ -61,6 +64,7 @@ impl LiveThread {
             seen: None,
             first_migrations: Some(0),
             no_sched: false,
+            life: None,
         };
         thread.read(task, reader)?;
         Ok(thread)
@@ -191,6 +195,14 @@ pub(crate) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadT
     let line = file::read_bytes(&task.join("stat"), 4096).ok()?;
     let stat = Stat::parse(&line)?;
     Some((stat.start_ticks, times(&stat, sched)))
+}
+
+/// Whether a thread has ended, reaped or not.
+pub(crate) fn has_ended(paths: &SystemPaths, pid: i32, tid: i32) -> bool {
+    match file::read_bytes(&paths.process(pid, "task").join(tid.to_string()).join("stat"), 4096) {
+        Ok(line) => Stat::parse(&line).is_some_and(|stat| stat.is_dead()),
+        Err(why) => why == FileError::Gone,
+    }
 }
 
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.

@@ -56,7 +56,7 @@ pub(crate) fn take_where<K: Ord + Copy, V>(
     keys.iter().filter_map(|k| map.remove(k)).collect()
 }
 
-/// Whether a process still lives.
+/// Whether a process or a thread still lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     /// It lives.
@@ -144,22 +144,19 @@ impl Threads {
         self.living.values_mut().for_each(LiveThread::restart_migrations);
     }
 
-    /// Adds a thread that another source named; returns whether it lives.
-    pub(crate) fn look_for(&mut self, tid: i32, reader: &mut ReadContext) -> bool {
+    /// Adds a thread that another source named, unless it has ended.
+    pub(crate) fn look_for(&mut self, tid: i32, reader: &mut ReadContext) -> Liveness {
         if self.living.contains_key(&tid) {
-            return true;
+            return Liveness::Alive;
         }
         match LiveThread::open(self.task.as_fd(), tid, reader) {
             Ok(t) => {
                 self.living.insert(tid, t);
-                true
             }
-            Err(FileError::Gone) => false,
-            Err(why) => {
-                self.failure = Some(why);
-                false
-            }
+            Err(FileError::Gone) => return Liveness::Ended,
+            Err(why) => self.failure = Some(why),
         }
+        Liveness::Alive
     }
 
     /// Why not all of its threads are known; `None` when they are.

@@ -78,21 +78,28 @@ fn a_thread_id_of_two_guests_in_one_interval_splits_exactly() {
     assert_eq!(seen(&b.collector.tick()), [(20, RUNNING, 6, 0)], "the living thread was not forgotten");
 }
 
-/// A restored guest gets the ids of the one before it, process and threads.
-#[test]
-fn a_process_id_of_two_guests_in_one_interval_splits_exactly() {
-    let mut b = Bench::new();
+/// A guest that has read its port 7 times.
+fn first_guest(b: &Bench) {
     b.guest(10, "first", "CPU 0/KVM");
-    let first = ThreadKey { tid: 11, born_ns: 1 };
-    b.reads_of(10, first, None, 7);
-    b.collector.tick();
-    b.reads_of(10, first, Some(at_ticks(100_250)), 27);
+    b.reads(10, 11, 7);
+}
+
+/// It reads 20 times more and ends. A restored guest gets its ids, process and threads, and reads 5 times.
+fn second_guest(b: &Bench) {
+    b.reads_of(10, ThreadKey { tid: 11, born_ns: 1 }, Some(at_ticks(100_250)), 27);
     b.fake.end(10);
     b.fake.process(9, "between");
     b.guest(10, "second", "CPU 0/KVM");
     b.fake.process(10, "second").start(100_255).thread(11, "CPU 0/KVM").start(100_260);
-    let second = ThreadKey { tid: 11, born_ns: at_ticks(100_262) };
-    b.reads_of(10, second, None, 5);
+    b.reads_of(10, ThreadKey { tid: 11, born_ns: at_ticks(100_262) }, None, 5);
+}
+
+#[test]
+fn a_process_id_of_two_guests_in_one_interval_splits_exactly() {
+    let mut b = Bench::new();
+    first_guest(&b);
+    b.collector.tick();
+    second_guest(&b);
     let mut all = seen(&b.collector.tick());
     all.extend(seen(&b.collector.tick()));
     let of = |state| all.iter().filter(|row| row.1 == state).map(|row| row.2 + row.3).max();
@@ -107,18 +114,11 @@ fn a_process_id_of_two_guests_gives_neither_the_events_of_both() {
     let events = |sample: &Sample| -> Vec<(DomainState, Option<u64>)> {
         sample.domains.iter().map(|d| (d.state, d.kvm_events.get("kvm_eoi").copied())).collect()
     };
-    b.guest(10, "first", "CPU 0/KVM");
+    first_guest(&b);
     b.counted.lock().unwrap().kvm_events.insert(10, 7);
-    let first = ThreadKey { tid: 11, born_ns: 1 };
-    b.reads_of(10, first, None, 7);
     let sample = b.collector.tick();
     assert_eq!((events(&sample), sample.engine.lost), (vec![(RUNNING, Some(7))], 0));
-    b.reads_of(10, first, Some(at_ticks(100_250)), 27);
-    b.fake.end(10);
-    b.fake.process(9, "between");
-    b.guest(10, "second", "CPU 0/KVM");
-    b.fake.process(10, "second").start(100_255).thread(11, "CPU 0/KVM").start(100_260);
-    b.reads_of(10, ThreadKey { tid: 11, born_ns: at_ticks(100_262) }, None, 5);
+    second_guest(&b);
     b.counted.lock().unwrap().kvm_events.insert(10, 57);
     let both = b.collector.tick();
     assert!(events(&both).iter().all(|(_, counted)| counted.is_none()), "{:?}", events(&both));
@@ -139,6 +139,41 @@ fn two_guests_of_one_id_between_two_ticks_are_two() {
     b.reads_of(10, ThreadKey { tid: 11, born_ns: 3_000 }, Some(4_000), 9);
     assert_eq!(seen(&b.collector.tick()), [(10, ENDED, 7, 0), (10, ENDED, 9, 0)]);
     assert_eq!(seen(&b.collector.tick()), []);
+}
+
+/// A guest of some milliseconds: its thread ends within the tick of 10 ms in which it started.
+#[test]
+fn a_thread_that_was_seen_keeps_its_life_to_its_end() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "CPU 0/KVM");
+    b.fake.process(10, "hyper").thread(11, "CPU 0/KVM").start(100_250);
+    let life = ThreadKey { tid: 11, born_ns: at_ticks(100_250) + 2_000_000 };
+    b.reads_of(10, life, None, 497);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 497, 0)]);
+    b.reads_of(10, life, Some(at_ticks(100_250) + 9_000_000), 503);
+    b.fake.end(10);
+    assert_eq!(seen(&b.collector.tick()), [(10, ENDED, 503, 0)], "not all of them once more");
+}
+
+/// What a thread did between the engine's reading and its end is in the next reading: it is not forgotten before.
+#[test]
+fn a_thread_that_ends_after_the_reading_loses_nothing() {
+    let mut b = Bench::new();
+    b.guest(10, "hyper", "hyper");
+    b.collector.tick();
+    let (of_guest, of_unseen) = (ThreadKey { tid: 12, born_ns: 5 }, ThreadKey { tid: 21, born_ns: 6 });
+    b.reads_of(10, of_guest, None, 38);
+    b.reads_of(20, of_unseen, None, 211);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 0)]);
+    assert!(b.forgotten().is_empty());
+    b.reads_of(10, of_guest, Some(9), 503);
+    b.reads_of(20, of_unseen, Some(9), 503);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 503), (20, ENDED, 503, 0)]);
+    assert_eq!(b.forgotten(), [12, 21]);
+    // An engine that does not see the end of a thread is not waited for again.
+    b.reads_of(20, of_unseen, None, 7);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 503)]);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 503), (20, ENDED, 7, 0)]);
 }
 
 /// A vCPU that is unplugged and plugged in again may get its old thread id.
