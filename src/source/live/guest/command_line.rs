@@ -2,47 +2,34 @@
 
 use super::identity::{MAX_COMMAND, ProcessIdentity};
 use crate::source::live::proc::paths::SystemPaths;
-use crate::source::live::proc::slow_files::{FileBytes, SlowFile, SlowFiles};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use crate::source::live::proc::slow_files::{LateFile, SlowFiles};
 
 /// How far the reading of a command line is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// Not asked for.
-    #[default]
-    Unread,
-    /// A thread waits for it.
-    Waiting(Receiver<FileBytes>),
+    /// Not there so far.
+    Missing(LateFile),
     /// The identity has it since the last call of [`CommandLine::is_news`].
     New,
     /// It is known, or cannot be known.
     Settled,
 }
 
+impl Default for CommandLine {
+    fn default() -> Self {
+        Self::Missing(LateFile::default())
+    }
+}
+
 impl CommandLine {
     /// Goes on reading; the identity takes the command line over when it is there.
     pub(crate) fn read(&mut self, paths: &SystemPaths, identity: &mut ProcessIdentity, slow_files: &mut SlowFiles) {
-        let bytes = match self {
-            Self::Unread => match slow_files.read(paths.process(identity.pid, "cmdline"), MAX_COMMAND, identity.uid) {
-                SlowFile::Read(bytes) => bytes,
-                SlowFile::Waiting(receiver) => {
-                    *self = Self::Waiting(receiver);
-                    return;
-                }
-                SlowFile::Busy => return,
-            },
-            Self::Waiting(receiver) => match receiver.try_recv() {
-                Ok(bytes) => bytes,
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => {
-                    *self = Self::Unread;
-                    return;
-                }
-            },
-            Self::New | Self::Settled => return,
-        };
-        identity.learn(&bytes.unwrap_or_default());
-        *self = Self::New;
+        let Self::Missing(file) = self else { return };
+        let path = paths.process(identity.pid, "cmdline");
+        if let Some(bytes) = file.read(slow_files, path, MAX_COMMAND, identity.uid) {
+            identity.learn(&bytes.unwrap_or_default());
+            *self = Self::New;
+        }
     }
 
     /// Whether it has been read since the last call.
@@ -56,6 +43,6 @@ impl CommandLine {
 
     /// Whether it is not known so far.
     pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, Self::Unread | Self::Waiting(_))
+        matches!(self, Self::Missing(_))
     }
 }

@@ -5,10 +5,9 @@ use super::stagger::stagger;
 use crate::sample::MemoryUse;
 use crate::source::live::proc::file;
 use crate::source::live::proc::paths::SystemPaths;
-use crate::source::live::proc::slow_files::{FileBytes, SlowFile, SlowFiles};
+use crate::source::live::proc::slow_files::{LateFile, SlowFiles};
 use crate::source::live::proc::stat::kilobytes;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// Time between two readings of `status` where the host swaps: short enough to see whether `VmSwap` keeps growing.
 const SWAPPING_NS: u64 = 2_000_000_000;
@@ -31,8 +30,7 @@ pub(crate) struct GuestMemory {
     /// Monotonic nanoseconds of the last reading of `status`.
     status_ns: Option<u64>,
     nodes_due_ns: u64,
-    /// The `numa_maps` that a thread is reading.
-    maps: Option<Receiver<FileBytes>>,
+    maps: LateFile,
 }
 
 /// What a tick lets the reading of a guest's memory cost.
@@ -68,26 +66,17 @@ impl GuestMemory {
         if !swapped {
             self.swap_bytes = Some(0);
         }
-        match self.maps.as_ref().map(Receiver::try_recv) {
-            Some(Ok(maps)) => self.take(maps),
-            Some(Err(TryRecvError::Disconnected)) => self.maps = None,
-            Some(Err(TryRecvError::Empty)) => {}
-            None if *budget.may_walk && now_ns >= self.nodes_due_ns => {
-                *budget.may_walk = false;
-                self.nodes_due_ns = now_ns + NODES_NS;
-                match budget.slow_files.read(paths.process(pid, "numa_maps"), MAX_MAPS, budget.uid) {
-                    SlowFile::Read(maps) => self.take(maps),
-                    SlowFile::Waiting(maps) => self.maps = Some(maps),
-                    SlowFile::Busy => {}
-                }
+        if !self.maps.is_awaited() {
+            if !*budget.may_walk || now_ns < self.nodes_due_ns {
+                return;
             }
-            None => {}
+            *budget.may_walk = false;
+            self.nodes_due_ns = now_ns + NODES_NS;
         }
-    }
-
-    fn take(&mut self, maps: FileBytes) {
-        self.maps = None;
-        self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
+        let path = paths.process(pid, "numa_maps");
+        if let Some(maps) = self.maps.read(budget.slow_files, path, MAX_MAPS, budget.uid) {
+            self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::counters::{GuestCounters, MissingCounters};
 use super::cpu_limits::{CpuLimits, Hierarchies};
-use super::huge_pages::HugePages;
+use super::huge_pages::{HugePages, HugePagesTurn};
 use super::memory::{GuestMemory, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
 use crate::sample::{DomainSample, MemoryUse, Throttling};
@@ -10,8 +10,6 @@ use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::slow_files::SlowFiles;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// At most this many debugfs files are read in one tick, for all guests together.
 const DEBUGFS_BUDGET: usize = 512;
@@ -28,8 +26,8 @@ pub(crate) struct TickBudget {
     walk: bool,
     /// Whether the host has anything swapped out.
     swapped: bool,
-    /// Whether the huge pages of some guest are being read.
-    walking: Arc<AtomicBool>,
+    /// From here on the huge pages of another guest may be read, monotonic nanoseconds.
+    huge_pages_ns: u64,
     networks: NetworkTables,
     now_ns: u64,
     keep_below: i32,
@@ -86,7 +84,8 @@ impl GuestResources {
         self.throttling = self.limits.read(&budget.hierarchies, paths, pid, now_ns, keep_below);
         let mut memory = MemoryBudget { uid, swapped: budget.swapped, may_walk: &mut budget.walk, slow_files };
         self.memory.read(paths, pid, now_ns, &mut memory);
-        self.huge_pages.read(paths, pid, now_ns, &budget.walking);
+        let mut turn = HugePagesTurn { uid, next_ns: &mut budget.huge_pages_ns, slow_files };
+        self.huge_pages.read(paths, pid, now_ns, &mut turn);
         self.nics.read(paths, pid, &mut budget.networks, now_ns);
     }
 

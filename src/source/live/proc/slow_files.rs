@@ -1,14 +1,14 @@
 //! Reads files of a process that another program can hold back.
 //!
-//! `/proc/PID/cmdline` is memory of that process, and `numa_maps` needs the lock of its memory (`get_mm_cmdline` of
-//! `fs/proc/base.c`; `fs/proc/task_mmu.c`): who reads a page of a file whose server does not answer (FUSE, NFS) may
-//! hold that lock, and a change of the memory then lets nobody else have it. So a thread reads, and one that takes too
-//! long is left behind. It ends with the process at the latest.
+//! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of its memory
+//! (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): who reads a page of a file whose server does not
+//! answer (FUSE, NFS) may hold that lock, and a change of the memory then lets nobody else have it. So a thread reads,
+//! and one that takes too long is left behind. It ends with the process at the latest.
 
 use super::file::{self, FileError};
 use crate::source::privileges::keep_for_reading;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,69 @@ const MOST_LEFT_OF_USER: usize = 4;
 /// What a file holds, or why it cannot be read.
 pub(crate) type FileBytes = Result<Vec<u8>, FileError>;
 
+/// A file that may come late.
+#[derive(Debug, Default)]
+pub(crate) struct LateFile {
+    awaited: Option<Receiver<FileBytes>>,
+}
+
+impl LateFile {
+    /// Whether a thread waits for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// What it holds, once that is there. Asks for it unless a thread waits for it already: at most `most` bytes of a
+    /// file of a process of user `uid`.
+    pub(crate) fn read(
+        &mut self,
+        files: &mut SlowFiles,
+        path: PathBuf,
+        most: usize,
+        uid: Option<u32>,
+    ) -> Option<FileBytes> {
+        self.read_within(PATIENCE, files, path, most, uid)
+    }
+
+    /// The same for a file that takes the kernel long in any case: no tick waits for it.
+    pub(crate) fn read_beside(
+        &mut self,
+        files: &mut SlowFiles,
+        path: PathBuf,
+        most: usize,
+        uid: Option<u32>,
+    ) -> Option<FileBytes> {
+        self.read_within(Duration::ZERO, files, path, most, uid)
+    }
+
+    fn read_within(
+        &mut self,
+        patience: Duration,
+        files: &mut SlowFiles,
+        path: PathBuf,
+        most: usize,
+        uid: Option<u32>,
+    ) -> Option<FileBytes> {
+        if let Some(awaited) = &self.awaited {
+            let received = awaited.try_recv();
+            if received != Err(TryRecvError::Empty) {
+                self.awaited = None;
+            }
+            return received.ok();
+        }
+        match files.read(path, most, uid, patience) {
+            SlowFile::Read(bytes) => Some(bytes),
+            SlowFile::Waiting(receiver) => {
+                self.awaited = Some(receiver);
+                None
+            }
+            SlowFile::Busy => None,
+        }
+    }
+}
+
 /// The answer to a question for a file.
-pub(crate) enum SlowFile {
+enum SlowFile {
     /// It was read.
     Read(FileBytes),
     /// A thread waits for it; the bytes come later, if they do.
@@ -78,7 +139,7 @@ impl SlowFiles {
     }
 
     /// Reads a file of a process of user `uid`, at most `most` bytes.
-    pub(crate) fn read(&mut self, path: PathBuf, most: usize, uid: Option<u32>) -> SlowFile {
+    fn read(&mut self, path: PathBuf, most: usize, uid: Option<u32>, patience: Duration) -> SlowFile {
         // A user that is not known shares the places of one.
         let uid = uid.unwrap_or(u32::MAX);
         if self.waited >= PATIENCE_OF_TICK || !self.has_room(uid) {
@@ -90,7 +151,7 @@ impl SlowFiles {
             return SlowFile::Busy;
         }
         let begin = Instant::now();
-        let received = answer.recv_timeout(PATIENCE.min(PATIENCE_OF_TICK.saturating_sub(self.waited)));
+        let received = answer.recv_timeout(patience.min(PATIENCE_OF_TICK.saturating_sub(self.waited)));
         match received {
             Ok(bytes) => {
                 self.thread = Some(thread);
@@ -151,7 +212,9 @@ mod tests {
         std::fs::write(dir.path().join("a"), "text").unwrap();
         let mut files = SlowFiles::default();
         for (name, expected) in [("a", Ok(b"tex".to_vec())), ("b", Err(FileError::Gone)), ("a", Ok(b"tex".to_vec()))] {
-            let SlowFile::Read(bytes) = files.read(dir.path().join(name), 3, None) else { panic!("it waits") };
+            let SlowFile::Read(bytes) = files.read(dir.path().join(name), 3, None, PATIENCE) else {
+                panic!("it waits")
+            };
             assert_eq!(bytes, expected);
         }
         assert_eq!(files.left_behind(), 0);
@@ -168,7 +231,7 @@ mod tests {
             for _ in 0..10 {
                 files.begin();
                 let begin = Instant::now();
-                while let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own + 1 + user)) {
+                while let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own + 1 + user), PATIENCE) {
                     answers.push(answer);
                 }
                 assert!(begin.elapsed() < 10 * PATIENCE_OF_TICK, "a tick waits for {:?}", begin.elapsed());
@@ -178,7 +241,9 @@ mod tests {
         assert_eq!(files.left_behind(), MOST_LEFT);
         // Others have used up their places: kvmtop's own user still has some.
         files.begin();
-        let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own)) else { panic!("no place is left") };
+        let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own), PATIENCE) else {
+            panic!("no place is left")
+        };
         answers.push(answer);
         // It is there with all that is in it.
         std::fs::write(dir.path().join("whole"), "text").unwrap();

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "libvirt")]
 use crate::kvm::sanitize;
+use crate::kvm::shell_quoted;
 #[cfg(feature = "libvirt")]
 use virt::error::{Error, ErrorNumber};
 
@@ -87,15 +88,10 @@ fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
     (
         format!("libvirt at {uri} does not answer: {message}"),
         format!(
-            "virsh -r -c '{}' list tells whether others are answered; or name another with --libvirt-uri",
-            quoted(uri)
+            "virsh -r -c {} list tells whether others are answered; or name another with --libvirt-uri",
+            shell_quoted(uri)
         ),
     )
-}
-
-/// The text between single quotes of a shell.
-fn quoted(text: &str) -> String {
-    text.replace('\'', "'\\''")
 }
 
 #[cfg(test)]
