@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs targets of cargo-fuzz: `sh fuzz/run.sh RUNS [TARGET…]`, all targets without a name. Everything that it writes is
 # below target/fuzz: the inputs that were worth keeping in corpus/, those that failed in artifacts/, a line for each
-# target in results. SANITIZER=address looks for wrong uses of memory as well, at a third of the speed.
+# target in results. SANITIZER=address looks for wrong uses of memory as well, at a third of the speed; EACH=60 ends
+# each target after so many seconds.
 set -eu
 cd "$(dirname "$0")/.."
 runs=${1:?usage: run.sh RUNS [TARGET...]}
@@ -16,15 +17,15 @@ options="--sanitizer $sanitizer --release --debug-assertions --target-dir $out -
 # shellcheck disable=SC2086 # a list of options
 cargo +nightly fuzz build $options
 binaries=$out/x86_64-unknown-linux-gnu/release
-"$binaries/seeds" "$out/seeds"
 [ $# -gt 0 ] || set -- $(sed -n 's/^ *target("\([a-z_]*\)".*/\1/p' fuzz/src/targets/mod.rs)
 failed=0
 for target; do
-    mkdir -p "$out/corpus/$target" "$out/artifacts/$target"
+    mkdir -p "$out/corpus/$target" "$out/seeds/$target" "$out/artifacts/$target"
     echo "== $target"
     begin=$(date +%s)
     status=0
-    "$binaries/$target" "$out/corpus/$target" "$out/seeds/$target" -runs="$runs" -max_len=65536 -timeout=60 \
+    KVMTOP_FUZZ_SEEDS=$out/seeds/$target "$binaries/$target" "$out/corpus/$target" "$out/seeds/$target" \
+        -runs="$runs" -max_total_time="${EACH:-0}" -max_len=65536 -timeout=60 \
         -rss_limit_mb=2048 -dict=fuzz/words.dict -artifact_prefix="$out/artifacts/$target/" -print_final_stats=1 \
         >"$out/$target.log" 2>&1 || status=$?
     done=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$target.log")
