@@ -11,10 +11,10 @@
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use kvmtop::ui::{self, AppState, ScreenSession, Theme, Tick};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::io::sink;
 use std::time::{Duration, Instant};
 use synthetic::Fixture;

@@ -2,9 +2,9 @@
 //! covered as soon as it stands in the table.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
+use crossterm::event::{KeyCode, KeyModifiers};
 use kvmtop::ui::{Action, KEYMAP, KeyPress, When};
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
-use ratatui::crossterm::event::{KeyCode, KeyModifiers};
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! What wakes the screen.
 
 use super::state::Tick;
-use ratatui::crossterm::event::{KeyEvent, MouseEvent};
+use crossterm::event::{KeyEvent, MouseEvent};
 
 /// What wakes the screen.
 pub enum ScreenEvent {

@@ -4,7 +4,7 @@ use super::action::Action;
 use super::keymap::{Binding, KeyPress, When};
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Whether bindings of this kind act in the current state.
 fn holds(when: When, state: &AppState) -> bool {

@@ -2,7 +2,7 @@
 
 use super::action::Action;
 use super::view::ScreenView;
-use ratatui::crossterm::event::{KeyCode, KeyModifiers};
+use crossterm::event::{KeyCode, KeyModifiers};
 
 /// When a binding applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use super::render;
 use super::state::AppState;
 use super::update;
 use super::view::ScreenView;
-use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
 /// Handles an event of the mouse.

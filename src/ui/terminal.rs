@@ -1,14 +1,14 @@
 //! The terminal: taken over, and given back clean however the program ends.
 
 use crate::kvm::without_hidden;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::terminal::{
+use crossterm::cursor::{Hide, Show};
+use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
+use crossterm::terminal::{
     BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
     enable_raw_mode,
 };
-use ratatui::crossterm::{execute, queue};
+use crossterm::{execute, queue};
+use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Position;
 use ratatui::{Frame, Terminal};
 use std::io::{self, BufWriter, Stdout, Write, stdout};

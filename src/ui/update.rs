@@ -17,7 +17,7 @@ use crate::analysis::{RecordingTime, is_within};
 use crate::lint::FindingId;
 use crate::lint::{Finding, FixKind};
 use crate::sample::EngineLevel;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tui_input::{Input, InputRequest};
 
 /// Handles a key.

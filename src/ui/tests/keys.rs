@@ -198,7 +198,7 @@ fn a_view_is_of_one_guest_or_of_all() {
 
 #[test]
 fn a_click_shows_a_view_or_selects_a_row() {
-    use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+    use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
     let mut s = busy(120, 40);
     let click = |s: &mut AppState, column, row| {
         let kind = MouseEventKind::Down(MouseButton::Left);
@@ -223,7 +223,7 @@ fn a_click_shows_a_view_or_selects_a_row() {
 /// In every list: a click selects the row under it, on the selected row it opens, on the title it sorts.
 #[test]
 fn a_click_selects_a_row_of_every_view() {
-    use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+    use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
     let click = |s: &mut AppState, row| {
         let kind = MouseEventKind::Down(MouseButton::Left);
         crate::ui::mouse::mouse(s, MouseEvent { kind, column: 10, row, modifiers: KeyModifiers::NONE });

@@ -15,10 +15,10 @@ use super::theme::{Palette, Theme};
 use crate::lint::{self, Options, RuleMemory};
 use crate::model::{Base, Model};
 use crate::synthetic::{Fixture, START_MS};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::sync::LazyLock;
 
 /// A live screen over a fixture, with a minute of history.
