@@ -46,7 +46,7 @@ fn fill(parts: [f64; 4], whole: f64, width: u16) -> Fill {
             cells.pop();
         }
         cells.push(3);
-        last_eighths = 8;
+        last_eighths = 1;
     }
     Fill { cells, last_eighths }
 }
@@ -65,7 +65,7 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
         let glyph = match theme.glyphs.eighths {
             // Without colours the character alone tells the parts apart.
             Some(eighths) if is_end && (part == 0 || theme.has_colours()) => eighths[usize::from(last_eighths) - 1],
-            _ if is_end && last_eighths < 4 && i > 0 => break,
+            _ if is_end && last_eighths < 4 && i > 0 && part < 3 => break,
             _ => theme.glyphs.bar[part],
         };
         put(buf, x + 1 + i as u16, y, &glyph.to_string(), 1, theme.style(HUES[part]));

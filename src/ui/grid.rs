@@ -2,7 +2,7 @@
 
 use super::bars;
 use super::draw::{highlight, put};
-use super::text::{fit, fit_middle, width};
+use super::text::{fit, fit_middle, fit_words, width};
 use super::theme::{Look, Theme};
 use crate::figures::UNKNOWN;
 use ratatui::buffer::Buffer;
@@ -162,7 +162,7 @@ pub fn paint<'a>(
                     RowLook::Marked(mark) if *role == Look::Text => theme.style(mark).add_modifier(Modifier::BOLD),
                     _ => theme.style(*role),
                 };
-                let text = fit(text, w, theme.glyphs.cut);
+                let text = fit_words(text, w, theme.glyphs.cut);
                 let x = if layouts[i].right { x + w - width(&text).min(w) } else { x };
                 put(buf, x, area.y, &text, w, style);
             }
@@ -266,6 +266,12 @@ impl<Rows: ListRows> List<'_, Rows> {
             let look = (self.rows.look(line), at == Some(line));
             paint(buf, area, &fitted, &layouts, |column| self.rows.cell(line, column), look, theme);
         }
+    }
+
+    /// Width of a column in an area of so many screen columns; 0 if it is left out.
+    pub fn width_of(&self, column: usize, columns: u16) -> u16 {
+        let layouts: Vec<ColumnLayout> = self.columns.iter().map(|(_, s)| *s).collect();
+        self.fit(&layouts, columns).into_iter().find(|(i, ..)| *i == column).map_or(0, |(.., w)| w)
     }
 
     /// The columns that fit. A column without any value (such as times, of an engine that only counts) is left out.

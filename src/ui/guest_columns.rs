@@ -171,12 +171,19 @@ pub static COLUMNS: [GuestColumn; 20] = [
         name: "load",
         json: "",
         header: "OF VCPUS",
-        help: "CPU time and wait as a bar, percent of all of the guest's vCPUs (for a thread, of one CPU): guest, usr, \
-               sys and wait in the colours of the host's line.",
+        help: "CPU time, and the wait of the vCPUs, as a bar, percent of all of the guest's vCPUs (for a thread, of one \
+               CPU): guest, usr, sys and wait in the colours of the host's line.",
         layout: ColumnLayout::left(10, 10, 5),
         sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.busy() / f64::from(d.vcpu_count().max(1)))),
         cell: |r| match r.cpu() {
-            Some(c) => Cell::bar([c.guest, c.usr, c.sys, c.wait.unwrap_or(0.0)], 100.0 * r.capacity()),
+            Some(c) => {
+                // Other threads wait too; the guest feels the wait of its vCPUs, as WAIT% has it.
+                let wait = match r.thread {
+                    Some(_) => c.wait,
+                    None => r.domain.vcpus().filter_map(|t| t.cpu?.wait).reduce(|a, b| a + b),
+                };
+                Cell::bar([c.guest, c.usr, c.sys, wait.unwrap_or(0.0)], 100.0 * r.capacity())
+            }
             None => Cell::unknown(),
         },
     },

@@ -29,7 +29,7 @@ pub const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
 /// With fewer rows the host's line and the line of views are left out.
 const ROOMY: u16 = 16;
 /// Lines below the rows of the exits: how long one takes, and what it means.
-const EXITS_FOOT: usize = 5;
+const EXITS_FOOT: usize = 6;
 
 /// The areas of the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,8 +135,8 @@ fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
     let size = (cut.area.width, state.size.1);
     if size.0 >= RIGHT_OF_TABLE.0 && size.1 >= RIGHT_OF_TABLE.1 {
         let right = [panel(ScreenView::Exits), panel(ScreenView::Accesses), worst];
-        let right: Vec<Need> = right.into_iter().chain([ScreenView::Latency, ScreenView::Disks].map(panel)).collect();
-        left.extend([ScreenView::Threads, ScreenView::Cpus, ScreenView::Memory].map(panel));
+        let right: Vec<Need> = right.into_iter().chain([panel(ScreenView::Latency)]).collect();
+        left.extend([ScreenView::Threads, ScreenView::Cpus, ScreenView::Disks, ScreenView::Memory].map(panel));
         if right.iter().any(|n| n.most > 0) {
             let area = cut.right(right_width(size.0));
             stack(plan, area, &right);
@@ -187,7 +187,7 @@ fn panel_need(state: &AppState, view: ScreenView) -> Need {
         (ScreenView::Threads, n) => (4, (n + 2).min(8), n + 2),
         (ScreenView::Latency, n) => (3, (n + 2).min(8), n + 2 + usize::from(LATENCY_PICTURE)),
         // Two tables with headers of their own.
-        (ScreenView::Disks, n) => (6, (n + 4).min(8), n + 4),
+        (ScreenView::Disks, n) if state.domain().is_some_and(|d| !d.nics.is_empty()) => (6, (n + 4).min(8), n + 4),
         (_, n) => (3, (n + 2).min(8), n + 2),
     };
     Need { slot: Part::Panel(view), least: least.min(most), want, most }

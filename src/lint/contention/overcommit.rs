@@ -91,10 +91,12 @@ fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// The guests with a vCPU that cannot leave these CPUs.
+/// The guests with a vCPU that cannot leave these CPUs. Where all are idle but a few, these few are the guests to move.
 fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let inside = |t: &ThreadModel| t.place.affinity.as_ref().map_or(online, |a| a).intersection(online).is_subset(cpus);
-    let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(inside));
+    let least = ctx.thresholds().pinning.wait.info;
+    let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| c.busy() + c.wait.unwrap_or(0.0) >= least);
+    let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(|t| inside(t) && wants(t)));
     guests.take(MOST_GUESTS).map(|g| g.name().to_owned()).collect()
 }
 

@@ -11,12 +11,15 @@ use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
-use crate::ui::text::clean;
+use crate::ui::text::{clean, width};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::cmp::Reverse;
+
+/// How many threads of guests are named on a CPU.
+const NAMED: usize = 6;
 
 /// Header and layout of the list below the map.
 pub const COLUMNS: [(&str, ColumnLayout); 15] = [
@@ -31,10 +34,10 @@ pub const COLUMNS: [(&str, ColumnLayout); 15] = [
     ("USR", ColumnLayout::right(4, 0, 3)),
     ("SYS", ColumnLayout::right(4, 0, 2)),
     ("IRQ", ColumnLayout::right(4, 0, 4)),
-    ("STEAL", ColumnLayout::right(5, 0, 7)),
+    ("STEAL", ColumnLayout::right(5, 0, 6)),
     ("MOVES/s", ColumnLayout::right(7, 0, 1)),
-    ("FROM", ColumnLayout::left(6, 4, 6)),
-    ("WHO", ColumnLayout::left(16, 140, 0)),
+    ("FROM", ColumnLayout::left(6, 4, 7)),
+    ("WHO", ColumnLayout::left(26, 140, 0)),
 ];
 
 /// What the map and the list mean.
@@ -111,13 +114,24 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let used = cpu_map::paint(buf, inner, state, model, theme);
     inner.y += used;
     inner.height -= used;
+    let cpus = listed(state, model);
     let list: List<'_> = List {
         columns: &COLUMNS,
-        rows: listed(state, model).into_iter().map(|c| row(state, model, c, theme)).collect(),
+        rows: cpus.iter().map(|c| row(state, model, c, theme)).collect(),
         at: in_view.then_some(state.view.at),
     };
-    if inner.height >= 2 && !list.rows.is_empty() {
-        list.paint(buf, inner, theme);
+    if inner.height < 2 || cpus.is_empty() {
+        return;
+    }
+    list.paint(buf, inner, theme);
+    // All of what is cut in the selected row, below the list.
+    let selected = cpus[state.view.at.min(cpus.len() - 1)];
+    let who = who(model, selected);
+    let used = cpus.len() as u16 + 2;
+    if in_view && used < inner.height && list.width_of(COLUMNS.len() - 1, inner.width) < width(&who) {
+        let below = Rect { y: inner.y + used, height: inner.height - used, ..inner };
+        let all = who.replace("  ", ", ");
+        say(buf, below, &format!("CPU {}: {all}", selected.cpu), Look::Text, theme);
     }
 }
 
@@ -196,7 +210,11 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         names.push(name);
     }
     let tasks = model.host.tasks.iter().filter(|t| t.last_cpu == cpu.cpu && t.cpu_percent >= 1.0);
-    names.truncate(6);
+    if names.len() > NAMED {
+        let more = names.len() - NAMED;
+        names.truncate(NAMED);
+        names.push(format!("and {more} more"));
+    }
     names.extend(tasks.take(3).map(|t| format!("{} {} %", clean(&t.comm), percent(t.cpu_percent))));
     names.join("  ")
 }

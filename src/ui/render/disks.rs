@@ -123,7 +123,12 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let at = row_of(state, ScreenView::Disks);
     let in_nics = at.and_then(|at| at.checked_sub(disks.len())).filter(|at| *at < nics.len());
-    let [upper, lower] = halves(inner, disks.len().max(1) as u16 + 1, nics.len().max(1) as u16 + 1);
+    // A panel of the first screen has nothing to say about what is not there.
+    let no_nics = nics.is_empty() && state.view.shown != ScreenView::Disks;
+    let [upper, lower] = match no_nics {
+        true => [inner, Rect { height: 0, ..inner }],
+        false => halves(inner, disks.len().max(1) as u16 + 1, nics.len().max(1) as u16 + 1),
+    };
     if disks.is_empty() {
         let nothing = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
         say(buf, upper, &missing::because(state, nothing, &SOURCES), Look::Dim, theme);

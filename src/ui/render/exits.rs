@@ -12,7 +12,7 @@ use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, fit_words};
+use crate::ui::text::{clean, fit_words, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::{ExitSpan, ScreenView};
 use ratatui::buffer::Buffer;
@@ -23,7 +23,9 @@ use std::cmp::Reverse;
 /// From this width on, exits to the VMM stand beside the list.
 const WIDE: u16 = 150;
 /// Lines below the list for the distribution and the meaning of the selected reason.
-const FOOT: u16 = histogram::LINES + 2;
+const FOOT: u16 = histogram::LINES + 1 + MEANING;
+/// Lines of the meaning at most.
+const MEANING: u16 = 2;
 
 /// Headers and layout.
 pub const COLUMNS: [(&str, ColumnLayout); 12] = [
@@ -214,10 +216,15 @@ fn foot(buf: &mut Buffer, area: Rect, table: u16, focused: bool, row: Option<&Ex
     if let Some(text) = meaning(row)
         && (spare >= 1 || focused && area.height >= 5)
     {
-        let at = below(1);
-        put(buf, at.x, at.y, &fit_words(text, at.width, theme.glyphs.cut), at.width, theme.style(Look::Dim));
+        let whole = wrap(text, area.width).len() as u16;
+        let at = below(whole.min(spare).clamp(1, MEANING));
+        if whole <= at.height {
+            say(buf, at, text, Look::Dim, theme);
+        } else {
+            put(buf, at.x, at.y, &fit_words(text, at.width, theme.glyphs.cut), at.width, theme.style(Look::Dim));
+        }
     }
-    if spare > histogram::LINES + 1 {
+    if spare > histogram::LINES + MEANING {
         histogram::paint(buf, below(histogram::LINES), row, theme);
     }
     lines

@@ -5,9 +5,8 @@ use super::{finding, header, say, scope, title};
 use crate::lint::{Finding, StillWatched};
 use crate::ui::cells::severity_role;
 use crate::ui::draw::{highlight, put};
-use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, clean_line, fit_middle, fit_words, width};
+use crate::ui::text::{clean, clean_line, fit_middle, fit_words, width, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
@@ -19,12 +18,10 @@ const SINCE_FROM: u16 = 100;
 const SINCE_WIDTH: u16 = 16;
 /// With less room a line has the figure and no title.
 const FIGURE_ALONE: u16 = 50;
-
-const CANNOT_TELL: [(&str, ColumnLayout); 3] = [
-    ("CANNOT TELL", ColumnLayout::left(22, 0, 0)),
-    ("GUEST", ColumnLayout::left(14, 10, 1)),
-    ("BECAUSE", ColumnLayout::left(20, 150, 0)),
-];
+/// Narrowest column of reasons why a rule cannot tell.
+const LEAST_REASON: u16 = 24;
+/// The narrowest and the widest column of guests.
+const WHO: (u16, u16) = (4, 24);
 
 /// The worst findings, as many as fit.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
@@ -35,8 +32,10 @@ pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         left.push_str(&format!(", {} still watched", state.watching.len()));
     }
     let inner = title(buf, area, ScreenView::Findings.title(), &left, "9: evidence and fix", theme);
-    for (i, f) in state.findings.iter().take(inner.height.into()).enumerate() {
-        line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, f, false, state, theme);
+    let shown = state.findings.iter().take(inner.height.into());
+    let columns = LineColumns::of(shown.clone(), inner.width);
+    for (i, f) in shown.enumerate() {
+        line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, &columns, f, false, state, theme);
     }
 }
 
@@ -91,9 +90,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let height = usize::from(list).max(1);
     let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
+    let columns = LineColumns::of(shown.iter().copied(), inner.width);
     for (i, f) in shown.iter().enumerate().skip(offset).take(height) {
         let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
-        line(buf, area, f, at == Some(i), state, theme);
+        line(buf, area, &columns, f, at == Some(i), state, theme);
     }
 }
 
@@ -110,15 +110,38 @@ fn nothing_found(state: &AppState) -> String {
 
 /// The rules that could not be judged, and why: no finding does not mean that all is well.
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let row = |rule: &'static str, domain: Option<&str>, because: &str| {
-        let who = domain.map_or_else(|| "host".to_string(), clean);
-        (vec![Cell::text(rule), Cell::text(who), Cell::text(clean_line(because)).role(Look::Dim)], RowLook::Plain)
+    let guest = |domain: Option<&str>| domain.map_or_else(|| "host".to_string(), clean);
+    let watching = watching(state).map(|w| (w.rule, guest(w.domain.as_deref()), w.because.as_str()));
+    let told = state.cannot_tell.iter().map(|c| (c.rule, guest(c.domain.as_deref()), c.because.as_str()));
+    let all: Vec<(&str, String, &str)> = watching.chain(told).collect();
+    if all.is_empty() {
+        return;
+    }
+    let head = ("CANNOT TELL", "GUEST", "BECAUSE");
+    let rule_width = all.iter().map(|(rule, ..)| width(rule)).max().unwrap_or(0).max(width(head.0));
+    let who_width = all.iter().map(|(_, who, _)| width(who)).max().unwrap_or(0).clamp(width(head.1), WHO.1);
+    let who_at = area.x + rule_width + 1;
+    // Without room beside its rule and guest a reason stands below them.
+    let beside = rule_width + who_width + 2;
+    let (because_at, first) = if beside + LEAST_REASON <= area.width { (beside, 0) } else { (2, 1) };
+    let room = area.width.saturating_sub(because_at);
+    let mut y = area.y + 1;
+    let mut row = |rule: &str, who: &str, because: &str, looks: (Look, Look)| {
+        if y < area.bottom() {
+            put(buf, area.x, y, rule, rule_width, theme.style(looks.0));
+            put(buf, who_at, y, &fit_middle(who, who_width, theme.glyphs.cut), who_width, theme.style(looks.0));
+        }
+        y += first;
+        for text in wrap(because, room) {
+            if y < area.bottom() {
+                put(buf, area.x + because_at, y, &text, room, theme.style(looks.1));
+            }
+            y += 1;
+        }
     };
-    let watching = watching(state).map(|w| row(w.rule, w.domain.as_deref(), &w.because));
-    let rows = watching.chain(state.cannot_tell.iter().map(|c| row(c.rule, c.domain.as_deref(), &c.because)));
-    let list: List<'_> = List { columns: &CANNOT_TELL, rows: rows.collect(), at: None };
-    if !list.rows.is_empty() {
-        list.paint(buf, Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area }, theme);
+    row(head.0, head.1, head.2, (Look::Head, Look::Head));
+    for (rule, who, because) in all {
+        row(rule, &who, &clean_line(because), (Look::Text, Look::Dim));
     }
 }
 
@@ -148,35 +171,72 @@ fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &
     }
 }
 
+/// Where the parts of a line stand: the same on each line of a list, so that they can be read downwards.
+struct LineColumns {
+    who: u16,
+    figure: u16,
+    title: u16,
+    since: u16,
+}
+
+impl LineColumns {
+    /// As wide as the guests and figures of these findings are. A figure that takes more than half of the room stands
+    /// out of its column.
+    fn of<'a>(findings: impl Iterator<Item = &'a Finding> + Clone, columns: u16) -> Self {
+        let since = if columns >= SINCE_FROM { SINCE_WIDTH } else { 0 };
+        let widest = WHO.1.min((columns / 6).max(2 * WHO.0));
+        let who = findings.clone().map(|f| width(&who(f))).max().unwrap_or(0).clamp(WHO.0, widest);
+        let figure = 2 + who + 1;
+        let room = columns.saturating_sub(figure + since + u16::from(since > 0));
+        let widths = findings.map(|f| width(&figure_of(f)));
+        let widest = widths.filter(|w| *w <= room * 11 / 20).max().filter(|w| *w > 0);
+        Self { who, figure, title: figure + widest.map_or(0, |w| w + 2), since }
+    }
+}
+
+fn who(f: &Finding) -> String {
+    f.domain.as_deref().map_or_else(|| "host".to_string(), clean)
+}
+
+fn figure_of(f: &Finding) -> String {
+    f.figure().map(clean_line).unwrap_or_default()
+}
+
 /// A finding in a line: mark, guest, decisive figure, title, and since when it is seen.
-fn line(buf: &mut Buffer, area: Rect, f: &Finding, selected: bool, state: &AppState, theme: &Theme) {
-    let role = severity_role(f.severity);
+fn line(
+    buf: &mut Buffer,
+    area: Rect,
+    columns: &LineColumns,
+    f: &Finding,
+    selected: bool,
+    state: &AppState,
+    theme: &Theme,
+) {
     let cut = theme.glyphs.cut;
-    put(buf, area.x, area.y, &severity_glyph(f.severity, theme).to_string(), 1, theme.style(role));
-    let since = f.since_ms.filter(|_| area.width >= SINCE_FROM);
-    let since = since.map(|ms| format!("seen since {}", header::clock_minute(ms, state))).unwrap_or_default();
-    // The columns stand still, with or without a time.
-    let since_width = if area.width >= SINCE_FROM { width(&since).max(SINCE_WIDTH) } else { 0 };
-    let end = area.right() - since_width;
-    put(buf, end, area.y, &since, since_width, theme.style(Look::Dim));
-    let who = f.domain.as_deref().map_or_else(|| "host".to_string(), clean);
-    let who_width = (area.width / 7).clamp(10, 24);
-    let x = area.x + 2;
-    put(buf, x, area.y, &fit_middle(&who, who_width, cut), who_width, theme.style(Look::Strong));
-    let x = x + who_width + 1;
-    let room = end.saturating_sub(x + 1);
-    let (headline, figure) = (clean_line(&f.title), f.figure().map(clean_line).unwrap_or_default());
-    // The columns of figures and titles stand still. Where both do not fit the figure tells more.
-    let figure_room = match (figure.is_empty(), room) {
-        (true, _) => 0,
-        (false, ..FIGURE_ALONE) => room,
-        (false, _) => room * 11 / 20,
+    let mark = severity_glyph(f.severity, theme).to_string();
+    put(buf, area.x, area.y, &mark, 1, theme.style(severity_role(f.severity)));
+    let end = area.width - columns.since;
+    let since = f.since_ms.map(|ms| format!("seen since {}", header::clock_minute(ms, state))).unwrap_or_default();
+    put(buf, area.x + end, area.y, &since, columns.since, theme.style(Look::Dim));
+    put(buf, area.x + 2, area.y, &fit_middle(&who(f), columns.who, cut), columns.who, theme.style(Look::Strong));
+    let end = end.saturating_sub(u16::from(columns.since > 0));
+    let (headline, figure) = (clean_line(&f.title), figure_of(f));
+    let mut part = |x: u16, text: &str, look: Look| {
+        let room = end.saturating_sub(x);
+        put(buf, area.x + x, area.y, &fit_words(text, room, cut), room, theme.style(look));
     };
-    put(buf, x, area.y, &fit_words(&figure, figure_room, cut), figure_room, theme.style(Look::Text));
-    let gap = if figure_room > 0 { 2 } else { 0 };
-    let rest = room.saturating_sub(figure_room + gap);
-    let look = theme.style(if figure_room > 0 { Look::Dim } else { Look::Text });
-    put(buf, x + figure_room + gap, area.y, &fit_words(&headline, rest, cut), rest, look);
+    let behind = columns.figure + width(&figure) + 2;
+    if figure.is_empty() {
+        part(columns.figure, &headline, Look::Text);
+    } else {
+        part(columns.figure, &figure, Look::Text);
+        // Where both do not fit the figure tells more.
+        if behind <= columns.title && end - columns.figure >= FIGURE_ALONE {
+            part(columns.title, &headline, Look::Dim);
+        } else if behind + width(&headline) <= end {
+            part(behind, &headline, Look::Dim);
+        }
+    }
     if selected {
         highlight(buf, area, theme);
     }

@@ -10,6 +10,7 @@ use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
 
 /// Lines around the bands: the title, the wait, the time.
 const FRAME: u16 = 3;
@@ -47,7 +48,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
     let label = t.index.map_or_else(|| clean(&t.comm), |n| format!("vcpu {n}"));
     let rule = theme.glyphs.rule.to_string().repeat(area.width.into());
     put(buf, area.x, area.y, &rule, area.width, theme.style(Look::Dim));
-    let text = format!(" {} {label} over time: wake-ups by latency (shades), mean run delay (+) ", clean(d.name()));
+    let text = format!(" {} {label} over time: wake-ups by latency, + mean run delay ", clean(d.name()));
     put(buf, area.x + 1, area.y, &fit(&text, area.width, theme.glyphs.cut), area.width, theme.style(Look::Head));
     if area.width >= WIDE {
         area.width -= OTHERS + 2;
@@ -100,7 +101,14 @@ fn bands(buf: &mut Buffer, area: Rect, left: u16, each: usize, points: &[&Latenc
         for (x, point) in points.iter().enumerate() {
             let band = point.delay_us.map(|us| LatencyPoint::band_us(f64::from(us)));
             if band.is_some_and(|band| (*first..first + each).contains(&band)) {
-                put(buf, left + x as u16, y, "+", 1, theme.style(Look::Strong));
+                // On its shade's colour: the wake-ups there are still seen.
+                let on_shade = count(point, *first).is_some_and(|n| n > 0);
+                let style = if on_shade {
+                    theme.style(look).add_modifier(Modifier::REVERSED)
+                } else {
+                    theme.style(Look::Strong)
+                };
+                put(buf, left + x as u16, y, "+", 1, style);
             }
         }
     }

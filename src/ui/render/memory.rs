@@ -138,7 +138,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let at = selected.unwrap_or(0);
     let detail = nodes(state, rows[at]);
     let (table, lines) = (rows.len() as u16 + 2, detail.len() as u16 + 2);
-    if table + lines <= inner.height || (inner.height >= 16 && detail.len() > 1) {
+    // On a host with one node there is nothing to tell.
+    let several = topology(state).is_some_and(|t| t.nodes().len() > 1);
+    if several && !detail.is_empty() && (table + lines <= inner.height || (inner.height >= 16 && detail.len() > 1)) {
         let table = table.min(inner.height - lines.min(inner.height / 2));
         let area = Rect { y: inner.y + table, height: inner.height - table, ..inner };
         inner.height = table;
@@ -211,9 +213,5 @@ fn below(buf: &mut Buffer, area: Rect, d: &DomainModel, rows: Vec<(Vec<Cell>, Ro
     let text = format!(" {} by NUMA node ", clean(d.name()));
     put(buf, area.x + 1, area.y, &text, area.width - 1, theme.style(Look::Head));
     let area = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    if rows.is_empty() {
-        say(buf, area, "The host's nodes are not known.", Look::Dim, theme);
-    } else {
-        List { columns: &NODE_COLUMNS, rows, at: None }.paint(buf, area, theme);
-    }
+    List { columns: &NODE_COLUMNS, rows, at: None }.paint(buf, area, theme);
 }
