@@ -156,8 +156,9 @@ fn travel(state: &mut AppState, by: isize) {
     if state.view.shown == ScreenView::Guests {
         select(state, go(state.table.at, state.table.rows.len()));
     } else {
-        let rows = render::ids(state, state.view.shown).len();
-        select_in_view(state, go(state.view.at, rows));
+        let ids = render::ids(state, state.view.shown);
+        state.view.at = go(state.view.at, ids.len());
+        state.view.selected = ids.get(state.view.at).copied();
     }
 }
 

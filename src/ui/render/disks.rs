@@ -125,9 +125,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let in_nics = at.and_then(|at| at.checked_sub(disks.len())).filter(|at| *at < nics.len());
     // A panel of the first screen has nothing to say about what is not there.
     let no_nics = nics.is_empty() && state.view.shown != ScreenView::Disks;
-    let [upper, lower] = match no_nics {
-        true => [inner, Rect { height: 0, ..inner }],
-        false => halves(inner, disks.len().max(1) as u16 + 1, nics.len().max(1) as u16 + 1),
+    let [upper, lower] = if no_nics {
+        [inner, Rect { height: 0, ..inner }]
+    } else {
+        halves(inner, disks.len().max(1) as u16 + 1, nics.len().max(1) as u16 + 1)
     };
     if disks.is_empty() {
         let nothing = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
