@@ -3,9 +3,13 @@
 use super::print_bytes;
 use crate::session::not_ours;
 use anyhow::{Context as _, anyhow, ensure};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The name that means the standard output.
 pub const STDOUT: &str = "-";
@@ -49,14 +53,50 @@ pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     }
     check(path)?;
     let name = path.display();
+    let signals = HeldSignals::new().with_context(|| format!("cannot write {name}: no handler for signals"))?;
     // A name of its own, created by O_EXCL with mode 0600; the rename replaces a link instead of following it.
     let mut file = tempfile::Builder::new()
         .prefix(".kvmtop-")
         .tempfile_in(folder(path))
         .with_context(|| format!("cannot write {name}: no new file in its folder"))?;
     file.write_all(content).and_then(|()| file.as_file().sync_all()).with_context(|| format!("cannot write {name}"))?;
+    if signals.came() {
+        // Dropping both removes the file and ends the program.
+        return Ok(());
+    }
     file.persist(path).map_err(|e| e.error).with_context(|| format!("cannot write {name}"))?;
     Ok(())
+}
+
+/// Holds the signals that end a program while a file lies under a name that nobody would look for. Dropped, it lets them
+/// do what they always do.
+struct HeldSignals {
+    ends: Arc<AtomicBool>,
+    came: Arc<AtomicUsize>,
+}
+
+impl HeldSignals {
+    fn new() -> io::Result<Self> {
+        let held = Self { ends: Arc::default(), came: Arc::default() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register_conditional_default(signal, held.ends.clone())?;
+            flag::register_usize(signal, held.came.clone(), signal.unsigned_abs() as usize)?;
+        }
+        Ok(held)
+    }
+
+    fn came(&self) -> bool {
+        self.came.load(Ordering::SeqCst) != 0
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        if let Ok(signal @ 1..) = i32::try_from(self.came.load(Ordering::SeqCst)) {
+            let _ = low_level::emulate_default_handler(signal);
+        }
+    }
 }
 
 fn folder(path: &Path) -> &Path {

@@ -36,7 +36,11 @@ pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
             return print_perf_data(&args.file, &args.batch, settings);
         }
         ReplayFormat::PerfData => record_perf_data(&args.file)?,
-        ReplayFormat::Session => Session::open(&args.file)?,
+        ReplayFormat::Session => {
+            // The whole of a file without a readable index is read.
+            let _opening = ReadingLine::new(std::slice::from_ref(&args.file));
+            Session::open(&args.file)?
+        }
     };
     let title = args.file.display().to_string();
     show(session, ScreenSource::Replay, title, args.at.as_ref(), &args.batch, settings)
