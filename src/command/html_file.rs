@@ -68,8 +68,8 @@ pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds the signals that end a program while a file lies under a name that nobody would look for. Dropped, it lets them
-/// do what they always do.
+/// Holds the signals that end a program while a file lies under a name that nobody would look for. Dropped, it lets
+/// them do what they always do.
 struct HeldSignals {
     ends: Arc<AtomicBool>,
     came: Arc<AtomicUsize>,

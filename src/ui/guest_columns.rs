@@ -171,8 +171,8 @@ pub static COLUMNS: [GuestColumn; 20] = [
         name: "load",
         json: "",
         header: "OF VCPUS",
-        help: "CPU time, and the wait of the vCPUs, as a bar, percent of all of the guest's vCPUs (for a thread, of one \
-               CPU): guest, usr, sys and wait in the colours of the host's line.",
+        help: "CPU time, and the wait of the vCPUs, as a bar, percent of all of the guest's vCPUs (for a thread, of \
+               one CPU): guest, usr, sys and wait in the colours of the host's line.",
         layout: ColumnLayout::left(10, 10, 5),
         sort: |d, _| SortValue::Figure(d.cpu.map(|c| c.busy() / f64::from(d.vcpu_count().max(1)))),
         cell: |r| match r.cpu() {

@@ -112,8 +112,8 @@ fn nothing_found(state: &AppState) -> String {
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let guest = |domain: Option<&str>| domain.map_or_else(|| "host".to_string(), clean);
     let watching = watching(state).map(|w| (w.rule, guest(w.domain.as_deref()), w.because.as_str()));
-    let told = state.cannot_tell.iter().map(|c| (c.rule, guest(c.domain.as_deref()), c.because.as_str()));
-    let all: Vec<(&str, String, &str)> = watching.chain(told).collect();
+    let unjudged = state.cannot_tell.iter().map(|c| (c.rule, guest(c.domain.as_deref()), c.because.as_str()));
+    let all: Vec<(&str, String, &str)> = watching.chain(unjudged).collect();
     if all.is_empty() {
         return;
     }
