@@ -2,6 +2,13 @@
 
 use super::names::{begins_with_vcpu, begins_with_vmm, guest_of_scope, hex, pid};
 use super::{LogKind, LogLine};
+use crate::kvm::{Isa, exit_reason};
+use std::fmt::Write as _;
+
+/// `KVM_INTERNAL_ERROR_DELIVERY_EV`.
+const DELIVERY: u64 = 3;
+/// `VECTORING_INFO_VALID_MASK` (arch/x86/include/asm/vmx.h).
+const VALID: u64 = 1 << 31;
 
 /// What a report consists of.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -41,6 +48,10 @@ pub(super) struct LogBlock {
     /// Whether it concerns KVM or a VMM. A stack or an OOM kill may turn out to be of another program.
     pub of_guest: bool,
     left: u32,
+    /// What was being delivered when an exit interrupted it: the first of the extra data of suberror 3.
+    delivered: Option<u64>,
+    /// Whether the OOM killer's victim is named.
+    pub victim: bool,
 }
 
 /// Words of a stack's lines.
@@ -67,7 +78,7 @@ const STACK: [&str; 18] = [
 
 impl LogBlock {
     pub fn new(kind: LogBlockKind, line: LogLine, of_guest: bool) -> Self {
-        Self { line, kind, of_guest, left: kind.length() }
+        Self { line, kind, of_guest, left: kind.length(), delivered: None, victim: false }
     }
 
     /// Counts a line; false when the report is over.
@@ -86,11 +97,40 @@ impl LogBlock {
         }
     }
 
+    /// What the report says once it is complete; `None` if it is not about a guest. A lockup without a VMM's thread
+    /// may still have stopped one.
+    pub fn into_line(self) -> Option<LogLine> {
+        let kind = match self.line.kind {
+            LogKind::Lockup if !self.of_guest => LogKind::OtherLockup,
+            LogKind::Other if self.kind == LogBlockKind::OutOfMemory && self.of_guest && !self.victim => {
+                LogKind::OutOfMemory
+            }
+            kind if self.of_guest => kind,
+            _ => return None,
+        };
+        Some(LogLine { kind, ..self.line })
+    }
+
+    /// Takes QEMU's message about a start that failed, which says why libvirt lost its monitor.
+    pub fn takes_failed_start(&mut self, line: &LogLine) -> bool {
+        // A signal ended a QEMU that ran.
+        let lost = matches!(self.line.kind, LogKind::Killed | LogKind::StartFailed) && self.line.data.is_none();
+        if lost && self.line.kind == LogKind::Killed {
+            self.line.kind = LogKind::StartFailed;
+            self.line.text.push_str(" … ");
+            self.line.text.push_str(&line.text);
+        }
+        lost
+    }
+
     fn takes_dump(&mut self, text: &str) -> bool {
         if let Some((_, reason)) = text.split_once("reason=")
             && self.line.kind == LogKind::EntryFailed
         {
             self.line.data = self.line.data.or(hex(reason));
+        }
+        if self.line.kind == LogKind::InternalError && self.line.data == Some(DELIVERY) {
+            self.takes_delivery(text);
         }
         let of_dump = ["kvm_intel: ", "kvm_amd: ", "svm: ", "kvm: cr", "extra data[", "vmcb", "vmcs"];
         of_dump.iter().any(|word| text.starts_with(word))
@@ -98,6 +138,26 @@ impl LogBlock {
             || text.contains("emulation fail")
             || text.contains("last attempted vm")
             || text.contains("dump_invalid_vmc")
+    }
+
+    /// `extra data[0]: 0x80000b0e` is what was delivered, in the form of the VMCS; `extra data[1]: 0x31` the exit
+    /// (`kvm_prepare_event_vectoring_exit` in arch/x86/kvm/x86.c).
+    fn takes_delivery(&mut self, text: &str) {
+        if let Some(info) = text.strip_prefix("extra data[0]: ").and_then(hex) {
+            self.delivered = self.delivered.or(Some(info));
+        }
+        let Some(exit) = text.strip_prefix("extra data[1]: ").and_then(hex) else { return };
+        let Some(info) = self.delivered.take().filter(|info| info & VALID != 0) else { return };
+        let what = match info >> 8 & 7 {
+            0 => "interrupt",
+            2 => "NMI, vector",
+            3 | 6 => "exception",
+            _ => "event",
+        };
+        let reason = u32::try_from(exit).ok().and_then(|exit| exit_reason::name(Isa::Vmx, exit));
+        if let Some(reason) = reason {
+            let _ = write!(self.line.text, " … {what} {} interrupted by the exit {reason}", info & 0xff);
+        }
     }
 
     fn takes_stack(&mut self, text: &str) -> bool {

@@ -49,6 +49,7 @@ impl Event {
 pub(super) fn recognise(text: &str, of_qemu: bool) -> Option<Event> {
     entry_failed(text)
         .or_else(|| internal_error(text))
+        .or_else(|| start_failed(text))
         .or_else(|| lockup(text))
         .or_else(|| out_of_memory(text))
         .or_else(|| memory_error(text))
@@ -147,6 +148,41 @@ fn internal_error(text: &str) -> Option<Event> {
         return Some(Event::of(LogKind::TripleFault));
     }
     (text.contains("emulation fail") && text.contains("kvm")).then(|| Event::of(LogKind::EmulationFailure))
+}
+
+/// QEMU's message about an option (`error_report` in its util/error-report.c has the option in front), and libvirt's
+/// about a QEMU that ended before it ran the guest.
+fn start_failed(text: &str) -> Option<Event> {
+    let event = || Event::of(LogKind::StartFailed);
+    if has(text, &["process exited while connecting to monitor", "cannot set up guest memory"])
+        || text.contains("kvm kernel module") && text.contains("could not access")
+        || text.contains("failed to initialize kvm")
+    {
+        return Some(event());
+    }
+    is_about_option(text).then(event)
+}
+
+/// Messages about options behind which QEMU goes on.
+const GOES_ON: [&str; 8] = [
+    "warning:",
+    "info:",
+    "deprecated",
+    "is ignored",
+    "char device redirected",
+    "running on",
+    "performance may be slow",
+    "option rom",
+];
+
+/// `qemu-kvm: -device vfio-pci,host=0000:35:00.0: group 75 is not viable`, also behind another's words.
+fn is_about_option(text: &str) -> bool {
+    let Some((program, rest)) = text.split_once(": -") else { return false };
+    let program = program.rsplit([' ', '/']).next().unwrap_or_default();
+    let is_qemu = program.starts_with("qemu-") || program == "kvm";
+    let option = rest.split([' ', ':', '=']).next().unwrap_or_default();
+    let named = option.len() > 1 && option.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+    is_qemu && named && !has(rest, &GOES_ON)
 }
 
 fn lockup(text: &str) -> Option<Event> {
@@ -249,7 +285,8 @@ fn abort(text: &str, of_qemu: bool) -> Option<Event> {
         return Some(Event { data: number(signal), ..Event::of(kind).begins(LogBlockKind::EndOfQemu) });
     }
     if text.contains("unexpectedly closed the monitor") {
-        return Some(Event::of(LogKind::Killed));
+        // Where QEMU's message about an option follows, it ended before it ran the guest.
+        return Some(killed());
     }
     let of_qemu = of_qemu || text.contains("qemu") || text.starts_with("kvm:");
     let allocator = [

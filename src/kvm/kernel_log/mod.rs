@@ -71,6 +71,12 @@ pub enum LogKind {
     GuestHungTask,
     /// The log of a guest's own kernel says that it gave up its clock.
     GuestClock,
+    /// A lockup or stall in a log that names no thread of a VMM and does not tell whether it is a host's or a guest's.
+    OtherLockup,
+    /// The OOM killer ran because a VMM asked for memory, and the log ends before its victim.
+    OutOfMemory,
+    /// QEMU ended while it set up the guest.
+    StartFailed,
 }
 
 /// One recognised line.

@@ -18,6 +18,12 @@ const NAMED: [(&str, u32); 8] = [
     ("ia32_debugctl_msr 0x", 0x1d9),
 ];
 
+/// Registers whose writes KVM drops without a fault. Since Linux 6.2 they too are logged as "Unhandled WRMSR(0x…)"
+/// (`kvm_pr_unimpl_wrmsr`): `DEBUGCTL`, `BBL_CR_CTL3`, `VM_IGNNE`.
+const DROPPED: [u32; 3] = [0x1d9, 0x11e, 0xc001_0115];
+/// The same of the performance counters and event selectors of the P6 and the K7.
+const COUNTERS: [std::ops::RangeInclusive<u32>; 3] = [0xc1..=0xc2, 0x186..=0x187, 0xc001_0000..=0xc001_0007];
+
 /// Fills in the process and the vCPU of `kvm [PID]: vcpu1, guest rIP: 0x…` or `kvm: PID: cpu0 …`.
 pub(super) fn header(lower: &str, line: &mut LogLine) {
     for (at, _) in lower.match_indices("kvm") {
@@ -62,11 +68,12 @@ fn numbered(lower: &str, line: &mut LogLine) -> bool {
     let before = lower.get(..at).unwrap_or_default();
     let rest = lower.get(at + 5..).unwrap_or_default().trim_start_matches([':', ' ', '(']);
     let Some(msr) = hex(rest).and_then(|value| u32::try_from(value).ok()) else { return false };
+    let of_6_2 = write && rest_is_parenthesised(lower, at);
     let kind = if before.contains("hyper-v") {
         LogKind::HypervMsr
-    } else if before.contains("perfctr") {
+    } else if before.contains("perfctr") || of_6_2 && COUNTERS.iter().any(|range| range.contains(&msr)) {
         LogKind::PerfCounter
-    } else if before.contains("ignored") || before.ends_with("unimplemented ") {
+    } else if before.contains("ignored") || before.ends_with("unimplemented ") || of_6_2 && DROPPED.contains(&msr) {
         // svm.c says "unimplemented wrmsr" of MSR_VM_IGNNE, whose writes it drops.
         LogKind::IgnoredMsr
     } else if ["unhandled", "unimplemented", "unsupported"].iter().any(|word| before.contains(word)) {
@@ -78,6 +85,11 @@ fn numbered(lower: &str, line: &mut LogLine) -> bool {
     (line.msr, line.write, line.kind) = (Some(msr), write, kind);
     line.data = data.and_then(hex);
     true
+}
+
+/// Whether the register stands in parentheses, as Linux 6.2 and later have it.
+fn rest_is_parenthesised(lower: &str, at: usize) -> bool {
+    lower.get(at + 5..).is_some_and(|rest| rest.starts_with('('))
 }
 
 /// Whether a line of KVM ends in the middle: behind its header, or before a number.

@@ -57,6 +57,10 @@ impl LogReader {
             found.push(line);
             return;
         }
+        // A sentence of the mail or the issue around a log.
+        if !message.stamped && is_prose(&lower) {
+            return;
+        }
         let event = event::recognise(&lower, self.guest.is_some() || message.program == Some("QEMU"));
         let event = if self.of_guest_kernel { event::in_guest(&lower, event) } else { event };
         match event {
@@ -83,7 +87,10 @@ impl LogReader {
             let end = value.find([',', ' ', '\\', '\'', '"']).unwrap_or(value.len());
             self.guest = value.get(..end).map(|name| sanitize(name, 128)).filter(|name| !name.is_empty());
         }
-        option.is_some() || text.trim_end().ends_with('\\')
+        // An option on a line of its own; a comment of the script around it.
+        let of_script = text.starts_with('#')
+            || text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+        option.is_some() || of_script || text.trim_end().ends_with('\\')
     }
 
     fn event(&mut self, event: &Event, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
@@ -96,6 +103,9 @@ impl LogReader {
         // The table before the victim's line has its scope.
         let killed = event.of_guest && line.kind == LogKind::KilledForMemory;
         let table = self.block.take_if(|b| b.kind == LogBlockKind::OutOfMemory && killed);
+        if let Some(block) = self.block.as_mut().filter(|_| line.kind == LogKind::KilledForMemory) {
+            block.victim = true;
+        }
         line.guest = line.guest.or_else(|| table.and_then(|table| table.line.guest));
         self.close(found);
         match event.block {
@@ -129,6 +139,7 @@ impl LogReader {
                 lower.starts_with("oops: ") || lower.starts_with("kernel panic") && block.of_guest
             }
             (LogBlockKind::EndOfQemu, LogKind::Killed) => true,
+            (LogBlockKind::EndOfQemu, LogKind::StartFailed) => block.takes_failed_start(line),
             _ => false,
         }
     }
@@ -157,7 +168,11 @@ impl LogReader {
                 line.guest.clone_from(&self.guest);
                 found.push(line);
             }
-            ("failed", None) => found.push(LogLine { guest: self.guest.clone(), ..line }),
+            ("failed", None) => {
+                line.kind = LogKind::StartFailed;
+                line.guest.clone_from(&self.guest);
+                found.push(line);
+            }
             _ => {}
         }
         self.guest = None;
@@ -173,8 +188,9 @@ impl LogReader {
                 return;
             }
         }
-        let plain =
-            ["kvm:", "kvm [", "kvm_intel", "kvm_amd", "qemu-", "qemu:"].iter().any(|word| lower.starts_with(word));
+        let begins = |words: &[&str]| words.iter().any(|word| lower.starts_with(word));
+        let of_qemu = lower.split_whitespace().next().is_some_and(|first| first.ends_with(':'));
+        let plain = begins(&["kvm:", "kvm [", "kvm_intel", "kvm_amd", "qemu:"]) || of_qemu && begins(&["qemu-"]);
         if !(message.stamped || plain || self.guest.is_some()) || !is_about_guests(message, lower) || is_harmless(lower)
         {
             return;
@@ -185,9 +201,7 @@ impl LogReader {
     }
 
     fn close(&mut self, found: &mut Vec<LogLine>) {
-        if let Some(block) = self.block.take().filter(|b| b.of_guest) {
-            found.push(block.line);
-        }
+        found.extend(self.block.take().and_then(LogBlock::into_line));
     }
 }
 
@@ -210,6 +224,11 @@ fn is_register(lower: &str, line: &mut LogLine) -> bool {
     msr_line::header(lower, &mut found);
     *line = found;
     true
+}
+
+/// Whether a line without a stamp is somebody's sentence about what a log says.
+fn is_prose(lower: &str) -> bool {
+    [" would ", " might ", " i ", " we ", " you ", " my ", "could be "].iter().any(|word| lower.contains(word))
 }
 
 fn is_about_guests(message: &Message<'_>, lower: &str) -> bool {

@@ -304,7 +304,19 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
     assert_eq!(signal("<unknown process>", "destroyed"), web(LogKind::Terminated, Some(15)), "virsh destroy");
     assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Killed, Some(15)));
     assert_eq!(ended("2024-01-05 12:00:00.123+0000: shutting down, reason=shutdown\n"), []);
-    assert_eq!(ended("2024-01-05T12:00:00Z qemu-system-x86_64: -drive: could not open\n"), web(LogKind::Other, None));
+    assert_eq!(
+        ended("2024-01-05T12:00:00Z qemu-system-x86_64: -drive: could not open\n"),
+        web(LogKind::StartFailed, None)
+    );
+    assert_eq!(
+        ended("2024-01-05T12:00:00Z qemu-system-x86_64: -chardev pty,id=a: char device redirected to /dev/pts/2\n"),
+        [],
+        "it goes on"
+    );
+    assert_eq!(
+        ended("2024-01-05T12:00:00Z qemu-kvm: -device vfio-pci,host=1: x\n2024-01-05 12:00:00.1+0000: shutting down, reason=failed\n").len(),
+        2
+    );
     assert!(looks_like(&log("")));
 }
 
@@ -343,7 +355,9 @@ fn a_text_that_ends_within_a_report_is_a_log() {
     ] {
         assert!(looks_like(text) && parse(text).len() == 1, "{text}");
     }
-    assert!(!looks_like("watchdog: BUG: soft lockup - CPU#1 stuck for 24s! [kworker/0:1:31]"), "no guest's");
+    let other = "watchdog: BUG: soft lockup - CPU#1 stuck for 24s! [kworker/0:1:31]";
+    assert!(looks_like(other) && one(other).kind == LogKind::OtherLockup, "it names no VMM, and no host");
+    assert!(!looks_like("Reason 8 would be KVM_EXIT_SHUTDOWN and would potentially indicate a triple fault"));
 }
 
 #[test]
@@ -455,6 +469,8 @@ machine-qemu\\x2d2\\x2ddb\\x2d01.scope/libvirt/emulator,task=qemu-system-x86,pid
     let line = one(other);
     assert_eq!(line.kind, LogKind::Other, "a guest found no memory, and another program was killed");
     assert!(line.text.contains("CPU 2/KVM invoked"));
+    let cut = other.lines().take(2).collect::<Vec<_>>().join("\n");
+    assert_eq!(one(&cut).kind, LogKind::OutOfMemory, "nobody is named");
 }
 
 #[test]
@@ -470,7 +486,7 @@ fn lockups_count_where_they_name_a_vmm() {
     let line = one(&stall("CPU 2/KVM"));
     assert_eq!((line.kind, line.pid, line.vcpu), (LogKind::Lockup, Some(4711), Some(2)));
     assert!(line.text.contains("CPU 2/KVM"), "{}", line.text);
-    assert_eq!(parse(&stall("postgres").replace("[kvm_intel]", "[xfs]")), []);
+    assert_eq!(one(&stall("postgres").replace("[kvm_intel]", "[xfs]")).kind, LogKind::OtherLockup);
     assert_eq!(one(&stall("kworker/3:1")).kind, LogKind::Lockup, "a frame in KVM");
     for (text, kind, pid, seconds) in [
         ("[9.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.", LogKind::HungTask, Some(77), Some(120)),
@@ -513,8 +529,41 @@ fn lockups_count_where_they_name_a_vmm() {
         let line = one(text);
         assert_eq!((line.kind, line.pid, line.data), (kind, pid, seconds), "{text}");
     }
-    assert_eq!(parse("[9.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [swapper/0:1]\n"), []);
+    let other = one("[9.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s! [swapper/0:1]\n");
+    assert_eq!((other.kind, other.data), (LogKind::OtherLockup, Some(22)));
     assert_eq!(parse("[9.0] INFO: task jbd2/sda1-8:300 blocked for more than 120 seconds.\n"), []);
+}
+
+#[test]
+fn what_was_delivered_is_told() {
+    let dump = "KVM internal error. Suberror: 3\nextra data[0]: 0x0000000080000b0e\nextra data[1]: 0x31\n\
+        extra data[2]: 0x0000000000000981\nRAX=0000000000000000 RBX=0000000000000009\n";
+    let line = one(dump);
+    assert_eq!((line.kind, line.data), (LogKind::InternalError, Some(3)));
+    assert!(line.text.ends_with("exception 14 interrupted by the exit EPT_MISCONFIG"), "{}", line.text);
+    assert!(!one(&dump.replace("0x0000000080000b0e", "0x0")).text.contains("interrupted"));
+}
+
+#[test]
+fn a_start_that_failed_is_no_crash() {
+    let lost = "LibvirtError(Message='internal error: QEMU unexpectedly closed the monitor (vm='a'): \n";
+    let why = "2025-04-25T14:42:06.0Z qemu-kvm: -device {\"driver\":\"vfio-pci\"}: VFIO_MAP_DMA failed\n";
+    assert_eq!(one(&format!("{lost}{why}{why}")).kind, LogKind::StartFailed);
+    assert_eq!(one(lost).kind, LogKind::Killed, "it may have run");
+    assert_eq!(one("kvm: -netdev tap,id=n0: could not configure /dev/net/tun: busy").kind, LogKind::StartFailed);
+    assert_eq!(one("Could not access KVM kernel module: Permission denied").kind, LogKind::StartFailed);
+    let warning = "qemu-system-x86_64: -smp 9: warning: Number of SMP cpus exceeds the recommended\n";
+    assert_eq!(one(warning).kind, LogKind::Other);
+}
+
+#[test]
+fn writes_that_kvm_drops_are_not_called_faults() {
+    let kind = |what: &str| one(&format!("kvm_amd: kvm [67539]: vcpu3, guest rIP: 0x1 Unhandled {what} = 0x0\n")).kind;
+    assert_eq!(kind("WRMSR(0xc0010115)"), LogKind::IgnoredMsr);
+    assert_eq!(kind("WRMSR(0x187)"), LogKind::PerfCounter);
+    assert_eq!(kind("WRMSR(0x40000118)"), LogKind::UnhandledMsr);
+    assert_eq!(kind("RDMSR(0x1d9)"), LogKind::UnhandledMsr);
+    assert_eq!(one("kvm [1]: vcpu0, guest rIP: 0x1 unhandled wrmsr: 0x1d9 data 0x1\n").kind, LogKind::UnhandledMsr);
 }
 
 #[test]

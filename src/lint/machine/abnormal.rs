@@ -13,6 +13,10 @@ use crate::sample::{Direction, DomainState};
 
 /// `HV_X64_MSR_CRASH_CTL` (Hyper-V TLFS).
 const CRASH_CTL: u64 = 0x4000_0105;
+/// Suberrors (`KVM_INTERNAL_ERROR_…` in include/uapi/linux/kvm.h).
+const SIMULTANEOUS: u64 = 2;
+const DELIVERY: u64 = 3;
+const UNEXPECTED_EXIT: u64 = 4;
 /// A guest may reboot by a triple fault, with as many as this.
 const REBOOT_FAULTS: u64 = 2;
 
@@ -32,9 +36,13 @@ pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     incident::report(ctx, all, verdicts);
 }
 
-/// The words for a kind of log line, if it is one of this rule.
-pub(super) fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
+/// The words for a kind of log line and the code in it, if it is one of this rule.
+pub(super) fn words(kind: LogKind, code: Option<u64>) -> Option<(Severity, &'static Incident)> {
     Some(match kind {
+        LogKind::StartFailed => (Severity::Warning, &words_of::START_FAILED),
+        LogKind::InternalError if code == Some(SIMULTANEOUS) => (Severity::Critical, &words_of::TWO_EXCEPTIONS),
+        LogKind::InternalError if code == Some(DELIVERY) => (Severity::Critical, &words_of::INTERRUPTED_DELIVERY),
+        LogKind::InternalError if code == Some(UNEXPECTED_EXIT) => (Severity::Critical, &words_of::UNEXPECTED_EXIT),
         LogKind::EntryFailed => (Severity::Critical, &words_of::ENTRY_FAILED),
         LogKind::InternalError => (Severity::Critical, &words_of::INTERNAL_ERROR),
         LogKind::RunFailed => (Severity::Critical, &words_of::RUN_FAILED),

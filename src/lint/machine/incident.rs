@@ -102,11 +102,11 @@ struct LikeLines<'l> {
 pub(super) fn add_log_lines(
     ctx: &Context<'_>,
     counts: impl Fn(&LogLine) -> bool,
-    words: impl Fn(LogKind) -> Option<(Severity, &'static Incident)>,
+    words: impl Fn(LogKind, Option<u64>) -> Option<(Severity, &'static Incident)>,
     all: &mut ByGuest,
 ) {
     let mut lines: BTreeMap<(Option<usize>, LogKind, Option<u64>), LikeLines<'_>> = BTreeMap::new();
-    for line in ctx.model.host.kernel_log.iter().filter(|l| words(l.kind).is_some()) {
+    for line in ctx.model.host.kernel_log.iter().filter(|l| words(l.kind, l.data).is_some()) {
         let new = counts(line);
         if !new && !is_recent(ctx, line) {
             continue;
@@ -118,7 +118,7 @@ pub(super) fn add_log_lines(
         (like.count, like.new, like.last) = (like.count + 1, like.new || new, line);
     }
     for ((owner, kind, cause), like) in lines {
-        let Some((severity, incident)) = words(kind).filter(|_| like.new) else { continue };
+        let Some((severity, incident)) = words(kind, cause).filter(|_| like.new) else { continue };
         let events = all.entry(owner).or_default();
         let text = texts::logged(like.count, incident.what, &like.first.text, &like.last.text);
         events.add(

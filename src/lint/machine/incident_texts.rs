@@ -24,7 +24,57 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
         runs into garbage after a crash or because of its firmware; damaged guest memory; nested virtualisation",
     next: "Read Suberror, registers and Code= in the VMM's log; update QEMU, the firmware and the host's \
         kernel, then reset the guest",
-    more: &["virsh domstate --reason shows whether the guest is paused by it"],
+    more: &[PAUSED_BY_IT],
+};
+const PAUSED_BY_IT: &str = "virsh domstate --reason shows whether the guest is paused by it";
+const STOPPED_BY_KVM: &str = "KVM could not run the guest any further";
+pub(super) const TWO_EXCEPTIONS: Incident = Incident {
+    title: STOPPED_BY_KVM,
+    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
+    means: "An exception came while KVM was delivering another one, and KVM cannot queue both; QEMU stops a guest to \
+        which this happens",
+    causes: "a guest whose interrupt tables or stack are damaged, as after a crash of its kernel; a bug of KVM; nested \
+        virtualisation",
+    next: "Look at the guest's console and crash dumps from before that moment; update the host's kernel, then reset \
+        the guest",
+    more: &[PAUSED_BY_IT],
+};
+pub(super) const INTERRUPTED_DELIVERY: Incident = Incident {
+    title: STOPPED_BY_KVM,
+    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
+    means: "While the CPU delivered an interrupt or exception to the guest, it had to leave the guest for a reason that \
+        KVM does not expect there, mostly because the guest's interrupt table or stack is where no memory is; QEMU \
+        stops a guest to which this happens",
+    causes: "a guest whose stack pointer, page tables or interrupt table point to device memory or nowhere, as after a \
+        crash of its kernel, boot loader or firmware; a hypervisor below this host that reports wrong exits, where the \
+        host is itself a guest; a bug of KVM in this kernel; broken memory of the host",
+    next: "Compare the registers RSP, CR3, GDT and IDT in the VMM's log with the guest's memory, and look at the \
+        guest's console from before that moment; update the host's kernel, and the one below it if there is one, then \
+        reset the guest",
+    more: &[PAUSED_BY_IT],
+};
+pub(super) const UNEXPECTED_EXIT: Incident = Incident {
+    title: STOPPED_BY_KVM,
+    what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
+    means: "The CPU left the guest for a reason that this kernel does not know or did not ask for; QEMU stops a guest \
+        to which this happens",
+    causes: "a CPU that is newer than the host's kernel; microcode or firmware that is out of date; a hypervisor below \
+        this host that reports wrong exits; a bug of KVM",
+    next: "Look up the exit reason in the extra data of the VMM's log; update the host's kernel, firmware and \
+        microcode, then reset the guest",
+    more: &[PAUSED_BY_IT],
+};
+pub(super) const START_FAILED: Incident = Incident {
+    title: "QEMU could not start the guest",
+    what: "starts of a guest that failed",
+    means: "QEMU ended while it set up the guest, before the guest ran; its message names the option or the step at \
+        which that happened",
+    causes: "a device, file or port that another process holds, or that does not exist (a VFIO group with a device \
+        that the host still uses, a locked disk image, a tap device); memory that cannot be had or locked (huge pages, \
+        a limit of the process or container); a CPU feature, device or option that this QEMU or host does not have; \
+        missing rights",
+    next: "Read QEMU's message behind the option that it names, change what it asks for, and start the guest again",
+    more: &["libvirt keeps the whole message under /var/log/libvirt/qemu"],
 };
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
@@ -125,6 +175,17 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
         limit",
     ],
 };
+pub(super) const OUT_OF_MEMORY: Incident = Incident {
+    title: "Memory ran out when a guest asked for some",
+    what: "runs of the OOM killer that a guest's thread began",
+    means: "A thread of a VMM asked for memory and there was none, in the host or in the limit of its cgroup, so the \
+        kernel killed a process there, most often the VMM itself; the log ends before it names the victim",
+    causes: "a limit of the guest's cgroup, container or pod that leaves QEMU too little beside the guest's memory (some \
+        hundred MiB); guests and programs of the host that together need more than the host has; little or no swap",
+    next: "Read on in the log (journalctl -k -g oom): the line with oom-kill: names the limit and the victim; raise the \
+        limit of the guest's cgroup, or take memory from guests",
+    more: &[],
+};
 pub(super) const KILLED: Incident = Incident {
     title: "A guest's VMM crashed or was killed",
     what: "VMMs that crashed or were killed",
@@ -163,6 +224,18 @@ pub(super) const LOCKUP: Incident = Incident {
         host's kernel in KVM or a driver; firmware (SMIs) or broken hardware",
     next: "Read the stack below the line in the kernel's log: it names the function; look at steal time where the host \
         is itself a guest; update the host's kernel, firmware and microcode",
+    more: &[],
+};
+pub(super) const OTHER_LOCKUP: Incident = Incident {
+    title: "A CPU hung in the kernel; the log names no guest's thread",
+    what: "lockups or stalls, without a sign of a VMM or of KVM beside them",
+    means: "A CPU got nothing done for many seconds. In the log of a host, every vCPU and QEMU thread that wanted this \
+        CPU stood still with it; in the log of a guest, the CPU is a vCPU that the host did not run or that hung in \
+        the guest's kernel",
+    causes: "too much load, or a hypervisor below that takes the CPUs away; a bug of this kernel or of a driver; storage \
+        or firmware (SMIs) that holds a CPU; broken hardware",
+    next: "Read the stack below the line: it names the function; the line Hardware name there tells a host from a \
+        guest. On a guest, look at its vCPUs' wait on the host (kvmtop's WAIT column, steal inside the guest)",
     more: &[],
 };
 pub(super) const HUNG_TASK: Incident = Incident {

@@ -14,9 +14,10 @@ pub(super) fn killed(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 }
 
 /// The words for a kind of log line, if it is one of this rule.
-pub(super) fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
+pub(super) fn words(kind: LogKind, _: Option<u64>) -> Option<(Severity, &'static Incident)> {
     Some(match kind {
         LogKind::KilledForMemory => (Severity::Critical, &words_of::KILLED_FOR_MEMORY),
+        LogKind::OutOfMemory => (Severity::Warning, &words_of::OUT_OF_MEMORY),
         LogKind::Killed => (Severity::Critical, &words_of::KILLED),
         LogKind::MemoryFailure => (Severity::Critical, &words_of::MEMORY_FAILURE),
         LogKind::Terminated => (Severity::Info, &words_of::TERMINATED),

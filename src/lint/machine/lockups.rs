@@ -1,4 +1,4 @@
-//! CPUs of the host that hung while they ran a guest, by the host's log.
+//! CPUs that hung in the kernel, by the log of a host or of a guest.
 
 use super::incident::{self, ByGuest, Incident};
 use super::incident_texts as words_of;
@@ -13,10 +13,11 @@ pub(super) fn lockups(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     incident::report(ctx, all, verdicts);
 }
 
-fn words(kind: LogKind) -> Option<(Severity, &'static Incident)> {
+fn words(kind: LogKind, _: Option<u64>) -> Option<(Severity, &'static Incident)> {
     match kind {
         LogKind::Lockup => Some((Severity::Critical, &words_of::LOCKUP)),
         LogKind::HungTask => Some((Severity::Warning, &words_of::HUNG_TASK)),
+        LogKind::OtherLockup => Some((Severity::Warning, &words_of::OTHER_LOCKUP)),
         LogKind::GuestLockup => Some((Severity::Warning, &words_of::GUEST_LOCKUP)),
         LogKind::GuestHungTask => Some((Severity::Warning, &words_of::GUEST_HUNG_TASK)),
         LogKind::GuestClock => Some((Severity::Info, &words_of::GUEST_CLOCK)),

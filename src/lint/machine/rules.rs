@@ -52,8 +52,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "abnormal-exit",
-        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a defect or an attack on the memory \
-            bus",
+        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an attack \
+            on the memory bus",
         check: Host(abnormal::abnormal),
         hold: Hold::EVENT,
         thresholds: &[],
@@ -65,7 +65,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "guest-killed",
-        sees: "a guest's VMM was killed, for memory or by a signal, or crashed",
+        sees: "a guest's VMM was killed, for memory or by a signal, or crashed; memory ran out as it asked for some",
         check: Host(killed::killed),
         hold: Hold::While,
         thresholds: &[],
@@ -76,12 +76,13 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "host-lockup",
-        sees: "a CPU or a thread of the host hung in the kernel while it ran a guest",
+        sees: "a CPU, or a thread of a VMM, hung in the kernel",
         check: Host(lockups::lockups),
         hold: Hold::While,
         thresholds: &[],
-        limits: "Only lockups, stalls and hung tasks that name a VMM's thread or a function of KVM count (on a running \
-            host, of the last hour). The log of a guest looks the same as that of a host",
+        limits: "A lockup or stall that names no VMM's thread and no function of KVM is a warning of its own: the log \
+            of a guest looks the same as that of a host. Hung tasks count only if they are a VMM's. On a running host, \
+            of the last hour",
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     },

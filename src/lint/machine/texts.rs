@@ -52,13 +52,13 @@ pub(super) const FAULTED: &str = "KVM answered with a fault (#GP), which most sy
 pub(super) const IGNORED: &str = "KVM let the accesses pass without a fault: a read returned 0, a write was dropped";
 pub(super) const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the messages";
 pub(super) const NO_ACTION_MSRS: &str = "No action needed unless the guest misbehaves. If it stops at that moment \
-    (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such reads return 0 with \
-    kvm.ignore_msrs=1";
+    (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows, or let such accesses pass with \
+    kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
 pub(super) const NO_ACTION_MIXED: &str = "No action needed unless the guest misbehaves. Some accesses raised a fault \
     and others read 0: kvm.ignore_msrs was on for a part of this time, and where it is on now the faults are over. If \
     the guest stopped at a fault (Windows: KMODE_EXCEPTION_NOT_HANDLED), give it a CPU model that KVM knows";
-pub(super) const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes the 0 that it read \
-    for the register's value";
+pub(super) const NO_ACTION_IGNORED: &str = "No action needed unless the guest misbehaves: it takes a 0 that it read \
+    for the register's value, and does not learn that a write was dropped";
 pub(super) const SEE_THE_CRASH: &str = "A guest ended or broke as well: compare the times. An access right before it \
     may be the cause, because a fault that a system does not expect ends it";
 pub(super) const SILENCE_MSRS: &str = "echo 0 > /sys/module/kvm/parameters/report_ignored_msrs";

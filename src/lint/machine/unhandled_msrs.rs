@@ -1,7 +1,7 @@
 //! MSRs that KVM does not have.
 
 use super::{abnormal, incident, killed, texts};
-use crate::kvm::kernel_log::LogKind;
+use crate::kvm::kernel_log::{LogKind, LogLine};
 use crate::kvm::{Space, msr};
 use crate::lint::context::Context;
 use crate::lint::engine::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
@@ -106,8 +106,8 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// Whether anything that ended or broke a guest is known: then no finding says that all is well.
 fn something_broke(ctx: &Context<'_>) -> bool {
-    let words = |kind| abnormal::words(kind).or_else(|| killed::words(kind));
-    let of_log = ctx.model.host.kernel_log.iter().any(|l| words(l.kind).is_some() && incident::is_recent(ctx, l));
+    let words = |l: &LogLine| abnormal::words(l.kind, l.data).or_else(|| killed::words(l.kind, l.data));
+    let of_log = ctx.model.host.kernel_log.iter().any(|l| words(l).is_some() && incident::is_recent(ctx, l));
     of_log || ctx.guests.iter().any(abnormal::has_exits)
 }
 

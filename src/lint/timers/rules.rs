@@ -90,7 +90,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "windows-enlightenments",
-        sees: "a Windows guest runs without the Hyper-V clock and timers",
+        sees: "a Windows guest runs without the Hyper-V clock and timers, or cannot see them",
         check: Setup(enlightenments::enlightenments),
         hold: Hold::AT_ONCE,
         thresholds: &["timers.rtc", "cost.of_one_cpu", "cost.of_vcpus"],
