@@ -23,6 +23,7 @@ pub mod process_text;
 pub mod stats_text;
 pub mod thread_cpus;
 pub mod thread_name;
+pub mod time_profile;
 pub mod topology;
 pub mod topology_text;
 pub mod unread;

@@ -151,7 +151,14 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
         let events = d.exits.count > 0 || !d.accesses.is_empty() || !d.userspace.is_empty();
         let threads = d.threads.iter().any(|t| t.cpu.is_some());
         let counts = !d.counters.is_empty() || !d.kvm_events.is_empty();
+        let only_sleep = d.accesses.is_empty() && d.userspace.is_empty() && d.exits.rows.iter().all(|r| r.idle);
         let because = match (events, counts, threads) {
+            (true, ..) if guest.interval_known() && guest.seconds.is_none() => {
+                "the figures cover less than 50 ms, which is too short for a rate (record some seconds)"
+            }
+            (true, ..) if only_sleep => {
+                "nothing but sleep (HLT or WFI) is in these figures: what the guest does in between is not measured"
+            }
             (true, ..) | (_, false, true) => return None,
             (_, true, _) => "these counts have no exit reasons (add perf kvm stat, or kvm_stat -1 -f kvm_exit)",
             _ => "these files describe the guest and measure nothing of it (add perf kvm stat or a recording)",

@@ -1,7 +1,7 @@
 //! The configuration of a guest, from its libvirt XML, its QEMU command line, or both.
 
 use crate::kvm::CpuSet;
-use crate::kvm::cmdline::{QemuCommand, Smp};
+use crate::kvm::cmdline::{QemuCommand, Smp, is_switched_on};
 use crate::kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology};
 use crate::kvm::hyperv::{self, Enlightenment};
 use crate::kvm::limits;
@@ -26,6 +26,9 @@ pub struct GuestConfig {
     pub cpu_argument: Option<String>,
     /// Where the CPU and its enlightenments are decided.
     pub cpu_place: CpuPlace,
+    /// Whether the CPU feature `hypervisor` is switched off: the guest does not learn that it is one, and looks for no
+    /// enlightenment (Hyper-V TLFS, "Feature and Interface Discovery").
+    pub hypervisor_hidden: bool,
     /// Memory, bytes.
     pub memory: Option<u64>,
     /// Machine type.
@@ -202,6 +205,8 @@ impl GuestConfig {
         self.vcpus = self.vcpus.or(added).or(xml.vcpus);
         self.memory = xml.memory;
         self.cpu_mode.clone_from(&xml.cpu.mode);
+        let policy = xml.cpu.features.get("hypervisor");
+        self.hypervisor_hidden = policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
         if self.machine.name.is_none() {
             self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
@@ -273,6 +278,8 @@ impl GuestConfig {
     fn overlay(&mut self, command: &QemuCommand) {
         if !command.cpu_options.is_empty() {
             self.hyperv = Enlightenments::default();
+            let feature = command.cpu_features.get("hypervisor");
+            self.hypervisor_hidden = feature.is_some_and(|value| !is_switched_on(value));
         }
         for known in hyperv::ALL.iter().filter(|known| command.hyperv_on(known.name)) {
             self.hyperv.set(known.name, true);

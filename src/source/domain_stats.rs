@@ -87,7 +87,10 @@ pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTr
 pub fn vcpu_times(stats: &Stats) -> BTreeMap<u32, (u64, Option<u64>)> {
     let of = |index: u32| {
         let vcpu = StatsEntry { stats, prefix: format!("vcpu.{index}") };
-        Some((index, (vcpu.number("time")?, vcpu.number("delay"))))
+        // libvirt before 7.2 has no `delay`. Its `wait` is the scheduler's wait_sum, which stays 0 where the host's
+        // kernel.sched_schedstats is off (`qemuGetSchedInfo` in libvirt's src/qemu/qemu_driver.c).
+        let wait = vcpu.number("delay").or_else(|| vcpu.number("wait").filter(|ns| *ns > 0));
+        Some((index, (vcpu.number("time")?, wait)))
     };
     let most = match stats.get("vcpu.maximum") {
         Some(StatsValue::Number(n)) => (*n).min(MOST),

@@ -300,6 +300,9 @@ pub struct DomainXml {
     /// them in the XML's text.
     #[serde(skip)]
     pub device_properties: Vec<DeviceProperty>,
+    /// The text broke off, so that what it lacks may be in the rest. No recording holds such an XML.
+    #[serde(skip)]
+    pub cut: bool,
 }
 
 impl DomainXml {

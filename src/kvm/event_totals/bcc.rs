@@ -17,7 +17,7 @@ struct KvmexitRow<'a> {
 fn is_heading(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "KVM_EXIT_REASON");
-    at.is_some_and(|at| words.get(at + 1) == Some(&"COUNT"))
+    at.is_some_and(|at| matches!(words.get(at + 1), Some(&("COUNT" | "STAT"))))
 }
 
 /// `1273551  1273568  EXIT_REASON_HLT  12`, `24877  24901  b'CPU 3/KVM'  EC_WFx  7  503369309.4`.

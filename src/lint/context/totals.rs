@@ -136,11 +136,19 @@ impl GuestContext<'_> {
 
     /// Halts: rate per vCPU and mean sleep in milliseconds.
     pub fn halts(&self) -> Option<(f64, f64)> {
-        let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(|r| r.idle).collect();
-        let count = total(rows.iter().map(|r| r.span.count));
-        let ns = sum_if_all(rows.iter().map(|r| r.span.total_ns))?;
-        let rate = count as f64 / self.seconds? / self.vcpus()?;
-        (count > 0).then(|| (rate, ns as f64 / count as f64 / 1e6))
+        let count = total(self.idle_rows().map(|r| r.span.count));
+        Some((count as f64 / self.seconds? / self.vcpus()?, self.mean_halt_ms()?))
+    }
+
+    /// Mean sleep of a halt, milliseconds.
+    pub fn mean_halt_ms(&self) -> Option<f64> {
+        let count = total(self.idle_rows().map(|r| r.span.count));
+        let ns = sum_if_all(self.idle_rows().map(|r| r.span.total_ns))?;
+        (count > 0).then(|| ns as f64 / count as f64 / 1e6)
+    }
+
+    fn idle_rows(&self) -> impl Iterator<Item = &ExitRow> {
+        self.domain.exits.rows.iter().filter(|r| r.idle)
     }
 
     fn totals(&self, count: u64, ns: Option<u64>, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {

@@ -21,6 +21,7 @@ const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
 
 const TOO_OLD: &str = "This Windows lacks Hyper-V clock support; fix it inside the guest: \
     remove /usepmtimer from its boot.ini, or upgrade to Windows 7, 2008 R2 or later";
+const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
 const KEEP_HPET: &str = "Remove -no-hpet from QEMU's command line";
 const NEWER_MACHINE: &str = "Move the guest to a newer machine type (QEMU 2.6 or later): \
     it offers stimer, which needs neither RTC nor HPET";
@@ -139,7 +140,8 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     let has = |name: &str| before.contains(&name) || guest.config.hyperv.has(name);
     let serves = |name: &str| hyperv::ALL.iter().any(|known| has(known.name) && known.needs.contains(&name));
     names.retain(|name| refused.is_empty() || !ONLY_SERVE.contains(name) || serves(name));
-    let mut fixes = if names.is_empty() { Vec::new() } else { switch_on(guest, &names) };
+    let nothing = names.is_empty() && !guest.config.hypervisor_hidden;
+    let mut fixes = if nothing { Vec::new() } else { switch_on(guest, &names) };
     if !refused.is_empty() {
         let useless = wanted.iter().filter(|name| guest.config.hyperv.has(name) && !host_offers(guest, name));
         fixes.extend(useless.map(|name| advice(switch_off(name))));
@@ -172,7 +174,10 @@ fn switch_off(name: &str) -> String {
 }
 
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
-    let flags: Vec<String> = names.iter().map(|name| flag(name)).collect();
+    let mut flags: Vec<String> = names.iter().map(|name| flag(name)).collect();
+    if guest.config.hypervisor_hidden {
+        flags.insert(0, "hypervisor=on".into());
+    }
     if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
         return vec![cpu::argument(guest, &flags)];
     }
@@ -198,8 +203,14 @@ fn elements(guest: &GuestContext<'_>, names: &[&str]) -> String {
         let _ = write!(features, "\n    {line}");
     }
     let mut text = String::new();
+    if guest.config.hypervisor_hidden {
+        text.push_str(SHOW_HYPERVISOR);
+    }
     if !features.is_empty() {
-        text = format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!("<features>\n  <hyperv>{features}\n  </hyperv>\n</features>");
     }
     if has(hyperv::CLOCK) {
         if !text.is_empty() {

@@ -350,3 +350,28 @@ fn several_weak_hints_make_a_windows_guest_and_one_does_not() {
         assert!(!windows(line), "{line}");
     }
 }
+
+#[test]
+fn a_windows_that_cannot_see_the_hypervisor_uses_no_enlightenment() {
+    let hidden = |xml: &str| format!("{xml}<cpu><feature policy='disable' name='hypervisor'/></cpu>");
+    let report = judge(&on(Guest::new("w", 5).windows(&hidden(ENLIGHTENED))).first());
+    fires(&report, "windows-enlightenments", Severity::Info);
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.title.contains("cannot see the hypervisor"), "{}", f.title);
+    assert_eq!(f.fix[0].text, "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>");
+    assert!(!f.evidence.iter().any(|e| e.contains("missing")), "{:?}", f.evidence);
+    let report = judge(&on(Guest::new("w", 5).windows(&hidden("<clock offset='localtime'/>"))).first());
+    let f = get(&report, "windows-enlightenments");
+    assert!(f.fix[0].text.contains("name='hypervisor'") && f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
+}
+
+#[test]
+fn what_wakes_an_idle_guest_is_said_to_be_unknown() {
+    let guest = |rate: f64, us: f64| {
+        on(Guest::new("l", 5).vcpus(1, move |v, t| t.on(v).exits("HLT", rate, us).exits("MSR_WRITE", rate, 1.0)))
+    };
+    cannot(&from_file(&guest(2000.0, 480.0), Some(1.0)), "idle-wakeups");
+    cannot(&from_file(&guest(2000.0, 480.0), None), "idle-wakeups");
+    let rare = from_file(&guest(100.0, 9900.0), Some(1.0));
+    assert!(!rare.cannot_tell.iter().any(|c| c.rule == "idle-wakeups"), "{:?}", rare.cannot_tell);
+}

@@ -23,20 +23,27 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     if !windows || hyperv::too_old(guest) {
         return;
     }
-    let missing = hyperv::missing(guest, hyperv::clock_and_timers(guest));
-    let prose = match (missing.contains(&CLOCK), missing.contains(&"stimer")) {
-        (true, true) => texts::ENLIGHTENMENTS,
-        (true, false) => texts::NO_HYPERV_CLOCK,
-        (false, true) => texts::NO_SYNTHETIC_TIMERS,
-        (false, false) => return,
+    let hidden = guest.config.hypervisor_hidden;
+    let mut missing = hyperv::missing(guest, hyperv::clock_and_timers(guest));
+    let all = missing.len();
+    missing.retain(|name| !is_left_out(guest, if *name == CLOCK { "<clock" } else { "<features" }));
+    let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
+        (true, ..) => texts::HIDDEN_HYPERVISOR,
+        (_, true, true) => texts::ENLIGHTENMENTS,
+        (_, true, false) => texts::NO_HYPERV_CLOCK,
+        (_, false, true) => texts::NO_SYNTHETIC_TIMERS,
+        _ if missing.len() < all => return verdicts.cannot_tell(texts::XML_WITHOUT_FEATURES),
+        _ => return,
     };
     let mut finding = Finding {
         severity: Severity::Info,
         confidence: if guest.kind.sure == Sureness::High { Confidence::High } else { Confidence::Medium },
-        evidence: vec![texts::missing(&missing), texts::taken_for_windows(&guest.kind.reasons)],
+        evidence: hidden.then(|| texts::HYPERVISOR_OFF.to_owned()).into_iter().collect(),
         fix: hyperv::windows_timers(ctx, guest),
         ..prose.finding()
     };
+    finding.evidence.extend((!missing.is_empty()).then(|| texts::missing(&missing)));
+    finding.evidence.push(texts::taken_for_windows(&guest.kind.reasons));
     finding.evidence.extend(decided_elsewhere(guest));
     // Ports that no table names are the timers' in this configuration.
     let io = guest.exits(&[ExitKind::Io]);
@@ -55,6 +62,13 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     }
     finding.evidence.push(fixes::check_setup(guest));
     verdicts.find(finding);
+}
+
+/// Whether the guest's XML breaks off before this element, which libvirt writes for every PC.
+fn is_left_out(guest: &GuestContext<'_>, element: &str) -> bool {
+    let facts = &guest.domain.facts;
+    let cut = facts.xml.as_ref().is_some_and(|xml| xml.value.cut);
+    cut && facts.command.is_none() && !facts.xml_text.as_ref().is_some_and(|text| text.contains(element))
 }
 
 /// Enlightenments without what they need: QEMU does not start the guest.

@@ -12,8 +12,8 @@ use crate::model::Sureness;
 
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    if !guest.kind.windows(Sureness::Low) {
-        return;
+    if !guest.kind.windows(Sureness::Low) || guest.guest_cpu().is_none() {
+        return unexplained(ctx, guest, verdicts);
     }
     let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
     if cpu >= t.idle_guest_cpu || sleep_ms >= t.short_sleep_ms {
@@ -44,4 +44,18 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         marks: vec![Mark::Exit("HLT".into())],
         ..texts::IDLE_WAKEUPS.finding()
     });
+}
+
+/// Tables of exits alone do not show what wakes an idle guest, nor which system it has: that is said, whatever the VMM.
+fn unexplained(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().timers;
+    if !ctx.is_file() || !guest.domain.accesses.is_empty() {
+        return;
+    }
+    let Some(sleep_ms) = guest.mean_halt_ms().filter(|ms| *ms < t.short_sleep_ms) else { return };
+    let Some((rate, _)) = guest.halts() else { return verdicts.cannot_tell(texts::SHORT_HALTS_UNTIMED) };
+    let idle = rate * sleep_ms / 10.0 >= 100.0 - t.idle_guest_cpu;
+    if idle && t.idle_halts_per_vcpu.of(rate).is_some() {
+        verdicts.cannot_tell(texts::short_halts(rate, sleep_ms));
+    }
 }

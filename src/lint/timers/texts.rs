@@ -64,6 +64,13 @@ pub(super) const NO_SYNTHETIC_TIMERS: Prose = Prose {
     why: "Windows has the Hyper-V clock here, but no synthetic timers, so it ticks by QEMU's RTC or HPET. That costs \
         host CPU all the time, even when the guest is idle. With them KVM serves the tick in the kernel",
 };
+pub(super) const HIDDEN_HYPERVISOR: Prose = Prose {
+    title: "Windows cannot see the hypervisor, so it uses none of its enlightenments",
+    why: "Windows looks for Hyper-V's clock and timers only where CPUID says that there is a hypervisor. Without it \
+        Windows reads the time from QEMU's ACPI PM timer and ticks by QEMU's RTC or HPET, whatever enlightenments are \
+        configured, and that costs host CPU all the time. Recipes against anti-cheat software switch the feature off \
+        on purpose; then this is its price",
+};
 pub(super) const REFUSED: Prose = Prose {
     title: "A Hyper-V enlightenment is on without another one that it needs",
     why: "Some enlightenments are built on others. QEMU 4.1 and later check this when a guest starts, and end with an \
@@ -93,6 +100,8 @@ pub(super) const POWERCFG_NEED: &str =
     "run it inside the guest as administrator; its report names the programs that asked for a fine timer";
 
 // Evidence.
+pub(super) const HYPERVISOR_OFF: &str =
+    "the CPU feature hypervisor (CPUID leaf 1, ECX bit 31) is switched off in the configuration";
 pub(super) const MANY_VCPUS: &str =
     "the guest has 32 or more vCPUs: before QEMU 10.2 these reads queue up behind QEMU's big lock";
 pub(super) const RATE_UNKNOWN: &str = "Rate and cost unknown; pass --duration with the time that the figures cover";
@@ -191,11 +200,24 @@ pub(super) fn unknown_ports(clock_missing: bool, hpet: Option<bool>) -> String {
 }
 
 // What cannot be judged.
+pub(super) const XML_WITHOUT_FEATURES: &str = "the XML breaks off before <features> or <clock>: which \
+    enlightenments are on is unknown (add the whole virsh dumpxml)";
+pub(super) const SHORT_HALTS_UNTIMED: &str = "the guest halts for less than a millisecond at a time; without the time \
+    that the figures cover it is unknown how often (pass --duration)";
 pub(super) const IDLE_UNKNOWN: &str = "whether the guest is idle is unknown";
 pub(super) const WAKEUPS_UNEXPLAINED: &str =
     "an idle guest is woken often; neither its timer accesses nor its configuration are known";
 pub(super) const MISCONFIG_UNEXPLAINED: &str =
     "EPT_MISCONFIG exits are frequent, but neither their addresses nor the guest's configuration are known";
+
+pub(super) fn short_halts(rate: f64, sleep_ms: f64) -> String {
+    format!(
+        "the guest is nearly idle, yet each vCPU halts {} times a second, for {} ms each; these figures do not show \
+         what wakes it (add perf kvm stat's msr and ioport tables, and the guest's configuration)",
+        figure(rate),
+        figure(sleep_ms)
+    )
+}
 
 pub(super) fn ports_not_named(rate: f64) -> String {
     format!("{} port exits/s, but the figures do not name the ports (the ioport table does)", figure(rate))

@@ -8,7 +8,7 @@ use super::{kvm_stat, pasted_text, plain_text, trace};
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::{
     cmdline, domain_capabilities, domain_xml, event_totals, kernel_log, mtree, process_text, sanitize, stats_text,
-    topology_text, virsh_text, vmm_config,
+    time_profile, topology_text, virsh_text, vmm_config,
 };
 use crate::sample::{HostFacts, Vmm};
 use std::borrow::Cow;
@@ -52,6 +52,13 @@ pub(super) fn read(
         None => Cow::Borrowed(text.as_str()),
     };
     let types = detect::text(&text, process_of(path));
+    if let Some(remark) = time_profile::remark(&text) {
+        // Alone it is an error: there is nothing to report.
+        if types.is_empty() && too_large == TooLarge::Refused {
+            return Err(format!("this is {remark}"));
+        }
+        gathered.notes.push(format!("{}: not used: {remark}", file_name(path)));
+    }
     if types.is_empty() {
         return Ok(matches!(text, Cow::Owned(_)) && gathered.types.contains(&InputType::DomainCapabilities));
     }
@@ -213,7 +220,8 @@ fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), S
             Ok(xml) => (xml, xml_text(part), false),
             Err(error) => {
                 let Some(repaired) = domain_xml::repair(part) else { return Err(error.to_string()) };
-                let xml = domain_xml::parse(&repaired.text).map_err(|_| error.to_string())?;
+                let mut xml = domain_xml::parse(&repaired.text).map_err(|_| error.to_string())?;
+                xml.cut = repaired.cut_at.is_some();
                 let file = file_name(path);
                 if let Some(line) = repaired.cut_at {
                     gathered.notes.push(format!("{file}:{line}: the XML breaks off here; what follows is missing"));
