@@ -1,5 +1,5 @@
 //! Texts that people paste beside the figures of exits, and that hold none: profiles of `perf top` and `perf report`,
-//! `top` and `top -H`, `virsh domblkinfo`. They are told for what they are, with what they say of guests.
+//! `top` and `top -H`, `virsh domblkinfo`. Each is named, with what it says of guests.
 
 use super::sanitize;
 
@@ -124,8 +124,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TOP: &str = "top - 18:21:03 up 26 days\n%Cpu(s): 13.9 us\n\n    PID USER      PR  NI    VIRT    RES    SHR S  \
-        %CPU  %MEM     TIME+ COMMAND\n3792669 u    20   0 9918.0m   7.5g  21104 S  22,7  32.0  17:37.77 qemu-kvm\n\
+    const TOP: &str = "top - 18:21:03 up 26 days\n%Cpu(s): 13.9 us\n\n    PID USER      PR  NI    VIRT    RES    SHR \
+        S  %CPU  %MEM     TIME+ COMMAND\n3792669 u    20   0 9918.0m   7.5g  21104 S  22,7  32.0  17:37.77 qemu-kvm\n\
         3792679 u    20   0 9918.0m   7.5g  21104 R  92.0  32.0  65:09.86 CPU 0/KVM   \n\
         1 root 20 0 1 1 1 S 0.1 0.1 0:01.0 systemd\n";
     const PERF: &str = "Samples: 88K of event 'cycles', Event count (approx.): 32113472810\n\
@@ -133,18 +133,18 @@ mod tests {
         \x20  6.91%  qemu-system-x86_64   [.] address_space_read\n";
 
     #[test]
-    fn each_is_told_for_what_it_is() {
-        let told = |text: &str| remark(text).unwrap_or_default();
-        assert!(told(TOP).contains("(CPU 0/KVM 92 %, qemu-kvm 22.7 %)"), "{}", told(TOP));
-        assert!(!told(TOP).contains("TCG") && told(&TOP.replace("/KVM", "/TCG")).contains("without KVM"));
-        assert!(told(PERF).contains("(vmx_vmexit 9.14 %, address_space_read 6.91 %)"), "{}", told(PERF));
+    fn each_is_recognised() {
+        let found = |text: &str| remark(text).unwrap_or_default();
+        assert!(found(TOP).contains("(CPU 0/KVM 92 %, qemu-kvm 22.7 %)"), "{}", found(TOP));
+        assert!(!found(TOP).contains("TCG") && found(&TOP.replace("/KVM", "/TCG")).contains("without KVM"));
+        assert!(found(PERF).contains("(vmx_vmexit 9.14 %, address_space_read 6.91 %)"), "{}", found(PERF));
         let tree = "-   97.34%     0.00%  vcpu0            cloud-hypervisor    [.] start\n   - 97.32% __GI___ioctl\n";
-        assert!(told(tree).contains("a profile"), "{}", told(tree));
-        assert!(told("Capacity:       21474836480\nAllocation:     1\nPhysical:       2\n").contains("domblkinfo"));
+        assert!(found(tree).contains("a profile"), "{}", found(tree));
+        assert!(found("Capacity:       21474836480\nAllocation:     1\nPhysical:       2\n").contains("domblkinfo"));
     }
 
     #[test]
-    fn other_texts_are_not_told() {
+    fn other_texts_are_none_of_them() {
         for text in [
             "  HLT  43210  61.20%  98.90%\n",
             "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND\nqemu 1 9 1 1 1 ? S 1 1 qemu-kvm\n",

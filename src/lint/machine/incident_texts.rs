@@ -42,9 +42,9 @@ pub(super) const TWO_EXCEPTIONS: Incident = Incident {
 pub(super) const INTERRUPTED_DELIVERY: Incident = Incident {
     title: STOPPED_BY_KVM,
     what: "internal errors of KVM (KVM_EXIT_INTERNAL_ERROR)",
-    means: "While the CPU delivered an interrupt or exception to the guest, it had to leave the guest for a reason that \
-        KVM does not expect there, mostly because the guest's interrupt table or stack is where no memory is; QEMU \
-        stops a guest to which this happens",
+    means: "While the CPU delivered an interrupt or exception to the guest, it had to leave the guest for a reason \
+        that KVM does not expect there, mostly because the guest's interrupt table or stack is where no memory is; \
+        QEMU stops a guest to which this happens",
     causes: "a guest whose stack pointer, page tables or interrupt table point to device memory or nowhere, as after a \
         crash of its kernel, boot loader or firmware; a hypervisor below this host that reports wrong exits, where the \
         host is itself a guest; a bug of KVM in this kernel; broken memory of the host",
@@ -180,10 +180,11 @@ pub(super) const OUT_OF_MEMORY: Incident = Incident {
     what: "runs of the OOM killer that a guest's thread began",
     means: "A thread of a VMM asked for memory and there was none, in the host or in the limit of its cgroup, so the \
         kernel killed a process there, most often the VMM itself; the log ends before it names the victim",
-    causes: "a limit of the guest's cgroup, container or pod that leaves QEMU too little beside the guest's memory (some \
-        hundred MiB); guests and programs of the host that together need more than the host has; little or no swap",
-    next: "Read on in the log (journalctl -k -g oom): the line with oom-kill: names the limit and the victim; raise the \
-        limit of the guest's cgroup, or take memory from guests",
+    causes: "a limit of the guest's cgroup, container or pod that leaves QEMU too little beside the guest's memory \
+        (some hundred MiB); guests and programs of the host that together need more than the host has; little or \
+        no swap",
+    next: "Read on in the log (journalctl -k -g oom): the line with oom-kill: names the limit and the victim; raise \
+        the limit of the guest's cgroup, or take memory from guests",
     more: &[],
 };
 pub(super) const KILLED: Incident = Incident {
@@ -232,8 +233,8 @@ pub(super) const OTHER_LOCKUP: Incident = Incident {
     means: "A CPU got nothing done for many seconds. In the log of a host, every vCPU and QEMU thread that wanted this \
         CPU stood still with it; in the log of a guest, the CPU is a vCPU that the host did not run or that hung in \
         the guest's kernel",
-    causes: "too much load, or a hypervisor below that takes the CPUs away; a bug of this kernel or of a driver; storage \
-        or firmware (SMIs) that holds a CPU; broken hardware",
+    causes: "too much load, or a hypervisor below that takes the CPUs away; a bug of this kernel or of a driver; \
+        storage or firmware (SMIs) that holds a CPU; broken hardware",
     next: "Read the stack below the line: it names the function; the line Hardware name there tells a host from a \
         guest. On a guest, look at its vCPUs' wait on the host (kvmtop's WAIT column, steal inside the guest)",
     more: &[],

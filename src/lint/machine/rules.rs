@@ -52,8 +52,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     },
     Rule {
         name: "abnormal-exit",
-        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an attack \
-            on the memory bus",
+        sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an \
+            attack on the memory bus",
         check: Host(abnormal::abnormal),
         hold: Hold::EVENT,
         thresholds: &[],
