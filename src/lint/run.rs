@@ -9,7 +9,7 @@ use super::engine::memory::{NewInterval, RuleMemory, guest_identity};
 use super::engine::options::{InputKind, Options};
 use super::engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
 use super::fixes::audience::Audience;
-use super::rule::Check;
+use super::rule::{Check, Rule};
 use super::table;
 use super::verdicts::Verdicts;
 use crate::figures::seconds;
@@ -18,6 +18,8 @@ use crate::sample::DomainState;
 
 /// Judges one interval.
 pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report {
+    let is_steady = options.input != InputKind::File;
+    let lower = is_steady.then(|| Options { thresholds: options.thresholds.lower(), ..options.clone() });
     let log_judged_s = memory.log_judged_s();
     memory.watch(model);
     let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d)).collect();
@@ -25,8 +27,8 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     for guest in &mut context.guests {
         guest.not_judged = not_judged(guest, memory, options, model);
     }
-    let mut verdicts = ask_all(&context);
-    let watching = still_watched(&context, memory);
+    let (mut verdicts, lingering) = ask_all(&mut context, options, lower.as_ref());
+    let mut watching = still_watched(&context, memory);
     verdicts.cannot_tell.extend(unmeasured(&context));
     for guest in &context.guests {
         if let Some(because) = guest.not_judged.as_ref().map(NotJudged::because) {
@@ -39,12 +41,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain: None, because });
     }
     let Verdicts { found, mut cannot_tell, not_read, .. } = verdicts;
-    let is_steady = options.input != InputKind::File;
-    let mut watching = watching;
     let findings: Vec<Finding> = if is_steady {
-        let lower = Options { thresholds: options.thresholds.lower(), ..options.clone() };
-        context.options = &lower;
-        let lingering = ask_all(&context).found;
         let key = |guest: Option<usize>| guest.map(|i| guest_identity(context.guests[i].domain));
         let keyed = |all: Vec<(Option<usize>, Finding)>| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
         let interval = NewInterval {
@@ -118,27 +115,49 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     all
 }
 
-/// What every rule that is switched on reports of this interval alone.
-fn ask_all(context: &Context<'_>) -> Verdicts {
-    let mut verdicts = Verdicts::default();
-    for rule in table::rules().filter(|r| context.options.reports(r.name)) {
-        if let Check::Host(check) = rule.check {
-            verdicts.start(rule.name, rule.links, None);
-            check(context, &mut verdicts);
-            continue;
-        }
-        for (i, guest) in context.guests.iter().enumerate().filter(|(_, g)| g.domain.state != DomainState::Ended) {
-            verdicts.start(rule.name, rule.links, Some((i, guest)));
-            match rule.check {
-                Check::Behaviour(check) if guest.not_judged.is_none() => check(context, guest, &mut verdicts),
-                Check::Setup(check) => check(context, guest, &mut verdicts),
-                Check::Behaviour(_) | Check::Host(_) => {}
+/// What every rule that is switched on reports of this interval alone: by the thresholds, and what it finds by their
+/// lower bounds. These are reached first, so a rule that finds nothing by them is not asked again.
+fn ask_all<'a>(
+    context: &mut Context<'a>,
+    options: &'a Options,
+    lower: Option<&'a Options>,
+) -> (Verdicts, Vec<(Option<usize>, Finding)>) {
+    let (mut verdicts, mut lingering) = (Verdicts::default(), Verdicts::default());
+    for rule in table::rules().filter(|r| options.reports(r.name)) {
+        let about_host = matches!(rule.check, Check::Host(_));
+        let guests: Vec<Option<usize>> =
+            if about_host { vec![None] } else { (0..context.guests.len()).map(Some).collect() };
+        for guest in guests {
+            if let Some(lower) = lower {
+                context.options = lower;
+                let before = lingering.count();
+                ask(context, rule, guest, &mut lingering);
+                let (is_silent, rest) = (lingering.count() == before, lingering.take_rest());
+                if is_silent {
+                    verdicts.add_rest(rest);
+                    continue;
+                }
             }
+            context.options = options;
+            ask(context, rule, guest, &mut verdicts);
         }
     }
+    context.options = options;
     let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Audience::of(context, guest).fit(finding));
     verdicts.found = std::mem::take(&mut verdicts.found).into_iter().map(fit).collect();
-    verdicts
+    (verdicts, lingering.found.into_iter().map(fit).collect())
+}
+
+/// Asks a rule about a guest, or about the host.
+fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdicts: &mut Verdicts) {
+    let guest = guest.and_then(|i| Some((i, context.guests.get(i)?)));
+    verdicts.start(rule.name, rule.links, guest);
+    match (rule.check, guest.map(|g| g.1).filter(|g| g.domain.state != DomainState::Ended)) {
+        (Check::Host(check), _) => check(context, verdicts),
+        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => check(context, guest, verdicts),
+        (Check::Setup(check), Some(guest)) => check(context, guest, verdicts),
+        (Check::Behaviour(_) | Check::Setup(_), _) => {}
+    }
 }
 
 /// What files leave open as a whole: guests that they describe and do not measure, or whose exits they only count.

@@ -60,6 +60,23 @@ impl Verdicts {
         }
     }
 
+    /// How many findings there were, kept or not.
+    pub fn count(&self) -> u64 {
+        self.found.len() as u64 + self.left_out
+    }
+
+    /// Takes away what is no finding.
+    pub fn take_rest(&mut self) -> Self {
+        let (cannot_tell, not_read) = (std::mem::take(&mut self.cannot_tell), std::mem::take(&mut self.not_read));
+        Self { cannot_tell, not_read, ..Self::default() }
+    }
+
+    /// Adds what other verdicts have besides findings.
+    pub fn add_rest(&mut self, mut rest: Self) {
+        self.cannot_tell.append(&mut rest.cannot_tell);
+        self.not_read.append(&mut rest.not_read);
+    }
+
     /// The rule's figures are read only now and then, and were not read in this interval: earlier findings stand.
     pub fn not_read(&mut self) {
         self.not_read.push((self.rule, self.guest.as_ref().map(|g| g.0)));

@@ -156,6 +156,36 @@ fn where_load_comes_and_goes_and_the_clock_jumps() {
     same_however_reached(&path);
 }
 
+/// What holds since long before a jump's look back says so in the same words.
+#[test]
+fn after_jumps_within_hours() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.kvmtop");
+    let (fixture, mut random) = (small_host(), Random::new(5));
+    let hours = 3;
+    let (mut worked, mut recorder) = (0.0, Recorder::create(&path, Limits::default()).unwrap());
+    for second in 0..hours * 3600 {
+        // Quiet for some minutes of each half hour.
+        worked += if second % 1800 < 300 { 0.02 } else { 0.7 + 0.3 * random.unit() };
+        let clock = fixture.sample(f64::from(second));
+        let sample =
+            Sample { time_ms: clock.time_ms, mono_ns: clock.mono_ns, boot_ns: clock.boot_ns, ..fixture.sample(worked) };
+        recorder.append(&sample).unwrap();
+    }
+    recorder.close().unwrap();
+    let played = printed(&path, 0);
+    let n = played.len();
+    assert!(played[n - 1].1.0.iter().any(|f| f.lasting.as_ref().is_some_and(|l| l.is_longer)));
+    let cursor = Session::open(&path).unwrap().cursor();
+    let mut indexes: Vec<usize> = (0..40).map(|_| 1 + (random.unit() * (n - 1) as f64) as usize).collect();
+    // Where quiet begins and ends, and the last of all.
+    indexes.extend([1799, 1801, 1820, 2099, 2101, 2110, 2165, n]);
+    let seeks: Vec<Replay> = indexes.iter().map(|i| Replay::Seek(cursor.time_ms(*i).unwrap())).collect();
+    for (index, answer) in on_screen(&path, &seeks).into_iter().skip(1) {
+        assert_eq!((index, &answer), (played[index - 1].0, &played[index - 1].1), "after a seek to sample {index}");
+    }
+}
+
 /// What a jump costs in a long recording of ten guests with eight vCPUs each, to any of its samples:
 /// `cargo test --release --lib -- --ignored --nocapture cost_of_a_jump`.
 #[test]
