@@ -98,6 +98,12 @@ impl DomainModel {
         self.threads.iter().find(|t| t.role == Role::Emulator)
     }
 
+    /// The thread of the emulator, or of the IOThread with this number.
+    pub fn helper(&self, iothread: Option<u32>) -> Option<&ThreadModel> {
+        let Some(id) = iothread else { return self.emulator() };
+        self.threads.iter().find(|t| t.role == Role::Iothread && t.index == Some(id))
+    }
+
     /// Migrations of vCPUs between pCPUs within the interval; `None` if no source counts them.
     pub fn vcpu_migrations(&self) -> Option<u64> {
         self.vcpus().filter_map(|t| t.migrations.total).reduce(u64::saturating_add)

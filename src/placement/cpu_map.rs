@@ -4,6 +4,9 @@ use crate::kvm::CpuSet;
 use crate::kvm::topology::HostTopology;
 use std::collections::BTreeMap;
 
+/// The kind of the slower cores of a hybrid host.
+const EFFICIENCY: u32 = 0;
+
 /// A core with the hardware threads of it that are online.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhysicalCore {
@@ -13,7 +16,7 @@ pub struct PhysicalCore {
     pub node: Option<u32>,
     /// Its last-level cache.
     pub llc: Option<u32>,
-    /// Cores of one kind are equal: efficiency cores (0) and cores of one thread, of two threads, ….
+    /// Cores of one kind are equal: [`EFFICIENCY`] cores and cores of one thread, of two threads, ….
     pub kind: u32,
 }
 
@@ -57,7 +60,7 @@ impl CpuMap {
             map.cores.push(PhysicalCore {
                 node: host.node_of(cpu),
                 llc: host.cpu(cpu).and_then(|c| c.llc),
-                kind: if efficiency.contains(cpu) { 0 } else { cpus.len() as u32 },
+                kind: if efficiency.contains(cpu) { EFFICIENCY } else { cpus.len() as u32 },
                 cpus: cpus.iter().collect(),
             });
         }
@@ -80,6 +83,11 @@ impl CpuMap {
     /// Whether two CPUs are threads of one core.
     pub fn same_core(&self, a: u32, b: u32) -> bool {
         a == b || self.core_of(a).is_some_and(|core| self.core_of(b) == Some(core))
+    }
+
+    /// Whether a CPU is an efficiency core of a hybrid host.
+    pub fn is_slow(&self, cpu: u32) -> bool {
+        self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.kind == EFFICIENCY)
     }
 
     /// The node of a CPU.

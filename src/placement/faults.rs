@@ -124,6 +124,12 @@ impl GuestLayout {
         pairs.len() * 2 == self.vcpus.len() && pairs.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2))
     }
 
+    /// The vCPUs that are pinned to slow cores of a hybrid host while others are pinned to fast ones.
+    pub fn on_slow_cores(&self, map: &CpuMap) -> CpuSet {
+        let (slow, fast): (Vec<_>, Vec<_>) = self.pins(map).partition(|(_, cpu)| map.is_slow(*cpu));
+        if fast.is_empty() { CpuSet::new() } else { slow.into_iter().map(|(v, _)| v).collect() }
+    }
+
     /// The nodes of a guest that is on several and sees only one.
     pub fn split_nodes(&self, map: &CpuMap) -> Option<CpuSet> {
         let nodes = map.nodes_of(&self.confined(map)?);
@@ -150,6 +156,16 @@ impl GuestLayout {
         let nodes = map.nodes_of(&cpus);
         let bound = self.bound.as_ref().filter(|b| !b.is_empty());
         map.nodes.len() > 1 && !nodes.is_empty() && bound.is_some_and(|b| !b.intersects(&nodes))
+    }
+
+    /// Whether a helper of its is pinned to other nodes than all of its vCPUs.
+    pub fn is_elsewhere(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
+        if map.nodes.len() < 2 || !helper.pinned || helper.rests {
+            return false;
+        }
+        let nodes = |cpus: &CpuSet| map.nodes_of(cpus);
+        let (helper, vcpus) = (helper.cpus.as_ref().map(nodes), self.confined(map).as_ref().map(nodes));
+        helper.zip(vcpus).is_some_and(|(h, v)| !h.is_empty() && !v.is_empty() && !h.intersects(&v))
     }
 
     /// Whether one of its own helpers disturbs its pinned vCPUs.

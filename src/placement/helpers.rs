@@ -34,14 +34,41 @@ pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
     cpus
 }
 
+/// The CPUs that the pinned vCPUs of all guests, else of those that run, leave to helpers.
+fn left(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
+    let guests = guests.iter().filter(|g| all || g.running);
+    map.general().difference(&guests.fold(CpuSet::new(), |a, g| a.union(&g.single(map))))
+}
+
+/// Moves helpers to the node of their guest's vCPUs, where a CPU is left there.
+pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
+    let room = left(map, guests, true);
+    for guest in guests.iter_mut().filter(|g| g.running) {
+        let near = guest.confined(map).map(|cpus| room.intersection(&map.cpus_of(&map.nodes_of(&cpus))));
+        let near = near.unwrap_or_default();
+        let calm = near.intersection(&map.first_cores());
+        let Some(cpus) = [calm, near].into_iter().find(|c| !c.is_empty()) else { continue };
+        let elsewhere = guest.helpers().filter(|(_, h)| guest.is_elsewhere(map, h)).map(|(id, _)| id);
+        for id in elsewhere.collect::<Vec<_>>() {
+            seat(guest, id, cpus.clone());
+        }
+    }
+}
+
+/// Gives a helper CPUs.
+fn seat(guest: &mut GuestLayout, id: Option<u32>, cpus: CpuSet) {
+    let new = HelperLayout { cpus: Some(cpus), pinned: true, ..HelperLayout::default() };
+    match id {
+        None => guest.emulator = new,
+        Some(id) => drop(guest.iothreads.insert(id, new)),
+    }
+}
+
 /// Moves helpers away from pinned vCPUs, each as little as possible.
 pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
-    let without = |all: bool| {
-        let guests = guests.iter().filter(|g| all || g.running);
-        map.general().difference(&guests.fold(CpuSet::new(), |a, g| a.union(&g.single(map))))
-    };
     // A paused guest keeps its CPUs to itself as long as that leaves the others any.
-    let room = [without(true), without(false)].into_iter().find(|room| !room.is_empty()).unwrap_or_default();
+    let room = [true, false].into_iter().map(|all| left(map, guests, all)).find(|room| !room.is_empty());
+    let room = room.unwrap_or_default();
     let moved: Vec<Vec<(Option<u32>, CpuSet)>> = guests
         .iter()
         .zip(pinned_by_others(map, guests))
@@ -52,11 +79,7 @@ pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
         .collect();
     for (guest, moved) in guests.iter_mut().zip(moved) {
         for (id, cpus) in moved.into_iter().filter(|(_, cpus)| !cpus.is_empty()) {
-            let new = HelperLayout { cpus: Some(cpus), pinned: true, ..HelperLayout::default() };
-            match id {
-                None => guest.emulator = new,
-                Some(id) => drop(guest.iothreads.insert(id, new)),
-            }
+            seat(guest, id, cpus);
         }
     }
 }

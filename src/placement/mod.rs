@@ -2,13 +2,15 @@
 //!
 //! [`plan`] changes as little as possible. It finds what is wrong with the pins ([`faults`]), gives the vCPUs concerned
 //! cores of their own (`seats`), lets those share a set for which no CPU is left (`pools`), moves helper threads
-//! away from pinned vCPUs (`helpers`), and looks again until nothing is wrong (`solve`). The rules about placement
-//! use the same functions to find faults, so that a configuration that follows the plan has no finding.
+//! away from pinned vCPUs (`helpers`), and looks again until nothing is wrong (`solve`). What then could be better and
+//! can be where it belongs without taking anything from anybody is moved too (`improve`). The rules about placement use
+//! the same functions to find faults, so that a configuration that follows the plan has no finding.
 
 mod cores;
 mod cpu_map;
 pub mod faults;
 mod helpers;
+mod improve;
 mod pools;
 mod seats;
 mod solve;
@@ -68,6 +70,8 @@ pub struct HelperLayout {
     pub absent: bool,
     /// Whether it is measured to use so little that it may share a vCPU's CPU now and then.
     pub idle: bool,
+    /// Whether it is measured to use so little that it matters nowhere.
+    pub rests: bool,
 }
 
 /// A NUMA cell of a guest.
@@ -100,6 +104,8 @@ pub enum MoveReason {
     NodeSplit,
     /// It is on another node than the memory of its cell.
     CellElsewhere,
+    /// It is on a slow core while other vCPUs of the guest are on fast ones.
+    SlowCore,
     /// Its set has fewer CPUs than vCPUs while other CPUs are free.
     Crowded,
     /// The host has no CPU of its own.

@@ -33,6 +33,10 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
         work.solve(&found, round);
         helpers::move_away(map, &mut work.now);
         if work.now == before {
+            work.leave_slow_cores();
+            helpers::bring_near(map, &mut work.now);
+        }
+        if work.now == before {
             break;
         }
     }
@@ -45,10 +49,10 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
 }
 
 /// The plan while it is made.
-struct Work<'a> {
-    map: &'a CpuMap,
-    now: Vec<GuestLayout>,
-    plans: Vec<GuestPlan>,
+pub(super) struct Work<'a> {
+    pub map: &'a CpuMap,
+    pub now: Vec<GuestLayout>,
+    pub plans: Vec<GuestPlan>,
 }
 
 impl Work<'_> {
@@ -133,9 +137,15 @@ impl Work<'_> {
         (0..groups.len()).map(|g| root(&mut groups, g)).collect()
     }
 
-    /// Places all guests that move, the largest first. Returns where, and the guests for which there is no room.
-    fn place_all(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> (Vec<(usize, GuestSeats)>, Vec<usize>) {
+    /// Places all guests that move, the largest first. Returns where, and the guests for which there is no room: one
+    /// CPU stays with the host.
+    pub(super) fn place_all(
+        &self,
+        found: &[GuestFaults],
+        sharing: &BTreeSet<usize>,
+    ) -> (Vec<(usize, GuestSeats)>, Vec<usize>) {
         let mut free = self.free(found, sharing);
+        let mut of_host = self.map.general().difference(&self.taken(found, sharing, |guest| guest.running));
         let moves = |g: &usize| {
             let f = &found[*g];
             !sharing.contains(g) && !f.gives_way && (!f.movers.is_empty() || f.show_threads.is_some())
@@ -147,7 +157,13 @@ impl Work<'_> {
         for g in order {
             match search.place(&self.now[g], &found[g], &free) {
                 Some(seats) => {
-                    free = free.without(&seats.pins.values().copied().collect());
+                    let cpus: CpuSet = seats.pins.values().copied().collect();
+                    if of_host.intersects(&cpus) && of_host.is_subset(&cpus) {
+                        failed.push(g);
+                        continue;
+                    }
+                    of_host = of_host.difference(&cpus);
+                    free = free.without(&cpus);
                     placed.push((g, seats));
                 }
                 None => failed.push(g),
@@ -156,19 +172,19 @@ impl Work<'_> {
         (placed, failed)
     }
 
-    /// CPUs of vCPUs that stay.
-    fn taken(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> CpuSet {
+    /// CPUs of vCPUs that stay, of some guests.
+    fn taken(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>, of: impl Fn(&GuestLayout) -> bool) -> CpuSet {
         let mut taken = CpuSet::new();
-        for (g, guest) in self.now.iter().enumerate() {
+        for (g, guest) in self.now.iter().enumerate().filter(|(_, guest)| of(guest)) {
             let stays = |v: u32| !(found[g].movers.contains_key(&v) || sharing.contains(&g) && guest.running);
             taken.extend(guest.pins(self.map).filter(|(v, _)| stays(*v)).map(|(_, cpu)| cpu));
         }
         taken
     }
 
-    fn free(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> FreeCpus {
+    pub(super) fn free(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> FreeCpus {
         let map = self.map;
-        let taken = self.taken(found, sharing);
+        let taken = self.taken(found, sharing, |_| true);
         let mut used = taken.clone();
         for (g, guest) in self.now.iter().enumerate() {
             let stays = |v: &u32| !found[g].movers.contains_key(v) && !sharing.contains(&g);
@@ -195,7 +211,7 @@ impl Work<'_> {
         FreeCpus { open, levels }
     }
 
-    fn seat(&mut self, g: usize, seats: &GuestSeats) {
+    pub(super) fn seat(&mut self, g: usize, seats: &GuestSeats) {
         self.now[g] = SeatSearch::after(&self.now[g], seats);
         self.plans[g].memnodes.extend(seats.memnodes.clone());
         if let Some(threads) = seats.threads {
@@ -305,7 +321,7 @@ impl Work<'_> {
     }
 
     /// Binds memory to where the vCPUs are, where they were moved away from it.
-    fn bind_memory(&mut self, was: &[GuestLayout]) {
+    pub(super) fn bind_memory(&mut self, was: &[GuestLayout]) {
         let map = self.map;
         for (g, was) in was.iter().enumerate().filter(|(_, g)| g.running) {
             let guest = &self.now[g];
@@ -317,44 +333,6 @@ impl Work<'_> {
                 self.now[g].bound = Some(nodes.clone());
                 self.plans[g].memory = Some(nodes);
             }
-        }
-    }
-
-    /// Gives all guests that are not pinned CPUs of their own, if there is room for all of them.
-    fn place_unpinned(&mut self) {
-        let map = self.map;
-        let unpinned = |g: &GuestLayout| g.running && !g.vcpus.is_empty() && g.vcpus.iter().all(|s| !map.restricts(s));
-        let guests: Vec<usize> =
-            (0..self.now.len()).filter(|g| unpinned(&self.now[*g]) && !self.plans[*g].shares).collect();
-        let wanted: usize = guests.iter().map(|g| self.now[*g].vcpus.len()).sum();
-        if guests.is_empty() || wanted >= map.all.len() || self.plans.iter().any(|p| p.shares) {
-            return;
-        }
-        let mut found: Vec<GuestFaults> = self.now.iter().map(|_| GuestFaults::default()).collect();
-        for g in &guests {
-            found[*g].movers = (0..self.now[*g].vcpus.len() as u32).map(|v| (v, MoveReason::Unpinned)).collect();
-        }
-        let (seats, failed) = self.place_all(&found, &BTreeSet::new());
-        let reshaped = |(_, s): &(usize, GuestSeats)| s.threads.is_some() || !s.cells.is_empty();
-        let disturbed = |(_, s): &(usize, GuestSeats)| s.pins.values().any(|cpu| map.busy.contains(*cpu));
-        if !failed.is_empty() || seats.iter().any(reshaped) || seats.iter().any(disturbed) {
-            return;
-        }
-        let before = (self.now.clone(), self.plans.clone());
-        for (g, seats) in &seats {
-            self.seat(*g, seats);
-            self.plans[*g].optional = true;
-            self.plans[*g].reasons.entry(MoveReason::Unpinned).or_default().extend(seats.pins.keys().copied());
-        }
-        self.bind_memory(&before.0);
-        let required: Vec<_> =
-            (0..self.now.len()).filter(|g| !guests.contains(g)).map(|g| self.now[g].clone()).collect();
-        helpers::move_away(map, &mut self.now);
-        let untouched =
-            (0..self.now.len()).filter(|g| !guests.contains(g)).zip(&required).all(|(g, r)| self.now[g] == *r);
-        let wrong = faults::find(map, &self.now).iter().any(|f| !f.movers.is_empty() || f.show_threads.is_some());
-        if wrong || !untouched {
-            (self.now, self.plans) = before;
         }
     }
 

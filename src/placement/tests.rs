@@ -180,3 +180,49 @@ fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
         assert!(!after[0].intersects(&pins), "{after:?}");
     }
 }
+
+#[test]
+fn a_guest_leaves_slow_cores_only_where_fast_ones_are_free() {
+    let map = host(&["0-7"], "", "4-7");
+    let on = |cpus: &[&str], others: &[&str]| {
+        let plan = plan(&map, &[guest(&map, cpus), guest(&map, others)]);
+        assert!(plan.guests[1].is_empty(), "{plan:#?}");
+        (plan.after[0].vcpus.iter().map(ToString::to_string).collect::<Vec<_>>(), plan.guests[0].reasons.clone())
+    };
+    let (moved, reasons) = on(&["2", "5"], &[]);
+    assert_eq!((moved[0].as_str(), moved[1].as_str()), ("2", "1"));
+    assert_eq!(reasons, [(MoveReason::SlowCore, set("1"))].into());
+    assert_eq!(on(&["2", "5"], &["1", "3"]).0, ["2", "5"], "CPU 0 stays with the host");
+    assert_eq!(on(&["4", "5"], &[]).0, ["4", "5"], "all are equal");
+}
+
+#[test]
+fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
+    let map = host(&["0-3", "4-7"], "", "");
+    let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
+    let far = |vcpus: &[&str]| GuestLayout {
+        emulator: pinned("1"),
+        iothreads: [(1, pinned("2-3"))].into(),
+        ..guest(&map, vcpus)
+    };
+    let near = plan(&map, &[far(&["5", "6"])]);
+    assert_eq!(near.guests[0].emulator, Some(set("4")));
+    assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].iothreads[&1]), (0, &set("4")));
+    assert_eq!(plan(&map, &near.after).changed().count(), 0);
+    assert_eq!(plan(&map, &[far(&["4", "5", "6", "7"])]).changed().count(), 0, "no CPU is left on the node");
+    let both = GuestLayout { known: false, ..far(&["5", "3-4"]) };
+    assert_eq!(plan(&map, &[both]).guests[0].emulator, None, "a vCPU may be on its node");
+    let mut resting = far(&["5", "6"]);
+    resting.emulator.rests = true;
+    assert_eq!(plan(&map, &[resting]).guests[0].emulator, None);
+}
+
+#[test]
+fn the_plan_takes_no_last_cpu_from_the_host() {
+    let map = host(&["0-3"], "", "");
+    let guests = [guest(&map, &["3"]), guest(&map, &["0", "1", "1"])];
+    assert!(!faults::starved(&map, &guests));
+    let planned = plan(&map, &guests);
+    assert!(!faults::starved(&map, &planned.after), "{planned:#?}");
+    assert!(faults::overlaps(&map, &planned.after).is_empty() && planned.guests[0].is_empty(), "{planned:#?}");
+}

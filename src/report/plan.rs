@@ -84,6 +84,7 @@ fn because(reason: MoveReason) -> &'static str {
         MoveReason::SharedCore => "it shares a core that the guest takes for two",
         MoveReason::NodeSplit => "the guest is on several nodes and sees one",
         MoveReason::CellElsewhere => "the memory of its NUMA cell is on another node",
+        MoveReason::SlowCore => "it is on a slow core, other vCPUs of the guest are on fast ones",
         MoveReason::Crowded => "its set has fewer CPUs than vCPUs, and others are free",
         MoveReason::HostStarved => "the host has no CPU of its own",
         MoveReason::PoolOverlap => "pinned vCPUs have CPUs within its set",
@@ -105,6 +106,7 @@ fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> 
         _ if before.drifted.is_some() => because(MoveReason::Drift),
         None => "it has no pin and may run on the CPUs of pinned vCPUs",
         Some(cpus) if cpus.intersects(&guest.before.single(map)) => "it may run on the CPUs of its guest's vCPUs",
+        Some(_) if guest.after.is_elsewhere(map, before) => "the guest's vCPUs have or get CPUs on another node",
         Some(_) => "a vCPU has or gets a CPU on which it may run",
     }
 }
@@ -329,7 +331,7 @@ fn cell(plan: &HostPlan, users: &BTreeMap<u32, Vec<(usize, Option<u32>)>>, cpu: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kvm::domain_xml;
+    use crate::kvm::domain_xml::{self, DomainXml};
     use crate::lint::{Options, plan};
     use crate::sample::{Known, Origin};
     use crate::synthetic::{Fixture, Guest, Host};
@@ -383,6 +385,28 @@ mod tests {
             assert!(done.iter().any(|d| thread(d) == thread(line)), "{line} of {done:#?}");
         }
         assert!(undo.contains(&"virsh vcpupin web 0 4 --live --config".to_owned()), "{undo:#?}");
+    }
+
+    #[test]
+    fn a_guest_that_is_shut_off_is_changed_in_its_configuration_alone() {
+        let xml = "<domain><vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='2'/>\
+            <emulatorpin cpuset='0'/></cputune></domain>";
+        let lines = |state: Option<&str>| {
+            let xml = DomainXml { state: state.map(str::to_owned), ..domain_xml::parse(xml).unwrap() };
+            let mut guest = Guest::new("db", 10).facts(|f| {
+                f.pid = None;
+                f.xml = Some(Known::new(Arc::new(xml), Origin::File));
+            });
+            guest.threads.clear();
+            let plan = plan(&Fixture::new(Host::numa(1, 4, 1)).guest(guest).model(), &Options::default());
+            let of = |fixes: &[Fix]| fixes.iter().find(|f| f.kind == FixKind::Command).unwrap().text.clone();
+            (of(&plan.guests[0].fix), of(&plan.guests[0].undo))
+        };
+        let both =
+            ("virsh vcpupin db 1 1 --live --config".to_owned(), "virsh vcpupin db 1 2 --live --config".to_owned());
+        assert_eq!(lines(None), both);
+        let config = |line: &String| line.replace(" --live", "");
+        assert_eq!(lines(Some(domain_xml::SHUT_OFF)), (config(&both.0), config(&both.1)));
     }
 
     #[test]

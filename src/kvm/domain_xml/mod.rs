@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 /// A domain with hundreds of devices needs a tenth of this.
 pub const MAX_TEXT: usize = 4 * 1024 * 1024;
 
+/// The state of a domain that does not run, as `virsh dominfo` words it.
+pub const SHUT_OFF: &str = "shut off";
+
 /// Why an XML could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XmlError {
@@ -286,7 +289,7 @@ pub struct DomainXml {
     pub nosharepages: bool,
     /// Status XML: process id of the emulator.
     pub pid: Option<i32>,
-    /// Status XML: `running`, `paused`.
+    /// Status XML: `running`, `paused`; [`SHUT_OFF`] where files say that the domain does not run.
     pub state: Option<String>,
     /// Status XML: thread of each vCPU.
     pub vcpu_threads: BTreeMap<u32, i32>,

@@ -6,6 +6,7 @@ mod device_stats;
 mod prompt;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
+use super::domain_xml::SHUT_OFF;
 use super::limits;
 use super::sanitize;
 pub use super::stats_text::StatsReading;
@@ -28,6 +29,8 @@ pub struct VirshDomain {
     pub vcpus: Option<u32>,
     /// Whether it is paused.
     pub paused: bool,
+    /// Whether it is shut off; `None`: no word of its state.
+    pub shut_off: Option<bool>,
     /// Where its threads may run.
     pub threads: ThreadCpus,
     /// The first and the last reading of its statistics.
@@ -230,7 +233,8 @@ impl Reader {
         }
         let domain = self.domain()?;
         match key {
-            "state.state" => domain.paused = value == "3",
+            // virDomainState: 3 paused, 5 shut off.
+            "state.state" => (domain.paused, domain.shut_off) = (value == "3", Some(value == "5")),
             "vcpu.current" => domain.vcpus = Some(vcpus(value)?),
             _ => {}
         }
@@ -273,7 +277,10 @@ impl Reader {
             (_, "Id") if value == "-" || value.parse::<u32>().is_ok() => self.table = VirshOutput::Info,
             (VirshOutput::Info, "UUID") => self.domain()?.uuid = Some(sanitize(value, 64).to_ascii_lowercase()),
             (VirshOutput::Info, "CPU(s)") => self.domain()?.vcpus = Some(vcpus(value)?),
-            (VirshOutput::Info, "State") => self.domain()?.paused = value == "paused",
+            (VirshOutput::Info, "State") => {
+                let domain = self.domain()?;
+                (domain.paused, domain.shut_off) = (value == "paused", Some(value == SHUT_OFF));
+            }
             _ => return None,
         }
         Some(())

@@ -1,6 +1,7 @@
 //! One guest, as rules see it.
 
 use crate::kvm::Space;
+use crate::kvm::domain_xml::SHUT_OFF;
 use crate::kvm::thread_name::Role;
 use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, Model, ThreadModel, total};
 use crate::sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
@@ -93,6 +94,11 @@ impl<'a> GuestContext<'a> {
 
     pub fn running(&self) -> bool {
         self.domain.state == DomainState::Running
+    }
+
+    /// Whether files say that it does not run, so that only its configuration can be changed.
+    pub fn is_shut_off(&self) -> bool {
+        self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
     }
 
     /// Whether one of its vCPUs has a real-time priority: `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).

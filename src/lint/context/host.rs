@@ -67,6 +67,11 @@ impl<'a> Context<'a> {
         &self.placement.layouts[guest.index]
     }
 
+    /// Where they may run once the plan is in force.
+    pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
+        self.placement.plan().after.get(guest.index)
+    }
+
     /// The index of the guest that a process or one of its threads belongs to.
     pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
         let of_guest = |(i, g): (usize, &GuestContext<'_>)| {

@@ -148,26 +148,30 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
             // A table of exits says that the guest ran, and not what its helpers did.
             idle: thread
                 .map_or(guest.domain.exits.count > 0 && configured.is_none(), |t| !works_on(t, &single, options)),
+            rests: thread.is_some_and(|t| t.cpu.is_some() && !works(t, options)),
             cpus: measured.or(wanted),
         }
     };
     layout.emulator = helper(pins.emulator(), guest.domain.emulator());
     // vhost threads run where the emulator may.
-    let vhost = guest.domain.threads.iter().filter(|t| t.role == Role::Vhost && works_on(t, &single, options));
-    if layout.emulator.idle && vhost.count() > 0 {
-        layout.emulator.idle = false;
+    for vhost in guest.domain.threads.iter().filter(|t| t.role == Role::Vhost) {
+        layout.emulator.idle &= !works_on(vhost, &single, options);
+        layout.emulator.rests &= !works(vhost, options);
     }
     let numbers = (1..=pins.iothread_count.min(limits::IOTHREADS)).chain(pins.iothreads.keys().copied());
     for id in numbers.collect::<BTreeSet<u32>>().into_iter().take(limits::IOTHREADS as usize) {
-        let thread = guest.domain.threads.iter().find(|t| t.role == Role::Iothread && t.index == Some(id));
-        layout.iothreads.insert(id, helper(pins.iothread(id), thread));
+        layout.iothreads.insert(id, helper(pins.iothread(id), guest.domain.helper(Some(id))));
     }
 }
 
-/// Whether a thread was found on one of these CPUs, using a part of it that matters.
+/// Whether a helper thread uses a part of a CPU that matters.
+fn works(thread: &ThreadModel, options: &Options) -> bool {
+    options.thresholds.pinning.emulator.of(thread.cpu.map_or(0.0, |c| c.busy())).is_some()
+}
+
+/// Whether a helper thread was found on one of these CPUs, using a part of it that matters.
 fn works_on(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> bool {
-    let busy = thread.cpu.map_or(0.0, |c| c.busy());
-    thread.place.cpu.is_some_and(|c| cpus.contains(c)) && options.thresholds.pinning.emulator.of(busy).is_some()
+    thread.place.cpu.is_some_and(|c| cpus.contains(c)) && works(thread, options)
 }
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.

@@ -25,6 +25,8 @@ const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to 
     itself a guest without it), and a guest that requires it would not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
+/// What a change of the configuration alone needs.
+pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
@@ -72,6 +74,12 @@ pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String 
         None => domain_argument(guest.name(), uuid),
     };
     format!("virsh {verb} {argument} {rest}").trim_end().to_owned()
+}
+
+/// What a `virsh` command changes: the running guest and its configuration. A guest that is shut off has only the
+/// latter, and `--live` is an error there.
+pub(crate) fn scope(guest: &GuestContext<'_>) -> &'static str {
+    if guest.is_shut_off() { "--config" } else { "--live --config" }
 }
 
 /// Where a piece of XML goes, and what it needs.

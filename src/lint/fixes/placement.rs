@@ -1,6 +1,9 @@
 //! The placement plan as fixes: commands to try at once, XML to keep.
 
-use super::{LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml, qemu, virsh, xml};
+use super::{
+    AT_NEXT_START, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml, qemu, scope, virsh,
+    xml,
+};
 use crate::figures::bytes;
 use crate::kvm::CpuSet;
 use crate::lint::context::Context;
@@ -68,6 +71,7 @@ pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Ve
 #[derive(Default)]
 struct PinCommands {
     kept: Vec<String>,
+    at_start: Vec<String>,
     live: Vec<String>,
     until_end: Vec<String>,
 }
@@ -75,7 +79,8 @@ struct PinCommands {
 impl PinCommands {
     /// Adds a guest's commands; whether there was room for all.
     fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
-        let room = MOST_PINS.saturating_sub(self.kept.len() + self.live.len() + self.until_end.len());
+        let room =
+            MOST_PINS.saturating_sub(self.kept.len() + self.at_start.len() + self.live.len() + self.until_end.len());
         let all = part.vcpus.len() + part.iothreads.len() + usize::from(part.emulator.is_some());
         if guest.config.libvirt == Some(false) {
             self.until_end.extend(tasksets(guest, part).take(room));
@@ -83,8 +88,11 @@ impl PinCommands {
         }
         let pins = &guest.config.pins;
         let mut pin = |verb: &str, number: &str, cpus: &CpuSet, configured: Option<&CpuSet>| {
-            let (lines, keep) =
-                if configured == Some(cpus) { (&mut self.live, "--live") } else { (&mut self.kept, "--live --config") };
+            let (lines, keep) = match scope(guest) {
+                at_start if guest.is_shut_off() => (&mut self.at_start, at_start),
+                _ if configured == Some(cpus) => (&mut self.live, "--live"),
+                both => (&mut self.kept, both),
+            };
             lines.push(virsh(guest, verb, &format!("{number}{cpus} {keep}")));
         };
         let mut left = room;
@@ -103,7 +111,12 @@ impl PinCommands {
     }
 
     fn commands(self) -> impl Iterator<Item = Fix> {
-        let all = [(self.kept, LIVE_AND_KEPT), (self.live, AT_ONCE), (self.until_end, UNTIL_GUEST_ENDS)];
+        let all = [
+            (self.kept, LIVE_AND_KEPT),
+            (self.at_start, AT_NEXT_START),
+            (self.live, AT_ONCE),
+            (self.until_end, UNTIL_GUEST_ENDS),
+        ];
         all.into_iter()
             .filter(|(lines, _)| !lines.is_empty())
             .map(|(lines, need)| command(lines.join("\n")).needing(need))
@@ -115,11 +128,9 @@ pub(super) fn tasksets<'a>(guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> 
     // A file may not have the threads' ids, and 0 is the shell's own.
     let line = |cpus: &CpuSet, tid: i32| (tid > 0).then(|| format!("taskset -pc {cpus} {tid}"));
     let vcpus = part.vcpus.iter().filter_map(move |(v, cpus)| line(cpus, guest.domain.vcpu(*v)?.tid));
-    let emulator = part.emulator.iter().filter_map(move |cpus| line(cpus, guest.domain.emulator()?.tid));
-    let iothread = |id: u32| {
-        guest.domain.threads.iter().find(|t| t.role == crate::kvm::thread_name::Role::Iothread && t.index == Some(id))
-    };
-    let iothreads = part.iothreads.iter().filter_map(move |(id, cpus)| line(cpus, iothread(*id)?.tid));
+    let helper = move |id: Option<u32>, cpus: &CpuSet| line(cpus, guest.domain.helper(id)?.tid);
+    let emulator = part.emulator.iter().filter_map(move |cpus| helper(None, cpus));
+    let iothreads = part.iothreads.iter().filter_map(move |(id, cpus)| helper(Some(*id), cpus));
     vcpus.chain(emulator).chain(iothreads)
 }
 
@@ -147,7 +158,7 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     for (id, cpus) in kept.iothreads.iter().take(MOST_PINS) {
         let _ = write!(text, "\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
     }
-    let need = into_xml(guest, "takes effect at its next start");
+    let need = into_xml(guest, AT_NEXT_START);
     (!text.is_empty()).then(|| xml(format!("<cputune>{text}\n</cputune>")).needing(&need))
 }
 

@@ -2,7 +2,7 @@
 
 use super::placement::{MOST_PINS, tasksets};
 use super::shell::quoted;
-use super::{advice, command, virsh};
+use super::{advice, command, scope, virsh};
 use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
@@ -49,7 +49,7 @@ fn pins(ctx: &Context<'_>, guest: &GuestContext<'_>, before: &GuestPlan) -> Vec<
     let pins = &guest.config.pins;
     let line = |verb: &str, number: &str, cpus: &CpuSet, configured: Option<&CpuSet>, new: Option<&CpuSet>| {
         // A pin that was right in the configuration all along stays there.
-        let keep = if configured.is_some() && configured == new { "--live" } else { "--live --config" };
+        let keep = if configured.is_some() && configured == new { "--live" } else { scope(guest) };
         let cpus = if ctx.map().restricts(cpus) { cpus.to_string() } else { "r".into() };
         virsh(guest, verb, &format!("{number}{cpus} {keep}"))
     };

@@ -9,9 +9,12 @@ use crate::lint::fixes::{self, placement};
 use crate::lint::links;
 use crate::lint::verdicts::Verdicts;
 use crate::model::total;
+use crate::placement::HelperLayout;
 
 /// The most cells that evidence lists.
 const MOST_CELLS: usize = 16;
+
+const MIB: f64 = 1024.0 * 1024.0;
 
 /// Where a guest's vCPUs are pinned.
 struct PinnedNodes {
@@ -29,6 +32,7 @@ pub(super) fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let Some(cpus) = layout.confined(map) else { return };
     let marks = (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect();
     let pinned = PinnedNodes { nodes: map.nodes_of(&cpus), cpus, marks };
+    helpers_elsewhere(ctx, guest, &pinned, verdicts);
     if layout.split_nodes(map).is_some() {
         vcpus_split(ctx, guest, pinned, verdicts);
     } else if !pinned.nodes.is_empty() {
@@ -88,11 +92,44 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     });
 }
 
+/// Helpers that are pinned to other nodes than all vCPUs. Where the plan has no CPU for them on the vCPUs' nodes,
+/// nothing better is to be had, and nothing is said.
+fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: &PinnedNodes, verdicts: &mut Verdicts) {
+    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let helpers: Vec<(Option<u32>, &HelperLayout)> =
+        layout.helpers().filter(|(_, h)| layout.is_elsewhere(map, h)).collect();
+    if helpers.is_empty() || ctx.planned(guest).is_none_or(|p| p.helpers().any(|(_, h)| p.is_elsewhere(map, h))) {
+        return;
+    }
+    let busy = helpers.iter().filter_map(|(id, _)| guest.domain.helper(*id)?.cpu).map(|c| c.busy()).reduce(f64::max);
+    let line = |(id, h): &(Option<u32>, &HelperLayout)| {
+        let cpus = h.cpus.clone().unwrap_or_default();
+        texts::helper_elsewhere(*id, &cpus, &map.nodes_of(&cpus))
+    };
+    let mut evidence: Vec<String> = helpers.iter().take(MOST_CELLS).map(line).collect();
+    evidence.push(texts::vcpus_on(&pinned.cpus, &pinned.nodes));
+    evidence.push(fixes::check_pins(guest));
+    verdicts.find(Finding {
+        severity: busy.and_then(|b| ctx.thresholds().pinning.emulator.of(b)).unwrap_or_default(),
+        confidence: Confidence::High,
+        evidence,
+        fix: placement::guest_placement(ctx, guest),
+        cost: busy.filter(|b| *b > 0.0),
+        marks: pinned.marks.clone(),
+        ..texts::HELPERS_ELSEWHERE.finding()
+    });
+}
+
 fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: PinnedNodes, verdicts: &mut Verdicts) {
     let PinnedNodes { cpus, nodes, marks } = pinned;
     let by_node: Vec<(u32, u64)> = guest.domain.node_memory.iter().map(|(n, b)| (*n, *b)).collect();
     let all = total(by_node.iter().map(|(_, b)| *b));
     if all > 0 {
+        // What is measured counts as soon as the guest has its memory: while it starts, little of that is its own.
+        let least = ctx.thresholds().pinning.local_memory_least;
+        if guest.not_judged.is_some() || (all as f64) < least * MIB {
+            return;
+        }
         let near = total(by_node.iter().filter(|(n, _)| nodes.contains(*n)).map(|(_, b)| *b));
         let local = 100.0 * near as f64 / all as f64;
         let (warning, critical) = ctx.thresholds().pinning.local_memory;

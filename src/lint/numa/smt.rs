@@ -12,6 +12,7 @@ pub(super) fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     if !ctx.layout(guest).running {
         return;
     }
+    slow_cores(ctx, guest, verdicts);
     if guest.config.threads_per_core() > 1 {
         threads_apart(ctx, guest, verdicts);
     } else {
@@ -57,6 +58,24 @@ fn shared_core(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdi
         fix,
         marks: marks(&shared),
         ..texts::SHARED_CORE.finding()
+    });
+}
+
+/// vCPUs on slow cores of a hybrid host beside others on fast ones. Where the plan has no fast core for them, nothing
+/// better is to be had, and nothing is said.
+fn slow_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let slow = ctx.layout(guest).on_slow_cores(ctx.map());
+    if slow.is_empty() || !ctx.planned(guest).is_some_and(|after| after.on_slow_cores(ctx.map()).is_empty()) {
+        return;
+    }
+    let (on_slow, on_fast): (Vec<_>, Vec<_>) = ctx.layout(guest).pins(ctx.map()).partition(|(v, _)| slow.contains(*v));
+    verdicts.find(Finding {
+        severity: Severity::Warning,
+        confidence: Confidence::High,
+        evidence: vec![texts::slow_cores(&on_slow, &on_fast), texts::CHECK_KINDS.into()],
+        fix: placement::guest_placement(ctx, guest),
+        marks: slow.iter().map(Mark::Vcpu).collect(),
+        ..texts::SLOW_CORES.finding()
     });
 }
 

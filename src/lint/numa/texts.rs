@@ -3,6 +3,7 @@
 use crate::figures::{bytes, figure};
 use crate::kvm::CpuSet;
 use crate::lint::engine::prose::Prose;
+use crate::lint::pinning::helper_name;
 use crate::placement::faults::PinnedPair;
 
 /// The most pairs and cells that a sentence names.
@@ -17,6 +18,16 @@ pub(super) const SHARED_CORE: Prose = Prose {
     title: "vCPUs share a core, and the guest does not know",
     why: "Two busy threads of a core get about half of it each. A guest that sees its threads fills whole cores first; \
         this one cannot",
+};
+pub(super) const SLOW_CORES: Prose = Prose {
+    title: "The guest's vCPUs are spread over fast and slow cores",
+    why: "The guest takes its vCPUs for equal and puts its work on any of them. What lands on a slow core takes longer, \
+        and what waits for it, as for a lock or the last part of a job, waits as long",
+};
+pub(super) const HELPERS_ELSEWHERE: Prose = Prose {
+    title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
+    why: "These threads serve the vCPUs' devices: they read and write the guest's memory and wake its vCPUs. From \
+        another node each of these accesses and interrupts goes over the link between the nodes",
 };
 pub(super) const VCPUS_SPLIT: Prose = Prose {
     title: "The guest's vCPUs are spread over NUMA nodes that it does not see",
@@ -50,6 +61,7 @@ pub(super) const SHOW_NODES: &str = "Show a guest that has to span nodes its nod
 
 // Evidence.
 pub(super) const CHECK_SIBLINGS: &str = "check: lscpu -e";
+pub(super) const CHECK_KINDS: &str = "look at: lscpu -e=CPU,MAXMHZ";
 pub(super) const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
 
 /// `vCPUs 0 and 1 on CPUs 2 and 3, …`.
@@ -72,6 +84,27 @@ pub(super) fn shared_core(pairs: &[PinnedPair]) -> String {
 
 pub(super) fn cell_elsewhere(cell: usize, vcpus: &CpuSet, now: &CpuSet, memory: &CpuSet) -> String {
     format!("cell {cell}: memory on node {memory}, vCPUs {vcpus} pinned to node {now}")
+}
+
+/// vCPUs with their CPUs, those on slow cores and those on fast ones.
+pub(super) fn slow_cores(slow: &[(u32, u32)], fast: &[(u32, u32)]) -> String {
+    let vcpus = |of: &[(u32, u32)]| of.iter().map(|(v, _)| *v).collect::<CpuSet>();
+    let cpus = |of: &[(u32, u32)]| of.iter().map(|(_, cpu)| *cpu).collect::<CpuSet>();
+    format!(
+        "vCPUs {} are pinned to slow cores (CPUs {}), vCPUs {} to fast ones (CPUs {})",
+        vcpus(slow),
+        cpus(slow),
+        vcpus(fast),
+        cpus(fast)
+    )
+}
+
+pub(super) fn helper_elsewhere(iothread: Option<u32>, cpus: &CpuSet, nodes: &CpuSet) -> String {
+    format!("{} is pinned to CPUs {cpus} on node {nodes}", helper_name(iothread))
+}
+
+pub(super) fn vcpus_on(cpus: &CpuSet, nodes: &CpuSet) -> String {
+    format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}")
 }
 
 pub(super) fn vcpus_split(cpus: &CpuSet, nodes: &CpuSet) -> String {

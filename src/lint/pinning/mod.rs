@@ -6,3 +6,5 @@ mod isolated_pile_up;
 mod overlap;
 pub(super) mod rules;
 mod texts;
+
+pub(super) use texts::helper_name;

@@ -58,7 +58,7 @@ pub(super) fn overlap_title(names: &[&str], guests: usize, vcpus: usize) -> Stri
     }
 }
 
-pub(super) fn helper_name(iothread: Option<u32>) -> String {
+pub(in crate::lint) fn helper_name(iothread: Option<u32>) -> String {
     iothread.map_or_else(|| "the emulator".into(), |id| format!("IOThread {id}"))
 }
 

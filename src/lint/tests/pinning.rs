@@ -149,7 +149,7 @@ fn nodes() {
             "a",
             &format!(
                 "<cputune><vcpupin vcpu='0' cpuset='{}'/><vcpupin vcpu='1' cpuset='{}'/><emulatorpin \
-                cpuset='0'/></cputune>{more}",
+                cpuset='0,4'/></cputune>{more}",
                 cpus[0], cpus[1]
             ),
             2,
@@ -181,6 +181,64 @@ fn memory_on_the_wrong_node() {
     fires(&at(1 << 30, 3 << 30), "numa-split", Severity::Critical);
     fires(&at(7 << 30, 3 << 30), "numa-split", Severity::Warning);
     silent(&at(9 << 30, 1 << 30), "numa-split");
+}
+
+#[test]
+fn little_memory_and_that_of_a_guest_which_starts_is_not_judged() {
+    let at = |mib: u64, age_s: i64| {
+        let mut g = pinned("a", 10, &[5, 6], 50.0, 0.0);
+        g.rest.node_memory = [(0, mib << 20)].into();
+        let mut model = Fixture::new(Host::numa(2, 4, 1)).guest(g).model();
+        for domain in &mut model.domains {
+            Arc::make_mut(&mut domain.facts).started_ms = Some(model.time_ms - age_s * 1000);
+        }
+        after(&model, 1, &Options::default())
+    };
+    fires(&at(400, 1000), "numa-split", Severity::Critical);
+    silent(&at(100, 1000), "numa-split");
+    silent(&at(400, 20), "numa-split");
+}
+
+#[test]
+fn helpers_on_another_node_than_the_vcpus() {
+    let two = || Host::numa(2, 4, 1);
+    let pins = |emulator: &str| {
+        let text = format!(
+            "<iothreads>1</iothreads><cputune><vcpupin vcpu='0' cpuset='5'/><vcpupin vcpu='1' cpuset='6'/><emulatorpin \
+             cpuset='{emulator}'/><iothreadpin iothread='1' cpuset='4'/></cputune>"
+        );
+        configured(two(), vec![described("a", &text, 2)])
+    };
+    fires(&pins("1-2"), "numa-split", Severity::Info);
+    let f = get(&pins("1-2"), "numa-split").clone();
+    assert_eq!(f.evidence[0], "the emulator is pinned to CPUs 1-2 on node 0");
+    assert!(f.fix[0].text.starts_with("virsh emulatorpin a 4 "), "{f:#?}");
+    silent(&pins("0-4"), "numa-split");
+    silent(&pins("7"), "numa-split");
+    let measured = |busy: f64| {
+        let g = pinned("a", 10, &[5, 6], 50.0, 0.0).linux("<cputune><emulatorpin cpuset='1-2'/></cputune>");
+        judge(&Fixture::new(two()).guest(g.emulator(|t| t.cpu(0.0, busy, 0.0, 0.0).may_run("1-2").on(1))).model())
+    };
+    fires(&measured(30.0), "numa-split", Severity::Warning);
+    silent(&measured(0.5), "numa-split");
+}
+
+#[test]
+fn vcpus_on_fast_and_slow_cores() {
+    let judged = |cpus: [u32; 4]| {
+        let pin = |(v, cpu): (usize, &u32)| format!("<vcpupin vcpu='{v}' cpuset='{cpu}'/>");
+        let pins: String = cpus.iter().enumerate().map(pin).collect();
+        let mut host = host();
+        host.facts.params.insert(crate::kvm::topology::EFFICIENCY_CPUS.into(), "5-7".into());
+        let text = format!("<cputune>{pins}<emulatorpin cpuset='0'/></cputune>");
+        configured(host, vec![described("a", &text, 4)])
+    };
+    fires(&judged([1, 2, 3, 6]), "smt-mismatch", Severity::Warning);
+    let f = get(&judged([1, 2, 3, 6]), "smt-mismatch").clone();
+    assert_eq!(f.evidence[0], "vCPUs 3 are pinned to slow cores (CPUs 6), vCPUs 0-2 to fast ones (CPUs 1-3)");
+    assert!(f.fix[0].text.starts_with("virsh vcpupin a 3 4 "), "{f:#?}");
+    silent(&judged([1, 2, 3, 4]), "smt-mismatch");
+    silent(&judged([1, 5, 6, 7]), "pin-overlap");
 }
 
 #[test]

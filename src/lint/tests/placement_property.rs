@@ -313,7 +313,7 @@ fn pasted_fixes_cure_any_host() {
 /// Numbers with which a longer run once failed.
 #[test]
 fn pasted_fixes_cure_hosts_that_were_hard() {
-    for number in [5095, 6210, 7240, 7466, 13_609, 400_132, 400_157, 400_657, 401_059] {
+    for number in [5095, 6210, 7240, 7466, 13_609, 400_132, 400_157, 400_657, 401_059, 406_196, 416_310] {
         check_all(number..number + 1);
     }
 }

@@ -12,7 +12,7 @@ use super::processes;
 use super::readings;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
-use crate::kvm::domain_xml::DomainXml;
+use crate::kvm::domain_xml::{DomainXml, SHUT_OFF};
 use crate::kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use crate::sample::{
     DomainFacts, DomainSample, DomainState, HostFacts, HostSample, Known, Origin, Sample, SourceId, SourceStatus,
@@ -182,8 +182,12 @@ fn interval(gathered: &Gathered, options: &ImportOptions) -> Option<f64> {
 }
 
 fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
+    let is_shut_off = files.description.is_shut_off(files.guest.is_some());
     let guest = files.guest.unwrap_or_default();
-    let xml = files.description.xml.as_ref().map(|(xml, _)| xml.clone());
+    let mut xml = files.description.xml.as_ref().map(|(xml, _)| xml.clone());
+    if let Some(xml) = xml.as_mut().filter(|_| is_shut_off) {
+        Arc::make_mut(xml).state = Some(SHUT_OFF.into());
+    }
     let command = files.description.command.clone();
     let known = |text: Option<String>| text.map(|t| Known::new(t, Origin::File));
     let of_xml = |f: fn(&DomainXml) -> Option<String>| xml.as_deref().and_then(f);

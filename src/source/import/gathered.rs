@@ -160,6 +160,8 @@ pub(super) struct Description {
     pub vcpus: Option<u32>,
     /// A tool found it paused.
     pub paused: bool,
+    /// Whether a tool found it shut off; `None`: no word of its state.
+    pub shut_off: Option<bool>,
     /// Where its threads may run, as a tool printed or a configuration says.
     pub threads: ThreadCpus,
     /// The VMM, where the file is one's own configuration.
@@ -217,6 +219,17 @@ impl Description {
                 && xmls.is_some_and(|(a, b)| a.vcpus != b.vcpus || a.memory != b.memory || a.machine != b.machine)
     }
 
+    /// Whether it does not run: a tool says so, or there is its definition and nothing that only a running one has.
+    pub fn is_shut_off(&self, is_measured: bool) -> bool {
+        let is_definition = self.xml.is_some() && !self.fragment && !self.running;
+        let runs = is_measured
+            || self.command.is_some()
+            || self.process().is_some()
+            || self.paused
+            || !self.threads.last.is_empty();
+        self.shut_off.unwrap_or(is_definition && !runs)
+    }
+
     /// Adds another description of the same domain.
     pub fn merge(&mut self, other: Self) {
         let is_status = |d: &Self| d.xml.as_ref().is_some_and(|(xml, _)| xml.pid.is_some());
@@ -232,6 +245,7 @@ impl Description {
         self.pid = self.pid.or(other.pid);
         self.vcpus = self.vcpus.or(other.vcpus);
         self.paused |= other.paused;
+        self.shut_off = self.shut_off.or(other.shut_off);
         self.threads.complete(other.threads);
         self.vmm = self.vmm.take().or(other.vmm);
         self.guest_os = self.guest_os.take().or(other.guest_os);

@@ -266,3 +266,23 @@ fn files_of_two_hosts_are_not_mixed() {
     assert!(imported.notes[0].contains("kvm2.txt and kvm1.txt describe different hosts"), "{:?}", imported.notes);
     assert!(import(&[("kvm1.txt", &lscpu(4)), ("kvm2.txt", &lscpu(4))]).notes.is_empty());
 }
+
+#[test]
+fn a_definition_alone_or_what_a_tool_says_is_a_domain_that_is_shut_off() {
+    let state = |contents: &[(&str, &str)]| {
+        let xml = import(contents).sample.domains[0].facts.xml.clone().unwrap();
+        xml.value.state.clone()
+    };
+    let info =
+        |state: &str| format!("Id:             -\nName:           web\nState:          {state}\nCPU(s):         2\n");
+    let stats = |state: u32| format!("Domain: 'web'\n  state.state={state}\n  state.reason=1\n");
+    let running = xml("web").replace("type='kvm'", "type='kvm' id='3'");
+    let off = Some("shut off".to_owned());
+    assert_eq!(state(&[("a", &xml("web"))]), off);
+    assert_eq!(state(&[("a", &xml("web")), ("b", &info("shut off"))]), off);
+    assert_eq!(state(&[("a", &xml("web")), ("b", &stats(5))]), off);
+    assert_eq!(state(&[("a", &running)]), None);
+    assert_eq!(state(&[("a", &xml("web")), ("b", &info("running"))]), None);
+    assert_eq!(state(&[("a", &xml("web")), ("b", &stats(1))]), None);
+    assert_eq!(state(&[("a", &xml("web")), ("b", "qemu-system-x86_64 -name guest=web -smp 2\n")]), None);
+}

@@ -162,6 +162,7 @@ fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
             printed_uuid: domain.uuid,
             vcpus: domain.vcpus,
             paused: domain.paused,
+            shut_off: domain.shut_off,
             threads: domain.threads,
             ..Description::default()
         });
