@@ -13,6 +13,7 @@ use kvmtop::source::live::metadata::device_maps::DeviceMaps;
 use kvmtop::source::live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
 use kvmtop::source::live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -158,6 +159,73 @@ fn two_guests_under_libvirt() {
     assert_eq!(names, ["kvmtop-idle"]);
     common::ran(TEST);
     drop((busy, idle));
+    drop(daemons);
+}
+
+/// Makes a running domain a persistent one until dropped, so that its configuration can be changed.
+struct Kept(String);
+
+impl Kept {
+    fn new(name: &str) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), libvirt::virsh(&["dumpxml", "--inactive", name]).stdout).expect("written");
+        let defined = libvirt::virsh(&["define", &file.path().to_string_lossy()]);
+        assert!(defined.status.success(), "{}", String::from_utf8_lossy(&defined.stderr));
+        Self(name.to_owned())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = libvirt::virsh(&["undefine", &self.0]);
+    }
+}
+
+/// Two guests pinned to one CPU, each with its emulator beside its vCPU: the commands that `check` proposes are run as
+/// they are printed, and the findings are gone.
+#[test]
+fn pasted_commands_cure_badly_pinned_guests() {
+    const TEST: &str = "pasted_commands_cure_badly_pinned_guests";
+    const RULES: [&str; 4] = ["pin-overlap", "emulator-on-vcpu", "host-cpus-starved", "affinity-drift"];
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let tune = "<cputune><vcpupin vcpu='0' cpuset='1'/><emulatorpin cpuset='1'/></cputune>";
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune, clock: "<clock offset='utc'/>" };
+    let names = ["kvmtop-crowded-1", "kvmtop-crowded-2"];
+    let guests: Result<Vec<Domain>, String> = names.iter().map(|name| Domain::start(name, &IDLE, &setup)).collect();
+    let guests = match guests {
+        Ok(guests) => guests,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let kept = names.map(Kept::new);
+    let placement = || -> Vec<Value> {
+        let out = common::kvmtop()
+            .args(["check", "--json", "--duration", "5", "--domain", "kvmtop-crowded-*"])
+            .output()
+            .expect("kvmtop runs");
+        let report: Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+        let findings = report["findings"].as_array().expect("findings").iter();
+        findings.filter(|f| RULES.iter().any(|rule| f["rule"] == *rule)).cloned().collect()
+    };
+    let before = placement();
+    for rule in &RULES[..2] {
+        assert!(before.iter().any(|f| f["rule"] == *rule), "{rule} of {before:#?}");
+    }
+    let fixes = before.iter().flat_map(|f| f["fix"].as_array().expect("fixes")).filter(|f| f["kind"] == "command");
+    let lines: BTreeSet<&str> = fixes.flat_map(|f| f["text"].as_str().expect("text").lines()).collect();
+    assert!(!lines.is_empty(), "{before:#?}");
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[0], "virsh", "{line}");
+        let done = libvirt::virsh(&words[1..]);
+        assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert_eq!(placement(), Vec::<Value>::new(), "pasted for {before:#?}");
+    common::ran(TEST);
+    drop((kept, guests));
     drop(daemons);
 }
 
