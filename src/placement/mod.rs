@@ -58,6 +58,7 @@ pub struct GuestLayout {
 }
 
 /// An emulator or `IOThread`.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a thread")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HelperLayout {
     /// The CPUs that it may use; `None`: nothing restricts it, and where it runs is not measured.
