@@ -21,8 +21,8 @@ pub(super) const SHARED_CORE: Prose = Prose {
 };
 pub(super) const SLOW_CORES: Prose = Prose {
     title: "The guest's vCPUs are spread over fast and slow cores",
-    why: "The guest takes its vCPUs for equal and puts its work on any of them. What lands on a slow core takes longer, \
-        and what waits for it, as for a lock or the last part of a job, waits as long",
+    why: "The guest takes its vCPUs for equal and puts work on any of them. What lands on a slow core takes longer, \
+        and what waits for it, for a lock or the last part of a job, waits as long",
 };
 pub(super) const HELPERS_ELSEWHERE: Prose = Prose {
     title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
