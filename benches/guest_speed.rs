@@ -22,7 +22,7 @@ const WINDOW: Duration = Duration::from_millis(1500);
 const WARM: Duration = Duration::from_secs(2);
 
 struct Guests {
-    _guest: Guest,
+    guest: Guest,
     memory: *const u32,
     vcpus: usize,
     tids: Vec<i32>,
@@ -65,7 +65,7 @@ impl Guests {
         assert_ne!(memory, libc::MAP_FAILED);
         guest.go();
         std::thread::sleep(WARM);
-        Self { _guest: guest, memory: memory.cast(), vcpus, tids }
+        Self { guest, memory: memory.cast(), vcpus, tids }
     }
 
     fn rounds(&self) -> Vec<u32> {
@@ -172,6 +172,7 @@ fn main() {
         ("kvmtop --engine bpf", format!("{kvmtop} --batch --json --engine bpf")),
         ("kvmtop --engine perf", format!("{kvmtop} --batch --json --engine perf")),
         ("kvmtop --engine none", format!("{kvmtop} --batch --json --engine none")),
+        ("kvmtop profile", format!("{kvmtop} profile {} --duration 10m", guests.guest.pid())),
     ];
     if args.iter().any(|a| a == "--perf") {
         watchers.push(("perf kvm stat live", "script -qc 'perf kvm stat live' /dev/null".into()));

@@ -171,7 +171,7 @@ pub(super) fn emulated_timers(rate: &str) -> String {
 }
 
 pub(super) fn check_thread(tid: i32) -> String {
-    format!("look at: perf top -t {tid}")
+    format!("look at: kvmtop profile {tid}")
 }
 
 pub(super) fn nested_events(events: u64, exits: u64) -> String {
