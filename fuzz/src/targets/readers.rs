@@ -4,8 +4,8 @@ use kvmtop::analysis::{DomainFilter, JudgedInterval, Pattern, Pipeline};
 use kvmtop::cli::{config::Config, saved_settings};
 use kvmtop::kvm::{
     CpuSet, Space, cmdline, device_map, domain_capabilities as capabilities, domain_xml as xml, event_totals as totals,
-    format, guest_name, kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name, topology_text,
-    virsh_text, vmm_config as vmm,
+    format, guest_name, kernel_log as log, mtree as tree, process_text as processes, sanitize, sanitize_name,
+    stats_text as stats, thread_name, time_profile as profile, topology_text, virsh_text, vmm_config as vmm,
 };
 use kvmtop::lint::{InputKind, Options};
 use kvmtop::report::{View, json, text};
@@ -16,6 +16,7 @@ use kvmtop::ui::{AppState, ScreenSession, key};
 use ratatui::crossterm::event::KeyCode;
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -201,6 +202,16 @@ pub fn names(input: &[u8]) {
     sanitize_name(&text, 64);
 }
 
+/// `numastat -p`, `taskset -p`, `ps -L` and files of `/proc/PID`, of which `numa_maps` does not name its process.
+pub fn process_text(input: &[u8]) {
+    let text = text_of(input);
+    let mut found = processes::parse(&text, None);
+    found.merge(processes::parse(&text, Some(1)));
+    for pid in found.pids() {
+        found.cpus(pid, &BTreeMap::new());
+    }
+}
+
 /// Texts of `/proc`, in which a process has its say by its name, and a file of KVM's counters.
 pub fn proc_texts(input: &[u8]) {
     fuzzing::proc_texts(input);
@@ -209,6 +220,19 @@ pub fn proc_texts(input: &[u8]) {
 /// The answers of a QEMU monitor.
 pub fn qmp(input: &[u8]) {
     let _ = fuzzing::qmp(input);
+}
+
+/// `qm status --verbose` and KVM's files of debugfs.
+pub fn stats_text(input: &[u8]) {
+    let text = text_of(input);
+    if stats::looks_like(&text) {
+        stats::parse(&text);
+    }
+}
+
+/// `perf top`, `perf report`, `top` and `virsh domblkinfo`.
+pub fn time_profile(input: &[u8]) {
+    let _ = profile::remark(&text_of(input));
 }
 
 /// `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`.

@@ -7,7 +7,7 @@ use crate::synthetic::{Fixture, Host};
 use kvmtop::kvm;
 use kvmtop::sample::{DomainFacts, HostFacts, Sample};
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -96,6 +96,14 @@ pub fn kernel_logs() -> Vec<Vec<u8>> {
     texts(kvm::kernel_log::looks_like)
 }
 
+pub fn process_texts() -> Vec<Vec<u8>> {
+    texts(|text| kvm::process_text::looks_like(text, None))
+}
+
+pub fn time_profiles() -> Vec<Vec<u8>> {
+    texts(|text| kvm::time_profile::remark(text).is_some())
+}
+
 pub fn topologies() -> Vec<Vec<u8>> {
     texts(kvm::topology_text::looks_like)
 }
@@ -149,12 +157,15 @@ pub fn perf_data() -> Vec<Vec<u8>> {
     found
 }
 
-/// A small sosreport in every compression.
+/// A small sosreport in every compression, and as a zip archive.
 pub fn archives() -> Vec<Vec<u8>> {
     let xml = "<domain type='kvm'><name>web</name><vcpu>2</vcpu></domain>\n";
     let log = "[1.654337] kvm [21715]: vcpu0, guest rIP: 0x1 Unhandled RDMSR(0x64d)\n";
     let mut tar = tar::Builder::new(Vec::new());
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     for (name, text) in [("sos/etc/libvirt/qemu/web.xml", xml), ("sos/sos_commands/kernel/dmesg", log)] {
+        zip.start_file(name, zip::write::SimpleFileOptions::default()).expect("memory takes all");
+        zip.write_all(text.as_bytes()).expect("memory takes all");
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         tar.append_data(&mut header, name, text.as_bytes()).expect("memory takes all");
@@ -168,7 +179,8 @@ pub fn archives() -> Vec<Vec<u8>> {
     let zst = zstd::encode_all(&*tar, 1).expect("memory takes all");
     let xz =
         files_of("tests/fixtures/import").into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "xz"));
-    [tar, gz, bz2, zst].into_iter().chain(xz.map(|(_, bytes)| bytes)).collect()
+    let zip = zip.finish().expect("memory takes all").into_inner();
+    [tar, gz, bz2, zst, zip].into_iter().chain(xz.map(|(_, bytes)| bytes)).collect()
 }
 
 /// Uncompressed samples of small hosts, as `recordings::recording` takes them.

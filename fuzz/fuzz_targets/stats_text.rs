@@ -1,0 +1,3 @@
+#![no_main]
+
+kvmtop_fuzz::fuzz!("stats_text");
