@@ -147,7 +147,10 @@ fn internal_error(text: &str) -> Option<Event> {
     if text.contains("kvm") && has(text, &["triple fault", "kvm_exit_shutdown"]) {
         return Some(Event::of(LogKind::TripleFault));
     }
-    (text.contains("emulation fail") && text.contains("kvm")).then(|| Event::of(LogKind::EmulationFailure))
+    // arm64's `io_mem_abort` (arch/arm64/kvm/mmio.c), before it returns ENOSYS.
+    let undecoded = text.contains("instruction decoding not implemented");
+    ((undecoded || text.contains("emulation fail")) && text.contains("kvm"))
+        .then(|| Event::of(LogKind::EmulationFailure))
 }
 
 /// QEMU's message about an option (`error_report` in its util/error-report.c has the option in front), and libvirt's

@@ -162,6 +162,11 @@ impl LogReader {
                 let text = sanitize(&format!("{} … reason={reason}", end.text), KEPT);
                 found.push(LogLine { kind, text, ..end });
             }
+            // libvirt ends a QEMU that it could not set up by a signal.
+            ("failed", Some(end)) if end.kind == LogKind::Terminated => {
+                let text = sanitize(&format!("{} … reason={reason}", end.text), KEPT);
+                found.push(LogLine { kind: LogKind::StartFailed, text, ..end });
+            }
             (_, Some(end)) if end.kind != LogKind::Terminated => found.push(end),
             ("crashed", None) => {
                 line.kind = LogKind::Killed;

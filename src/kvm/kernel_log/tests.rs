@@ -301,6 +301,7 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
     assert_eq!(signal("/usr/sbin/libvirtd", "shutdown"), [], "libvirt ends the QEMU of a guest that shut down");
     assert_eq!(signal("/usr/sbin/libvirtd", "destroyed"), web(LogKind::Terminated, Some(15)));
     assert_eq!(signal("/usr/sbin/libvirtd", "crashed"), web(LogKind::Killed, Some(15)));
+    assert_eq!(signal("/usr/sbin/virtqemud", "failed"), web(LogKind::StartFailed, Some(15)));
     assert_eq!(signal("<unknown process>", "destroyed"), web(LogKind::Terminated, Some(15)), "virsh destroy");
     assert_eq!(signal("<unknown process>", "shutdown"), web(LogKind::Killed, Some(15)));
     assert_eq!(ended("2024-01-05 12:00:00.123+0000: shutting down, reason=shutdown\n"), []);
@@ -552,6 +553,12 @@ fn a_start_that_failed_is_no_crash() {
     assert_eq!(one("Could not access KVM kernel module: Permission denied").kind, LogKind::StartFailed);
     let warning = "qemu-system-x86_64: -smp 9: warning: Number of SMP cpus exceeds the recommended\n";
     assert_eq!(one(warning).kind, LogKind::Other);
+}
+
+#[test]
+fn an_instruction_that_arm64_cannot_decode() {
+    let line = one("[513.3] kvm [3122]: load/store instruction decoding not implemented\n");
+    assert_eq!((line.kind, line.pid), (LogKind::EmulationFailure, Some(3122)));
 }
 
 #[test]

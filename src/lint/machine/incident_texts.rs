@@ -82,8 +82,9 @@ pub(super) const RUN_FAILED: Incident = Incident {
     means: "The host's kernel returned an error instead of running the vCPU, and QEMU stops a guest to which this \
         happens",
     causes: "for error 14 (EFAULT, Bad address), guest memory that the host cannot provide: huge pages that ran out, a \
-        file or device behind it that shrank or failed, memory of a passed-through device; for others, no memory in \
-        the kernel or a bug of the VMM or of KVM",
+        file or device behind it that shrank or failed, memory of a passed-through device; for error 38 (ENOSYS, \
+        Function not implemented) on arm64, an instruction on device memory that KVM cannot decode; for others, no \
+        memory in the kernel or a bug of the VMM or of KVM",
     next: "Read the VMM's log and the kernel's log of that moment; compare HugePages_Free in /proc/meminfo and \
         the free space behind file-backed memory with what the guest has",
     more: &[],

@@ -90,6 +90,9 @@ fn read_type(
         InputType::DomainXml => domain_xmls(path, text, gathered)?,
         InputType::CommandLine => {
             for (pid, command) in commands(text)? {
+                if command.accel.as_deref() == Some("tcg") {
+                    gathered.notes.push(without_kvm(path, command.name.as_deref()));
+                }
                 let (file, command) = (path.to_owned(), Some(Arc::new(command)));
                 gathered.descriptions.push(Description { file, command, pid, ..Description::default() });
             }
@@ -232,11 +235,24 @@ fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), S
                 (xml, xml_text(&repaired.text), repaired.fragment)
             }
         };
+        if xml.domain_type.as_deref() == Some("qemu") {
+            gathered.notes.push(without_kvm(path, xml.name.as_deref()));
+        }
         let xml = Some((Arc::new(xml), text));
         let (file, running) = (path.to_owned(), is_running(part));
         gathered.descriptions.push(Description { file, xml, fragment, running, ..Description::default() });
     }
     Ok(())
+}
+
+/// What is said of a guest that its configuration has QEMU emulate.
+fn without_kvm(path: &Path, name: Option<&str>) -> String {
+    let name = name.map_or_else(|| "the guest".to_owned(), |name| sanitize(name, 80));
+    format!(
+        "{}: {name} runs without KVM (accel=tcg, or <domain type='qemu'>): QEMU emulates its CPU in software, which is \
+         many times slower, and no figure of KVM is about it",
+        file_name(path)
+    )
 }
 
 /// Whether an XML is of a running domain, which has a number.
