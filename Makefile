@@ -42,9 +42,11 @@ fuzz: needs-build
 	@sh fuzz/run.sh $(RUNS) $(TARGETS)
 
 # Licences, sources, versions and known flaws of the dependencies (deny.toml); needs cargo-deny, and the network for the
-# database of flaws. Without either, `make check` still holds licences and sources by tests/dependencies.rs.
+# database of flaws, which is asked last. Without either, `make check` still holds licences and sources by
+# tests/dependencies.rs.
 deny:
-	$(CARGO) deny --locked check
+	$(CARGO) deny --locked check licenses bans sources
+	$(CARGO) deny --locked check advisories
 
 # Rewrites what tests compare with: snapshots, generated pages of docs/, the README's picture. Then look at `git diff`.
 accept: needs-build

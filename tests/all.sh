@@ -14,6 +14,10 @@ step "lints"
 cargo clippy --locked --all-targets --quiet -- -D warnings
 step "lints without libvirt, as the static binary is built"
 cargo clippy --locked --no-default-features --quiet -- -D warnings
+if cargo deny --version >/dev/null 2>&1; then
+    step "dependencies"
+    cargo deny --locked --offline check licenses bans sources
+fi
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet
 step "build"

@@ -4,6 +4,7 @@
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
 use super::advice;
+use super::shell::commands;
 use crate::kvm::Isa;
 use crate::kvm::cmdline::QemuCommand;
 use crate::lint::context::Context;
@@ -88,7 +89,7 @@ impl Audience {
             return Some(self.named(line));
         }
         let mut kept: Vec<String> = Vec::new();
-        for part in line.split("; ") {
+        for part in commands(&line) {
             let fitting = if self.is_foreign(part) { self.instead(part) } else { Some(part.to_owned()) };
             kept.extend(fitting.filter(|part| !kept.contains(part)));
         }
