@@ -30,6 +30,7 @@ pub mod command;
 pub mod figures;
 pub mod kvm;
 pub mod lint;
+pub mod metrics;
 pub mod model;
 pub mod placement;
 pub mod report;

@@ -64,6 +64,10 @@ fn commands_of_the_table() {
             // tests/profile.rs samples a real guest.
             "profile GUEST" => assert_eq!(status(&run(&["profile", "no-such-guest", "--duration", "1s"])), 1),
             "doctor" => assert!((0..=1).contains(&status(&run(&["doctor"])))),
+            "export" => {
+                let exporter = common::exporter::Exporter::start(&["-d", "0.2"]);
+                assert!(exporter.metrics().contains("kvmtop_build_info{"));
+            }
             other => panic!("the README names `kvmtop {other}`, which this test does not run"),
         }
     }

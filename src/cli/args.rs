@@ -4,6 +4,7 @@ use super::values;
 use crate::analysis::{Pattern, RecordingTime};
 use crate::ui::ThemeChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ Examples:
   kvmtop plan                       where all guests should run, and the commands
   kvmtop profile web-1              what QEMU and the kernel do for this guest
   kvmtop doctor                     what this host hides from kvmtop, and how to enable it
+  kvmtop export                     metrics for Prometheus on http://127.0.0.1:9753/metrics
 
 What percentages are relative to:
   CPU usr, sys, guest, wait   one host CPU: 8 busy vCPUs show 800. usr excludes guest time;
@@ -101,6 +103,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Print what this host hides from kvmtop, and how to enable it
     Doctor(DoctorArgs),
+    /// Serve metrics to Prometheus, until Ctrl-C
+    Export(ExportArgs),
     /// Show a recording of real guests that ships with kvmtop
     Demo(DemoArgs),
 }
@@ -387,6 +391,32 @@ pub struct ProfileArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// `kvmtop export`.
+///
+/// OpenMetrics over HTTP on a thread of its own: /metrics has counters that begin when kvmtop first sees a guest, and
+/// /healthz says whether samples are taken. docs/metrics.md lists them, docs/fleet.md shows many hosts.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// The address and port to serve on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753", value_parser = values::listen)]
+    pub listen: SocketAddr,
+    /// Serve by TLS and ask for passwords, as this file of Prometheus' exporters says
+    ///
+    /// YAML: `tls_server_config` with `cert_file`, `key_file`, `client_auth_type`, `client_ca_file` and `min_version`,
+    /// and `basic_auth_users` with bcrypt hashes. It is read again when it or a certificate changes.
+    #[arg(long, value_name = "FILE")]
+    pub web_config: Option<PathBuf>,
+    /// Counters of each vCPU instead of all vCPUs of a guest together
+    #[arg(long)]
+    pub per_vcpu: bool,
+    /// How to sample.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    /// Which guests.
+    #[command(flatten)]
+    pub choice: ChoiceArgs,
 }
 
 /// `kvmtop doctor`.

@@ -133,7 +133,8 @@ fn errors_of_wrong_usage() {
         "check --duration 0s",
         "record f --max-size huge",
         "-b report x",
-        "export",
+        "export --listen 9753",
+        "export --per-vcpu x",
     ];
     let mut all = String::new();
     for line in lines {

@@ -1,6 +1,7 @@
 //! Values of options. Each parser returns the value, or a sentence that says what is valid.
 
 use crate::analysis::{NO_DURATION, duration_or_zero};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Shortest and longest interval between two samples, seconds.
@@ -53,6 +54,15 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
 }
 
+/// An address with its port to listen on.
+///
+/// # Errors
+/// A sentence, for text that is none.
+pub fn listen(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "an address and port is 127.0.0.1:9753, [::1]:9753, or 0.0.0.0:9753 for all networks";
+    text.trim().parse().map_err(|_| wrong.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,10 +101,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn addresses() {
+        for text in ["127.0.0.1:9753", "[::1]:9753", "0.0.0.0:80"] {
+            assert_eq!(listen(text).map(|a| a.to_string()), Ok(text.into()));
+        }
+        for text in ["", ":9753", "9753", "localhost:9753", "127.0.0.1", "127.0.0.1:99999"] {
+            assert!(listen(text).is_err_and(|said| said.contains("127.0.0.1:9753")), "{text}");
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn never_panics(text in ".{0,40}") {
-            let _ = (interval(&text), duration(&text), size(&text));
+            let _ = (interval(&text), duration(&text), size(&text), listen(&text).is_ok());
         }
     }
 }

@@ -4,6 +4,7 @@
 mod batch;
 mod check;
 mod doctor;
+mod export;
 mod html;
 mod html_file;
 mod live;
@@ -119,6 +120,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
             doctor::run(&args, &settings(Some(&args.sampling), &choice, None)?)
         }
+        Some(Command::Export(args)) => export::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
     }
 }
 

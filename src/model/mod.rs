@@ -182,13 +182,17 @@ impl SampleInterval {
         self.seconds.map(|s| ns as f64 / (s * 1e7))
     }
 
-    /// Whether something that started at `start_ticks` (1/100 s after boot) was born within the interval.
-    /// `USER_HZ` is 100 on every architecture that runs KVM (include/asm-generic/param.h).
+    /// Whether something that started at `start_ticks` was born within the interval.
     pub fn born_within(&self, start_ticks: u64) -> bool {
-        const TICK_NS: u64 = 10_000_000;
-        self.previous_boot_ns
-            .is_some_and(|boot| start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot)
+        self.previous_boot_ns.is_some_and(|boot| born_since(start_ticks, boot))
     }
+}
+
+/// Whether something that started at `start_ticks` (1/100 s after boot) was born after a sample's `boot_ns`.
+/// `USER_HZ` is 100 on every architecture that runs KVM (include/asm-generic/param.h).
+pub(crate) fn born_since(start_ticks: u64, boot_ns: u64) -> bool {
+    const TICK_NS: u64 = 10_000_000;
+    start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot_ns
 }
 
 /// Growth of named counters, per second. A counter that the previous sample lacks has no rate.

@@ -22,18 +22,26 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("placement", &["kvm"]),
     ("lint", &["kvm", "sample", "model", "placement", "figures"]),
     ("analysis", &["kvm", "sample", "model", "lint"]),
+    ("metrics", &["kvm", "sample", "model", "lint", "analysis"]),
     // How figures are printed; used by whatever prints.
     ("figures", &[]),
     ("report", &["kvm", "sample", "model", "placement", "lint", "figures", "analysis"]),
     ("ui", &["kvm", "sample", "model", "lint", "figures", "analysis", "report"]),
     // The config file names columns, keys and themes.
     ("cli", &["session", "lint", "analysis", "ui"]),
-    ("command", &["kvm", "sample", "session", "source", "model", "lint", "figures", "analysis", "report", "ui", "cli"]),
+    (
+        "command",
+        &[
+            "kvm", "sample", "session", "source", "model", "lint", "figures", "analysis", "metrics", "report", "ui",
+            "cli",
+        ],
+    ),
     ("lib", &["command"]),
 ];
 
 /// Folders that neither read nor write anything outside the program, ask no clock and start no thread.
-const PURE: &[&str] = &["kvm", "sample", "model", "placement", "lint", "figures", "analysis", "report", "ui"];
+const PURE: &[&str] =
+    &["kvm", "sample", "model", "placement", "lint", "figures", "analysis", "metrics", "report", "ui"];
 /// The screen's edge: its event loop and the terminal's state.
 const EDGE: &[&str] = &["ui/event_loop.rs", "ui/terminal.rs"];
 /// What a pure folder must not name.

@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs)]
 
 pub mod cpu_group;
+pub mod exporter;
 pub mod findings;
 pub mod guest;
 pub mod hog;

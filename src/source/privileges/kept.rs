@@ -23,8 +23,8 @@ const MONITOR: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID
 /// Every reason to keep one, for the threads that follow.
 pub const KEPT: &[KeptRow] = &[
     KeptRow {
-        when: "sampling (the live screen, `--batch`, `record`, `check`, `doctor`, `plan` without a file), and its \
-               threads that read logs and slow files",
+        when: "sampling (the live screen, `--batch`, `record`, `check`, `doctor`, `export`, `plan` without a file), \
+               and its threads that read logs and slow files",
         set: PROCESSES,
         reason: "new guests of other users: /proc/PID/fd, io, root and cwd, KVM's statistics files (pidfd_getfd), \
                  libvirt's status files and logs",
@@ -74,7 +74,7 @@ pub const KEPT: &[KeptRow] = &[
         reason: "root without it may not read it; kept only if a named file cannot be opened without it",
     },
     KeptRow {
-        when: "all other threads and commands (libvirt, keys, signals, `report`, `diff`, `replay`, `demo`)",
+        when: "all other threads and commands (libvirt, keys, signals, HTTP, `report`, `diff`, `replay`, `demo`)",
         set: CapabilitySet::empty(),
         reason: "nothing that they do needs one",
     },

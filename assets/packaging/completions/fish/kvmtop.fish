@@ -53,6 +53,7 @@ complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "plan" -d 'Plan where 
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "check" -d 'Watch this host for a while and print what is wrong'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "profile" -d 'Sample what a guest\'s host threads do: the functions that take their CPU time'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "doctor" -d 'Print what this host hides from kvmtop, and how to enable it'
+complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "export" -d 'Serve metrics to Prometheus, until Ctrl-C'
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -f -a "demo" -d 'Show a recording of real guests that ships with kvmtop'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l duration -d 'How long to record, such as 10m [default: until Ctrl-C]' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l max-size -d 'Limit the size, such as 500M; the oldest samples go first' -r
@@ -151,6 +152,22 @@ complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l json -d 'Print 
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l no-monitor -d 'Never talk to the QEMU monitor (devices are then named from tables)'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l kvm-events -d 'Also count every kvm tracepoint for each guest'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l listen -d 'The address and port to serve on' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l web-config -d 'Serve by TLS and ask for passwords, as this file of Prometheus\' exporters says' -r -F
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -s d -l interval -d 'Seconds between samples, 0.1 to 60 [default: 1]' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l engine -d 'How exits are counted [default: auto]' -r -f -a "auto\t'bpf where possible, else perf, else none'
+bpf\t'Counted inside the kernel by BPF programs: cheapest'
+perf\t'Tracepoints through perf rings'
+none\t'No tracing: KVM\'s own counters and /proc'"
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l warn -d 'Raise the severity of these findings by one step' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l allow -d 'Hide these findings; `all` hides all but those of --warn' -r
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l config -d 'Read this config file instead of the usual one' -r -F
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l per-vcpu -d 'Counters of each vCPU instead of all vCPUs of a guest together'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l no-monitor -d 'Never talk to the QEMU monitor (devices are then named from tables)'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l kvm-events -d 'Also count every kvm tracepoint for each guest'
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand demo" -s n -l count -d 'Stop after N intervals (with --batch)' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand demo" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand demo" -l warn -d 'Raise the severity of these findings by one step' -r

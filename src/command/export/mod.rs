@@ -1,0 +1,70 @@
+//! `kvmtop export`: serves metrics to Prometheus.
+
+mod published;
+mod request;
+mod server;
+mod users;
+mod web_config;
+
+use super::{live, say};
+use crate::analysis::Pipeline;
+use crate::cli::Settings;
+use crate::cli::args::ExportArgs;
+use crate::metrics::HostMetrics;
+use crate::source::Feed;
+use anyhow::Context;
+use published::Published;
+use rustix::thread::CapabilitySet;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+use web_config::WebAccess;
+
+/// Disks and interfaces are read every five seconds, and a sample holds the last reading alone: a longer interval would
+/// miss some.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Runs it on the live host until a signal comes.
+pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
+    let settings = &Settings { interval: settings.interval.min(LONGEST_INTERVAL), ..settings.clone() };
+    // What the user names is opened before rights are given up.
+    let listener = TcpListener::bind(args.listen).with_context(|| {
+        format!("cannot listen on {}; --listen takes another address and port, such as 127.0.0.1:9754", args.listen)
+    })?;
+    let address = listener.local_addr()?;
+    let access = WebAccess::open(args.web_config.as_deref())?;
+    let (has_tls, has_users) = (access.has_tls(), access.has_users());
+    let is_protected = has_tls && has_users;
+    if !address.ip().is_loopback() && !is_protected {
+        let missing = if has_tls {
+            "passwords"
+        } else if has_users {
+            "TLS"
+        } else {
+            "TLS and passwords"
+        };
+        say(&format!(
+            "{address} can be reached from other hosts without {missing}: whoever reaches it reads the names of guests \
+             and what they do; --web-config adds both"
+        ));
+    }
+    let live = live::start_with(settings, CapabilitySet::empty(), false);
+    live::stop_on_signals(live.commands)?;
+    let published = Published::new(settings.interval);
+    let server = server::start(listener, access, published.clone())?;
+    say(&format!("serving {}://{address}/metrics; Ctrl-C ends it", if has_tls { "https" } else { "http" }));
+    let mut feed = live.feed;
+    let mut metrics = HostMetrics::new(args.per_vcpu);
+    let mut pipeline = Pipeline::new(settings.findings.clone());
+    let mut before = None;
+    while let Some(sample) = feed.next()? {
+        anyhow::ensure!(!server.is_finished(), "the thread that serves {address} ended; start kvmtop again");
+        let sample = Arc::new(sample);
+        let mut interval = pipeline.next_or_first(sample.clone());
+        interval.keep_only(&settings.domains);
+        metrics.add(&sample, before.as_deref(), &interval);
+        published.set(Arc::new(metrics.clone()));
+        before = Some(sample);
+    }
+    Ok(0)
+}

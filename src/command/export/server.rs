@@ -1,0 +1,108 @@
+//! The HTTP server, on a thread of its own. A request never waits for a sample, nor a sample for a request.
+//!
+//! One request a connection: a scrape comes every few seconds, and with a deadline for the whole connection nobody can
+//! hold one.
+
+use super::published::Published;
+use super::request;
+use super::web_config::{Access, WebAccess};
+use crate::source::privileges;
+use anyhow::Context;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+/// Connections at a time; further ones wait in the kernel's queue.
+const MOST_CONNECTIONS: usize = 32;
+/// Bytes of a request's head at most.
+const LONGEST_HEAD: usize = 16 << 10;
+/// Header lines at most.
+const MOST_HEADERS: usize = 64;
+/// Within this time the head of a request has to come.
+const HEAD_DEADLINE: Duration = Duration::from_secs(5);
+/// Within this time a connection has to end, the answer included: Prometheus gives up after 10 s by default.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// After a connection could not be accepted, as when no file is left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Begins to serve.
+///
+/// # Errors
+/// A sentence that names what the system refused.
+pub fn start(listener: TcpListener, access: WebAccess, published: Arc<Published>) -> anyhow::Result<JoinHandle<()>> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.context("cannot start the HTTP server")?;
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
+        privileges::keep_none();
+        let tasks = tokio::task::LocalSet::new();
+        tasks.block_on(&runtime, serve(listener, access, published));
+    })?;
+    Ok(thread)
+}
+
+async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, published: Arc<Published>) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let texts = Rc::new(request::Texts::default());
+    loop {
+        // Only a closed semaphore refuses, and nothing closes it.
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let (access, published, texts) = (access.current(), published.clone(), texts.clone());
+        tokio::task::spawn_local(async move {
+            // What a client does wrong, or not at all, ends its connection and concerns nobody else.
+            let _ = tokio::time::timeout(DEADLINE, connection(stream, &access, &published, &texts)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn connection(stream: TcpStream, access: &Access, published: &Published, texts: &request::Texts) {
+    match &access.tls {
+        None => answer(stream, access, published, texts).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_DEADLINE, tls.accept(stream)).await {
+                answer(stream, access, published, texts).await;
+            }
+        }
+    }
+}
+
+async fn answer<S>(stream: S, access: &Access, published: &Published, texts: &request::Texts)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let service = service_fn(async |request: Request<Incoming>| {
+        let may_read = access.users.allow(request.headers().get(AUTHORIZATION)).await;
+        let answer = if may_read { texts.answer(&request, published.last()) } else { request::unauthorized() };
+        Ok::<_, Infallible>(answer)
+    });
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .max_buf_size(LONGEST_HEAD)
+        .max_headers(MOST_HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that went away is no error of the server's.
+    let _ = served.await;
+}

@@ -1,0 +1,84 @@
+//! HTTP basic authentication (RFC 7617) against bcrypt hashes.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::HeaderValue;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// bcrypt takes twice as long for each step; beyond this, seconds.
+const HIGHEST_COST: u32 = 15;
+/// After a wrong password the next one waits this many times as long as the check took: guessing never takes more than
+/// a tenth of a CPU.
+const PAUSE_FACTOR: u32 = 9;
+
+/// The users and the hashes of their passwords; without any, everybody may read.
+#[derive(Debug, Default)]
+pub struct Users {
+    hashes: BTreeMap<String, String>,
+    /// Digests of passwords that were right: a scrape need not pay for bcrypt each time.
+    right: Mutex<BTreeMap<String, [u8; 32]>>,
+    /// One check at a time.
+    gate: tokio::sync::Mutex<()>,
+}
+
+impl Users {
+    /// Users by their name.
+    ///
+    /// # Errors
+    /// A sentence about a hash that is none.
+    pub fn new(hashes: BTreeMap<String, String>) -> anyhow::Result<Self> {
+        for (user, hash) in &hashes {
+            let cost = hash.parse::<bcrypt::HashParts>().map(|parts| parts.get_cost());
+            anyhow::ensure!(
+                cost.is_ok(),
+                "the password of {user} is no bcrypt hash; make one with `htpasswd -nB {user}`"
+            );
+            anyhow::ensure!(
+                cost.is_ok_and(|cost| cost <= HIGHEST_COST),
+                "the bcrypt hash of {user} has a cost above {HIGHEST_COST}, which takes seconds; `htpasswd -nB -C 10 \
+                 {user}` makes one with 10"
+            );
+        }
+        Ok(Self { hashes, ..Self::default() })
+    }
+
+    /// Whether everybody may read.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Whether a request with this `Authorization` may read.
+    pub async fn allow(&self, authorization: Option<&HeaderValue>) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let Some((user, password)) = authorization.and_then(basic) else { return false };
+        let digest: [u8; 32] = Sha256::digest(password.as_bytes()).into();
+        if self.right.lock().unwrap_or_else(PoisonError::into_inner).get(&user) == Some(&digest) {
+            return true;
+        }
+        let _alone = self.gate.lock().await;
+        let began = Instant::now();
+        let hash = self.hashes.get(&user);
+        // An unknown user takes as long as a known one.
+        let checked = hash.or_else(|| self.hashes.values().next());
+        let is_right = checked.is_some_and(|hash| bcrypt::verify(&password, hash).unwrap_or(false)) && hash.is_some();
+        if is_right {
+            self.right.lock().unwrap_or_else(PoisonError::into_inner).insert(user, digest);
+        } else {
+            tokio::time::sleep(began.elapsed() * PAUSE_FACTOR).await;
+        }
+        is_right
+    }
+}
+
+/// User and password.
+fn basic(authorization: &HeaderValue) -> Option<(String, String)> {
+    let (scheme, encoded) = authorization.to_str().ok()?.split_once(' ')?;
+    let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (user, password) = text.split_once(':').filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+    Some((user.to_owned(), password.to_owned()))
+}

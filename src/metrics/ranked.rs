@@ -1,0 +1,153 @@
+//! Counters by a label that a guest can choose: a bounded number of series, and one for the rest.
+
+use std::collections::BTreeMap;
+
+/// Labels with a series of their own at a time.
+pub const MOST_SHOWN: usize = 20;
+/// Labels whose counters are kept, shown or not.
+const MOST_KEPT: usize = 128;
+/// A label that did not grow for so long gives its series to one that does, nanoseconds.
+const IDLE_NS: u64 = 60 * 1_000_000_000;
+
+/// A count and the time that came with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How often.
+    pub count: u64,
+    /// How long, nanoseconds; `None` where nothing measures it.
+    pub ns: Option<u64>,
+}
+
+impl Tally {
+    /// Adds another one; a time that is unknown adds nothing.
+    fn add(&mut self, more: Self) {
+        self.count = self.count.saturating_add(more.count);
+        if let Some(ns) = more.ns {
+            self.ns = Some(self.ns.unwrap_or(0).saturating_add(ns));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Row {
+    sum: Tally,
+    /// The label in use, and when it last grew.
+    shown: Option<u64>,
+}
+
+/// Counters by label. The first [`MOST_SHOWN`] labels get a series each, the busiest first; what others grow by goes to
+/// the rest, also if they get a series later. So no series ever falls, and together they hold everything.
+#[derive(Debug, Clone)]
+pub struct Ranked<K> {
+    rows: BTreeMap<K, Row>,
+    rest: Tally,
+}
+
+impl<K> Default for Ranked<K> {
+    fn default() -> Self {
+        Self { rows: BTreeMap::new(), rest: Tally::default() }
+    }
+}
+
+impl<K: Ord + Clone> Ranked<K> {
+    /// Adds what grew within an interval that ended at `now_ns`.
+    pub fn add(&mut self, now_ns: u64, grown: impl IntoIterator<Item = (K, Tally)>) {
+        let mut by_label = BTreeMap::<K, Tally>::new();
+        for (label, tally) in grown {
+            by_label.entry(label).or_default().add(tally);
+        }
+        let mut grown: Vec<_> = by_label.into_iter().filter(|(_, tally)| tally.count > 0).collect();
+        grown.sort_by_key(|(_, tally)| std::cmp::Reverse((tally.ns, tally.count)));
+        for (label, tally) in grown {
+            let has_series = self.rows.get(&label).is_some_and(|row| row.shown.is_some());
+            if has_series || self.make_room(&label, now_ns) {
+                let row = self.rows.entry(label).or_default();
+                row.shown = Some(now_ns);
+                row.sum.add(tally);
+            } else {
+                self.rest.add(tally);
+            }
+        }
+    }
+
+    /// Whether this label can have a series; takes one from a label that is idle if it must.
+    fn make_room(&mut self, label: &K, now_ns: u64) -> bool {
+        if self.rows.len() >= MOST_KEPT && !self.rows.contains_key(label) {
+            return false;
+        }
+        if self.rows.values().filter(|row| row.shown.is_some()).count() < MOST_SHOWN {
+            return true;
+        }
+        let oldest = self.rows.values_mut().filter(|row| row.shown.is_some()).min_by_key(|row| row.shown);
+        match oldest {
+            Some(row) if row.shown.is_some_and(|grew| now_ns.saturating_sub(grew) > IDLE_NS) => {
+                row.shown = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The labels with a series, and the rest under `None` if there is any.
+    pub fn rows(&self) -> impl Iterator<Item = (Option<&K>, Tally)> {
+        let shown = self.rows.iter().filter(|(_, row)| row.shown.is_some()).map(|(label, row)| (Some(label), row.sum));
+        shown.chain((self.rest.count > 0).then_some((None, self.rest)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn tally(count: u64) -> Tally {
+        Tally { count, ns: Some(count * 10) }
+    }
+
+    fn total(ranked: &Ranked<u32>) -> u64 {
+        ranked.rows().map(|(_, tally)| tally.count).sum()
+    }
+
+    #[test]
+    fn a_guest_that_names_thousands_makes_a_bounded_number_of_series_that_never_fall() {
+        let mut ranked = Ranked::default();
+        let (mut sum, mut before) = (0, BTreeMap::new());
+        for tick in 0..3000_u32 {
+            // A new label in each tick, two at all times, one that comes back.
+            let grown = [(tick + 10, tally(5)), (1, tally(100)), (2, tally(1)), (tick % 7, tally(2))];
+            sum += 108;
+            ranked.add(u64::from(tick) * SECOND, grown);
+            assert!(ranked.rows().count() <= MOST_SHOWN + 1);
+            assert_eq!(ranked.rows.values().map(|r| r.sum.count).sum::<u64>() + ranked.rest.count, sum);
+            let now: BTreeMap<_, _> = ranked.rows().map(|(label, tally)| (label.copied(), tally.count)).collect();
+            for (label, count) in &now {
+                assert!(before.get(label).is_none_or(|old| old <= count), "{label:?} fell in tick {tick}");
+            }
+            before.extend(now);
+        }
+        assert!(ranked.rows.len() <= MOST_KEPT);
+        assert!(ranked.rows().any(|(label, tally)| label == Some(&1) && tally.count >= 300_000));
+    }
+
+    #[test]
+    fn the_busiest_come_first_and_the_idle_make_room() {
+        let mut ranked = Ranked::default();
+        ranked.add(0, (0..30).map(|label| (label, tally(u64::from(label) + 1))));
+        let shown: Vec<_> = ranked.rows().filter_map(|(label, _)| label.copied()).collect();
+        assert_eq!(shown, (10..30).collect::<Vec<_>>());
+        assert_eq!(total(&ranked), (1..=30).sum::<u64>());
+        // All but the last are idle.
+        ranked.add(61 * SECOND, [(29, tally(1)), (3, tally(7))]);
+        let three = ranked.rows().find(|(label, _)| *label == Some(&3)).unwrap().1;
+        assert_eq!(three.count, 7, "what went to the rest stays there");
+        assert_eq!(ranked.rows().count(), MOST_SHOWN + 1);
+    }
+
+    #[test]
+    fn a_time_that_nothing_measures_is_no_zero() {
+        let mut ranked = Ranked::default();
+        ranked.add(0, [(1, Tally { count: 3, ns: None })]);
+        assert_eq!(ranked.rows().next().unwrap().1, Tally { count: 3, ns: None });
+    }
+}
