@@ -5,7 +5,7 @@ CARGO ?= cargo
 # zstd is written in C.
 BUILD_PACKAGES = gcc libc6-dev binutils
 # Real-guest tests need QEMU and libvirt; clang checks the shipped BPF object; perf's counts are compared with kvmtop's;
-# a headless Chromium opens the page of `report --html`.
+# a headless Chromium opens the page of `report --html`; Prometheus scrapes `export`.
 TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
 	procps util-linux
 
@@ -76,6 +76,7 @@ needs-build:
 
 needs-test:
 	@sh assets/packages.sh $(TEST_PACKAGES)
+	@sh assets/packages.sh --idle prometheus.service prometheus
 	@sh assets/packages.sh --first-of linux-perf linux-tools-generic
 	@sh assets/packages.sh --first-of chromium-headless-shell chromium
 

@@ -108,7 +108,11 @@ fn deb_in_a_clean_root() {
     for file in [
         "/usr/bin/kvmtop",
         "/lib/systemd/system/kvmtop-record.service",
+        "/lib/systemd/system/kvmtop-export.service",
         "/etc/default/kvmtop-record",
+        "/etc/default/kvmtop-export",
+        "/usr/share/doc/kvmtop/examples/prometheus/kvmtop-alerts.yml",
+        "/usr/share/doc/kvmtop/examples/grafana/kvmtop.json",
         "/usr/share/bash-completion/completions/kvmtop",
         "/usr/share/zsh/vendor-completions/_kvmtop",
         "/usr/share/fish/vendor_completions.d/kvmtop.fish",
@@ -122,7 +126,7 @@ fn deb_in_a_clean_root() {
     let pages = std::fs::read_dir(tree().join("assets/packaging/man")).expect("pages").count();
     assert_eq!(came.iter().filter(|f| f.starts_with("/usr/share/man/man1/kvmtop")).count(), pages, "{came:#?}");
     runs_in(root, "kvmtop");
-    // Neither started nor enabled: recording is the admin's choice.
+    // Neither started nor enabled: recording and serving are the admin's choice.
     assert!(!came.iter().any(|f| f.contains("multi-user.target.wants")), "{came:#?}");
     // What a host has after a while: recordings, and options of its own.
     std::fs::create_dir_all(root.join("var/lib/kvmtop")).expect("folder");
@@ -164,11 +168,12 @@ fn rpm_holds_what_the_deb_holds() {
     assert_eq!(of_rpm, comparable(&of_deb));
     printed("rpm", &["-K", "--nosignature", rpm]);
     let config = printed("rpm", &["-qcp", rpm]);
-    assert_eq!(config.trim(), "/etc/sysconfig/kvmtop-record");
+    let config: BTreeSet<_> = config.lines().collect();
+    assert_eq!(config, ["/etc/sysconfig/kvmtop-export", "/etc/sysconfig/kvmtop-record"].into());
     let needs = printed("rpm", &["-qRp", rpm]);
     assert!(needs.contains("libc.so.6") && !needs.contains("libvirt"), "{needs}");
     let scripts = printed("rpm", &["-qp", "--scripts", rpm]);
-    assert!(scripts.contains("disable --now kvmtop-record.service"), "{scripts}");
+    assert!(scripts.contains("disable --now kvmtop-record.service kvmtop-export.service"), "{scripts}");
 
     // Its scripts need a shell; the books are rpm's own, wherever this distribution keeps them.
     let Some(root) = clean_debian(test) else { return };
@@ -199,6 +204,8 @@ fn static_binary_runs_in_an_empty_root() {
     assert!(!headers.contains("INTERP") && !headers.contains("NEEDED"), "{headers}");
     for file in
         ["README.md", "LICENSE-MIT", "man/kvmtop.1", "completions/zsh/_kvmtop", "docs/json.md", "kvmtop-record.service"]
+            .into_iter()
+            .chain(["kvmtop-export.service"])
     {
         assert!(root.join(file).exists(), "{file}");
     }
@@ -227,37 +234,45 @@ fn source_archive_holds_the_commit() {
     common::ran(test);
 }
 
+/// The commands that have a unit.
+const SERVICES: [&str; 2] = ["record", "export"];
+
 /// A copy of the unit that starts the program under test: systemd wants to find it.
-fn unit(folder: &Path) -> PathBuf {
-    let unit = std::fs::read_to_string(tree().join("assets/packaging/kvmtop-record.service")).expect("unit");
-    assert!(unit.contains("ExecStart=/usr/bin/kvmtop record "));
-    let path = folder.join("kvmtop-record.service");
+fn unit(folder: &Path, command: &str) -> PathBuf {
+    let name = format!("kvmtop-{command}.service");
+    let unit = std::fs::read_to_string(tree().join("assets/packaging").join(&name)).expect("unit");
+    assert!(unit.contains(&format!("ExecStart=/usr/bin/kvmtop {command} ")));
+    let path = folder.join(name);
     std::fs::write(&path, unit.replace("/usr/bin/kvmtop ", &format!("{} ", env!("CARGO_BIN_EXE_kvmtop"))))
         .expect("unit");
     path
 }
 
-/// systemd takes the unit without a word, and rates its exposure "OK": below 5 of 10.
+/// systemd takes the units without a word, and rates their exposure "OK": below 5 of 10.
 #[test]
-fn the_unit_is_sound_and_confined() {
-    let test = "the_unit_is_sound_and_confined";
+fn the_units_are_sound_and_confined() {
+    let test = "the_units_are_sound_and_confined";
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
         return common::skipped(test, "systemd-analyze is not installed");
     }
     let folder = tempfile::tempdir().expect("folder");
-    let unit = unit(folder.path());
-    let out = run("systemd-analyze", &["verify", "--man=no", text(&unit)]);
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && !said.contains("kvmtop-record"), "{said}");
-    let out = run("systemd-analyze", &["security", "--offline=true", "--no-pager", "--threshold=49", text(&unit)]);
-    let said = String::from_utf8_lossy(&out.stdout);
-    let rating = said.lines().find(|l| l.contains("Overall exposure")).unwrap_or_default();
-    assert!(out.status.success() && rating.contains(" OK"), "{rating} {}", String::from_utf8_lossy(&out.stderr));
-    let number = |text: &str| text.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("a score");
     let readme = std::fs::read_to_string(tree().join("README.md")).expect("README.md");
-    let stated = number(readme.split("rates its exposure at").nth(1).expect("the README's score"));
-    // Each version of systemd weighs a little differently.
-    assert!((number(rating) - stated).abs() < 0.5, "the README says {stated}: {rating}");
+    let stated: Vec<&str> = readme.split("rates its exposure at").skip(1).collect();
+    assert_eq!(stated.len(), SERVICES.len(), "the README states the score of each");
+    for (command, stated) in SERVICES.into_iter().zip(stated) {
+        let unit = unit(folder.path(), command);
+        let out = run("systemd-analyze", &["verify", "--man=no", text(&unit)]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && !said.contains("kvmtop-"), "{said}");
+        let out = run("systemd-analyze", &["security", "--offline=true", "--no-pager", "--threshold=49", text(&unit)]);
+        let said = String::from_utf8_lossy(&out.stdout);
+        let rating = said.lines().find(|l| l.contains("Overall exposure")).unwrap_or_default();
+        assert!(out.status.success() && rating.contains(" OK"), "{rating} {}", String::from_utf8_lossy(&out.stderr));
+        let number = |text: &str| text.split_whitespace().find_map(|word| word.parse::<f64>().ok()).expect("a score");
+        let stated = number(stated);
+        // Each version of systemd weighs a little differently.
+        assert!((number(rating) - stated).abs() < 0.5, "the README says {stated}: {rating}");
+    }
     common::ran(test);
 }
 
@@ -288,21 +303,24 @@ fn cargo_installs_and_packs_it() {
     common::ran(test);
 }
 
-/// The unit's command is one that kvmtop takes, with the options of the shipped defaults.
+/// The units' commands are ones that kvmtop takes, with the options of the shipped defaults.
 #[test]
-fn the_unit_starts_what_kvmtop_takes() {
+fn the_units_start_what_kvmtop_takes() {
     use clap::Parser as _;
     let read = |file: &str| std::fs::read_to_string(tree().join("assets/packaging").join(file)).expect("a file");
-    let (unit, defaults) = (read("kvmtop-record.service"), read("sysconfig/kvmtop-record"));
-    let command = unit.lines().find_map(|l| l.strip_prefix("ExecStart=")).expect("a command");
-    let options = |text: &str, start: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(start)).expect("options");
-        line.trim_matches('"').to_owned()
-    };
-    let of_unit = options(&unit, "Environment=\"KVMTOP_RECORD_OPTIONS=");
-    let of_file = options(&defaults, "#KVMTOP_RECORD_OPTIONS=");
-    for options in [of_unit, of_file] {
-        let line = command.replace("$KVMTOP_RECORD_OPTIONS", &options);
-        kvmtop::cli::Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{line}: {e}"));
+    for name in SERVICES {
+        let (unit, defaults) = (read(&format!("kvmtop-{name}.service")), read(&format!("sysconfig/kvmtop-{name}")));
+        let command = unit.lines().find_map(|l| l.strip_prefix("ExecStart=")).expect("a command");
+        let variable = format!("KVMTOP_{}_OPTIONS", name.to_uppercase());
+        let options = |text: &str, start: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix(start)).expect("options");
+            line.trim_matches('"').to_owned()
+        };
+        let of_unit = options(&unit, &format!("Environment=\"{variable}="));
+        let of_file = options(&defaults, &format!("#{variable}="));
+        for options in [of_unit, of_file] {
+            let line = command.replace(&format!("${variable}"), &options);
+            kvmtop::cli::Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
     }
 }

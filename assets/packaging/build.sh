@@ -53,7 +53,7 @@ for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT; do
 done
 cp -r docs assets/packaging/man assets/packaging/completions "$tree/$name/"
 install -Dm644 assets/screen.svg "$tree/$name/assets/screen.svg"
-install -Dm644 assets/packaging/kvmtop-record.service "$tree/$name/kvmtop-record.service"
+install -Dm644 -t "$tree/$name" assets/packaging/kvmtop-record.service assets/packaging/kvmtop-export.service
 tar -C "$tree" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
     -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
 
