@@ -153,7 +153,7 @@ mod tests {
         let mut history = History::default();
         (0..200).for_each(|_| history.push(&model));
         let points: Vec<_> = history.latencies(&model.domains[0], 0).collect();
-        assert_eq!(points.len(), latency::LATENCY_POINTS);
+        assert_eq!(points.len(), latency::LATENCY_POINTS + latency::LATENCY_STEP);
         assert!(points[0].wakeups.is_some_and(|bands| bands.iter().sum::<u16>() == 52));
         assert_eq!(history.points(&model.domains[0]).count(), POINTS);
         history.clear();

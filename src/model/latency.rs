@@ -4,8 +4,11 @@ use super::ThreadModel;
 use crate::sample::{BUCKETS, Histogram};
 use std::collections::VecDeque;
 
-/// Points kept for each vCPU.
+/// Points kept for each vCPU at least.
 pub const LATENCY_POINTS: usize = 120;
+/// As many of the oldest points are dropped at once, so that a picture of them moves once in so many intervals: a
+/// moving picture is most of what a terminal is sent.
+pub const LATENCY_STEP: usize = 10;
 /// Bands of latencies, each twice as long as the one before; see [`LatencyPoint::upper_us`].
 pub const LATENCY_BANDS: usize = 16;
 /// The bucket of a [`Histogram`] that is the second band.
@@ -55,8 +58,8 @@ pub(super) type LatencyRing = VecDeque<LatencyPoint>;
 
 /// Adds a point and drops the oldest beyond the limit.
 pub(super) fn push(ring: &mut LatencyRing, point: LatencyPoint) {
-    if ring.len() == LATENCY_POINTS {
-        ring.pop_front();
+    if ring.len() == LATENCY_POINTS + LATENCY_STEP {
+        ring.drain(..LATENCY_STEP);
     }
     ring.push_back(point);
 }
@@ -65,6 +68,16 @@ pub(super) fn push(ring: &mut LatencyRing, point: LatencyPoint) {
 mod tests {
     use super::*;
     use crate::sample::Timing;
+
+    #[test]
+    fn old_points_are_dropped_in_steps() {
+        let mut ring = LatencyRing::new();
+        let point = |n: usize| LatencyPoint { wait: Some(n as f32), ..LatencyPoint::default() };
+        (0..LATENCY_POINTS + LATENCY_STEP).for_each(|n| push(&mut ring, point(n)));
+        assert_eq!(ring.len(), LATENCY_POINTS + LATENCY_STEP);
+        push(&mut ring, point(1000));
+        assert_eq!((ring.len(), ring[0].wait), (LATENCY_POINTS + 1, Some(LATENCY_STEP as f32)));
+    }
 
     #[test]
     fn latencies_fall_into_bands_of_a_factor_of_two() {

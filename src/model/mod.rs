@@ -24,7 +24,7 @@ pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{DomainKey, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
-pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LatencyPoint};
+pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sum::ModelSum;
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The latencies of one vCPU over time: a column an interval, the newest on the right; short latencies at the bottom.
 
 use crate::figures::{percent, rate, seconds};
-use crate::model::{DomainModel, LATENCY_BANDS, LATENCY_POINTS, LatencyPoint, ThreadModel};
+use crate::model::{DomainModel, LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint, ThreadModel};
 use crate::sample::OtherTask;
 use crate::ui::bars;
 use crate::ui::draw::put;
@@ -55,20 +55,18 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
         let right = Rect { x: area.right() + 2, width: OTHERS, y: area.y + 1, height: area.height - 1 };
         others(buf, right, state, t, theme);
     }
-    let room = usize::from(area.width.saturating_sub(SCALE)).min(LATENCY_POINTS);
-    let mut points: Vec<&LatencyPoint> = match t.index {
-        Some(vcpu) => state.history.latencies(d, vcpu).rev().take(room).collect(),
-        None => Vec::new(),
-    };
-    points.reverse();
+    let kept: Vec<&LatencyPoint> = t.index.map(|vcpu| state.history.latencies(d, vcpu).collect()).unwrap_or_default();
+    // The picture moves by a step at once; until then there is room for the next points.
+    let free = kept.len().next_multiple_of(LATENCY_STEP) - kept.len();
+    let room = usize::from(area.width.saturating_sub(SCALE)).min(LATENCY_POINTS).saturating_sub(free);
+    let points = &kept[kept.len().saturating_sub(room)..];
     let rows = area.height.saturating_sub(FRAME).min(LATENCY_BANDS as u16);
     let each = LATENCY_BANDS.div_ceil(rows.max(1).into());
     let rows = LATENCY_BANDS.div_ceil(each) as u16;
-    // The newest point stays at its place.
     let x = area.x + SCALE + (room - points.len()) as u16;
-    bands(buf, Rect { y: area.y + 1, ..area }, x, each, &points, theme);
+    bands(buf, Rect { y: area.y + 1, ..area }, x, each, points, theme);
     let below = area.y + 1 + rows;
-    waits(buf, Rect { y: below, height: 1, ..area }, x, &points, theme);
+    waits(buf, Rect { y: below, height: 1, ..area }, x, points, theme);
     if let Some(s) = state.model.as_ref().and_then(|m| m.interval_s) {
         let age = format!("{} ago", seconds(s * points.len() as f64));
         let end = x + points.len() as u16;
