@@ -160,6 +160,9 @@ fn start_failed(text: &str) -> Option<Event> {
     if has(text, &["process exited while connecting to monitor", "cannot set up guest memory"])
         || text.contains("kvm kernel module") && text.contains("could not access")
         || text.contains("failed to initialize kvm")
+        // target/i386/kvm/kvm.c, where KVM lacks an enlightenment or an enlightenment another one.
+        || text.contains("kernel doesn't allow setting hyperv")
+        || text.contains("hyper-v") && has(text, &["is not supported by kernel", " requires hyper-v"])
     {
         return Some(event());
     }

@@ -551,6 +551,8 @@ fn a_start_that_failed_is_no_crash() {
     assert_eq!(one(lost).kind, LogKind::Killed, "it may have run");
     assert_eq!(one("kvm: -netdev tap,id=n0: could not configure /dev/net/tun: busy").kind, LogKind::StartFailed);
     assert_eq!(one("Could not access KVM kernel module: Permission denied").kind, LogKind::StartFailed);
+    let lacks = "qemu-system-x86_64: kernel doesn't allow setting HyperV VP_INDEX\n";
+    assert_eq!(one(lacks).kind, LogKind::StartFailed);
     let warning = "qemu-system-x86_64: -smp 9: warning: Number of SMP cpus exceeds the recommended\n";
     assert_eq!(one(warning).kind, LogKind::Other);
 }
