@@ -223,3 +223,31 @@ fn a_real_guests_counters_are_exact() {
     exporter.until(|metrics| !metrics.contains("kvmtop_guest_info{"));
     common::ran(TEST);
 }
+
+/// What the page on performance quotes: `cargo test --test export -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures, with 200 real guests"]
+fn scrapes_of_a_large_host() {
+    const TEST: &str = "scrapes_of_a_large_host";
+    if let Some(why) = common::cannot_trace() {
+        return common::skipped(TEST, &why);
+    }
+    let mut guests: Vec<Guest> = (0..200).map(|_| Guest::start(&[Work::PortReads(0x608, 10); 8], true)).collect();
+    guests.iter_mut().for_each(Guest::go);
+    guests.iter_mut().for_each(Guest::wait_done);
+    let exporter = Exporter::start(&["--no-monitor"]);
+    exporter.until(|metrics| value(metrics, "kvmtop_guests{state=\"running\"}") == Some(200.0));
+    let scrape = |_| {
+        exporter.settled();
+        let began = Instant::now();
+        let bytes = exporter.metrics().len();
+        (began.elapsed(), bytes)
+    };
+    let mut scrapes: Vec<_> = (0..7).map(scrape).collect();
+    scrapes.sort_unstable();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", exporter.pid())).expect("it lives");
+    let memory: Vec<_> = status.lines().filter(|l| l.starts_with("VmRSS") || l.starts_with("VmHWM")).collect();
+    // Most find the text of the last sample written already, by the request before.
+    eprintln!("median and longest of 7 scrapes with bytes: {:?} {:?}; {memory:?}", scrapes[3], scrapes[6]);
+    common::ran(TEST);
+}

@@ -214,7 +214,7 @@ fn a_large_host_fits() {
     assert!(series(&each, "customer-0007-web") <= 350, "{}", series(&each, "customer-0007-web"));
 }
 
-/// What the page on performance quotes: `cargo test --release --lib metrics -- --ignored --nocapture`.
+/// What the page on performance quotes: `cargo test --lib metrics -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn time_of_a_large_host() {
