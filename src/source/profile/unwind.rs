@@ -92,6 +92,6 @@ fn native([bp, sp, ip]: [u64; REGISTERS.len()]) -> (u64, u64, UnwindRegsNative) 
 /// See above. User addresses have 48 bits unless a program asks for more; above them stand signatures of pointers.
 #[cfg(target_arch = "aarch64")]
 fn native([fp, lr, sp, pc]: [u64; REGISTERS.len()]) -> (u64, u64, UnwindRegsNative) {
-    let mask = framehop::aarch64::PtrAuthMask::new(0x0000_ffff_ffff_ffff);
+    let mask = framehop::aarch64::PtrAuthMask(0x0000_ffff_ffff_ffff);
     (pc, sp, UnwindRegsNative::new_with_ptr_auth_mask(mask, lr, sp, fp))
 }
