@@ -25,7 +25,8 @@ $CARGO build --locked --quiet --profile "$profile" --bin kvmtop --target $target
 [ "$profile" = dev ] && profile=debug
 here=${CARGO_TARGET_DIR:-target}/$profile/kvmtop
 # Nothing unknown in its environment, or it starts itself once more, without the emulator.
-there="env -i PATH=$PATH qemu-aarch64-static -L /usr/aarch64-linux-gnu ${CARGO_TARGET_DIR:-target}/$target/$profile/kvmtop"
+there="env -i PATH=$PATH qemu-aarch64-static -L /usr/aarch64-linux-gnu"
+there="$there ${CARGO_TARGET_DIR:-target}/$target/$profile/kvmtop"
 files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 # The table of an arm64 host, out of its case.

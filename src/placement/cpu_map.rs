@@ -16,7 +16,7 @@ pub struct PhysicalCore {
     pub node: Option<u32>,
     /// Its last-level cache.
     pub llc: Option<u32>,
-    /// Cores of one kind are equal: [`EFFICIENCY`] cores and cores of one thread, of two threads, ….
+    /// Cores of one kind are equal: efficiency cores and cores of one thread, of two threads, ….
     pub kind: u32,
 }
 

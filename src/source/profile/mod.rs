@@ -15,7 +15,6 @@ use crate::source::events::EngineError;
 use modules::Module;
 use record::SampledStack;
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
 use threads::SampledThread;
@@ -56,7 +55,11 @@ pub fn sample(
         Err(why) => (Vec::new(), Some(why)),
     };
     let mut unwinder = StackUnwinder::new(&mut modules);
-    let (mut threads, hidden_kernel, left_out) = threads::open(&wanted[..wanted.len().min(MOST_THREADS)])?;
+    let (mut threads, mut gaps) = threads::open(&wanted[..wanted.len().min(MOST_THREADS)])?;
+    gaps.extend(unreadable);
+    if wanted.len() > MOST_THREADS {
+        gaps.push(format!("{MOST_THREADS} of {} threads were sampled", wanted.len()));
+    }
     let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let began = Instant::now();
     threads.iter_mut().for_each(SampledThread::enable);
@@ -69,16 +72,9 @@ pub fn sample(
     let duration_ns = began.elapsed().as_nanos() as u64;
     counted.drain(&mut threads, &mut unwinder, &modules);
     let symbols = Symbols::new();
-    let mut gaps: Vec<String> = unreadable.into_iter().collect();
-    if hidden_kernel {
-        gaps.push(format!("what the kernel did is not shown: {}", crate::source::privileges::hint()));
-    } else if !symbols.knows_kernel() {
+    if !symbols.knows_kernel() && counted.has_kernel() {
         gaps.push("functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)".into());
     }
-    if wanted.len() > MOST_THREADS {
-        gaps.push(format!("{} of {} threads were sampled", MOST_THREADS, wanted.len()));
-    }
-    gaps.extend(left_out);
     let lost = counted.lost + threads.iter().map(|thread| thread.lost).sum::<u64>();
     let (functions, stacks) = counted.named(&symbols, &modules);
     let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
@@ -104,29 +100,33 @@ impl CountedStacks {
     fn drain(&mut self, threads: &mut [SampledThread], unwinder: &mut StackUnwinder, modules: &[Module]) {
         for thread in threads {
             let tid = thread.thread.tid;
-            thread.drain(|sampled| self.add(tid, places(sampled, unwinder, modules)));
+            thread.drain(|sampled| self.add(tid, entries(sampled, unwinder, modules)));
         }
     }
 
-    fn add(&mut self, tid: i32, places: Vec<StackEntry>) {
-        let is_full = self.stacks.len() >= MOST_STACKS;
-        match self.stacks.get_mut(&(tid, places.clone())) {
-            Some(count) => *count += 1,
-            None if is_full => self.lost += 1,
-            None => {
-                self.stacks.insert((tid, places), 1);
-            }
+    fn add(&mut self, tid: i32, entries: Vec<StackEntry>) {
+        let stack = (tid, entries);
+        if let Some(count) = self.stacks.get_mut(&stack) {
+            *count += 1;
+        } else if self.stacks.len() < MOST_STACKS {
+            self.stacks.insert(stack, 1);
+        } else {
+            self.lost += 1;
         }
+    }
+
+    fn has_kernel(&self) -> bool {
+        self.stacks.keys().any(|(_, entries)| entries.iter().any(|entry| matches!(entry, StackEntry::Kernel(_))))
     }
 
     /// The stacks by functions: two addresses of one function are one.
     fn named(self, symbols: &Symbols, modules: &[Module]) -> (Vec<Function>, Vec<StackCount>) {
         let mut functions = Numbered::default();
-        let mut by_place = HashMap::new();
-        let mut number = |place: StackEntry| {
-            *by_place.entry(place).or_insert_with(|| {
+        let mut by_entry = HashMap::new();
+        let mut number = |entry: StackEntry| {
+            *by_entry.entry(entry).or_insert_with(|| {
                 let stands_for = |name: &str, space| Function { name: name.into(), module: String::new(), space };
-                functions.number(match place {
+                functions.number(match entry {
                     StackEntry::User(address) => symbols.user(modules, address),
                     StackEntry::Kernel(address) => symbols.kernel(address),
                     StackEntry::Guest => stands_for("[guest]", CodeSpace::Guest),
@@ -135,8 +135,8 @@ impl CountedStacks {
             })
         };
         let mut merged: HashMap<(i32, Vec<u32>), u64> = HashMap::new();
-        for ((tid, places), count) in self.stacks {
-            let functions = places.into_iter().map(&mut number).collect();
+        for ((tid, entries), count) in self.stacks {
+            let functions = entries.into_iter().map(&mut number).collect();
             *merged.entry((tid, functions)).or_default() += count;
         }
         let stacks = merged.into_iter().map(|((tid, functions), samples)| StackCount { tid, functions, samples });
@@ -165,19 +165,19 @@ impl Numbered {
 }
 
 /// The whole stack of a sample, the outermost caller first.
-fn places(sampled: &SampledStack<'_>, unwinder: &mut StackUnwinder, modules: &[Module]) -> Vec<StackEntry> {
-    let mut places = Vec::new();
+fn entries(sampled: &SampledStack<'_>, unwinder: &mut StackUnwinder, modules: &[Module]) -> Vec<StackEntry> {
+    let mut entries = Vec::new();
     if sampled.in_guest {
-        places.push(StackEntry::Guest);
+        entries.push(StackEntry::Guest);
     }
-    places.extend(sampled.kernel.iter().map(|address| StackEntry::Kernel(*address)));
+    entries.extend(sampled.kernel.iter().map(|address| StackEntry::Kernel(*address)));
     if let Some(registers) = sampled.registers {
         let user = unwinder.unwind(registers, sampled.stack, modules);
-        places.extend(user.addresses.iter().map(|address| StackEntry::User(*address)));
+        entries.extend(user.addresses.iter().map(|address| StackEntry::User(*address)));
         if user.is_cut {
-            places.push(StackEntry::Cut);
+            entries.push(StackEntry::Cut);
         }
     }
-    places.reverse();
-    places
+    entries.reverse();
+    entries
 }

@@ -23,12 +23,11 @@ pub(super) struct SampledThread {
     sampler: Sampler,
 }
 
-/// Opens an event for each thread, disabled. Also: whether what the kernel does is hidden, and which threads could not
-/// be sampled.
+/// Opens an event for each thread, disabled. Also what they will not show, as sentences.
 ///
 /// # Errors
 /// When none could be.
-pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, bool, Option<String>), EngineError> {
+pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec<String>), EngineError> {
     allow_files(2 * wanted.len() + 256);
     let mut hidden_kernel = false;
     let (mut threads, mut failed, mut left_out) = (Vec::new(), None, 0);
@@ -56,8 +55,9 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, boo
             fix: "kvmtop --batch -n 1 lists those that run".into(),
         }),
         failed => {
+            let hidden = hidden_kernel.then(|| format!("what the kernel did is not shown: {}", privileges::hint()));
             let left_out = failed.map(|e| format!("{left_out} threads could not be sampled ({e})"));
-            Ok((threads, hidden_kernel, left_out))
+            Ok((threads, hidden.into_iter().chain(left_out).collect()))
         }
     }
 }
