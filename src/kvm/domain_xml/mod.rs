@@ -289,7 +289,7 @@ pub struct DomainXml {
     pub nosharepages: bool,
     /// Status XML: process id of the emulator.
     pub pid: Option<i32>,
-    /// Status XML: `running`, `paused`; [`SHUT_OFF`] where files say that the domain does not run.
+    /// Status XML: `running`, `paused`; `shut off` where files say that the domain does not run.
     pub state: Option<String>,
     /// Status XML: thread of each vCPU.
     pub vcpu_threads: BTreeMap<u32, i32>,
