@@ -48,12 +48,11 @@ fn selected<'a>(
     let (guest, tid) = match matching[..] {
         [guest] => (guest, None),
         [] => {
-            let named = names(guests);
             let guest = by_thread().with_context(|| {
                 if guests.is_empty() {
                     "no guest is running".to_owned()
                 } else {
-                    format!("no guest and no thread of one is {}; there are {named}", target.as_str())
+                    format!("no guest and no thread of one is {}; there are {}", target.as_str(), names(guests))
                 }
             })?;
             (guest, tid)

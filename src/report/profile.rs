@@ -79,15 +79,6 @@ struct JsonStack {
     functions: Vec<usize>,
 }
 
-fn space(space: CodeSpace) -> &'static str {
-    match space {
-        CodeSpace::User => "user",
-        CodeSpace::Kernel => "kernel",
-        CodeSpace::Guest => "guest",
-        CodeSpace::Unknown => "unknown",
-    }
-}
-
 /// CPU time of a thread, percent of one host CPU.
 fn cpu_percent(thread: &ProfiledThread, profile: &StackProfile) -> Option<f64> {
     let cpu_ns = thread.cpu_ns.filter(|_| profile.duration_ns > 0)?;
@@ -133,7 +124,7 @@ pub fn json(view: ProfileView<'_>) -> serde_json::Result<String> {
             .map(|time| JsonFunction {
                 name: &time.function.name,
                 module: &time.function.module,
-                space: space(time.function.space),
+                space: time.function.space.as_str(),
                 own_samples: time.own,
                 total_samples: time.total,
             })
@@ -285,16 +276,10 @@ const MOST_DEPTH: usize = 24;
 mod tests {
     use super::*;
     use crate::model::call_tree::tests::profile;
+    use crate::report::tests::assert_same;
 
     fn view(profile: &StackProfile) -> ProfileView<'_> {
         ProfileView { guest: "win10-2", pid: 100, profile }
-    }
-
-    fn assert_same(what: &str, got: &str) {
-        insta::with_settings!({
-            snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
-            prepend_module_to_snapshot => false,
-        }, { insta::assert_snapshot!(format!("report__{what}"), got) });
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::sample::{Direction, EngineKind, SourceId, SourceStatus};
 use crate::synthetic::{Fixture, Guest, Host};
 use serde_json::Value;
 
-fn assert_same(what: &str, got: &str) {
+pub(super) fn assert_same(what: &str, got: &str) {
     insta::with_settings!({
         snapshot_path => concat!(env!("CARGO_MANIFEST_DIR"), "/snapshots"),
         prepend_module_to_snapshot => false,

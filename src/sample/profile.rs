@@ -74,6 +74,18 @@ pub struct StackCount {
     pub samples: u64,
 }
 
+impl CodeSpace {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Kernel => "kernel",
+            Self::Guest => "guest",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl StackProfile {
     /// The number of samples of a thread, or of all.
     pub fn samples_of(&self, tid: Option<i32>) -> u64 {

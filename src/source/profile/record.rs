@@ -2,18 +2,9 @@
 //!
 //! The crate of the records, perf-event-data, reads registers that are not there for a kernel thread (`abi` 0).
 
-/// Types of records (`include/uapi/linux/perf_event.h`, `perf_event_type`).
-pub(super) const LOST: u32 = 2;
-/// See [`LOST`].
-pub(super) const SAMPLE: u32 = 9;
-
-/// Which code was interrupted (`PERF_RECORD_MISC_*`).
-const CPUMODE: u16 = 7;
-const GUEST_KERNEL: u16 = 4;
-const GUEST_USER: u16 = 5;
-
-/// Numbers in a call chain from here on say whose addresses follow (`PERF_CONTEXT_MAX`).
-const MARKERS: u64 = (-4095_i64).cast_unsigned();
+use perf_event_open_sys::bindings::{
+    PERF_CONTEXT_MAX, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_GUEST_USER,
+};
 
 /// The registers that unwinding needs, in the order of the record: by their number.
 pub(super) const REGISTERS: [u32; 3 + cfg!(target_arch = "aarch64") as usize] = {
@@ -46,12 +37,14 @@ pub(super) struct SampledStack<'a> {
 pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
     let mut words = RecordWords(body);
     let ip = words.next()?;
-    let in_guest = matches!(misc & CPUMODE, GUEST_KERNEL | GUEST_USER);
+    let mode = u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK;
+    let in_guest = matches!(mode, PERF_RECORD_MISC_GUEST_KERNEL | PERF_RECORD_MISC_GUEST_USER);
     let depth = usize::try_from(words.next()?).ok().filter(|depth| *depth <= body.len() / 8)?;
     let mut kernel = Vec::new();
     for _ in 0..depth {
         let address = words.next()?;
-        if address < MARKERS && is_kernel(address) && !in_guest {
+        // From this number on it says whose addresses follow.
+        if address < PERF_CONTEXT_MAX && is_kernel(address) && !in_guest {
             kernel.push(address);
         }
     }
@@ -133,7 +126,7 @@ mod tests {
     #[test]
     fn addresses_of_the_guest_are_not_the_hosts() {
         let body = bytes(&[KERNEL, 0, 0, 0]);
-        let sampled = sample(GUEST_KERNEL, &body).unwrap();
+        let sampled = sample(PERF_RECORD_MISC_GUEST_KERNEL as u16, &body).unwrap();
         assert!(sampled.in_guest && sampled.kernel.is_empty());
     }
 

@@ -1,13 +1,14 @@
 //! The events of the sampled threads, and the ring of each.
 
 use super::FREQUENCY_HZ;
-use super::record::{self, LOST, REGISTERS, SAMPLE, SampledStack};
+use super::record::{self, REGISTERS, SampledStack};
 use crate::sample::ProfiledThread;
 use crate::source::engine::perf::allow_files;
 use crate::source::events::EngineError;
 use crate::source::privileges;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
+use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
 use std::io;
 
 /// Bytes of a thread's ring: 15 samples, three times what it fills between two readings.
@@ -109,12 +110,12 @@ impl SampledThread {
         while let Some(record) = self.sampler.next_record() {
             let body = record.to_contiguous();
             match record.ty() {
-                SAMPLE => {
+                PERF_RECORD_SAMPLE => {
                     if let Some(sampled) = record::sample(record.misc(), &body) {
                         each(&sampled);
                     }
                 }
-                LOST => self.lost += record::lost(&body).unwrap_or(0),
+                PERF_RECORD_LOST => self.lost += record::lost(&body).unwrap_or(0),
                 _ => {}
             }
         }

@@ -7,6 +7,7 @@ use crate::source::events::EngineError;
 use crate::source::pairing::{EventDecoder, RawSample};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
+use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
 use perf_event_open_sys::ioctls;
 use std::ffi::CString;
 use std::io;
@@ -22,9 +23,7 @@ const ALL_RINGS: usize = 16 * 1024 * 1024;
 /// A ring with less free space than this may have refused a record.
 const FULL: usize = 1024;
 
-// Types of records (include/uapi/linux/perf_event.h, `perf_event_type`) and the size of their header.
-const LOST: u32 = 2;
-const SAMPLE: u32 = 9;
+/// The size of a record's header.
 const HEADER: usize = 8;
 /// pid, tid, time, cpu and a reserved word, which end every record but a sample (`sample_id_all`).
 const TRAILER: usize = 24;
@@ -201,13 +200,13 @@ impl Ring {
             used += HEADER + record.len();
             let data = record.to_contiguous();
             match record.ty() {
-                SAMPLE => {
+                PERF_RECORD_SAMPLE => {
                     if let Some(sample) = sample(&data) {
                         self.last = sample.time;
                         decoder.decode(&sample, |event| merge.push(event));
                     }
                 }
-                LOST => {
+                PERF_RECORD_LOST => {
                     if let Some((count, time)) = lost(&data) {
                         self.lost_records += count;
                         merge.gap(self.last, time);
