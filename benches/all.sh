@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs what PERFORMANCE.md quotes and prints each result under the command that made it.
-# usage: benches/all.sh [NAME...]   names: speed tick start screen recordings perf-data texts; all of them without one
+# usage: benches/all.sh [NAME...]   names: speed instructions tick start screen recordings perf-data texts;
+#   all of them without one
 # ROUNDS (9) and TICKS (20) set how long it measures. Run it as root on a machine that does nothing else.
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,6 +22,13 @@ speed() {
     show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf --vcpus 2
     show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf --load msr
     show cargo bench --quiet --bench guest_speed -- --rounds "$rounds" $perf --load apic --vcpus 2
+}
+
+# What an exit costs a watched guest, in instructions: in a host that QEMU emulates.
+instructions() {
+    perf=
+    if command -v perf >/dev/null; then perf=--perf; fi
+    show cargo bench --quiet --bench exit_instructions -- $perf
 }
 
 # What a tick costs, by threads and by events.
@@ -55,13 +63,14 @@ perf_data() {
     show python3 benches/import_perf_data.py target/release/kvmtop
 }
 
-[ $# -gt 0 ] || set -- speed tick start screen recordings perf-data texts
+[ $# -gt 0 ] || set -- speed instructions tick start screen recordings perf-data texts
 for name in "$@"; do
     case $name in
-        speed | tick | start | screen | recordings | texts) "$name" ;;
+        speed | instructions | tick | start | screen | recordings | texts) "$name" ;;
         perf-data) perf_data ;;
         *)
-            echo "benches/all.sh: no benchmark '$name': speed, tick, start, screen, recordings, perf-data, texts" >&2
+            echo "benches/all.sh: no benchmark '$name':" >&2
+            echo "speed, instructions, tick, start, screen, recordings, perf-data, texts" >&2
             exit 2
             ;;
     esac

@@ -170,6 +170,11 @@ fn without_trailing_zeros(text: &str) -> String {
     format!("{digits}{unit}")
 }
 
+/// `1 guest`, `2 guests`.
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -230,6 +230,56 @@ fn wakeups_have_a_waker() {
     assert!(served_count(events) > 50);
 }
 
+/// `/proc/PID/task/TID/schedstat`: the time that a thread waited for a CPU, nanoseconds, and how often it got one.
+fn schedstat(pid: u32, tid: i32) -> (u64, u64) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).expect("a live thread");
+    let mut figures = text.split_whitespace().map(|n| n.parse().expect("a number"));
+    (figures.nth(1).expect("run_delay"), figures.next().expect("pcount"))
+}
+
+/// More threads than CPUs, so that some are pre-empted, and threads that sleep and are woken.
+#[test]
+fn run_delays_are_those_of_the_kernel() {
+    let Some(mut engine) = engine("bpf: run delays are those of schedstat") else { return };
+    let mut guest = Guest::start(&[Work::Idle, Work::PortLoop(0x80), Work::PortLoop(0x80), Work::PortLoop(0x80)], true);
+    guest.go();
+    guest.wait_done();
+    let both = |engine: &mut Alone| -> BTreeMap<i32, (Box<Timing>, u64, u64)> {
+        let reading = engine.read();
+        let mine = reading.threads.iter().filter(|t| t.pid == guest.pid() as i32);
+        mine.map(|t| {
+            let (delay, count) = schedstat(guest.pid(), t.key.tid);
+            (t.key.tid, (t.events.run_delays.clone().expect("the scheduler is watched"), delay, count))
+        })
+        .collect()
+    };
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let before = both(&mut engine);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let after = both(&mut engine);
+    assert_eq!(after.len(), 4);
+    // The guest begins its vCPUs in their order.
+    let sleeper = after.keys().next().expect("a thread");
+    for (tid, (delays, waited, got)) in &after {
+        let (old, waited_before, got_before) = &before[tid];
+        let (count, total) = (delays.count - old.count, delays.total_ns.unwrap() - old.total_ns.unwrap());
+        let (waited, got) = (waited - waited_before, got - got_before);
+        eprintln!("{tid}: {count} of {got} waits, {total} of {waited} ns");
+        assert!(got > 20, "thread {tid} got a CPU {got} times");
+        // One may begin or end between the two readings.
+        assert!(count.abs_diff(got) <= 2 + got / 100, "thread {tid}: {count} waits, the kernel says {got}");
+        let slack = 20_000_000 + waited / 20;
+        assert!(total + slack >= waited, "thread {tid}: {total} ns of waiting, the kernel says {waited}");
+        // The kernel's clock starts when the thread is put into a queue. One that was woken gets there when the other
+        // CPU answers an interrupt (kernel/sched/core.c, ttwu_queue_wakelist), and that has no bound; one that was
+        // pre-empted is in it already.
+        if tid != sleeper {
+            assert!(total <= waited + slack, "thread {tid}: {total} ns of waiting, the kernel says {waited}");
+        }
+        assert_eq!(delays.count, delays.histogram.as_ref().unwrap().0.iter().sum::<u64>());
+    }
+}
+
 /// What grew from one reading to the next lies between the shortest and the longest of that interval, however short
 /// it is.
 #[test]
@@ -238,7 +288,7 @@ fn an_interval_holds_its_own_extremes() {
     let mut guest = Guest::start(&[Work::Idle; 16], true);
     guest.go();
     guest.wait_done();
-    let wakeups = |reading: &Reading| -> BTreeMap<i32, Timing> {
+    let wakeups = |reading: &Reading| -> BTreeMap<i32, Box<Timing>> {
         let mine = reading.threads.iter().filter(|t| t.pid == guest.pid() as i32);
         mine.map(|t| (t.key.tid, t.events.wakeups.clone().expect("the scheduler is watched"))).collect()
     };

@@ -349,7 +349,12 @@ mod fixes {
         for (name, _, finding) in findings() {
             for link in finding["see"].as_array().expect("links") {
                 let link = link.as_str().unwrap_or_default();
-                let known = ["https://libvirt.org/", "https://www.qemu.org/docs/", "https://docs.kernel.org/"];
+                let known = [
+                    "https://libvirt.org/",
+                    "https://www.qemu.org/docs/",
+                    "https://docs.kernel.org/",
+                    "https://man7.org/linux/man-pages/",
+                ];
                 assert!(known.iter().any(|k| link.starts_with(k)), "{name}: {link}");
             }
         }

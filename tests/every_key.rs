@@ -187,6 +187,7 @@ fn scene(action: Action, when: When) -> &'static str {
         (Action::MoveDown, When::Columns) => "C\x1b[B",
         (_, When::Columns) => "C\x1b[B\x1b[B",
         (_, When::Exits) => "}3",
+        (_, When::Latency) => "}6",
         (_, When::Scoped | When::Ordered) => "}2",
         _ => "",
     }

@@ -76,7 +76,8 @@ fn forge_as<T: DeserializeOwned>(value: &mut Value, r: &mut Random) {
 fn squares(sample: &mut Sample, to: Option<u128>) {
     for t in sample.domains.iter_mut().flat_map(|d| &mut d.threads) {
         let timings = t.events.exits.iter_mut().map(|c| &mut c.time);
-        let timings = timings.chain(t.events.accesses.iter_mut().map(|c| &mut c.time)).chain(&mut t.events.wakeups);
+        let timings =
+            timings.chain(t.events.accesses.iter_mut().map(|c| &mut c.time)).chain(t.events.wakeups.as_deref_mut());
         timings.for_each(|timing| timing.sum_sq = to);
     }
 }

@@ -11,26 +11,52 @@ mod targets;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use targets::mutate::Mutator;
+use targets::worst::{self, LENGTH};
 use targets::{ALL, Target, recordings};
 
 /// An unoptimised build on a busy machine is so many times slower.
 const SLOWNESS: u32 = 40;
 
-/// Reads an input; an input that fails is kept.
-fn check(target: &Target, input: &[u8], what: &str) {
-    if catch_unwind(AssertUnwindSafe(|| target.check(input, SLOWNESS))).is_err() {
+/// Memory is measured for the whole process: one input at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Reads an input; an input that fails is kept. Returns the most bytes of memory that it took.
+fn check(target: &Target, input: &[u8], what: &str) -> usize {
+    catch_unwind(AssertUnwindSafe(|| target.check(input, SLOWNESS))).unwrap_or_else(|_| {
         let path = std::env::temp_dir().join(format!("kvmtop-fuzz-{}", target.name));
         std::fs::write(&path, input).unwrap();
         panic!("{}: {what} fails; it is in {}", target.name, path.display());
+    })
+}
+
+/// `KVMTOP_FUZZ_FACTOR=8` makes the inputs so long that what each byte may cost outweighs what any input may.
+#[test]
+fn the_most_that_an_input_can_hold_costs_no_more_than_it_may() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let length = LENGTH * factor();
+    for target in ALL {
+        let peaks = worst::inputs(target, length).into_iter().enumerate().map(|(n, input)| {
+            (
+                check(target, &input, &format!("worst case {n}")),
+                String::from_utf8_lossy(input.get(..20).unwrap_or(&input)).into_owned(),
+            )
+        });
+        let (peak, begin) = peaks.max().unwrap();
+        eprintln!("{}: {} bytes for each of {length}, that begin with {begin:?}", target.name, peak / length);
     }
 }
 
-/// Memory is measured for the whole process: one input at a time.
+fn factor() -> usize {
+    std::env::var("KVMTOP_FUZZ_FACTOR").map_or(1, |n| n.parse().expect("a number"))
+}
+
 #[test]
 fn no_input_breaks_a_reader() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let series = std::env::var("KVMTOP_FUZZ_SERIES").map_or(0, |n| n.parse().expect("a number"));
-    let factor = std::env::var("KVMTOP_FUZZ_FACTOR").map_or(1, |n| n.parse().expect("a number"));
+    let factor = factor();
     for target in ALL {
         let mut mutator = Mutator::new(target, series);
         for (n, seed) in mutator.seeds().to_vec().iter().enumerate() {

@@ -5,7 +5,7 @@
 use kvmtop::model::{AccessRow, Base, DomainModel, ExitRow, Model};
 use kvmtop::sample::{MissingExtreme, Timing};
 use kvmtop::source::Feed;
-use kvmtop::source::import::{ImportOptions, Imported, PerfDataFeed, load};
+use kvmtop::source::import::{ImportOptions, Imported, PerfDataFeed, is_perf_data, load};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -173,6 +173,24 @@ fn intervals_add_up_to_the_whole() {
     assert_eq!(exits, whole.domains.iter().map(|d| d.exits.count).sum::<u64>());
     assert!((seconds - imported.base.unwrap()).abs() < 0.001, "{seconds} of {:?}", imported.base);
     assert_eq!(intervals, 15, "1.4 s in tenths");
+}
+
+#[test]
+fn a_compressed_file_has_the_same_intervals() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixture("two-guests.data", folder.path());
+    let packed = folder.path().join("two-guests.data.zst");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&packed, zstd::stream::encode_all(bytes.as_slice(), 1).unwrap()).unwrap();
+    assert!(is_perf_data(&path) && is_perf_data(&packed));
+    let counts = |path: &Path| {
+        let mut feed = PerfDataFeed::open(path, 0.1, false).unwrap();
+        let samples = std::iter::from_fn(|| feed.next().unwrap());
+        samples.map(|sample| (sample.mono_ns, sample.engine.events)).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&packed), counts(&path));
+    std::fs::write(&packed, zstd::stream::encode_all(&b"text"[..], 1).unwrap()).unwrap();
+    assert!(!is_perf_data(&packed));
 }
 
 /// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or back.

@@ -8,9 +8,12 @@ mod common;
 
 use common::guest::{Guest, Work};
 use jsonschema::Validator;
+use kvmtop::sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
+use kvmtop::session::{Limits, Recorder, Session};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 guest_process!();
 
@@ -147,6 +150,7 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
     }
     let demo = root().join("assets/demo.kvmtop");
     of_report(&["report", "--json", text(&demo)]);
+    of_report(&["report", "--json", text(&with_a_profile(dir.path()))]);
     // A pattern that matches no guest is a missing source, with a cause and a fix.
     of_report(&["report", "--json", "--domain", "nobody", text(&demo)]);
     of_report(&["replay", "--batch", "--json", text(&demo)]);
@@ -163,6 +167,30 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
             assert!(!optional || seen.contains(&format!("{name}.{field}")), "no output has {name}.{field}");
         }
     }
+}
+
+/// Two samples of the demo; a guest's stacks were sampled between them.
+fn with_a_profile(folder: &Path) -> PathBuf {
+    let mut demo = Session::open(&root().join("assets/demo.kvmtop")).expect("the demo").cursor();
+    let path = folder.join("profile.kvmtop");
+    let mut recorder = Recorder::create(&path, Limits::default()).expect("a file");
+    for at in 0..2 {
+        let mut sample = (*demo.at(at).expect("a sample")).clone();
+        sample.domains[0].profile = (at == 1).then(|| {
+            let function = Function { name: "main".into(), module: "qemu".into(), space: CodeSpace::User };
+            Arc::new(StackProfile {
+                began_ms: sample.time_ms - 2000,
+                duration_ns: 2_000_000_000,
+                threads: vec![ProfiledThread::default()],
+                functions: vec![function],
+                stacks: vec![StackCount { tid: 0, functions: vec![0], samples: 9 }],
+                ..StackProfile::default()
+            })
+        });
+        recorder.append(&sample).expect("written");
+    }
+    recorder.close().expect("closed");
+    path
 }
 
 #[test]

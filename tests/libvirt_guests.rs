@@ -185,11 +185,20 @@ impl Drop for Kept {
 /// they are printed, and the findings are gone.
 #[test]
 fn pasted_commands_cure_badly_pinned_guests() {
-    const TEST: &str = "pasted_commands_cure_badly_pinned_guests";
+    pasted_commands_cure("pasted_commands_cure_badly_pinned_guests", true);
+}
+
+/// The same for guests that libvirt has no configuration of (`virsh create`), on which `--config` is an error.
+#[test]
+fn pasted_commands_cure_transient_guests() {
+    pasted_commands_cure("pasted_commands_cure_transient_guests", false);
+}
+
+fn pasted_commands_cure(test: &str, persistent: bool) {
     const RULES: [&str; 4] = ["pin-overlap", "emulator-on-vcpu", "host-cpus-starved", "affinity-drift"];
     let daemons = match libvirt::start() {
         Ok(daemons) => daemons,
-        Err(why) => return common::skipped(TEST, &why),
+        Err(why) => return common::skipped(test, &why),
     };
     let tune = "<cputune><vcpupin vcpu='0' cpuset='1'/><emulatorpin cpuset='1'/></cputune>";
     let setup = Setup { vcpus: 1, max_vcpus: 1, tune, clock: "<clock offset='utc'/>" };
@@ -197,9 +206,9 @@ fn pasted_commands_cure_badly_pinned_guests() {
     let guests: Result<Vec<Domain>, String> = names.iter().map(|name| Domain::start(name, &IDLE, &setup)).collect();
     let guests = match guests {
         Ok(guests) => guests,
-        Err(why) => return common::skipped(TEST, &why),
+        Err(why) => return common::skipped(test, &why),
     };
-    let kept = names.map(Kept::new);
+    let kept: Vec<Kept> = names.into_iter().filter(|_| persistent).map(Kept::new).collect();
     let placement = || -> Vec<Value> {
         let out = common::kvmtop()
             .args(["check", "--json", "--duration", "5", "--domain", "kvmtop-crowded-*"])
@@ -207,6 +216,8 @@ fn pasted_commands_cure_badly_pinned_guests() {
             .expect("kvmtop runs");
         let report: Value = serde_json::from_slice(&out.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+        let domains = report["domains"].as_array().expect("domains");
+        assert!(domains.iter().all(|d| d["persistent"] == persistent), "{domains:#?}");
         let findings = report["findings"].as_array().expect("findings").iter();
         findings.filter(|f| RULES.iter().any(|rule| f["rule"] == *rule)).cloned().collect()
     };
@@ -224,7 +235,7 @@ fn pasted_commands_cure_badly_pinned_guests() {
         assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
     }
     assert_eq!(placement(), Vec::<Value>::new(), "pasted for {before:#?}");
-    common::ran(TEST);
+    common::ran(test);
     drop((kept, guests));
     drop(daemons);
 }

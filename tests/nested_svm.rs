@@ -9,10 +9,10 @@
 mod common;
 
 use common::guest::Work;
+use common::nested;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 guest_process!();
 
@@ -33,81 +33,24 @@ const WORK: [Work; 6] = [
     Work::Idle,
 ];
 
-/// Kernels panic now and then in emulation, towards the end of a run.
-const TRIES: usize = 3;
-
 #[test]
 fn exits_agree_with_perf_kvm_stat() {
-    if let Some(why) = missing() {
+    if let Some(why) = nested::missing(&["perf"]) {
         return common::skipped(TEST, &why);
     }
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
-    if let Err(why) = script("prepare.sh", &[&dir]) {
-        return common::skipped(TEST, &why);
-    }
-    let mut died = String::new();
-    for _ in 0..TRIES {
-        match life(&dir) {
-            Ok(shared) => {
-                for engine in ["perf", "bpf"] {
-                    compare(engine, &shared);
-                    common::ran(&format!("{TEST} ({engine})"));
-                }
-                return;
-            }
-            Err(why) => died = why,
-        }
-    }
-    common::skipped(TEST, &format!("the emulated host did not finish in {TRIES} tries: {died}"));
-}
-
-fn missing() -> Option<String> {
-    if let Some(why) = common::guests_refused() {
-        return Some(why);
-    }
-    if !cfg!(target_arch = "x86_64") {
-        return Some("the emulated host is an x86 one".into());
-    }
-    let have = |tool: &str| {
-        Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().is_ok_and(|o| o.status.success())
-    };
-    let tools = ["qemu-system-x86_64", "perf", "apt-get", "dpkg-deb", "timeout"];
-    tools.iter().find(|tool| !have(tool)).map(|tool| format!("no {tool}"))
-}
-
-fn nested() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nested")
-}
-
-/// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
-fn script(name: &str, args: &[&Path]) -> Result<String, String> {
-    let out = Command::new("sh").arg(nested().join(name)).args(args).output().map_err(|e| e.to_string())?;
-    let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    let last = |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
-    let [stdout, stderr] = said;
-    if out.status.success() {
-        return Ok(stdout);
-    }
-    Err(format!("{name}: {}", if stderr.trim().is_empty() { last(&stdout) } else { last(&stderr) }))
-}
-
-/// One life of the emulated host; the folder with what was seen in it.
-fn life(dir: &Path) -> Result<PathBuf, String> {
-    let shared = dir.join("shared");
-    let _ = std::fs::remove_dir_all(&shared);
-    std::fs::create_dir_all(&shared).map_err(|e| e.to_string())?;
-    let guest = std::env::current_exe().map_err(|e| e.to_string())?;
-    let job = std::fs::read_to_string(nested().join("job.sh")).map_err(|e| e.to_string())?;
+    let job = std::fs::read_to_string(nested::scripts().join("job.sh")).expect("the job");
+    let guest = std::env::current_exe().expect("own path");
     let words: Vec<String> = WORK.iter().map(|work| work.word()).collect();
     let settings =
         format!("KVMTOP={}\nGUEST={}\nWORK={}\n", env!("CARGO_BIN_EXE_kvmtop"), guest.display(), words.join(","));
-    std::fs::write(shared.join("job"), settings + &job).map_err(|e| e.to_string())?;
-    let said = script("boot.sh", &[dir, &shared]);
-    if shared.join("finished").exists() {
-        return Ok(shared);
+    let shared = match nested::run("exits", &(settings + &job), 240) {
+        Ok(shared) => shared,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    for engine in ["perf", "bpf"] {
+        compare(engine, &shared);
+        common::ran(&format!("{TEST} ({engine})"));
     }
-    let lines = said?;
-    Err(lines.lines().rfind(|line| !line.contains("reboot:")).unwrap_or("it said nothing").to_owned())
 }
 
 #[allow(clippy::needless_pass_by_value)] // called with a fresh path each time

@@ -91,12 +91,13 @@ fn threads(pid: u32) -> Vec<(String, [CapabilitySet; 5])> {
     statuses.map(rights).collect()
 }
 
-/// The thread that samples has exactly this, the ring's thread what it needs, all others nothing. A thread that has not
-/// run yet still has what it inherited, and no name.
+/// The thread that samples has exactly this, those of the rings, of stacks and of files what they need, all others
+/// nothing. A thread that has not run yet still has what it inherited, and no name.
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet) {
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
         "perf-rings" => privileges::for_rings(),
+        "profiler" => privileges::for_profile() & own_rights(),
         "qemu-logs" | "slow-files" | "huge-pages" => privileges::for_reading() & own_rights(),
         _ => CapabilitySet::empty(),
     };

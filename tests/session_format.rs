@@ -60,7 +60,7 @@ impl Code {
             return self.words(alias);
         }
         match (name.as_str(), arguments.as_slice()) {
-            ("Arc", [inner]) => inner.clone(),
+            ("Arc" | "Box", [inner]) => inner.clone(),
             ("Vec", [inner]) => format!("List<{inner}>"),
             ("BTreeMap", [key, value]) => format!("Map<{key}, {value}>"),
             // A CPU set is written as a list such as `0-3,8`.

@@ -98,6 +98,8 @@ struct slot {
 	u64 migrations, cross_core, cross_llc, cross_node;
 	struct timing wakeup;
 	u64 wakeup_histogram[BUCKETS];
+	struct timing preempted; /* from switched out while runnable until it runs */
+	u64 preempted_histogram[BUCKETS];
 	u32 other_errno, pad_2;
 	struct other_tasks woken_by, held_by;
 	struct rest rests[REST_KINDS]; /* accesses that found no cell, by space << 1 | write */
@@ -108,12 +110,12 @@ struct slot {
 	u64 access_histogram[ACCESSES][BUCKETS];
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	volatile u64 scratch; /* for values that the verifier must forget, as it follows all values of a variable */
-	u64 unused[114];
+	u64 unused[73];
 };
 
 _Static_assert(sizeof(struct exit_cell) == 368, "exit_cell");
 _Static_assert(sizeof(struct access_cell) == 136, "access_cell");
-_Static_assert(offset_of(struct slot, exits) == 2136, "exits");
-_Static_assert(offset_of(struct slot, accesses) == 10600, "accesses");
-_Static_assert(offset_of(struct slot, access_histogram) == 19304, "access_histogram");
+_Static_assert(offset_of(struct slot, exits) == 2464, "exits");
+_Static_assert(offset_of(struct slot, accesses) == 10928, "accesses");
+_Static_assert(offset_of(struct slot, access_histogram) == 19632, "access_histogram");
 _Static_assert(sizeof(struct slot) == 36864, "a slot is nine pages, so that each can be mapped by itself");

@@ -101,6 +101,9 @@ static noinline int switched_in(struct slot *s, u32 epoch)
 			s->in_user_wait += wait;
 		else
 			s->in_wait += wait;
+		s->preempted.count++;
+		add_time(&s->preempted, extremes_of(&s->preempted, epoch), wait, 1);
+		s->preempted_histogram[log2_bucket(wait)]++;
 	}
 	/* Still `prev`: the task that gives the CPU up. Idle (0) held nothing. */
 	tid = (u32)bpf_get_current_pid_tgid();

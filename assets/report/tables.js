@@ -1,6 +1,9 @@
 // Elements and tables. All text goes through textContent: names are hostile.
 
 const ROWS_SHOWN = 12;
+// Calls below this percentage of the samples are left out, as in the text report.
+const SMALLEST_CALL = 1;
+const CALL_LINES = 120;
 
 function el(tag, properties, ...children) {
   const e = document.createElement(tag);
@@ -143,6 +146,52 @@ function accessTable(accesses, space, caption) {
   return table(caption, ["<Address", "<", "<Device", "<Named by", "Count", "/s", "time %", "mean us"], rows);
 }
 
+// Who called whom, as lines: a call is indented only where several follow one another's caller.
+function callLines(profile) {
+  const root = { total: 0, calls: new Map() };
+  for (const stack of profile.stacks) {
+    let node = root;
+    node.total += stack.samples;
+    for (const place of stack.functions) {
+      if (!node.calls.has(place)) node.calls.set(place, { total: 0, calls: new Map() });
+      node = node.calls.get(place);
+      node.total += stack.samples;
+    }
+  }
+  const lines = [];
+  const share = (node) => (node.total / root.total) * 100;
+  const walk = (place, node, depth, first) => {
+    if (share(node) < SMALLEST_CALL || lines.length >= CALL_LINES) return;
+    const f = profile.functions[place];
+    const name = f.name.startsWith("+") ? f.module + f.name : f.name;
+    const figure = first ? percent(share(node)).padStart(7) : " ".repeat(7);
+    lines.push(figure + "  " + "  ".repeat(Math.min(depth, 24)) + name + (f.space === "kernel" ? "  [kernel]" : ""));
+    const calls = [...node.calls].sort((a, b) => b[1].total - a[1].total || a[0] - b[0]);
+    const goesOn = calls.length === 1 && calls[0][1].total === node.total;
+    calls.forEach(([next, call]) => walk(next, call, goesOn ? depth : depth + 1, !goesOn));
+  };
+  [...root.calls].sort((a, b) => b[1].total - a[1].total).forEach(([place, node]) => walk(place, node, 0, true));
+  return lines;
+}
+
+// What a guest's threads did, from samples of their stacks.
+function profileTables(profile) {
+  const of = (samples) => percent((samples / profile.samples) * 100);
+  const when = profile.time === null ? "" : ` at ${profile.time}`;
+  const about = `${profile.samples} samples in ${seconds(profile.duration_s)}${when}`;
+  const said = [about, ...profile.gaps].map((text) => el("p", {}, text));
+  if (profile.samples === 0) return [el("div", { class: "table" }, el("h3", {}, "Stacks"), said)];
+  const rows = profile.functions
+    .filter((f) => f.own_samples > 0)
+    .map((f) => [f.name, f.module, of(f.own_samples), of(f.total_samples)]);
+  const calls = el("pre", { class: "calls" });
+  calls.textContent = callLines(profile).join("\n");
+  return [
+    table("Functions, % of samples", ["<Function", "<In", "self %", "total %"], rows),
+    el("div", { class: "table" }, el("h3", {}, "Calls, % of samples"), said, calls),
+  ];
+}
+
 // The tables of a guest, or (a number) of one of its vCPUs.
 function guestTables(d, vcpu) {
   const of = (rows) => rows.filter((r) => r.vcpu === vcpu);
@@ -164,15 +213,31 @@ function guestTables(d, vcpu) {
   return all.concat([
     table(
       "Disks",
-      ["<Disk", "reads/s", "writes/s", "read", "written", "mean read us", "mean write us"],
+      [
+        "<Disk",
+        "reads/s",
+        "writes/s",
+        "flushes/s",
+        "read",
+        "written",
+        "mean read us",
+        "mean write us",
+        "mean flush us",
+        "in flight",
+        "errors/s",
+      ],
       d.disks.map((k) => [
         k.name,
         rate(k.read_ops),
         rate(k.write_ops),
+        known(k.flush_ops, rate),
         bytesPerSecond(k.read_bytes),
         bytesPerSecond(k.write_bytes),
         known(k.read_mean_us, micros),
         known(k.write_mean_us, micros),
+        known(k.flush_mean_us, micros),
+        known(k.queue_depth, rate),
+        known(k.failed_ops, rate),
       ]),
     ),
     table(
@@ -199,6 +264,7 @@ function guestTables(d, vcpu) {
         .filter(([, v]) => v !== 0)
         .map(([name, v]) => [name, rate(v)]),
     ),
+    ...(d.profile ? profileTables(d.profile) : []),
   ]);
 }
 

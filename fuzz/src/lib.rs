@@ -14,7 +14,9 @@ macro_rules! fuzz {
             std::sync::LazyLock::new(|| kvmtop_fuzz::targets::Target::named($name).expect("a target of this name"));
         libfuzzer_sys::fuzz_target!(
             init: kvmtop_fuzz::write_seeds(&TARGET).expect("the seeds are written"),
-            |input: &[u8]| TARGET.check(input, kvmtop_fuzz::SLOWNESS)
+            |input: &[u8]| {
+                TARGET.check(input, kvmtop_fuzz::SLOWNESS);
+            }
         );
     };
 }

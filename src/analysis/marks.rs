@@ -1,4 +1,4 @@
-//! Samples of a recording that are worth a look: a new finding, or a jump of the exit rate.
+//! Samples of a recording that are worth a look: a new finding, a profile, or a jump of the exit rate.
 
 use super::{DomainFilter, Pipeline};
 use crate::lint;
@@ -42,7 +42,8 @@ impl MarkFinder {
         self.findings = findings;
         let rate: f64 = interval.model.domains.iter().filter_map(|d| d.exit_rate.0).sum();
         let before = self.exit_rate.replace(rate);
-        is_new || before.is_some_and(|b| rate.max(b) > QUIET && (rate > b * JUMP || rate * JUMP < b))
+        let has_profile = interval.model.domains.iter().any(|d| d.profile.as_ref().is_some_and(|p| p.is_new));
+        is_new || has_profile || before.is_some_and(|b| rate.max(b) > QUIET && (rate > b * JUMP || rate * JUMP < b))
     }
 }
 

@@ -1,6 +1,7 @@
 //! From samples to judged intervals: the sample before, the rules' memory, gaps.
 
 use super::DomainFilter;
+use super::recent_profiles::RecentProfiles;
 use crate::lint;
 use crate::model::{Base, Model};
 use crate::sample::Sample;
@@ -44,6 +45,7 @@ pub struct Pipeline {
     options: lint::Options,
     memory: lint::RuleMemory,
     previous: Option<Arc<Sample>>,
+    profiles: RecentProfiles,
 }
 
 impl Pipeline {
@@ -108,10 +110,12 @@ impl Pipeline {
     pub fn restart(&mut self) {
         self.previous = None;
         self.memory.clear();
+        self.profiles.clear();
     }
 
     fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
-        let model = Model::new(sample, base);
+        let mut model = Model::new(sample, base);
+        self.profiles.join(&mut model);
         let report = lint::run(&model, &mut self.memory, &self.options);
         JudgedInterval { model, report }
     }
@@ -132,6 +136,22 @@ mod tests {
         let first = pipeline.next_or_first(sample(9.0));
         assert_eq!((first.model.interval_s, first.model.domains.is_empty()), (None, false));
         assert_eq!(pipeline.next_or_first(sample(10.0)).model.interval_s, Some(1.0));
+    }
+
+    #[test]
+    fn a_profile_stays_with_its_guest() {
+        let mut pipeline = Pipeline::default();
+        let sample = |second: f64| Fixture::busy_host().sample(second);
+        let mut taken = sample(2.0);
+        taken.domains[1].profile = Some(Arc::default());
+        let seen = |interval: JudgedInterval| -> Vec<Option<bool>> {
+            interval.model.domains.iter().take(3).map(|d| d.profile.as_ref().map(|p| p.is_new)).collect()
+        };
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(1.0)))), [None; 3]);
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(taken))), [None, Some(true), None]);
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(3.0)))), [None, Some(false), None]);
+        pipeline.restart();
+        assert_eq!(seen(pipeline.next_or_first(Arc::new(sample(4.0)))), [None; 3]);
     }
 
     #[test]

@@ -238,6 +238,9 @@ pub fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Op
     folder.map(|folder| folder.join("kvmtop"))
 }
 
+/// A config file is no longer than this.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Finds and reads the config file; without one, returns the defaults.
 ///
 /// # Errors
@@ -246,7 +249,7 @@ pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
         return Ok(Config::default());
     };
-    let text = if asked.is_some() { std::fs::read_to_string(&path) } else { read_trusted(&path) };
+    let text = if asked.is_some() { File::open(&path).and_then(read_text) } else { read_trusted(&path) };
     let text = text.with_context(|| format!("cannot read the config file {}", path.display()))?;
     Config::parse(&text, &path)
 }
@@ -254,15 +257,21 @@ pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
 /// Reads a config file that nobody named. HOME may be another user's, and whoever writes the file decides what root is
 /// shown and which libvirt it connects to: it has to be root's, kvmtop's user's, or of the user who ran sudo.
 fn read_trusted(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let owner = file.metadata()?.uid();
     let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
     if ![Some(0), Some(geteuid().as_raw()), sudo].contains(&Some(owner)) {
         let why = format!("it belongs to user {owner}; set HOME to your own folder, or name the file with --config");
         return Err(std::io::Error::other(why));
     }
+    read_text(file)
+}
+
+fn read_text(file: File) -> std::io::Result<String> {
     let mut text = String::new();
-    file.read_to_string(&mut text)?;
+    if file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
+        return Err(std::io::Error::other(format!("it is longer than {} KiB", MOST_BYTES >> 10)));
+    }
     Ok(text)
 }
 

@@ -103,7 +103,7 @@ fn text_of(view: &View<'_>) -> String {
     let guests = view.guests().count();
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources());
-    let guests = text::count(guests, "guest");
+    let guests = crate::figures::count(guests, "guest");
     format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view))
 }
 

@@ -3,8 +3,8 @@
 use super::{live, print};
 use crate::cli::Settings;
 use crate::cli::args::DoctorArgs;
+use crate::figures::count;
 use crate::report::table::cut;
-use crate::report::text::count;
 use crate::report::{document, json};
 use crate::sample::{Sample, SourceState};
 use crate::source::Feed;

@@ -10,9 +10,8 @@ use crate::figures;
 use crate::report::html::{TimelineBuilder, page};
 use crate::sample::SourceId;
 use crate::source::Feed as _;
-use crate::source::import::PerfDataFeed;
+use crate::source::import::{PerfDataFeed, is_perf_data};
 use anyhow::Context as _;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,12 +41,6 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     }
     page.notes.iter().for_each(|note| say(note));
     Ok(report::status(read.damaged))
-}
-
-fn is_perf_data(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = crate::session::open_regular(path).and_then(|f| f.take(8).read_to_end(&mut head));
-    read.is_ok() && matches!(head.as_slice(), b"PERFILE2" | b"2ELIFREP")
 }
 
 /// Reads a `perf.data` a second time, interval by interval: the report itself has it as one.

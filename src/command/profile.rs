@@ -28,7 +28,7 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     }
     let profile = profile::sample(pid, &threads, args.duration, || stop.load(Ordering::Relaxed))
         .map_err(|why| anyhow::anyhow!("{}: {}; {}", guest.facts.name.value, why.cause, why.fix))?;
-    let view = ProfileView { guest: &guest.facts.name.value, pid, profile: &profile };
+    let view = ProfileView { guest: &guest.facts.name.value, pid: Some(pid), profile: &profile };
     print(&match (args.json, args.folded) {
         (true, _) => report::json(view)? + "\n",
         (_, true) => report::folded(view),

@@ -4,7 +4,6 @@ use super::{folder_of, live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
 use crate::figures;
-use crate::report::text;
 use crate::session::{Limits, Recorder};
 use crate::source::Feed;
 use crate::source::privileges::for_files;
@@ -52,7 +51,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     // The recording is whole, whoever hears of it.
     let _ = print(&format!(
         "recorded {} over {} into {}, {}\n",
-        text::count(samples as usize, "sample"),
+        crate::figures::count(samples as usize, "sample"),
         figures::seconds(passed.as_secs_f64()),
         args.file.display(),
         figures::bytes(bytes)

@@ -177,6 +177,18 @@ impl CpuSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
+    /// As a mask in hexadecimal, in groups of 32 CPUs (Documentation/core-api/irq/irq-affinity.rst).
+    pub fn mask(&self) -> String {
+        let halves = self.words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]);
+        let mut groups: Vec<u32> = halves.collect();
+        while groups.len() > 1 && groups.last() == Some(&0) {
+            groups.pop();
+        }
+        let mut groups = groups.into_iter().rev();
+        let first = format!("{:x}", groups.next().unwrap_or(0));
+        groups.fold(first, |text, group| format!("{text},{group:08x}"))
+    }
+
     fn from_words(mut words: Vec<u64>) -> Self {
         while words.last() == Some(&0) {
             words.pop();
@@ -316,6 +328,13 @@ mod tests {
         let bytes = postcard::to_stdvec(&cpus).unwrap();
         assert_eq!(postcard::from_bytes::<CpuSet>(&bytes).unwrap(), cpus);
         assert!(serde_json::from_str::<CpuSet>("\"x\"").is_err());
+    }
+
+    #[test]
+    fn a_mask_is_as_the_kernel_reads_it() {
+        for (list, mask) in [("", "0"), ("0-3", "f"), ("0-1,33", "2,00000003"), ("64", "1,00000000,00000000")] {
+            assert_eq!(CpuSet::parse(list).unwrap().mask(), mask, "{list}");
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Properties of a guest's devices that change how KVM and QEMU serve it, and where each was set.
 
 use super::sanitize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Limit of the properties of a guest.
 pub const MAX_PROPERTIES: usize = 1024;
 
 /// Where a property was set, in the order in which QEMU and libvirt apply them: the last one decides.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PropertyPlace {
     /// The XML's `<devices>`.
     #[default]
@@ -29,7 +30,7 @@ impl fmt::Display for PropertyPlace {
 }
 
 /// One property of one device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceProperty {
     /// The device's alias or id without libvirt's `ua-`, else what it is; `-global` has the driver. Sanitized.
     pub device: String,
@@ -62,7 +63,7 @@ impl DeviceProperty {
 }
 
 /// The value of each property that costs performance, and why (QEMU's hw/virtio/virtio-pci.c, hw/virtio/virtio.c,
-/// hw/net/virtio-net.c, hw/vfio/pci.c).
+/// hw/net/virtio-net.c, hw/vfio/pci.c, accel/kvm/kvm-all.c).
 const EFFECTS: &[(&str, &str, &str)] = &[
     ("ioeventfd", "off", "each notification stops the vCPU until QEMU has served it"),
     ("vectors", "0", "it has no MSI-X: the guest asks QEMU for the state of a shared interrupt line each time"),
@@ -79,6 +80,11 @@ const EFFECTS: &[(&str, &str, &str)] = &[
     ("x-no-kvm-msix", "on", "its interrupts go through QEMU"),
     ("x-no-kvm-ioeventfd", "on", "writes to its emulated registers go through QEMU"),
     ("x-no-mmap", "on", "each access to its registers goes through QEMU"),
+    (
+        "kernel-irqchip",
+        "off",
+        "QEMU, not KVM, emulates the interrupt controllers: each interrupt, IPI and timer of the guest goes through it",
+    ),
 ];
 
 fn effect(name: &str) -> Option<&'static (&'static str, &'static str, &'static str)> {

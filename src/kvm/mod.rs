@@ -13,6 +13,7 @@ pub mod event_totals;
 pub mod exit_reason;
 pub mod format;
 pub mod guest_name;
+pub mod guest_numa;
 pub mod hyperv;
 pub mod isa;
 pub mod kernel_log;

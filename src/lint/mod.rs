@@ -9,6 +9,7 @@ mod apic;
 mod contention;
 mod context;
 mod devices;
+mod disks;
 mod engine;
 mod fixes;
 mod links;

@@ -209,7 +209,7 @@ fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, 
         );
         return Some(NotJudged::For { because, seen_s: age, needed_s: options.startup_guard_s });
     }
-    let resumed = memory.resumed_s(guest.domain, model.time_ms).filter(|s| *s < options.resume_guard_s)?;
+    let resumed = memory.resumed_s(guest.domain).filter(|s| *s < options.resume_guard_s)?;
     let because = format!("the guest was resumed {} ago", seconds(resumed));
     Some(NotJudged::For { because, seen_s: resumed, needed_s: options.resume_guard_s })
 }

@@ -2,13 +2,14 @@
 
 use super::engine::hold::Hold;
 use super::rule::{Family, Rule};
-use super::{apic, contention, devices, machine, numa, pinning, scheduling, timers};
+use super::{apic, contention, devices, disks, machine, numa, pinning, scheduling, timers};
 
 /// All rules, by family. A new rule is a row in its family's `rules.rs`.
 pub const FAMILIES: &[Family] = &[
     Family { name: "Timers and clocks", rules: timers::rules::RULES },
     Family { name: "Interrupt controller", rules: apic::rules::RULES },
     Family { name: "Devices", rules: devices::rules::RULES },
+    Family { name: "Disks", rules: disks::rules::RULES },
     Family { name: "Scheduling", rules: scheduling::rules::RULES },
     Family { name: "Pinning", rules: pinning::rules::RULES },
     Family { name: "Contention for CPUs", rules: contention::rules::RULES },

@@ -215,8 +215,8 @@ impl HostMetrics {
         let help = "CPU time of vCPU threads by kind, in the kernel's ticks";
         let mut rows = Rows::of(e, MetricFamily::counter("kvmtop_vcpu_cpu", help).seconds());
         self.each_vcpu(|labels, vcpu| {
-            let CpuMetrics { user_ns, system_ns, guest_ns, .. } = vcpu.cpu;
-            for (mode, ns) in [("user", user_ns), ("system", system_ns), ("guest", guest_ns)] {
+            let CpuMetrics { times, own_user_ns } = &vcpu.cpu;
+            for (mode, ns) in [("user", *own_user_ns), ("system", times.system_ns), ("guest", times.guest_ns)] {
                 rows.add(&with(labels, ("mode", mode)), Nanoseconds(ns))?;
             }
             Ok(())
@@ -225,7 +225,7 @@ impl HostMetrics {
             (
                 MetricFamily::counter("kvmtop_vcpu_run", "Time of vCPU threads on a CPU, by the scheduler's clock")
                     .seconds(),
-                |v| v.cpu.run_ns.map(Nanoseconds),
+                |v| v.cpu.times.run_ns.map(Nanoseconds),
             ),
             (
                 MetricFamily::counter(
@@ -233,7 +233,7 @@ impl HostMetrics {
                     "Time of vCPU threads runnable without a CPU: what the guest sees as steal",
                 )
                 .seconds(),
-                |v| v.cpu.wait_ns.map(Nanoseconds),
+                |v| v.cpu.times.wait_ns.map(Nanoseconds),
             ),
             (MetricFamily::counter("kvmtop_vcpu_moves", "Moves of vCPUs from one CPU of the host to another"), |v| {
                 v.moves.map(Whole)
@@ -252,8 +252,8 @@ impl HostMetrics {
         let help = "Context switches of vCPU threads; kvmtop_vcpu_wait_seconds_total over these is the mean run delay";
         let mut rows = Rows::of(e, MetricFamily::counter("kvmtop_vcpu_context_switches", help));
         self.each_vcpu(|labels, vcpu| {
-            rows.add_known(&with(labels, ("kind", "voluntary")), vcpu.cpu.voluntary.map(Whole))?;
-            rows.add_known(&with(labels, ("kind", "involuntary")), vcpu.cpu.involuntary.map(Whole))
+            rows.add_known(&with(labels, ("kind", "voluntary")), vcpu.cpu.times.voluntary.map(Whole))?;
+            rows.add_known(&with(labels, ("kind", "involuntary")), vcpu.cpu.times.involuntary.map(Whole))
         })
     }
 
@@ -262,7 +262,7 @@ impl HostMetrics {
         let mut rows = Rows::of(e, MetricFamily::counter("kvmtop_vmm_cpu", help).seconds());
         for (name, guest) in &self.guests {
             for (role, cpu) in &guest.vmm {
-                for (mode, ns) in [("user", cpu.user_ns), ("system", cpu.system_ns)] {
+                for (mode, ns) in [("user", cpu.own_user_ns), ("system", cpu.times.system_ns)] {
                     let labels = [("domain", name.as_str()), ("role", role.as_str()), ("mode", mode)];
                     rows.add(&labels, Nanoseconds(ns))?;
                 }
@@ -273,7 +273,7 @@ impl HostMetrics {
         let help = "Time of the VMM's other threads runnable without a CPU";
         let wait = MetricFamily::counter("kvmtop_vmm_wait", help).seconds();
         let values: [(MetricFamily<'_>, Of<CpuMetrics>); 2] =
-            [(run, |c| c.run_ns.map(Nanoseconds)), (wait, |c| c.wait_ns.map(Nanoseconds))];
+            [(run, |c| c.times.run_ns.map(Nanoseconds)), (wait, |c| c.times.wait_ns.map(Nanoseconds))];
         for (family, value) in values {
             let mut rows = Rows::of(e, family);
             for (name, guest) in &self.guests {
@@ -334,7 +334,7 @@ impl HostMetrics {
     }
 
     fn devices(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let disks: [(MetricFamily<'_>, Of<DiskSample>); 6] = [
+        let disks: [(MetricFamily<'_>, Of<DiskSample>); 9] = [
             (MetricFamily::counter("kvmtop_disk_reads", "Reads that the disk completed"), |d| Some(Whole(d.read_ops))),
             (MetricFamily::counter("kvmtop_disk_writes", "Writes that the disk completed"), |d| {
                 Some(Whole(d.write_ops))
@@ -346,6 +346,15 @@ impl HostMetrics {
             }),
             (MetricFamily::counter("kvmtop_disk_write_time", "Time of all writes, added up").seconds(), |d| {
                 d.write_ns.map(Nanoseconds)
+            }),
+            (MetricFamily::counter("kvmtop_disk_flushes", "Flushes of the disk's write cache"), |d| {
+                d.flush_ops.map(Whole)
+            }),
+            (MetricFamily::counter("kvmtop_disk_flush_time", "Time of all flushes, added up").seconds(), |d| {
+                d.flush_ns.map(Nanoseconds)
+            }),
+            (MetricFamily::counter("kvmtop_disk_errors", "Reads, writes and flushes that failed on the host"), |d| {
+                d.failed_ops.map(Whole)
             }),
         ];
         for (family, value) in disks {

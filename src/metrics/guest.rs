@@ -132,6 +132,9 @@ impl GuestMetrics {
                 sum.write_bytes = sum.write_bytes.saturating_add(disk.write_bytes);
                 add_known(&mut sum.read_ns, disk.read_ns);
                 add_known(&mut sum.write_ns, disk.write_ns);
+                add_known(&mut sum.flush_ops, disk.flush_ops);
+                add_known(&mut sum.flush_ns, disk.flush_ns);
+                add_known(&mut sum.failed_ops, disk.failed_ops);
             });
         }
         let same_nics = before.is_some_and(|b| (b.nics_ns, &b.nics) == (now.nics_ns, &now.nics));

@@ -40,6 +40,9 @@ fn small_host() -> Fixture {
         read_ops: 7,
         read_ns: Some(9_000),
         write_ns: Some(0),
+        flush_ops: Some(2),
+        flush_ns: Some(4_000),
+        failed_ops: Some(1),
         ..Default::default()
     }];
     (guest.rest.nics_ns, guest.rest.nics) =
@@ -263,7 +266,7 @@ const TAIL: &str = "
 
 ## How many series
 
-A host has about 60. A guest at work has about 70 without devices; a disk adds 6, an interface 5, a finding 2. What
+A host has about 60. A guest at work has about 70 without devices; a disk adds 9, an interface 5, a finding 2. What
 a guest can choose is bounded: 20 devices and one `other`, 20 exit reasons and one `other`, 20 reasons of exits to
 the VMM and one `other`, 32 disks, interfaces and throttled groups each. What has no series of its own counts in
 `other`; a device gets the series of one that was idle for a minute, and at most 128 devices get one in a guest's

@@ -7,22 +7,11 @@ use crate::sample::{Histogram, ThreadTimes, Timing};
 /// CPU time of one or more threads, nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct CpuMetrics {
-    user_with_guest_ns: u64,
+    /// How much the threads' times grew.
+    pub times: ThreadTimes,
     /// User time outside the guest. The kernel rounds user and guest time each for itself, so their difference can fall
     /// by a tick; this does not.
-    pub user_ns: u64,
-    /// Kernel time.
-    pub system_ns: u64,
-    /// Time in the guest.
-    pub guest_ns: u64,
-    /// Time on a CPU by the scheduler's clock; `None` if no source reports it.
-    pub run_ns: Option<u64>,
-    /// Time runnable but not running; otherwise as `run_ns`.
-    pub wait_ns: Option<u64>,
-    /// Voluntary context switches; otherwise as `run_ns`.
-    pub voluntary: Option<u64>,
-    /// Involuntary context switches; otherwise as `run_ns`.
-    pub involuntary: Option<u64>,
+    pub own_user_ns: u64,
 }
 
 impl CpuMetrics {
@@ -31,17 +20,18 @@ impl CpuMetrics {
         let grow = |sum: &mut u64, kind: fn(&ThreadTimes) -> u64| {
             *sum = sum.saturating_add(kind(now).saturating_sub(kind(before)));
         };
-        grow(&mut self.user_with_guest_ns, |t| t.user_ns);
-        grow(&mut self.system_ns, |t| t.system_ns);
-        grow(&mut self.guest_ns, |t| t.guest_ns);
-        self.user_ns = self.user_ns.max(self.user_with_guest_ns.saturating_sub(self.guest_ns));
+        let ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary } = &mut self.times;
+        grow(user_ns, |t| t.user_ns);
+        grow(system_ns, |t| t.system_ns);
+        grow(guest_ns, |t| t.guest_ns);
+        self.own_user_ns = self.own_user_ns.max(user_ns.saturating_sub(*guest_ns));
         let grow_known = |sum: &mut Option<u64>, kind: fn(&ThreadTimes) -> Option<u64>| {
             add_known(sum, kind(now).zip(kind(before)).map(|(now, before)| now.saturating_sub(before)));
         };
-        grow_known(&mut self.run_ns, |t| t.run_ns);
-        grow_known(&mut self.wait_ns, |t| t.wait_ns);
-        grow_known(&mut self.voluntary, |t| t.voluntary);
-        grow_known(&mut self.involuntary, |t| t.involuntary);
+        grow_known(run_ns, |t| t.run_ns);
+        grow_known(wait_ns, |t| t.wait_ns);
+        grow_known(voluntary, |t| t.voluntary);
+        grow_known(involuntary, |t| t.involuntary);
     }
 }
 
@@ -138,11 +128,11 @@ mod tests {
         // Guest time grows a tick before user time does.
         for now in [times(20, 10), times(20, 20), times(30, 20), times(50, 30), times(50, 40)] {
             cpu.add(&now, &before);
-            assert!(cpu.user_ns >= last);
-            (before, last) = (now, cpu.user_ns);
+            assert!(cpu.own_user_ns >= last);
+            (before, last) = (now, cpu.own_user_ns);
         }
-        assert_eq!((cpu.user_ns, cpu.guest_ns), (20_000_000, 40_000_000));
-        assert_eq!(cpu.wait_ns, None);
+        assert_eq!((cpu.own_user_ns, cpu.times.guest_ns), (20_000_000, 40_000_000));
+        assert_eq!(cpu.times.wait_ns, None);
     }
 
     #[test]

@@ -122,6 +122,7 @@ pub(crate) mod tests {
             duration_ns: 2_000_000_000,
             frequency_hz: 199,
             lost: 0,
+            cost_ns: 8_000_000,
             gaps: Vec::new(),
             threads: vec![
                 thread(100, "qemu-system-x86", Role::Emulator, None),

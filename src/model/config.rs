@@ -2,7 +2,8 @@
 
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::{QemuCommand, Smp, is_switched_on};
-use crate::kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology};
+use crate::kvm::domain_xml::{DomainXml, GuestTopology};
+use crate::kvm::guest_numa::GuestNumaCell;
 use crate::kvm::hyperv::{self, Enlightenment};
 use crate::kvm::limits;
 use crate::sample::{DomainFacts, Vmm};
@@ -264,6 +265,13 @@ impl GuestConfig {
         }
         if self.arch.is_none() {
             self.arch = command.arch().map(str::to_owned);
+        }
+        if self.numa.cells.is_empty() && self.numa.nodes.is_none() {
+            self.numa = NumaConfig {
+                cells: command.numa_cells(),
+                nodes: command.bound_nodes(),
+                mode: command.bound_nodes().map(|_| "strict".to_owned()),
+            };
         }
         self.overlay(command);
         if alone {

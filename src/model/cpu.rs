@@ -3,7 +3,7 @@
 use super::earlier::Earlier;
 use super::{SampleInterval, since};
 use crate::kvm::thread_name::{self, Role};
-use crate::sample::{Migrations, OtherTask, Placement, ThreadSample, ThreadTimes, Timing};
+use crate::sample::{Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
 
 /// CPU time by kind, percent of one host CPU.
@@ -93,7 +93,9 @@ pub struct ThreadModel {
     /// See `voluntary`.
     pub involuntary: Option<u64>,
     /// From woken to running.
-    pub wakeups: Option<Timing>,
+    pub wakeups: Option<Box<Timing>>,
+    /// From woken or pre-empted to running.
+    pub run_delays: Option<Box<Timing>>,
     /// Tasks that woke it within the interval, those with most time first, then by count.
     pub woken_by: Vec<OtherTask>,
     /// Tasks that had its pCPU while it was runnable, those with most time first.
@@ -138,6 +140,9 @@ impl ThreadModel {
             Some(since(now.cpu.as_ref().and_then(f)?, Some(older.as_ref().and_then(f)?)))
         };
         let events = before.filter(|_| interval.engine_continues).map(|b| &b.events);
+        let durations = |f: fn(&ThreadEvents) -> Option<&Timing>| {
+            Some(Box::new(f(&now.events).filter(|_| interval.started)?.since(events.and_then(f))))
+        };
         Self {
             tid: now.tid,
             comm: now.comm.clone(),
@@ -148,12 +153,8 @@ impl ThreadModel {
             migrations: moves(&now.events.migrations, events.map(|e| &e.migrations), interval),
             voluntary: count(|c| c.voluntary),
             involuntary: count(|c| c.involuntary),
-            wakeups: now
-                .events
-                .wakeups
-                .as_ref()
-                .filter(|_| interval.started)
-                .map(|w| w.since(events.and_then(|e| e.wakeups.as_ref()))),
+            wakeups: durations(|e| e.wakeups.as_deref()),
+            run_delays: durations(|e| e.run_delays.as_deref()),
             woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), interval),
             preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), interval),
             exit_rate: None,

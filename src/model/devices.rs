@@ -19,6 +19,22 @@ pub struct DiskRates {
     pub read_mean_us: Option<f64>,
     /// Mean time of a write, microseconds; `None` without writes.
     pub write_mean_us: Option<f64>,
+    /// Flushes of the write cache per second; `None` if not reported.
+    pub flush_ops: Option<f64>,
+    /// Mean time of a flush, microseconds; `None` without flushes.
+    pub flush_mean_us: Option<f64>,
+    /// Failed operations per second; `None` if not reported.
+    pub failed_ops: Option<f64>,
+    /// Operations under way on average, flushes included: the time of all that completed, over the time that the
+    /// reading covers (Little's law). `None` if no times are reported.
+    pub queue_depth: Option<f64>,
+}
+
+impl DiskRates {
+    /// The longer of the mean times of reads and writes, microseconds.
+    pub fn slowest_us(&self) -> Option<f64> {
+        self.read_mean_us.into_iter().chain(self.write_mean_us).reduce(f64::max)
+    }
 }
 
 /// A network interface, from the host's side.
@@ -51,6 +67,13 @@ pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
             write_bytes: rate(d.write_bytes),
             read_mean_us: mean(d.read_ns, d.read_ops),
             write_mean_us: mean(d.write_ns, d.write_ops),
+            flush_ops: d.flush_ops.map(&rate),
+            flush_mean_us: mean(d.flush_ns, d.flush_ops.unwrap_or(0)),
+            failed_ops: d.failed_ops.map(&rate),
+            queue_depth: d
+                .read_ns
+                .zip(d.write_ns)
+                .map(|(read, write)| rate(read.saturating_add(write).saturating_add(d.flush_ns.unwrap_or(0))) / 1e9),
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{
-    DomainFacts, DomainSample, DomainState, MemoryUse, Sample, ThreadSample, Throttling, UserspaceCell,
+    DomainFacts, DomainSample, DomainState, MemoryUse, Sample, StackProfile, ThreadSample, Throttling, UserspaceCell,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -68,6 +68,17 @@ pub struct DomainModel {
     pub swap: Option<(u64, i64)>,
     /// Memory resident on the host and left by the balloon.
     pub memory: MemoryUse,
+    /// The last profile of its stacks.
+    pub profile: Option<GuestProfile>,
+}
+
+/// What a guest's threads did at some time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GuestProfile {
+    /// The samples of their stacks.
+    pub stacks: Arc<StackProfile>,
+    /// Whether it came within the interval; else it is of an earlier one.
+    pub is_new: bool,
 }
 
 impl DomainModel {
@@ -241,6 +252,7 @@ impl DomainModel {
                 )
             }),
             memory: now.memory,
+            profile: now.profile.clone().map(|stacks| GuestProfile { stacks, is_new: true }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The recent latencies of each vCPU, for the picture over time. The number of points and of vCPUs is limited.
 
 use super::ThreadModel;
-use crate::sample::{BUCKETS, Histogram};
+use crate::sample::{BUCKETS, Histogram, Timing};
 use std::collections::VecDeque;
 
 /// Points kept for each vCPU at least.
@@ -19,6 +19,8 @@ const SECOND: usize = 4;
 pub struct LatencyPoint {
     /// Number of wake-ups by latency, from woken to running; `None` if not measured.
     pub wakeups: Option<[u16; LATENCY_BANDS]>,
+    /// How often it had to wait for a CPU, by how long, from woken or pre-empted to running; `None` if not measured.
+    pub run_delays: Option<[u16; LATENCY_BANDS]>,
     /// Runnable but not running, percent of the interval.
     pub wait: Option<f32>,
     /// Mean time that it was runnable before it got a CPU, microseconds; `None` if it never had to be put on one.
@@ -37,20 +39,24 @@ impl LatencyPoint {
     }
 
     pub(super) fn of(thread: &ThreadModel, interval_s: Option<f64>) -> Self {
-        let wakeups = thread.wakeups.as_ref().and_then(|w| w.histogram.as_ref()).map(|Histogram(buckets)| {
-            let mut bands = [0_u16; LATENCY_BANDS];
-            for (bucket, count) in buckets.iter().enumerate().take(BUCKETS) {
-                let band = &mut bands[bucket.saturating_sub(SECOND - 1).min(LATENCY_BANDS - 1)];
-                *band = band.saturating_add(u16::try_from(*count).unwrap_or(u16::MAX));
-            }
-            bands
-        });
         Self {
-            wakeups,
+            wakeups: thread.wakeups.as_deref().and_then(bands),
+            run_delays: thread.run_delays.as_deref().and_then(bands),
             wait: thread.cpu.and_then(|c| c.wait).map(|w| w as f32),
             delay_us: thread.run_delay_us(interval_s).map(|us| us as f32),
         }
     }
+}
+
+/// The distribution of durations over the bands.
+fn bands(times: &Timing) -> Option<[u16; LATENCY_BANDS]> {
+    let Histogram(buckets) = times.histogram.as_ref()?;
+    let mut bands = [0_u16; LATENCY_BANDS];
+    for (bucket, count) in buckets.iter().enumerate().take(BUCKETS) {
+        let band = &mut bands[bucket.saturating_sub(SECOND - 1).min(LATENCY_BANDS - 1)];
+        *band = band.saturating_add(u16::try_from(*count).unwrap_or(u16::MAX));
+    }
+    Some(bands)
 }
 
 /// The recent points of a vCPU, oldest first.
@@ -67,7 +73,6 @@ pub(super) fn push(ring: &mut LatencyRing, point: LatencyPoint) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Timing;
 
     #[test]
     fn old_points_are_dropped_in_steps() {
@@ -88,8 +93,7 @@ mod tests {
         assert_eq!([0.5, 1.5, 3.0, 1e9].map(LatencyPoint::band_us), [0, 1, 2, LATENCY_BANDS - 1]);
         let mut wakeups = Timing::default();
         [500, 900, 1500, 3000, u64::MAX / 4].into_iter().for_each(|ns| wakeups.add(ns));
-        let point = LatencyPoint::of(&ThreadModel { wakeups: Some(wakeups), ..ThreadModel::default() }, None);
-        let bands = point.wakeups.unwrap();
+        let bands = bands(&wakeups).unwrap();
         assert_eq!((bands[0], bands[1], bands[2], bands[LATENCY_BANDS - 1]), (2, 1, 1, 1));
     }
 }

@@ -19,7 +19,7 @@ pub use accesses::{AccessRow, DeviceName};
 pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
-pub use domain::{DomainModel, ExitRateSource, Rates};
+pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{DomainKey, History, HistoryPoint, PastExits};

@@ -24,16 +24,32 @@ fn statistics(d: &DomainModel, rows: usize) -> String {
 }
 
 fn disks(d: &DomainModel) -> String {
-    let mut t = Table::new(&["<DISK", "READ/s", "WRITE/s", "READ B/s", "WRITE B/s", "READ us", "WRITE us"]);
+    let mut t = Table::new(&[
+        "<DISK",
+        "READ/s",
+        "WRITE/s",
+        "FLUSH/s",
+        "READ B/s",
+        "WRITE B/s",
+        "READ us",
+        "WRITE us",
+        "FLUSH us",
+        "IN FLIGHT",
+        "ERR/s",
+    ]);
     for disk in &d.disks {
         t.row([
             cut(&disk.name, 32),
             rate(disk.read_ops),
             rate(disk.write_ops),
+            or_unknown(disk.flush_ops, rate),
             bytes(disk.read_bytes as u64),
             bytes(disk.write_bytes as u64),
             or_unknown(disk.read_mean_us, micros),
             or_unknown(disk.write_mean_us, micros),
+            or_unknown(disk.flush_mean_us, micros),
+            or_unknown(disk.queue_depth, rate),
+            or_unknown(disk.failed_ops, rate),
         ]);
     }
     if t.is_empty() { String::new() } else { t.render(2) }

@@ -148,6 +148,8 @@ pub struct JsonDomain {
     pub vcpus: Option<u32>,
     /// Machine type, such as `pc-q35-8.2`. `null` where it is not known.
     pub machine: Option<String>,
+    /// Whether libvirt keeps the guest's definition when it ends. `null` where libvirt does not say.
+    pub persistent: Option<bool>,
     /// Operating system of the guest as configured: `windows`, `linux`, `bsd`, `macos`, else the configured id; where
     /// none is configured, the one that several hints agree on. `null` where it is not known.
     pub guest_os: Option<String>,
@@ -183,6 +185,9 @@ pub struct JsonDomain {
     pub nics: Vec<JsonNic>,
     /// Its memory on the host.
     pub memory: JsonMemory,
+    /// What its threads did, as `kvmtop profile --json` prints it. Left out unless it was asked for in the interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<JsonProfile>,
 }
 
 /// A guest's memory on the host, bytes, as last read. Values are `null` for files without them.
@@ -259,6 +264,10 @@ pub struct JsonThread {
     pub wakeup_p50_us: Option<f64>,
     /// The same, 99th percentile, microseconds.
     pub wakeup_p99_us: Option<f64>,
+    /// Median of the time from woken or pre-empted to running.
+    pub run_delay_p50_us: Option<f64>,
+    /// 99th percentile of it.
+    pub run_delay_p99_us: Option<f64>,
 }
 
 /// Exits of one reason, of the guest or of one vCPU. Times run from `kvm_exit` to the next `kvm_entry` of the same
@@ -367,6 +376,14 @@ pub struct JsonDisk {
     pub read_mean_us: Option<f64>,
     /// Mean time of a write, microseconds. `null` without a write in the interval.
     pub write_mean_us: Option<f64>,
+    /// Flushes of the write cache per second. `null`: not reported.
+    pub flush_ops: Option<f64>,
+    /// Mean time of a flush, microseconds. `null` without a flush in the interval.
+    pub flush_mean_us: Option<f64>,
+    /// Failed operations per second. `null`: not reported.
+    pub failed_ops: Option<f64>,
+    /// Operations under way on average, by Little's law. `null`: no times are reported.
+    pub queue_depth: Option<f64>,
 }
 
 /// A network interface of a guest, as libvirt counts it.
@@ -440,4 +457,80 @@ pub struct JsonFinding {
     /// Other rules that fired for the same cause and are covered here. Left out when there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folded: Vec<&'static str>,
+}
+
+/// A profile as JSON has it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonProfile {
+    /// Number of this schema: 1.
+    pub schema: u32,
+    /// Program and version.
+    pub tool: &'static str,
+    /// Its begin: RFC 3339, UTC, milliseconds.
+    pub time: Option<String>,
+    /// Name of the guest.
+    pub guest: String,
+    /// Its process. `null` for files that do not hold it.
+    pub pid: Option<i32>,
+    /// How long was sampled; 0 where that was refused, as `gaps` says.
+    pub duration_s: f64,
+    /// Samples for each second of CPU time.
+    pub frequency_hz: u32,
+    /// Number of samples.
+    pub samples: u64,
+    /// Samples that the kernel could not deliver.
+    pub lost_samples: u64,
+    /// CPU time that kvmtop used for it, seconds.
+    pub cost_s: f64,
+    /// What is not shown and why.
+    pub gaps: Vec<String>,
+    /// The sampled threads.
+    pub threads: Vec<JsonProfiledThread>,
+    /// Those with most samples of their own first.
+    pub functions: Vec<JsonFunction>,
+    /// The different stacks, most frequent first.
+    pub stacks: Vec<JsonStack>,
+}
+
+/// A sampled thread.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonProfiledThread {
+    /// Thread id.
+    pub tid: i32,
+    /// Name.
+    pub comm: String,
+    /// What it does.
+    pub role: &'static str,
+    /// Number of the vCPU.
+    pub vcpu: Option<u32>,
+    /// CPU time, percent of one host CPU.
+    pub cpu_percent: Option<f64>,
+    /// Number of samples.
+    pub samples: u64,
+}
+
+/// A function.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonFunction {
+    /// Its name, or the offset in its file.
+    pub name: String,
+    /// The file that it is in.
+    pub module: String,
+    /// Whose code it is.
+    pub space: &'static str,
+    /// Samples in which it ran itself.
+    pub own_samples: u64,
+    /// Samples in which it or something that it called ran.
+    pub total_samples: u64,
+}
+
+/// A stack and how often it was seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonStack {
+    /// Thread id.
+    pub tid: i32,
+    /// Number of samples.
+    pub samples: u64,
+    /// Positions in `functions`, the outermost caller first.
+    pub functions: Vec<usize>,
 }

@@ -135,6 +135,7 @@ fn one(f: &Finding) -> String {
             continue;
         }
         let what = match fix.kind {
+            FixKind::LibvirtXml if fix.is_for_creator() => "XML of the guest",
             FixKind::LibvirtXml => "virsh edit, then",
             FixKind::Command => "run",
             FixKind::KernelOption => "kernel command line",

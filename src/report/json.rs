@@ -2,19 +2,20 @@
 
 use super::View;
 use super::document::{
-    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding, JsonHost,
-    JsonKvmEvent, JsonLasting, JsonMemory, JsonNic, JsonNodeMemory, JsonSource, JsonThread, JsonUnjudgedLines,
-    JsonUserspaceExit, SCHEMA,
+    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding,
+    JsonFunction, JsonHost, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic, JsonNodeMemory, JsonProfile,
+    JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
 use crate::kvm::without_hidden;
 use crate::lint;
+use crate::model::call_tree::{self, FunctionTime};
 use crate::model::{
     self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind, Model, Sureness,
     ThreadModel,
 };
-use crate::sample::{DomainFacts, HostFacts, SourceStatus, Timing};
+use crate::sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, StackProfile, Timing};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -82,6 +83,48 @@ impl Formatter for PlainStrings {
     }
 }
 
+/// The samples of a guest's stacks.
+pub fn profile(guest: &str, pid: Option<i32>, profile: &StackProfile) -> JsonProfile {
+    let times = call_tree::functions(profile, None);
+    let position: HashMap<&Function, usize> = times.iter().enumerate().map(|(i, time)| (time.function, i)).collect();
+    let thread = |thread: &ProfiledThread| JsonProfiledThread {
+        tid: thread.tid,
+        comm: thread.comm.clone(),
+        role: thread.role.as_str(),
+        vcpu: thread.index.filter(|_| thread.role == Role::Vcpu),
+        cpu_percent: profile.cpu_percent(thread),
+        samples: profile.samples_of(Some(thread.tid)),
+    };
+    let function = |time: &FunctionTime<'_>| JsonFunction {
+        name: time.function.name.clone(),
+        module: time.function.module.clone(),
+        space: time.function.space.as_str(),
+        own_samples: time.own,
+        total_samples: time.total,
+    };
+    let stack = |stack: &StackCount| JsonStack {
+        tid: stack.tid,
+        samples: stack.samples,
+        functions: profile.named(stack).filter_map(|function| position.get(function).copied()).collect(),
+    };
+    JsonProfile {
+        schema: SCHEMA,
+        tool: TOOL,
+        time: time(profile.began_ms),
+        guest: guest.to_owned(),
+        pid,
+        duration_s: profile.duration_ns as f64 / 1e9,
+        frequency_hz: profile.frequency_hz,
+        samples: profile.samples_of(None),
+        lost_samples: profile.lost,
+        cost_s: profile.cost_ns as f64 / 1e9,
+        gaps: profile.gaps.clone(),
+        threads: profile.threads.iter().map(thread).collect(),
+        functions: times.iter().map(function).collect(),
+        stacks: profile.stacks.iter().map(stack).collect(),
+    }
+}
+
 /// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
 pub fn time(ms: i64) -> Option<String> {
     let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
@@ -119,12 +162,14 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
     let facts = &d.facts;
     let rate = |count: u64| m.interval_s.map(|s| count as f64 / s);
     let guess = GuestGuess::of(d, &GuestConfig::of(facts));
+    let new_profile = d.profile.as_ref().filter(|profile| profile.is_new);
     JsonDomain {
         name: d.name().to_string(),
         uuid: facts.uuid.as_ref().map(|u| u.value.clone()),
         pid: facts.pid,
         vcpus: Some(d.vcpu_count()).filter(|n| *n > 0),
         machine: facts.machine.as_ref().map(|m| m.value.clone()),
+        persistent: facts.persistent,
         guest_os: guest_os(facts).or_else(|| guessed(&guess)),
         guest_os_confidence: (guess.kind != GuestKind::Unknown).then_some(guess.sure.as_str()),
         guest_os_reasons: guess.reasons,
@@ -161,6 +206,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             nodes: d.node_memory.iter().map(|(&node, &bytes)| JsonNodeMemory { node, bytes }).collect(),
             local_percent: d.local_memory_percent(&m.host.facts.topology),
         },
+        profile: new_profile.map(|new| profile(d.name(), facts.pid, &new.stacks)),
     }
 }
 
@@ -223,7 +269,7 @@ fn share(c: Option<&model::CpuShare>) -> JsonCpuTime {
 }
 
 fn thread(t: &ThreadModel) -> JsonThread {
-    let wakeup = |q: f64| t.wakeups.as_ref().and_then(|w| w.quantile_us(q));
+    let quantile = |times: &Option<Box<Timing>>, q: f64| times.as_ref().and_then(|times| times.quantile_us(q));
     JsonThread {
         tid: t.tid,
         comm: t.comm.clone(),
@@ -236,8 +282,10 @@ fn thread(t: &ThreadModel) -> JsonThread {
         migrations_cross_node: t.migrations.total.map(|_| t.migrations.cross_node),
         voluntary_switches: t.voluntary,
         involuntary_switches: t.involuntary,
-        wakeup_p50_us: wakeup(0.5),
-        wakeup_p99_us: wakeup(0.99),
+        wakeup_p50_us: quantile(&t.wakeups, 0.5),
+        wakeup_p99_us: quantile(&t.wakeups, 0.99),
+        run_delay_p50_us: quantile(&t.run_delays, 0.5),
+        run_delay_p99_us: quantile(&t.run_delays, 0.99),
     }
 }
 
@@ -332,6 +380,10 @@ fn disk(d: &model::DiskRates) -> JsonDisk {
         write_bytes: d.write_bytes,
         read_mean_us: d.read_mean_us,
         write_mean_us: d.write_mean_us,
+        flush_ops: d.flush_ops,
+        flush_mean_us: d.flush_mean_us,
+        failed_ops: d.failed_ops,
+        queue_depth: d.queue_depth,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `kvmtop plan`: the host before and after, why each thread moves, and what to paste.
 
-use super::text::count;
 use crate::analysis::DomainFilter;
+use crate::figures::count;
 use crate::figures::figure;
 use crate::kvm::{CpuSet, sanitize_name};
 use crate::lint::{Fix, FixKind, HostPlan, PlannedGuest};

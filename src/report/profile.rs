@@ -1,14 +1,11 @@
 //! `kvmtop profile`: what the threads of a guest's process do, as text, JSON and folded stacks.
 
-use super::document::SCHEMA;
-use super::json::{TOOL, time};
+use super::json;
 use super::table::{Table, cut, more};
-use super::text::count;
-use crate::figures::{percent, seconds};
-use crate::kvm::thread_name::{Role, label};
+use crate::figures::{count, percent, seconds};
+use crate::kvm::thread_name::label;
 use crate::model::call_tree::{CallNode, call_tree, functions};
-use crate::sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
-use serde::Serialize;
+use crate::sample::{CodeSpace, ProfiledThread, StackCount, StackProfile};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -29,60 +26,9 @@ pub struct ProfileView<'a> {
     /// The guest's name.
     pub guest: &'a str,
     /// Its process.
-    pub pid: i32,
+    pub pid: Option<i32>,
     /// What was sampled.
     pub profile: &'a StackProfile,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonProfile<'a> {
-    schema: u32,
-    tool: &'a str,
-    /// Its begin.
-    time: Option<String>,
-    guest: &'a str,
-    pid: i32,
-    duration_s: f64,
-    frequency_hz: u32,
-    samples: u64,
-    lost_samples: u64,
-    gaps: &'a [String],
-    threads: Vec<JsonProfiledThread<'a>>,
-    functions: Vec<JsonFunction<'a>>,
-    stacks: Vec<JsonStack>,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonProfiledThread<'a> {
-    tid: i32,
-    comm: &'a str,
-    role: &'a str,
-    vcpu: Option<u32>,
-    cpu_percent: Option<f64>,
-    samples: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonFunction<'a> {
-    name: &'a str,
-    module: &'a str,
-    space: &'a str,
-    own_samples: u64,
-    total_samples: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct JsonStack {
-    tid: i32,
-    samples: u64,
-    /// Positions in `functions`, the outermost caller first.
-    functions: Vec<usize>,
-}
-
-/// CPU time of a thread, percent of one host CPU.
-fn cpu_percent(thread: &ProfiledThread, profile: &StackProfile) -> Option<f64> {
-    let cpu_ns = thread.cpu_ns.filter(|_| profile.duration_ns > 0)?;
-    Some(cpu_ns as f64 / profile.duration_ns as f64 * 100.0)
 }
 
 /// Those that used CPU time, the busiest first, and how many did not.
@@ -99,55 +45,7 @@ fn busy_threads(profile: &StackProfile) -> (Vec<(&ProfiledThread, u64)>, usize) 
 /// # Errors
 /// Never in practice: it holds nothing that JSON cannot.
 pub fn json(view: ProfileView<'_>) -> serde_json::Result<String> {
-    let profile = view.profile;
-    let times = functions(profile, None);
-    let position: HashMap<&Function, usize> = times.iter().enumerate().map(|(i, time)| (time.function, i)).collect();
-    let stack = |stack: &StackCount| JsonStack {
-        tid: stack.tid,
-        samples: stack.samples,
-        functions: named(stack, profile).filter_map(|function| position.get(function).copied()).collect(),
-    };
-    let document = JsonProfile {
-        schema: SCHEMA,
-        tool: TOOL,
-        time: time(profile.began_ms),
-        guest: view.guest,
-        pid: view.pid,
-        duration_s: profile.duration_ns as f64 / 1e9,
-        frequency_hz: profile.frequency_hz,
-        samples: profile.samples_of(None),
-        lost_samples: profile.lost,
-        gaps: &profile.gaps,
-        threads: profile.threads.iter().map(|t| thread(t, profile)).collect(),
-        functions: times
-            .iter()
-            .map(|time| JsonFunction {
-                name: &time.function.name,
-                module: &time.function.module,
-                space: time.function.space.as_str(),
-                own_samples: time.own,
-                total_samples: time.total,
-            })
-            .collect(),
-        stacks: profile.stacks.iter().map(stack).collect(),
-    };
-    super::json::text(&document)
-}
-
-fn thread<'a>(thread: &'a ProfiledThread, profile: &StackProfile) -> JsonProfiledThread<'a> {
-    JsonProfiledThread {
-        tid: thread.tid,
-        comm: &thread.comm,
-        role: thread.role.as_str(),
-        vcpu: thread.index.filter(|_| thread.role == Role::Vcpu),
-        cpu_percent: cpu_percent(thread, profile),
-        samples: profile.samples_of(Some(thread.tid)),
-    }
-}
-
-/// The functions of a stack, the outermost caller first.
-fn named<'a>(stack: &'a StackCount, profile: &'a StackProfile) -> impl Iterator<Item = &'a Function> {
-    stack.functions.iter().filter_map(|number| profile.functions.get(*number as usize))
+    json::text(&json::profile(view.guest, view.pid, view.profile))
 }
 
 /// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of samples. Programs that
@@ -156,10 +54,10 @@ pub fn folded(view: ProfileView<'_>) -> String {
     let threads: HashMap<i32, String> = view.profile.threads.iter().map(|t| (t.tid, name_of(t))).collect();
     let line = |stack: &StackCount| {
         let thread = threads.get(&stack.tid).map_or("?", String::as_str);
-        let functions = named(stack, view.profile).map(|function| match function.space {
+        let functions = view.profile.named(stack).map(|function| match function.space {
             // The mark by which such programs colour the kernel.
             CodeSpace::Kernel => format!("{}_[k]", function.name),
-            _ => full_name(function),
+            _ => function.full_name(),
         });
         let parts = [view.guest.to_owned(), thread.to_owned()].into_iter().chain(functions);
         // The format knows no quoting.
@@ -178,44 +76,54 @@ fn name_of(thread: &ProfiledThread) -> String {
     if label.ends_with(&number) { label } else { format!("{label} ({number})") }
 }
 
-/// A function without a symbol is named by its file.
-fn full_name(function: &Function) -> String {
-    if function.name.starts_with('+') { format!("{}{}", function.module, function.name) } else { function.name.clone() }
-}
-
 /// What a person reads: threads, functions by their own time, and the tree of calls.
 pub fn text(view: ProfileView<'_>) -> String {
     let ProfileView { guest, pid, profile } = view;
-    let samples = profile.samples_of(None);
-    let mut out = format!(
-        "{}  pid {pid}  {}  {} at {} a second of CPU time",
-        cut(guest, 64),
-        seconds(profile.duration_ns as f64 / 1e9),
-        count(usize::try_from(samples).unwrap_or(usize::MAX), "sample"),
-        profile.frequency_hz
-    );
-    if profile.lost > 0 {
-        let _ = write!(out, ", {} lost", profile.lost);
-    }
-    out.push('\n');
+    let pid = pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
+    let mut out = format!("{}{pid}  {}\n", cut(guest, 64), summary(profile, None));
     for gap in &profile.gaps {
         let _ = writeln!(out, "{gap}");
     }
-    let (busy, idle) = busy_threads(profile);
+    out.push('\n');
+    out.push_str(&body(profile, None));
+    out
+}
+
+/// How long, how often and at what cost stacks were sampled; of one thread, or of all.
+pub fn summary(profile: &StackProfile, tid: Option<i32>) -> String {
+    let samples = usize::try_from(profile.samples_of(tid)).unwrap_or(usize::MAX);
+    let length = profile.duration_ns as f64 / 1e9;
+    let rate = profile.frequency_hz;
+    let mut out = format!("{}  {} at {rate} a second of CPU time", seconds(length), count(samples, "sample"));
+    if profile.lost > 0 {
+        let _ = write!(out, ", {} lost", profile.lost);
+    }
+    if profile.duration_ns > 0 {
+        let cost = profile.cost_ns as f64 / profile.duration_ns as f64 * 100.0;
+        let _ = write!(out, "; taking them cost {} % of a CPU", percent(cost));
+    }
+    out
+}
+
+/// Threads, functions and calls; of one thread, or of all.
+pub fn body(profile: &StackProfile, tid: Option<i32>) -> String {
+    let samples = profile.samples_of(tid);
+    let mut out = String::new();
+    let (mut busy, idle) = busy_threads(profile);
+    busy.retain(|(thread, _)| tid.is_none_or(|tid| thread.tid == tid));
     let mut table = Table::new(&["<THREAD", "CPU %", "SAMPLES"]);
     for (thread, samples) in busy.iter().take(TOP_THREADS) {
         table.row([
             name_of(thread),
-            cpu_percent(thread, profile).map_or_else(|| "-".into(), percent),
+            profile.cpu_percent(thread).map_or_else(|| "-".into(), percent),
             samples.to_string(),
         ]);
     }
     if !table.is_empty() {
-        out.push('\n');
         out.push_str(&table.render(2));
         out.push_str(&more(busy.len(), TOP_THREADS));
     }
-    if idle > 0 {
+    if idle > 0 && tid.is_none() {
         let _ = writeln!(out, "  {} did not run", count(idle, "thread"));
     }
     if samples == 0 {
@@ -223,15 +131,15 @@ pub fn text(view: ProfileView<'_>) -> String {
         return out;
     }
     let of = |part: u64| percent(part as f64 / samples as f64 * 100.0);
-    let times = functions(profile, None);
+    let times = functions(profile, tid);
     let mut table = Table::new(&["SELF %", "TOTAL %", "<FUNCTION", "<IN"]);
     for time in times.iter().filter(|time| time.own > 0).take(TOP) {
-        table.row([of(time.own), of(time.total), full_name(time.function), time.function.module.clone()]);
+        table.row([of(time.own), of(time.total), time.function.full_name(), time.function.module.clone()]);
     }
     out.push_str("\nFunctions, % of all samples: self is its own code, total with all that it called\n");
     out.push_str(&table.render(2));
     out.push_str("\nCalls, % of all samples: who called whom\n");
-    out.push_str(&tree(&call_tree(profile, None), samples));
+    out.push_str(&tree(&call_tree(profile, tid), samples));
     out
 }
 
@@ -254,7 +162,7 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
     let mut node = node;
     let mut figure = percent(share(node));
     loop {
-        let name = full_name(node.function);
+        let name = node.function.full_name();
         let space = if node.function.space == CodeSpace::Kernel { "  [kernel]" } else { "" };
         lines.push(cut(&format!("{figure:>7}  {}{name}{space}", "  ".repeat(depth.min(MOST_DEPTH))), WIDTH));
         figure = String::new();
@@ -279,7 +187,7 @@ mod tests {
     use crate::report::tests::assert_same;
 
     fn view(profile: &StackProfile) -> ProfileView<'_> {
-        ProfileView { guest: "win10-2", pid: 100, profile }
+        ProfileView { guest: "win10-2", pid: Some(100), profile }
     }
 
     #[test]

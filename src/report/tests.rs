@@ -79,14 +79,14 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0",
-        "name uuid pid vcpus machine guest_os guest_os_confidence guest_os_reasons vmm state cpu threads exits \
-         accesses userspace_exits kvm_events counters disks nics memory",
+        "name uuid pid vcpus machine persistent guest_os guest_os_confidence guest_os_reasons vmm state cpu threads \
+         exits accesses userspace_exits kvm_events counters disks nics memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (
         "/domains/0/threads/0",
         "tid comm role vcpu usr sys guest wait cpu affinity migrations migrations_cross_node voluntary_switches \
-         involuntary_switches wakeup_p50_us wakeup_p99_us",
+         involuntary_switches wakeup_p50_us wakeup_p99_us run_delay_p50_us run_delay_p99_us",
     ),
     (
         "/domains/0/exits/0",
@@ -96,7 +96,11 @@ const KEYS: &[(&str, &str)] = &[
     ("/domains/0/accesses/0", "space address access device device_source vcpu count rate time_percent mean_us"),
     ("/domains/0/userspace_exits/0", "reason vcpu count rate"),
     ("/domains/0/kvm_events/0", "event count rate"),
-    ("/domains/0/disks/0", "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us"),
+    (
+        "/domains/0/disks/0",
+        "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us flush_ops flush_mean_us failed_ops \
+         queue_depth",
+    ),
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
     (
         "/domains/0/memory",

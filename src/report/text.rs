@@ -1,8 +1,9 @@
 //! Tables for people: `--batch`, `report`, `check`.
 
+use super::profile::{self, ProfileView};
 use super::table::{Table, cut, more};
 use super::{View, counter_tables, findings_text};
-use crate::figures::{bytes, duration, micros, or_unknown, percent, rate, seconds};
+use crate::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
 use crate::kvm::Space;
 use crate::model::{AccessRow, CpuShare, DomainModel, ExitTable, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
@@ -66,6 +67,10 @@ pub fn report(view: &View<'_>) -> String {
         }
         out.push_str(&details(d, FULL));
         out.push_str(&counter_tables::all(d, FULL));
+        if let Some(profile) = d.profile.as_ref().filter(|profile| profile.is_new) {
+            let view = ProfileView { guest: d.name(), pid: d.facts.pid, profile: &profile.stacks };
+            let _ = write!(out, "\nStacks of {}", profile::text(view));
+        }
     }
     out.push('\n');
     out.push_str(&findings_text::all(view));
@@ -104,7 +109,7 @@ fn headline(view: &View<'_>) -> String {
     if let Some(cpu) = m.own_cpu {
         parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
     }
-    parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", seconds(s))));
+    parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", length(s))));
     let mut out = parts.join("  ") + "\n";
     if let Some(t) = m.host.total() {
         let _ = writeln!(
@@ -209,11 +214,6 @@ fn access_name(a: &AccessRow) -> String {
     }
 }
 
-/// `1 guest`, `2 guests`.
-pub fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 fn domain_line(d: &DomainModel) -> String {
     let f = &d.facts;
     let mut parts = vec![cut(d.name(), 64)];
@@ -285,6 +285,11 @@ fn details(d: &DomainModel, rows: usize) -> String {
         }
     }
     out
+}
+
+/// A time, seconds; that of a few lines of a trace in smaller units.
+fn length(s: f64) -> String {
+    if s > 0.0 && s < 0.1 { duration(s * 1e6) } else { seconds(s) }
 }
 
 fn exits(table: &ExitTable, rows: usize) -> String {

@@ -2,6 +2,8 @@
 
 use super::events::ThreadEvents;
 use super::host::Affinity;
+use super::profile::StackProfile;
+use crate::kvm::CpuSet;
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::device_map::DeviceMap;
 use crate::kvm::domain_xml::DomainXml;
@@ -134,6 +136,21 @@ pub struct DomainFacts {
     pub command: Option<Arc<QemuCommand>>,
     /// The devices by port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
+    /// Whether libvirt keeps its definition when it ends; a transient domain has none (`virsh create`). `None`: libvirt
+    /// did not say.
+    pub persistent: Option<bool>,
+    /// The groups of processes above its threads that leave it fewer CPUs than the group above them, from the root
+    /// downwards.
+    pub cpu_groups: Vec<GroupCpus>,
+}
+
+/// The CPUs that a cgroup leaves to the processes in it (`cpuset.cpus.effective`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCpus {
+    /// Its folder: `/sys/fs/cgroup/machine.slice`.
+    pub folder: String,
+    /// Its CPUs.
+    pub cpus: CpuSet,
 }
 
 /// One reading of a guest.
@@ -169,6 +186,9 @@ pub struct DomainSample {
     pub memory: MemoryUse,
     /// The time that `nics` cover, nanoseconds.
     pub nics_ns: u64,
+    /// Samples of the stacks of its threads that somebody asked for, in the first sample after they were taken; `None`
+    /// in all others.
+    pub profile: Option<Arc<StackProfile>>,
 }
 
 /// One reading of a thread of a guest.
@@ -245,6 +265,14 @@ pub struct DiskSample {
     pub read_ns: Option<u64>,
     /// Sum of the writes' durations, nanoseconds; `None` if not reported.
     pub write_ns: Option<u64>,
+    /// Number of completed flushes of the disk's write cache; `None` if not reported.
+    pub flush_ops: Option<u64>,
+    /// Sum of the flushes' durations, nanoseconds; `None` if not reported.
+    pub flush_ns: Option<u64>,
+    /// Number of reads, writes and flushes that failed in the VMM or below it, which are not among the completed ones;
+    /// `None` if not reported. Only a QEMU monitor reports it (`failed_rd_operations` and the like,
+    /// qapi/block-core.json): libvirt does not pass it on.
+    pub failed_ops: Option<u64>,
 }
 
 /// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees it.

@@ -94,12 +94,16 @@ pub struct ThreadEvents {
     /// Migrations from one pCPU to another.
     pub migrations: Migrations,
     /// Time from each wake-up until the thread runs (`sched_waking` to `sched_switch`); `None` if not measured.
-    pub wakeups: Option<Timing>,
+    /// Boxed, as `run_delays`: most threads of a large trace have neither.
+    pub wakeups: Option<Box<Timing>>,
     /// Tasks that woke it, in no particular order. If the engine's table is full, the least important ones count in
     /// [`OtherTask::REST`].
     pub woken_by: Vec<OtherTask>,
     /// Tasks that had its pCPU while it was runnable; otherwise as `woken_by`.
     pub preempted_by: Vec<OtherTask>,
+    /// Time from each instant at which the thread could run until it runs: woken, or pre-empted. `wakeups` are a part
+    /// of them. `None` if not measured.
+    pub run_delays: Option<Box<Timing>>,
 }
 
 /// Exits of one reason on one thread.

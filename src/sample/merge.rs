@@ -8,7 +8,7 @@
 //!   duration, so the sum is unknown if a side that counted durations does not know its own.
 //! - Shortest and longest follow [`MissingExtreme`].
 //! - Of two bursts the one with more accesses stays; a side without one changes nothing.
-//! - Wake-ups and the number of migrations add; a side that did not watch them changes nothing.
+//! - Wake-ups, run delays and the number of migrations add; a side that did not watch them changes nothing.
 //! - The pCPU before the last migration is unknown if both sides moved, because nothing orders their moves.
 //! - Other tasks add by thread id and name.
 //!
@@ -33,15 +33,17 @@ pub enum MissingExtreme {
 impl ThreadEvents {
     /// Adds what another thread, or another source of the same thread, counted.
     pub fn merge(&mut self, other: Self, missing: MissingExtreme) {
-        let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by } = other;
+        let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays } = other;
         merge_cells(&mut self.exits, exits, ExitCell::key, |sum, cell| sum.merge(cell, missing));
         merge_cells(&mut self.accesses, accesses, AccessCell::key, |sum, cell| sum.merge(cell, missing));
         merge_cells(&mut self.userspace, userspace, |cell| cell.reason, |sum, cell| sum.merge(&cell));
         self.migrations.merge(migrations);
-        match (&mut self.wakeups, wakeups) {
-            (Some(sum), Some(more)) => sum.merge(&more, missing),
-            (None, more) => self.wakeups = more,
-            (Some(_), None) => {}
+        for (sum, more) in [(&mut self.wakeups, wakeups), (&mut self.run_delays, run_delays)] {
+            match (sum, more) {
+                (Some(sum), Some(more)) => sum.merge(&more, missing),
+                (sum, more @ Some(_)) => *sum = more,
+                (_, None) => {}
+            }
         }
         merge_cells(&mut self.woken_by, woken_by, OtherTask::key, |sum, task| sum.merge(&task));
         merge_cells(&mut self.preempted_by, preempted_by, OtherTask::key, |sum, task| sum.merge(&task));

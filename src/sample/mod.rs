@@ -22,7 +22,7 @@ pub use events::*;
 pub use host::*;
 pub use merge::MissingExtreme;
 pub(crate) use merge::sum_of_known;
-pub use normalise::{MOST_FIGURE, calendar_ms};
+pub use normalise::{MOST_FIGURE, MOST_FOLDER, MOST_GROUPS, calendar_ms};
 pub use profile::*;
 pub use status::*;
 

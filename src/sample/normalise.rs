@@ -14,20 +14,26 @@
 //! without `..`, so that a new field does not compile before its limit is written here.
 
 use super::{
-    AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, EngineStatus, ExitCell, Histogram,
-    HostFacts, HostMemory, HostSample, HostTask, MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement,
-    Sample, ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
+    AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, EngineStatus, ExitCell, Function,
+    Histogram, HostFacts, HostMemory, HostSample, HostTask, MemoryUse, Migrations, NicSample, OtherTask, OwnCost,
+    Placement, ProfiledThread, Sample, StackCount, StackProfile, ThreadEvents, ThreadSample, ThreadTimes, Throttling,
+    Timing, UserspaceCell,
 };
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::MAX_CPUS;
 use crate::kvm::device_property::MAX_PROPERTIES;
 use crate::kvm::domain_xml::{self, BandwidthXml, DomainXml};
-use crate::kvm::{limits, sanitize_name, without_hidden};
+use crate::kvm::{limits, sanitize, sanitize_name, without_hidden};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The largest figure: as nanoseconds 36 years, as bytes an exbibyte.
 pub const MOST_FIGURE: u64 = 1 << 60;
+/// The most groups of one guest that bound its CPUs.
+pub const MOST_GROUPS: usize = 16;
+/// The most characters of the folder of a group.
+pub const MOST_FOLDER: usize = 1024;
 /// The most characters of a guest's name, UUID, machine or system.
 const MOST_NAME: usize = 256;
 /// The last second of the year 9998, milliseconds since the epoch. The calendar ends a year later, in any time zone.
@@ -46,9 +52,8 @@ impl Sample {
         cut([mono_ns, boot_ns]);
         host.normalise();
         domains.iter_mut().for_each(DomainSample::normalise);
-        let EngineStatus { kind: _, level: _, generation: _, lost, overflow, fires_kvm_exit: _, events, program_ns } =
-            engine;
-        cut([lost, overflow, events].into_iter().chain(program_ns));
+        let EngineStatus { kind: _, level: _, generation: _, lost, overflow, fires_kvm_exit: _, events } = engine;
+        cut([lost, overflow, events]);
         let OwnCost { cpu_ns, rss_bytes } = own;
         cut([cpu_ns, rss_bytes]);
     }
@@ -78,10 +83,14 @@ impl DomainFacts {
             xml_text,
             command,
             devices,
+            persistent: _,
+            cpu_groups,
         } = self;
         clean_name(&mut name.value);
         [uuid, machine, guest_os].into_iter().flatten().for_each(|known| clean_name(&mut known.value));
         cut([start_ticks]);
+        cpu_groups.truncate(MOST_GROUPS);
+        cpu_groups.iter_mut().for_each(|group| clean_folder(&mut group.folder));
         *started_ms = started_ms.map(calendar_ms);
         vcpus.take_if(|known| known.value > limits::VCPUS);
         if let Some(xml) = xml {
@@ -93,20 +102,19 @@ impl DomainFacts {
         {
             *text = plain.into();
         }
-        // They are not recorded, but their text is.
-        if let Some((xml, text)) = xml.as_mut().zip(xml_text.as_deref())
-            && xml.value.device_properties.is_empty()
-            && let Ok(read) = domain_xml::parse(text)
-            && !read.device_properties.is_empty()
-        {
-            Arc::make_mut(&mut xml.value).device_properties = read.device_properties;
-        }
         if let Some(command) = command {
             normalise_command(Arc::make_mut(command));
         }
         if let Some(devices) = devices {
             Arc::make_mut(&mut devices.value).normalise();
         }
+    }
+}
+
+/// As a reader leaves the folder of a group.
+fn clean_folder(folder: &mut String) {
+    if folder.len() > MOST_FOLDER || without_hidden(folder) != *folder {
+        *folder = sanitize(folder, MOST_FOLDER);
     }
 }
 
@@ -125,10 +133,20 @@ fn normalise_command(command: &mut QemuCommand) {
     }
     command.memory.take_if(|bytes| *bytes > limits::GUEST_MEMORY);
     command.devices.truncate(cmdline::MAX_ARGS);
+    command.disks.truncate(cmdline::MAX_ARGS);
+    command.disks.iter_mut().for_each(|disk| normalise_limits(&mut disk.limits));
     command.device_properties.truncate(MAX_PROPERTIES);
     for list in [&mut command.qmp_sockets, &mut command.iothreads, &mut command.cpu_options, &mut command.drive_files] {
         list.truncate(cmdline::MAX_ARGS);
     }
+}
+
+/// A disk's limits. A parser keeps six of them at most.
+fn normalise_limits(limits: &mut BTreeMap<String, u64>) {
+    if limits.len() > 6 {
+        limits.clear();
+    }
+    cut(limits.values_mut());
 }
 
 /// A domain XML that came decoded out of a recording, without its parser.
@@ -146,6 +164,7 @@ fn normalise_xml(xml: &mut DomainXml) {
     xml.scheds.truncate(most);
     xml.clock.timers.truncate(most);
     xml.disks.truncate(most);
+    xml.disks.iter_mut().for_each(|disk| normalise_limits(&mut disk.iotune));
     xml.device_properties.truncate(MAX_PROPERTIES);
     xml.interfaces.truncate(most);
     for list in [&mut xml.consoles, &mut xml.graphics, &mut xml.videos] {
@@ -220,6 +239,7 @@ impl DomainSample {
             swap_bytes,
             memory: MemoryUse { resident, hugetlb, balloon, transparent },
             nics_ns,
+            profile,
         } = self;
         threads.iter_mut().for_each(ThreadSample::normalise);
         unattributed.normalise();
@@ -227,14 +247,61 @@ impl DomainSample {
         cut(counters.values_mut().chain(kvm_events.values_mut()).chain(node_memory.values_mut()));
         cut([devices_ns, nics_ns].into_iter().chain(swap_bytes));
         cut([resident, hugetlb, balloon, transparent].into_iter().flatten());
-        for DiskSample { name: _, read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns } in disks {
-            cut([read_ops, write_ops, read_bytes, write_bytes].into_iter().chain(read_ns).chain(write_ns));
+        for DiskSample {
+            name: _,
+            read_ops,
+            write_ops,
+            read_bytes,
+            write_bytes,
+            read_ns,
+            write_ns,
+            flush_ops,
+            flush_ns,
+            failed_ops,
+        } in disks
+        {
+            cut([read_ops, write_ops, read_bytes, write_bytes]);
+            cut([read_ns, write_ns, flush_ops, flush_ns, failed_ops].into_iter().flatten());
         }
         for NicSample { name: _, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } in nics {
             cut([rx_bytes, tx_bytes, rx_packets, tx_packets, drops]);
         }
         for Throttling { group: _, periods, throttled, throttled_ns } in throttling {
             cut([periods, throttled, throttled_ns]);
+        }
+        if let Some(profile) = profile {
+            Arc::make_mut(profile).normalise();
+        }
+    }
+}
+
+/// The most characters of a sentence.
+const MOST_SENTENCE: usize = 1024;
+/// The most calls of a stack: the kernel's limit for each of its two parts, and those between.
+const MOST_CALLS: usize = 300;
+
+impl StackProfile {
+    fn normalise(&mut self) {
+        let Self { began_ms, duration_ns, frequency_hz: _, lost, cost_ns, gaps, threads, functions, stacks } = self;
+        *began_ms = calendar_ms(*began_ms);
+        cut([duration_ns, lost, cost_ns]);
+        for gap in gaps {
+            *gap = sanitize(gap, MOST_SENTENCE);
+        }
+        for ProfiledThread { tid: _, comm, role: _, index, cpu_ns } in threads {
+            clean_name(comm);
+            index.take_if(|n| *n >= MAX_CPUS);
+            cut(cpu_ns);
+        }
+        let known = functions.len();
+        for Function { name, module, space: _ } in functions {
+            clean_name(name);
+            clean_name(module);
+        }
+        for StackCount { tid: _, functions, samples } in stacks {
+            functions.retain(|number| (*number as usize) < known);
+            functions.truncate(MOST_CALLS);
+            cut([samples]);
         }
     }
 }
@@ -258,7 +325,7 @@ impl ThreadSample {
 
 impl ThreadEvents {
     fn normalise(&mut self) {
-        let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by } = self;
+        let Self { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays } = self;
         for ExitCell { isa: _, code: _, name: _, time, userspace_ns, halted_ns, preempted_ns } in exits {
             time.normalise();
             cut([userspace_ns, halted_ns, preempted_ns].into_iter().flatten());
@@ -273,7 +340,7 @@ impl ThreadEvents {
         cut(userspace.iter_mut().map(|UserspaceCell { reason: _, count }| count));
         let Migrations { total, cross_core, cross_llc, cross_node, from: _ } = migrations;
         cut([cross_core, cross_llc, cross_node].into_iter().chain(total));
-        wakeups.iter_mut().for_each(Timing::normalise);
+        wakeups.iter_mut().chain(run_delays).for_each(|times| times.normalise());
         for OtherTask { tid: _, comm: _, count, ns } in woken_by.iter_mut().chain(preempted_by) {
             cut([count, ns]);
         }
@@ -300,7 +367,7 @@ fn cut<'a>(figures: impl IntoIterator<Item = &'a mut u64>) {
 mod tests {
     use super::*;
     use crate::kvm::CpuSet;
-    use crate::kvm::domain_xml::GuestNumaCell;
+    use crate::kvm::guest_numa::GuestNumaCell;
     use crate::sample::{Known, Origin};
 
     #[test]
@@ -355,7 +422,7 @@ mod tests {
         let times = |cpu| CpuTimes { cpu, idle_ns: u64::MAX, ..CpuTimes::default() };
         let histogram = Some(Histogram(vec![u64::MAX; 99]));
         let time = Timing { count: u64::MAX, histogram, ..Timing::default() };
-        let events = ThreadEvents { wakeups: Some(time), ..ThreadEvents::default() };
+        let events = ThreadEvents { wakeups: Some(Box::new(time)), ..ThreadEvents::default() };
         let thread = ThreadSample { index: Some(u32::MAX), events, ..ThreadSample::default() };
         let mut sample = Sample { time_ms: i64::MIN, mono_ns: u64::MAX, ..Sample::default() };
         sample.host.cpus = vec![times(u32::MAX), times(1), times(0), times(1)];

@@ -69,9 +69,6 @@ pub struct EngineStatus {
     pub fires_kvm_exit: Option<bool>,
     /// Events handled.
     pub events: u64,
-    /// Time that the BPF programs spent on them, nanoseconds; `None` if it was not
-    /// measured: it takes `CAP_SYS_ADMIN`, which kvmtop gives up.
-    pub program_ns: Option<u64>,
 }
 
 /// The state of a source.

@@ -30,6 +30,9 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
             write_bytes: at.number("wr.bytes")?,
             read_ns: at.number("rd.times"),
             write_ns: at.number("wr.times"),
+            flush_ops: at.number("fl.reqs"),
+            flush_ns: at.number("fl.times"),
+            failed_ops: None,
         })
     };
     group(stats, "block").filter_map(disk).collect()

@@ -37,8 +37,12 @@ pub trait RecordedSamples: Send {
     /// The wall-clock time of a sample, milliseconds since the epoch.
     fn time_ms(&mut self, index: usize) -> Option<i64>;
 
-    /// The last sample at or before a time; the first when all are later.
-    fn index_at(&mut self, time_ms: i64) -> usize;
+    /// The earliest and the latest time of all samples; `None` without a sample.
+    fn range_ms(&mut self) -> Option<(i64, i64)>;
+
+    /// The last sample at most so many milliseconds after another, or, if negative, before it. Where the clock was set
+    /// back in between, it is the sample next to that on the way.
+    fn index_beside(&mut self, index: usize, ms: i64) -> usize;
 
     /// The first sample at or after a time, which ends the interval that holds the time; the last when all are
     /// earlier.

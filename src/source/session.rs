@@ -31,8 +31,12 @@ impl RecordedSamples for SessionSamples {
         self.cursor.time_ms(index)
     }
 
-    fn index_at(&mut self, time_ms: i64) -> usize {
-        self.cursor.index_at(time_ms)
+    fn range_ms(&mut self) -> Option<(i64, i64)> {
+        self.cursor.session().range_ms()
+    }
+
+    fn index_beside(&mut self, index: usize, ms: i64) -> usize {
+        self.cursor.index_beside(index, ms)
     }
 
     fn index_from(&mut self, time_ms: i64) -> usize {

@@ -3,7 +3,7 @@
 use super::save_format::SaveFormat;
 use super::screen_settings::ScreenSettings;
 use super::view::ScreenView;
-use crate::sample::EngineLevel;
+use crate::sample::{EngineLevel, ProfiledThread};
 use std::path::PathBuf;
 
 /// What a key asks for.
@@ -49,6 +49,10 @@ pub enum Action {
     Span,
     /// Count the exits in which a guest sleeps, or not.
     Sleep,
+    /// Draw all run delays or those after wake-ups.
+    Latencies,
+    /// Sample the stack of a thread, or show the one that was recorded.
+    Stack,
     /// Select the next guest of the table.
     NextGuest,
     /// Select the previous guest of the table.
@@ -145,6 +149,8 @@ impl Action {
             Self::Order => "order",
             Self::Span => "span",
             Self::Sleep => "sleep",
+            Self::Latencies => "latencies",
+            Self::Stack => "stack",
             Self::NextGuest => "next-guest",
             Self::PrevGuest => "prev-guest",
             Self::Filter => "filter",
@@ -205,12 +211,25 @@ pub enum Effect {
     SaveView(SaveFormat),
     /// Save these settings in the config file.
     SaveSettings(ScreenSettings),
+    /// Sample the stacks of these threads.
+    Profile(ProfileRequest),
     /// Start recording.
     StartRecord,
     /// Stop recording.
     StopRecord,
     /// Move within the recording, or play it.
     Replay(Replay),
+}
+
+/// Threads of a guest whose stacks are to be sampled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProfileRequest {
+    /// The guest's process.
+    pub pid: i32,
+    /// When it started, clock ticks after boot.
+    pub start_ticks: u64,
+    /// The threads.
+    pub threads: Vec<ProfiledThread>,
 }
 
 /// What the screen asks of a replay.
@@ -249,6 +268,8 @@ pub enum Control {
     StartRecord(PathBuf),
     /// Close the recording.
     StopRecord,
+    /// Sample the stacks of these threads. They come with the sample after.
+    Profile(ProfileRequest),
     /// End: close the recording; the next sample may be the last.
     Quit,
 }

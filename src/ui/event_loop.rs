@@ -314,6 +314,7 @@ fn carry_out(
         }
         Effect::SetEngineLevel(level) => control(state, Control::SetEngineLevel(level)),
         Effect::SetKvmEvents(on) => control(state, Control::SetKvmEvents(on)),
+        Effect::Profile(request) => control(state, Control::Profile(request)),
         Effect::StartRecord => {
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
             let path = std::path::absolute(&name).unwrap_or(name);

@@ -18,6 +18,7 @@ fn holds(when: When, state: &AppState) -> bool {
         When::Table | When::LiveTable => !popup && state.view.shown == ScreenView::Guests,
         When::Scoped => !popup && state.view.shown.has_scope(),
         When::Ordered => !popup && !state.view.shown.orders().is_empty(),
+        When::Latency => !popup && state.view.shown == ScreenView::Latency,
         When::Exits => !popup && state.view.shown == ScreenView::Exits,
         When::Finding => matches!(state.popup, Some(Popup::Finding { .. })),
         When::Columns => matches!(state.popup, Some(Popup::Columns { .. })),

@@ -25,6 +25,8 @@ pub enum When {
     Ordered,
     /// While the view of exits is shown.
     Exits,
+    /// While the view of latencies is shown.
+    Latency,
     /// While a finding is open.
     Finding,
     /// In the menu of columns.
@@ -44,13 +46,14 @@ impl When {
             Self::Scoped => "IN THE OTHER VIEWS",
             Self::Ordered => "IN VIEWS WITH SEVERAL ORDERS",
             Self::Exits => "IN THE VIEW OF EXITS",
+            Self::Latency => "IN THE VIEW OF LATENCIES",
             Self::Finding => "IN AN OPEN FINDING",
             Self::Columns => "IN THE MENU OF COLUMNS",
         }
     }
 
     /// All, in the order of the help.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Always,
         Self::Screen,
         Self::Table,
@@ -58,6 +61,7 @@ impl When {
         Self::Scoped,
         Self::Ordered,
         Self::Exits,
+        Self::Latency,
         Self::Live,
         Self::Recorded,
         Self::Finding,
@@ -77,7 +81,7 @@ impl When {
     pub(super) fn meets(self, other: Self) -> bool {
         let screen = |w| !matches!(w, Self::Always | Self::Finding | Self::Columns);
         let table = |w| matches!(w, Self::Table | Self::LiveTable);
-        let view = |w| matches!(w, Self::Scoped | Self::Ordered | Self::Exits);
+        let view = |w| matches!(w, Self::Scoped | Self::Ordered | Self::Exits | Self::Latency);
         match (self, other) {
             (a, b) if ![false, true].into_iter().any(|recorded| a.is_for(recorded) && b.is_for(recorded)) => false,
             (a, b) if view(a) && table(b) || table(a) && view(b) => false,
@@ -293,7 +297,7 @@ pub static KEYMAP: &[Binding] = &[
         A::NextMark,
         When::Recorded,
         "next mark",
-        "the next sample with a new finding or a jump in the exit rate",
+        "the next sample with a new finding, stacks or a jump in the exit rate",
     ),
     bind(&[KeyPress::char('N')], A::PrevMark, When::Recorded, "", "the previous such sample"),
     bind(
@@ -314,6 +318,14 @@ pub static KEYMAP: &[Binding] = &[
         "record",
         "start or stop recording into a file in the current folder",
     ),
+    bind(
+        &[KeyPress::char('b')],
+        A::Stack,
+        When::Live,
+        "",
+        "sample the stack of the thread, or of all of the guest, for two seconds",
+    ),
+    bind(&[KeyPress::char('b')], A::Stack, When::Recorded, "", "show the stacks of the guest that were recorded last"),
     bind(&[KeyPress::char('e')], A::EngineLevel, When::Live, "", "cycle the tracing level: full, none, counts"),
     bind(&[KeyPress::char('K')], A::KvmEvents, When::Live, "", "toggle the counting of every kvm tracepoint by guest"),
     bind(
@@ -352,6 +364,13 @@ pub static KEYMAP: &[Binding] = &[
         "count per second, in this interval, or since the start",
     ),
     bind(&[KeyPress::char('z')], A::Sleep, When::Exits, "sleep", "count the exits in which the guest sleeps, or not"),
+    bind(
+        &[KeyPress::char('d')],
+        A::Latencies,
+        When::Latency,
+        "delays",
+        "draw all waits for a CPU, or those after a wake-up",
+    ),
     bind(&[KeyPress::char('>')], A::NextGuest, When::Screen, "", "select the next guest"),
     bind(&[KeyPress::char('<')], A::PrevGuest, When::Screen, "", "select the previous guest"),
     bind(&[KeyPress::ctrl('z')], A::Suspend, When::Always, "", "suspend kvmtop; fg resumes it"),

@@ -48,7 +48,7 @@ pub struct Plan {
     pub panels: Vec<(ScreenView, Rect)>,
     /// The worst finding about the selected guest, with its title.
     pub worst: Rect,
-    /// An opened finding.
+    /// An opened finding, or stacks.
     pub opened: Rect,
     /// The time line of a replay.
     pub timeline: Rect,
@@ -88,7 +88,7 @@ pub fn plan(state: &AppState) -> Plan {
     let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
     let mut plan = Plan { header, tabs, timeline, footer, ..Plan::default() };
     let no_guest = state.model.as_ref().is_some_and(|m| m.domains.is_empty());
-    if matches!(state.popup, Some(Popup::Finding { .. })) {
+    if matches!(state.popup, Some(Popup::Finding { .. } | Popup::Stacks { .. })) {
         plan.opened = cut.area;
     } else if state.view.shown != ScreenView::Guests {
         plan.panels = vec![(state.view.shown, cut.area)];

@@ -35,6 +35,7 @@ mod render;
 mod rows;
 mod save_format;
 mod screen_settings;
+mod stacks;
 mod state;
 mod table_marks;
 mod terminal;
@@ -44,7 +45,7 @@ mod theme;
 mod update;
 mod view;
 
-pub use action::{Action, Control, Effect, Replay};
+pub use action::{Action, Control, Effect, ProfileRequest, Replay};
 pub use event::ScreenEvent;
 pub use event_loop::{SaveSettings, ScreenHandlers, UiOptions, run};
 pub use guest_columns::{COLUMNS, GuestColumn, column_name, column_named};

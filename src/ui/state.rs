@@ -10,7 +10,7 @@ use super::terminal_traits::ThemeChoice;
 use super::view::{ScreenView, ViewState};
 use crate::kvm::thread_name::Role;
 use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
-use crate::model::{DomainModel, History, Model, ThreadModel};
+use crate::model::{DomainKey, DomainModel, History, Model, ThreadModel};
 use jiff::tz::TimeZone;
 use tui_input::Input;
 
@@ -69,6 +69,17 @@ pub enum Popup {
     Finding {
         /// The finding.
         key: FindingId,
+        /// First visible line.
+        scroll: u16,
+    },
+    /// Stacks of a guest's threads.
+    Stacks {
+        /// The guest.
+        guest: DomainKey,
+        /// Its thread; `None` for all.
+        tid: Option<i32>,
+        /// When they were asked for, milliseconds since the epoch: older ones are not shown. `None` in a recording.
+        asked_ms: Option<i64>,
         /// First visible line.
         scroll: u16,
     },

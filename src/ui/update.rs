@@ -11,6 +11,7 @@ use super::marked_cells;
 use super::menus;
 use super::render;
 use super::rows;
+use super::stacks;
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
 use crate::analysis::{RecordingTime, is_within};
@@ -74,6 +75,12 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::Order => state.view.turn_order(),
         Action::Span => state.view.exits.span = state.view.exits.span.next(),
+        Action::Stack => return stacks::ask(state),
+        Action::Latencies => {
+            state.view.latencies = state.view.latencies.next();
+            // A small screen has no room for the picture itself.
+            state.say(state.view.latencies.description());
+        }
         Action::Sleep => state.view.exits.with_sleep = !state.view.exits.with_sleep,
         Action::NextGuest => next_guest(state, 1),
         Action::PrevGuest => next_guest(state, -1),
@@ -274,7 +281,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
     match &state.popup {
         Some(Popup::Columns { .. }) => return menus::columns(state, action),
         Some(Popup::Save { .. }) => return menus::save(state, action),
-        Some(Popup::Finding { .. }) if action == Action::SaveView => {
+        Some(Popup::Finding { .. } | Popup::Stacks { .. }) if action == Action::SaveView => {
             menus::open_save(state);
             return Vec::new();
         }
@@ -296,7 +303,7 @@ fn popup(state: &mut AppState, action: Action) -> Vec<Effect> {
     match (popup, action) {
         (_, Action::Back) | (Popup::Help { .. }, Action::Help | Action::Open) => state.popup = None,
         (_, Action::Help) => state.popup = Some(Popup::Help { scroll: 0 }),
-        (Popup::Help { scroll } | Popup::Finding { scroll, .. }, _) if by != 0 => {
+        (Popup::Help { scroll } | Popup::Finding { scroll, .. } | Popup::Stacks { scroll, .. }, _) if by != 0 => {
             *scroll = go((*scroll).into(), lines.max(1)) as u16;
         }
         (Popup::Sort { at }, Action::Open) => {

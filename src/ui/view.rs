@@ -169,6 +169,35 @@ pub struct ExitsShown {
     pub with_sleep: bool,
 }
 
+/// What the picture of latencies shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LatenciesShown {
+    /// Each time that the vCPU had to wait for a CPU.
+    #[default]
+    RunDelays,
+    /// Those times that began with a wake-up.
+    Wakeups,
+}
+
+impl LatenciesShown {
+    /// The other one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::RunDelays => Self::Wakeups,
+            Self::Wakeups => Self::RunDelays,
+        }
+    }
+
+    /// What the picture of latencies draws.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::RunDelays => "drawn: all waits for a CPU",
+            Self::Wakeups => "drawn: waits for a CPU after a wake-up",
+        }
+    }
+}
+
 /// Which view is shown, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewState {
@@ -185,13 +214,15 @@ pub struct ViewState {
     pub orders: BTreeMap<ScreenView, usize>,
     /// What the view of exits counts.
     pub exits: ExitsShown,
+    /// What the picture of latencies shows.
+    pub latencies: LatenciesShown,
 }
 
 impl Default for ViewState {
     fn default() -> Self {
         let of_all = BTreeSet::from([ScreenView::Cpus, ScreenView::Disks, ScreenView::Memory, ScreenView::Findings]);
-        let exits = ExitsShown::default();
-        Self { shown: ScreenView::Guests, at: 0, selected: None, of_all, orders: BTreeMap::new(), exits }
+        let (exits, latencies) = Default::default();
+        Self { shown: ScreenView::Guests, at: 0, selected: None, of_all, orders: BTreeMap::new(), exits, latencies }
     }
 }
 

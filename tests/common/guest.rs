@@ -436,6 +436,7 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
         }
         let exit = match vcpu.run() {
             Err(_) if work == Work::RefusedRun => break,
+            Err(stopped) if stopped.errno() == libc::EINTR => continue,
             exit => exit.expect("KVM_RUN"),
         };
         match exit {

@@ -8,6 +8,7 @@ pub mod findings;
 pub mod guest;
 pub mod hog;
 pub mod libvirt;
+pub mod nested;
 pub mod watch;
 
 use serde_json::Value;

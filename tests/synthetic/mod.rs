@@ -510,7 +510,8 @@ impl Thread {
                 .map(|&(reason, rate)| UserspaceCell { reason, count: per(rate, seconds) })
                 .collect(),
             migrations: Migrations { total: Some(total), cross_core, cross_llc: cross_node, cross_node, from },
-            wakeups: self.wakeups.map(|(rate, mean)| timing(rate, Some(mean), seconds)),
+            wakeups: self.wakeups.map(|(rate, mean)| Box::new(timing(rate, Some(mean), seconds))),
+            run_delays: self.wakeups.map(|(rate, mean)| Box::new(timing(rate, Some(mean), seconds))),
             ..ThreadEvents::default()
         };
         ThreadSample {

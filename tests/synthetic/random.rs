@@ -133,7 +133,6 @@ impl RandomHost {
         host.facts.params = [("kvm.halt_poll_ns".to_string(), "200000".to_string())].into();
         host.memory = Some(HostMemory { total: 1 << 38, available: 1 << 36, ..HostMemory::default() });
         let mut fixture = Fixture::new(host);
-        fixture.engine.program_ns = Some(0);
         let mut loads = Vec::new();
         for g in 0..guests {
             let pid = 4000 + 100 * g as i32;
@@ -276,7 +275,7 @@ fn prepare_vcpu(t: &mut ThreadSample) {
     }
     e.accesses.iter_mut().for_each(|cell| cell.time = Timing::default());
     e.migrations.total = Some(0);
-    e.wakeups = Some(Timing::default());
+    (e.wakeups, e.run_delays) = (Some(Box::default()), Some(Box::default()));
     e.woken_by = others(4, |i| format!("task{i}"), 7);
     e.preempted_by = others(3, |i| format!("kworker/{i}:1"), 9);
     t.counters = COUNTERS.iter().map(|c| ((*c).to_string(), 0)).collect();
@@ -351,8 +350,8 @@ fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
         t.place.cpu = Some((r.next() % 72) as u32);
     }
     let d: Vec<u64> = (0..wakes).map(|_| r.duration(9000.0, 0.7)).collect();
-    if let Some(w) = &mut e.wakeups {
-        add(w, &d);
+    for all in [&mut e.wakeups, &mut e.run_delays].into_iter().flatten() {
+        add(all, &d);
     }
     let parts = [0.7, 0.2, 0.08, 0.02];
     for (o, share) in e.woken_by.iter_mut().zip(parts) {

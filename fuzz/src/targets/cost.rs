@@ -24,6 +24,8 @@ const ANY_TIME: Duration = Duration::from_millis(100);
 impl Cost {
     /// A text that is read whole.
     pub const TEXT: Self = Self { base: 4 << 20, per_byte: 64, time: 200 };
+    /// A text whose every byte may be an option or a table of its own.
+    pub const OPTIONS: Self = Self { per_byte: 128, ..Self::TEXT };
     /// The decoders' own memory (a zstd window of 128 MiB, a dictionary of xz of 256 MiB), and texts that unpack to a
     /// thousand times their bytes.
     pub const UNPACKING: Self = Self { base: 400 << 20, per_byte: 64 << 10, time: 20_000 };
@@ -54,8 +56,8 @@ impl Cost {
         (ANY_TIME + Duration::from_nanos(self.time * steps)) * slowness
     }
 
-    /// Runs `read` and fails if it cost more.
-    pub(super) fn check(&self, name: &str, input: &[u8], slowness: u32, read: impl FnOnce()) {
+    /// Runs `read` and fails if it cost more; returns the most bytes of memory that it took.
+    pub(super) fn check(&self, name: &str, input: &[u8], slowness: u32, read: impl FnOnce()) -> usize {
         let before = MEMORY.current_usage();
         MEMORY.reset_peak_usage();
         let begin = cpu_time();
@@ -66,6 +68,7 @@ impl Cost {
         let (most_memory, most_time) = (self.memory(n), self.time(n, slowness));
         assert!(memory <= most_memory, "{name}: {n} bytes took {memory} bytes of memory; {most_memory} are allowed");
         assert!(took <= most_time, "{name}: {n} bytes took {took:?}; {most_time:?} are allowed");
+        memory
     }
 }
 

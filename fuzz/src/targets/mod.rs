@@ -8,6 +8,7 @@ pub mod mutate;
 mod readers;
 pub mod recordings;
 mod seeds;
+pub mod worst;
 
 pub use cost::Cost;
 
@@ -40,8 +41,8 @@ const fn target(
 /// All targets.
 pub const ALL: &[Target] = &[
     target("archive", readers::archive, seeds::archives, Cost::UNPACKING, 150),
-    target("cmdline", readers::cmdline, seeds::cmdlines, Cost::TEXT, 300),
-    target("config", readers::config, seeds::configs, Cost::TEXT, 300),
+    target("cmdline", readers::cmdline, seeds::cmdlines, Cost::OPTIONS, 300),
+    target("config", readers::config, seeds::configs, Cost::OPTIONS, 300),
     target("cpu_list", readers::cpu_list, seeds::written, Cost::TEXT, 500),
     target("domain_capabilities", readers::domain_capabilities, seeds::domain_capabilities, Cost::TEXT, 300),
     target("domain_xml", readers::domain_xml, seeds::domain_xmls, Cost::TEXT, 300),
@@ -49,7 +50,7 @@ pub const ALL: &[Target] = &[
     target("filter", readers::filter, seeds::written, Cost::TEXT, 100),
     target("kernel_log", readers::kernel_log, seeds::kernel_logs, Cost::TEXT, 300),
     target("mtree", readers::mtree, seeds::mtrees, Cost::TEXT, 300),
-    target("names", readers::names, seeds::written, Cost::TEXT, 500),
+    target("names", readers::names, seeds::written, Cost::OPTIONS, 500),
     target("perf_data", readers::perf_data, seeds::perf_data, Cost::PERF_DATA, 60),
     target("perf_tables", readers::input, seeds::perf_tables, Cost::TEXT, 150),
     target("proc_texts", readers::proc_texts, seeds::written, Cost::TEXT, 500),
@@ -77,13 +78,13 @@ impl Target {
         ALL.iter().find(|t| t.name == name)
     }
 
-    /// Reads an input and fails if that costs too much. `slowness` is how many times slower than an optimised build
-    /// this one is.
+    /// Reads an input and fails if that costs too much; returns the most bytes of memory that it took. `slowness` is
+    /// how many times slower than an optimised build this one is.
     ///
     /// # Panics
     /// If the reader does, or if it takes more memory or time than it may.
-    pub fn check(&self, input: &[u8], slowness: u32) {
-        self.cost.check(self.name, input, slowness, || (self.read)(input));
+    pub fn check(&self, input: &[u8], slowness: u32) -> usize {
+        self.cost.check(self.name, input, slowness, || (self.read)(input))
     }
 
     /// Undamaged inputs.

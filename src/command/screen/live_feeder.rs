@@ -1,5 +1,6 @@
 //! The live screen: a collector behind it, and what the screen asks of the collector.
 
+use super::profiler::{ProfiledFeed, Profiler};
 use super::{handlers, run_feeder, ui_options};
 use crate::analysis::{DomainFilter, Pipeline};
 use crate::cli::Settings;
@@ -9,7 +10,7 @@ use crate::source::Feed;
 use crate::source::live::CollectorCommand;
 use crate::source::privileges::for_files;
 use crate::source::recording_feed::{RecordingFeed, RecordingRequest};
-use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, Tick};
+use crate::ui::{self, Control, ProfileRequest, ScreenEvent, ScreenHandlers, Tick};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
@@ -18,14 +19,17 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     // What the screen writes goes into the current folder.
     let files = for_files(&[], Some(HERE.as_ref()));
+    let stop = Arc::new(AtomicBool::new(false));
+    // Before the rights go that it needs.
+    let Profiler { requests: profile_requests, taken } = Profiler::start(stop.clone())?;
     let LiveHost { feed: collector, commands } = live::start_with(settings, files, false);
     let (control, requests) = channel();
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
+    let collector = ProfiledFeed { feed: collector, taken };
     let samples = RecordingFeed::new(collector, recording_requests, settings.limits)
         .selecting(move |sample| filter.apply(sample));
     let (pipeline, filter) = (Pipeline::new(settings.findings.clone()), settings.domains.clone());
-    let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
     let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
     // The rights for sampling stay with this thread; the threads of the screen start without them.
@@ -35,7 +39,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         }
     })?;
     keep(files);
-    forward(requests, commands, recording)?;
+    forward(requests, commands, recording, profile_requests)?;
     let feeder = move |events: SyncSender<ScreenEvent>| {
         // It ends when the screen does, and closes what it has in the kernel before.
         if show.send(events).is_ok() {
@@ -90,6 +94,7 @@ fn forward(
     requests: Receiver<Control>,
     commands: Sender<CollectorCommand>,
     recording: Sender<RecordingRequest>,
+    profiles: Sender<ProfileRequest>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in requests {
@@ -100,6 +105,10 @@ fn forward(
                 Control::Quit => CollectorCommand::Stop,
                 Control::StartRecord(path) => {
                     let _ = recording.send(RecordingRequest::Start(path));
+                    continue;
+                }
+                Control::Profile(request) => {
+                    let _ = profiles.send(request);
                     continue;
                 }
                 Control::StopRecord => {

@@ -3,6 +3,7 @@
 pub(crate) mod live_feeder;
 mod mark_scan;
 mod player;
+mod profiler;
 
 pub use live_feeder::live;
 pub use player::replay;

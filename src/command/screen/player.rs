@@ -145,8 +145,7 @@ impl<'a> Player<'a> {
                 at.saturating_add_signed(isize::try_from(n).unwrap_or(0))
             }
             Replay::Jump(ms) => {
-                let now = self.samples.time_ms(at).unwrap_or(0);
-                let to = self.samples.index_at(now.saturating_add(ms));
+                let to = self.samples.index_beside(at, ms);
                 // Samples may lie further apart than the jump: move at least one.
                 if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
             }
@@ -217,11 +216,10 @@ impl<'a> Player<'a> {
     }
 
     fn show(&mut self, interval: JudgedInterval, passed: Passed, again: bool) {
-        let last = self.last();
         let playback = Playback {
             index: self.position,
             len: self.samples.len(),
-            range_ms: (self.samples.time_ms(0).unwrap_or(0), self.samples.time_ms(last).unwrap_or(0)),
+            range_ms: self.samples.range_ms().unwrap_or_default(),
             speed: self.speed,
             playing: self.playing,
             marks: self.marks.times_ms(),
@@ -269,12 +267,15 @@ mod tests {
         fn time_ms(&mut self, index: usize) -> Option<i64> {
             (index < self.1).then(|| self.0.sample(index as f64).time_ms)
         }
-        fn index_at(&mut self, time_ms: i64) -> usize {
-            let first = self.0.sample(0.0).time_ms;
-            (((time_ms - first).max(0) / 1000) as usize).min(self.1 - 1)
+        fn range_ms(&mut self) -> Option<(i64, i64)> {
+            Some((self.0.sample(0.0).time_ms, self.0.sample((self.1 - 1) as f64).time_ms))
+        }
+        fn index_beside(&mut self, index: usize, ms: i64) -> usize {
+            index.saturating_add_signed((ms as isize).div_euclid(1000)).min(self.1 - 1)
         }
         fn index_from(&mut self, time_ms: i64) -> usize {
-            self.index_at(time_ms + 999)
+            let first = self.0.sample(0.0).time_ms;
+            (((time_ms + 999 - first).max(0) / 1000) as usize).min(self.1 - 1)
         }
         fn sample(&mut self, index: usize) -> anyhow::Result<Arc<Sample>> {
             anyhow::ensure!(index != 50, "damaged");

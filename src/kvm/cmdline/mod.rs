@@ -1,14 +1,19 @@
 //! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
 
 mod cpu;
+mod disks;
 mod options;
+mod quoted;
 mod shell;
 mod values;
 
+pub use disks::CommandDisk;
 pub(crate) use shell::{commands as shell_lines, split as shell_words};
 pub use values::is_switched_on;
 
+use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
+use super::guest_numa::GuestNumaCell;
 use super::limits::{self, Implausible};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -98,18 +103,41 @@ pub struct QemuCommand {
     pub iothreads: Vec<String>,
     /// `-device` in order: driver and id (empty when it has none).
     pub devices: Vec<(String, String)>,
-    /// Properties of devices that change how they are served. Not recorded.
-    #[serde(skip)]
+    /// Properties of devices that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
+    /// `-numa node`: the guest's cells, each with the id of the memory behind it. Not recorded.
+    #[serde(skip)]
+    pub cells: Vec<(GuestNumaCell, Option<String>)>,
+    /// Host nodes to which `policy=bind` binds a `memory-backend-*`, by its id. Not recorded.
+    #[serde(skip)]
+    pub bound_memory: BTreeMap<String, CpuSet>,
     /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c, `QEMU_OPTION_cpu`).
     pub cpu_options: Vec<String>,
     /// Names of the files behind drives, without their folders, sanitized.
     pub drive_files: Vec<String>,
+    /// Disks that have an id.
+    pub disks: Vec<CommandDisk>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
 }
 
 impl QemuCommand {
+    /// The guest's NUMA cells, with the host nodes that their memory is bound to.
+    pub fn numa_cells(&self) -> Vec<GuestNumaCell> {
+        let bound = |memory: &Option<String>| self.bound_memory.get(memory.as_ref()?).cloned();
+        let cell = |(cell, memory): &(GuestNumaCell, Option<String>)| GuestNumaCell {
+            host_nodes: bound(memory),
+            ..cell.clone()
+        };
+        self.cells.iter().map(cell).collect()
+    }
+
+    /// The host nodes that the memory of a guest without cells is bound to.
+    pub fn bound_nodes(&self) -> Option<CpuSet> {
+        let all = self.bound_memory.values().filter(|_| self.cells.is_empty());
+        all.cloned().reduce(|a, b| a.union(&b))
+    }
+
     /// Whether it is the configuration of a VMM other than QEMU, in QEMU's terms.
     pub fn is_other_vmm(&self) -> bool {
         matches!(self.program.as_str(), "cloud-hypervisor" | "firecracker" | "crosvm")
@@ -186,7 +214,7 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
     }
     let mut found = None;
     for line in shell::commands(text) {
-        let words = shell::split(&line);
+        let words = shell::split(quoted::unwrapped(&line));
         if let Some(at) = words.iter().position(|word| is_program(word))
             && let Some(argv) = words.get(at..)
             && argv.iter().skip(1).any(|word| is_option(word))
@@ -196,6 +224,11 @@ pub fn parse_text(text: &str) -> Result<QemuCommand, CmdlineError> {
             }
             found = Some(parse_argv(argv));
         }
+    }
+    if found.is_none()
+        && let Some(argv) = quoted::list(text).filter(|argv| argv.iter().any(|word| is_option(word)))
+    {
+        found = Some(parse_argv(&argv));
     }
     found.ok_or(CmdlineError::NoProgram)
 }

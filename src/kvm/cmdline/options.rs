@@ -2,8 +2,11 @@
 
 use super::QemuCommand;
 use super::cpu::{cpu, global_of_cpu};
+use super::disks;
 use super::values::{Pair, Pairs, get, is_on, pairs};
+use crate::kvm::cpu_set::CpuSet;
 use crate::kvm::device_property::{DeviceProperty, MAX_PROPERTIES, PropertyPlace};
+use crate::kvm::guest_numa::GuestNumaCell;
 use crate::kvm::limits::{self, Implausible};
 use crate::kvm::sanitize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +16,8 @@ type DeviceSpec = (String, String, Pairs);
 
 /// Limit of the drives whose files are kept.
 const MAX_DRIVES: usize = 64;
+/// Limit of the cells, and of the memory backends, of a guest; QEMU's is 128 (include/sysemu/numa.h, `MAX_NODES`).
+const MAX_CELLS: usize = 128;
 
 /// Character devices by id, which monitors and serial ports refer to.
 #[derive(Default)]
@@ -76,6 +81,7 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
         "accel" => command.accel = get(&pairs(value), "accel", true),
         "enable-kvm" => command.accel = Some("kvm".to_owned()),
         "smp" => smp(command, value),
+        "numa" => numa(command, value),
         "m" => command.memory = get(&pairs(value), "size", true).and_then(|size| bytes(&size)).or(command.memory),
         "cpu" => cpu(command, value),
         "no-hpet" => command.hpet = Some(false),
@@ -98,19 +104,7 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
                 chardevs.control.push(id.to_owned());
             }
         }
-        "chardev" => {
-            if let Some((kind, id, pairs)) = kind_and_id(value, "backend") {
-                match (kind.as_str(), get(&pairs, "path", false)) {
-                    ("socket", Some(path)) if listens(&pairs) => {
-                        chardevs.sockets.insert(id, path);
-                    }
-                    ("null", _) => {
-                        chardevs.nulls.insert(id);
-                    }
-                    _ => {}
-                }
-            }
-        }
+        "chardev" => chardev(chardevs, value),
         "mon" => {
             let pairs = pairs(value);
             if get(&pairs, "mode", false).as_deref() == Some("control") {
@@ -144,6 +138,7 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
                 for (name, value) in &pairs {
                     property(command, device, name, value.as_deref().unwrap_or("on"));
                 }
+                disks::device(&mut command.disks, &driver, &id, &pairs);
                 command.devices.push((driver, id));
             }
         }
@@ -168,6 +163,19 @@ pub(super) fn option(command: &mut QemuCommand, chardevs: &mut Chardevs, option:
     }
 }
 
+fn chardev(chardevs: &mut Chardevs, value: &str) {
+    let Some((kind, id, pairs)) = kind_and_id(value, "backend") else { return };
+    match (kind.as_str(), get(&pairs, "path", false)) {
+        ("socket", Some(path)) if listens(&pairs) => {
+            chardevs.sockets.insert(id, path);
+        }
+        ("null", _) => {
+            chardevs.nulls.insert(id);
+        }
+        _ => {}
+    }
+}
+
 /// Keeps a property of a device, if it matters. A later one of the same name replaces it.
 fn property(command: &mut QemuCommand, device: &str, name: &str, value: &str) {
     let device = device.strip_prefix("ua-").unwrap_or(device);
@@ -186,7 +194,10 @@ fn machine(command: &mut QemuCommand, value: &str) {
             ("type", Some(value)) => command.machine = Some(value),
             ("accel", Some(value)) => command.accel = value.split(':').next().map(str::to_owned),
             ("hpet", Some(value)) => command.hpet = Some(is_on(&value)),
-            ("kernel_irqchip" | "kernel-irqchip", Some(value)) => command.kernel_irqchip = Some(value),
+            ("kernel_irqchip" | "kernel-irqchip", Some(value)) => {
+                property(command, "machine", "kernel-irqchip", &value);
+                command.kernel_irqchip = Some(value);
+            }
             _ => {}
         }
     }
@@ -210,8 +221,42 @@ fn smp(command: &mut QemuCommand, value: &str) {
     };
 }
 
+/// A cell of the guest: `node,nodeid=0,cpus=0-3,cpus=8,memdev=ram-node0`.
+fn numa(command: &mut QemuCommand, value: &str) {
+    let pairs = pairs(value);
+    if pairs.first().is_none_or(|(kind, value)| kind != "node" || value.is_some()) || command.cells.len() >= MAX_CELLS {
+        return;
+    }
+    let mut cell = GuestNumaCell { id: command.cells.len() as u32, ..GuestNumaCell::default() };
+    for (key, value) in &pairs {
+        match (key.as_str(), value) {
+            ("nodeid", Some(id)) => cell.id = id.parse().unwrap_or(cell.id),
+            ("cpus", Some(list)) => cell.cpus = cell.cpus.union(&CpuSet::parse(list).unwrap_or_default()),
+            ("mem", Some(size)) => cell.memory = bytes(size),
+            _ => {}
+        }
+    }
+    command.cells.push((cell, get(&pairs, "memdev", false)));
+}
+
+/// The host nodes that a memory backend is bound to: `host-nodes=0,policy=bind`, in JSON `[0]`.
+fn bound_nodes(pairs: &[Pair]) -> Option<CpuSet> {
+    if get(pairs, "policy", false)? != "bind" {
+        return None;
+    }
+    let lists = pairs.iter().filter(|(key, _)| key == "host-nodes").filter_map(|(_, list)| list.as_deref());
+    let nodes = lists.filter_map(|list| CpuSet::parse(list.trim_matches(['[', ']'])).ok());
+    nodes.reduce(|a, b| a.union(&b)).filter(|nodes| !nodes.is_empty())
+}
+
 fn object(command: &mut QemuCommand, value: &str) {
     let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else { return };
+    if kind.starts_with("memory-backend-")
+        && command.bound_memory.len() < MAX_CELLS
+        && let Some(nodes) = bound_nodes(&pairs)
+    {
+        command.bound_memory.insert(id.clone(), nodes);
+    }
     match kind.as_str() {
         "iothread" => command.iothreads.push(id),
         "memory-backend-file" => {
@@ -227,6 +272,7 @@ fn object(command: &mut QemuCommand, value: &str) {
 /// The file of `-drive` or `-blockdev`.
 fn drive(command: &mut QemuCommand, value: &str) {
     let parts = kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
+    disks::drive(&mut command.disks, &parts);
     if let Some(file) = get(&parts, "file", false).or_else(|| get(&parts, "filename", false)) {
         drive_file(command, &file);
     }

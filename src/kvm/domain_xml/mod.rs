@@ -15,8 +15,10 @@ pub(crate) use xml::{document, slice as element_text};
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
+use super::guest_numa::GuestNumaCell;
 use super::limits::Implausible;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A domain with hundreds of devices needs a tenth of this.
@@ -83,19 +85,6 @@ pub struct BandwidthXml {
     pub emulator_period: Option<u64>,
     /// Quota of the emulator threads.
     pub emulator_quota: Option<i64>,
-}
-
-/// A NUMA cell of the guest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestNumaCell {
-    /// Cell number.
-    pub id: u32,
-    /// Its vCPUs.
-    pub cpus: CpuSet,
-    /// Its memory in bytes.
-    pub memory: Option<u64>,
-    /// Host nodes that `<memnode>` binds it to.
-    pub host_nodes: Option<CpuSet>,
 }
 
 /// `<numatune><memory>`.
@@ -194,6 +183,8 @@ pub struct DiskXml {
     pub cache: Option<String>,
     /// `<driver io=>`.
     pub io: Option<String>,
+    /// `<iotune>`: limits per second by element (`total_iops_sec`); those that are 0 limit nothing and are left out.
+    pub iotune: BTreeMap<String, u64>,
 }
 
 /// An `<interface>`.
@@ -299,9 +290,7 @@ pub struct DomainXml {
     pub monitor_path: Option<String>,
     /// What `<qemu:commandline>` adds at the end of QEMU's command line.
     pub qemu_command: Option<QemuCommand>,
-    /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served. A recording holds
-    /// them in the XML's text.
-    #[serde(skip)]
+    /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
     /// The text broke off, so that what it lacks may be in the rest. No recording holds such an XML.
     #[serde(skip)]
@@ -312,6 +301,18 @@ impl DomainXml {
     /// Whether a Hyper-V enlightenment (`stimer`, `stimer_direct`) is on.
     pub fn hyperv_on(&self, name: &str) -> bool {
         self.hyperv.as_ref().is_some_and(|hyperv| hyperv.on(name))
+    }
+}
+
+/// A text without the capabilities of its host, which name the types of domain that it supports. Lines keep their
+/// numbers.
+pub fn without_capabilities(text: &str) -> Cow<'_, str> {
+    match xml::slice(text, "capabilities").and_then(|part| text.split_once(part).map(|rest| (part, rest))) {
+        Some((part, (before, after))) => {
+            let lines: String = part.chars().filter(|c| *c == '\n').collect();
+            Cow::Owned([before, &lines, after].concat())
+        }
+        None => Cow::Borrowed(text),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::xml::{attribute, child, children, document, name, number, size, switch, text};
 use super::{
-    BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, InterfaceXml, NumaTune,
-    SchedXml, Timer, XmlError,
+    BandwidthXml, Clock, CpuXml, DiskXml, DomainXml, GuestTopology, HypervXml, InterfaceXml, NumaTune, SchedXml, Timer,
+    XmlError,
 };
 use super::{bounds, properties};
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::CpuSet;
+use crate::kvm::guest_numa::GuestNumaCell;
 use roxmltree::Node;
 use std::collections::BTreeMap;
 
@@ -237,10 +238,21 @@ fn cputune(node: Node, out: &mut DomainXml) {
     };
 }
 
+/// The limits of `<iotune>` (libvirt's formatdomain, "Hard drives") that hold at any time; their `_max` forms allow
+/// bursts.
+const IOTUNE: [&str; 6] =
+    ["total_iops_sec", "read_iops_sec", "write_iops_sec", "total_bytes_sec", "read_bytes_sec", "write_bytes_sec"];
+
 /// The `IOThread` of a disk, or the first of several (`<iothreads>`, libvirt 10 and newer).
 fn disk_iothread(driver: Node) -> Option<u32> {
     let mapped = || children(child(driver, "iothreads")?, "iothread").find_map(|node| number(node, "id"));
     number(driver, "iothread").or_else(mapped)
+}
+
+/// The elements of `<iotune>` that limit something.
+fn iotune(node: Node) -> BTreeMap<String, u64> {
+    let limit = |name: &&str| Some(((*name).to_owned(), value::<u64>(node, name).filter(|n| *n > 0)?));
+    IOTUNE.iter().filter_map(limit).collect()
 }
 
 fn devices(node: Node, out: &mut DomainXml) {
@@ -254,6 +266,7 @@ fn devices(node: Node, out: &mut DomainXml) {
                 iothread: child(device, "driver").and_then(disk_iothread),
                 cache: inner("driver", "cache"),
                 io: inner("driver", "io"),
+                iotune: child(device, "iotune").map(iotune).unwrap_or_default(),
             }),
             "interface" => out.interfaces.push(InterfaceXml {
                 target: inner("target", "dev"),

@@ -74,6 +74,8 @@ pub struct Repaired {
     pub text: String,
     /// The line, from 1, on which the text breaks off, if it does.
     pub cut_at: Option<usize>,
+    /// The line, from 1, of the first tag without an end: it is left out, and what follows it is read.
+    pub damaged_at: Option<usize>,
     /// Whether the text has no `<domain>` of its own.
     pub fragment: bool,
 }
@@ -144,6 +146,8 @@ enum Token<'a> {
     Text(&'a str),
     /// A tag that the end of the text cuts off, at this position.
     Cut(usize),
+    /// A tag within which the next one begins, at this position.
+    Damaged(usize),
 }
 
 /// Splits a text into tags and what stands between them. Never fails.
@@ -178,15 +182,17 @@ impl<'a> Iterator for Tokens<'a> {
             let body = rest.get(if closes { 2 } else { 1 }..)?;
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-' | '.');
             let name = body.get(..body.find(|c| !is_name(c)).unwrap_or(body.len()))?;
-            let Some(end) = tag_end(rest) else {
-                let start = self.at;
-                self.at = self.text.len();
-                return Some(Token::Cut(start));
-            };
-            if name.is_empty() {
-                self.at += 1;
+            // An arrow of a remark (`<--- here`) or a comparison begins no tag.
+            if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+                self.at += 1 + name.len();
                 continue;
             }
+            let Some(end) = tag_end(rest) else {
+                let start = self.at;
+                let next = rest.get(1..).and_then(|rest| rest.find('<'));
+                self.at = next.map_or(self.text.len(), |next| start + 1 + next);
+                return Some(if next.is_some() { Token::Damaged(start) } else { Token::Cut(start) });
+            };
             self.at += end;
             let tag = rest.get(..end)?;
             return Some(if closes { Token::Close(name) } else { Token::Open(name, tag, tag.ends_with("/>")) });
@@ -224,6 +230,7 @@ struct Builder {
     parent: Option<&'static str>,
     open: Vec<String>,
     cut: Option<usize>,
+    damaged: Option<usize>,
     /// Position behind the last piece.
     telling: bool,
 }
@@ -250,6 +257,7 @@ impl Builder {
             Token::Text(between) if !self.open.is_empty() => self.current.push_str(&between.replace('&', "&amp;")),
             Token::Text(_) => {}
             Token::Cut(at) => self.cut = Some(line_of(text, *at)),
+            Token::Damaged(at) => self.damaged = self.damaged.or_else(|| Some(line_of(text, *at))),
         }
     }
 
@@ -304,7 +312,7 @@ impl Builder {
             }
             (!self.parts.is_empty()).then(|| xml + "</domain>")
         })?;
-        Some(Repaired { text: xml, cut_at: self.cut, fragment })
+        Some(Repaired { text: xml, cut_at: self.cut, damaged_at: self.damaged, fragment })
     }
 }
 
@@ -355,6 +363,20 @@ mod tests {
         // One end tag is missing.
         let (xml, _) = read("<domain><name>x</domain>");
         assert_eq!(xml.name.as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn remarks_and_damaged_tags_between_others_cost_no_more_than_themselves() {
+        let (xml, repaired) = read(
+            "<cputune>\n<vcpupin vcpu='0' cpuset='1'/>  <----- the first core\n\
+            <vcpupin vcpu='1' cpuset='2'/> <- 2 < 3\n</cputune>",
+        );
+        assert_eq!((xml.vcpu_pins.len(), repaired.cut_at, repaired.damaged_at), (2, None, None));
+        let (xml, repaired) = read(
+            "<domain type='kvm'>\n<vcpu>3</vcpu>\n<cputune>\n<vcpupin vcpu='0' cpuset='1'/>\n\
+            <vcpupin vcpu='1' cpuset='2'\n<vcpupin vcpu='2' cpuset='3'/>\n</cputune>\n</domain>",
+        );
+        assert_eq!((xml.vcpu_pins.len(), repaired.cut_at, repaired.damaged_at), (2, None, Some(5)));
     }
 
     #[test]

@@ -157,7 +157,20 @@ fn internal_error(text: &str) -> Option<Event> {
 /// about a QEMU that ended before it ran the guest.
 fn start_failed(text: &str) -> Option<Event> {
     let event = || Event::of(LogKind::StartFailed);
-    if has(text, &["process exited while connecting to monitor", "cannot set up guest memory"])
+    let words = [
+        "process exited while connecting to monitor",
+        "cannot set up guest memory",
+        // accel/kvm/kvm-all.c and accel/kvm/kvm-accel-ops.c.
+        "kvm_init_vcpu failed",
+        "kvm_init_vcpu: kvm_get_vcpu failed",
+        // system/physmem.c, backends/hostmem-file.c.
+        "unable to map backing store for guest ram",
+        // Proxmox's task log; oVirt's VDSM.
+        "start failed: qemu exited",
+        "start failed: command ",
+        "the vm start process failed",
+    ];
+    if has(text, &words)
         || text.contains("kvm kernel module") && text.contains("could not access")
         || text.contains("failed to initialize kvm")
         // target/i386/kvm/kvm.c, where KVM lacks an enlightenment or an enlightenment another one.

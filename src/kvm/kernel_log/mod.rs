@@ -99,8 +99,7 @@ pub struct LogLine {
     pub time_s: Option<f64>,
     /// The line, cleaned.
     pub text: String,
-    /// The guest's name, where the log has it. Only files of libvirt and systemd do, so it is not recorded.
-    #[serde(skip)]
+    /// The guest's name, where the log has it: those of libvirt and systemd do.
     pub guest: Option<String>,
 }
 
@@ -188,7 +187,8 @@ fn is_of_guest(text: &str) -> bool {
 pub fn looks_like(text: &str) -> bool {
     let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
     let stamped = head.iter().filter(|line| message::is_of_kernel(line)).count();
-    if (stamped > 0 && stamped * 2 >= head.len()) || text.contains(": starting up libvirt version:") {
+    let of_libvirt = [": starting up libvirt version:", ": shutting down, reason="];
+    if (stamped > 0 && stamped * 2 >= head.len()) || of_libvirt.iter().any(|words| text.contains(words)) {
         return true;
     }
     let (mut reader, mut found) = (LogReader::default(), Vec::new());

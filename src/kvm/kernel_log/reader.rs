@@ -35,7 +35,7 @@ impl LogReader {
         let clean = sanitize(raw.trim(), limit);
         let message = message(&clean);
         let lower = message.text.to_ascii_lowercase();
-        if self.is_of_command_line(&message.text, &lower) {
+        if !lower.contains("start failed: ") && self.is_of_command_line(&message.text, &lower) {
             return;
         }
         let mut line = LogLine {
@@ -46,7 +46,7 @@ impl LogReader {
             data: None,
             kind: LogKind::Other,
             time_s: message.time_s,
-            text: sanitize(if message.text.len() + 512 < clean.len() { &message.text } else { &clean }, KEPT),
+            text: excerpt(if message.text.len() + 512 < clean.len() { &message.text } else { &clean }),
             guest: None,
         };
         if let Some((_, reason)) = lower.split_once("shutting down") {
@@ -210,6 +210,30 @@ impl LogReader {
     }
 }
 
+/// What is kept of a line: its beginning, or if it is too long the part that says what happened.
+fn excerpt(text: &str) -> String {
+    const TELLING: [&str; 6] = [
+        "unexpectedly closed the monitor",
+        "process exited while connecting",
+        "assertion",
+        "terminating on signal",
+        "kvm internal error",
+        "failed",
+    ];
+    if text.chars().nth(KEPT).is_none() {
+        return sanitize(text, KEPT);
+    }
+    let lower = text.to_ascii_lowercase();
+    let at = TELLING.iter().find_map(|words| lower.find(words)).unwrap_or(0);
+    // A few words before it, from the beginning of one.
+    let begin = text.get(..at).and_then(|before| before.char_indices().rev().nth(40)).map_or(0, |(begin, _)| begin);
+    let begin = text.get(begin..at).and_then(|part| part.find(' ')).map_or(begin, |space| begin + space + 1);
+    if begin == 0 {
+        return sanitize(text, KEPT);
+    }
+    format!("… {}", sanitize(text.get(begin..).unwrap_or(text), KEPT))
+}
+
 /// Whether a kind of event is written by QEMU itself, so that it belongs to the guest of the log.
 fn event_is_of_qemu(kind: LogKind) -> bool {
     !matches!(kind, LogKind::KilledForMemory | LogKind::Lockup | LogKind::HungTask | LogKind::KernelBug)
@@ -238,7 +262,7 @@ fn is_prose(lower: &str) -> bool {
 
 fn is_about_guests(message: &Message<'_>, lower: &str) -> bool {
     let program = message.program.is_some_and(|p| begins_with_vmm(&p.to_ascii_lowercase()));
-    program || ["kvm", "qemu", "cloud-hypervisor", "firecracker", "crosvm"].iter().any(|word| lower.contains(word))
+    program || ["kvm", "qemu", "vfio", "cloud-hypervisor", "firecracker", "crosvm"].iter().any(|w| lower.contains(w))
 }
 
 /// Whether a line is one of those that every healthy host or guest logs.
@@ -248,7 +272,7 @@ fn is_harmless(lower: &str) -> bool {
 
 /// Words of lines about KVM and QEMU that tell of no trouble: what KVM finds at its start, what a guest finds itself
 /// running on, what systemd says of a guest's start and end, and commands that were run.
-const HARMLESS: [&str; 68] = [
+const HARMLESS: [&str; 74] = [
     "nested virtualization enabled",
     "nested paging enabled",
     "kvm: nested",
@@ -317,4 +341,10 @@ const HARMLESS: [&str; 68] = [
     "char device redirected to",
     "main_channel_link",
     "modules linked in",
+    "vfio - user level",
+    "vfio_pci: add ",
+    "vgaarb: ",
+    "vfio-pci: enabling device",
+    ": enabling device (",
+    ": resetting",
 ];

@@ -31,6 +31,8 @@ pub struct VirshDomain {
     pub paused: bool,
     /// Whether it is shut off; `None`: no word of its state.
     pub shut_off: Option<bool>,
+    /// Whether libvirt keeps its definition when it ends; `None`: no word of it.
+    pub persistent: Option<bool>,
     /// Where its threads may run.
     pub threads: ThreadCpus,
     /// The first and the last reading of its statistics.
@@ -281,6 +283,7 @@ impl Reader {
                 let domain = self.domain()?;
                 (domain.paused, domain.shut_off) = (value == "paused", Some(value == SHUT_OFF));
             }
+            (VirshOutput::Info, "Persistent") => self.domain()?.persistent = Some(value == "yes"),
             _ => return None,
         }
         Some(())

@@ -123,3 +123,16 @@ proptest! {
         let _ = parse(&format!("virsh vcpupin {text}"));
     }
 }
+
+#[test]
+fn whether_a_domain_is_transient() {
+    let info = |persistent| {
+        format!(
+            "Id:             3\nName:           web\nUUID:           a5884a23-73f0-44d2-8ca9-45872223f844\n\
+             OS Type:        hvm\nState:          running\nCPU(s):         2\nPersistent:     {persistent}\n"
+        )
+    };
+    for (word, persistent) in [("no", false), ("yes", true)] {
+        assert_eq!(parse(&info(word)).domains[0].persistent, Some(persistent));
+    }
+}

@@ -16,6 +16,53 @@ const MAX_LINES: usize = 200_000;
 const TELLING: &[&str] =
     &["ostype", "scsihw", "vmgenid", "smbios1", "bootdisk", "cores", "sockets", "numa", "onboot", "balloon"];
 
+/// Further keys of a guest's configuration, which other texts have too.
+const OTHER_KEYS: &[&str] = &[
+    "acpi",
+    "affinity",
+    "agent",
+    "arch",
+    "args",
+    "audio0",
+    "autostart",
+    "bios",
+    "boot",
+    "cpu",
+    "cpulimit",
+    "cpuunits",
+    "description",
+    "digest",
+    "efidisk0",
+    "freeze",
+    "hookscript",
+    "hotplug",
+    "hugepages",
+    "ivshmem",
+    "keephugepages",
+    "keyboard",
+    "kvm",
+    "localtime",
+    "lock",
+    "machine",
+    "memory",
+    "meta",
+    "name",
+    "parent",
+    "protection",
+    "rng0",
+    "serial0",
+    "shares",
+    "startup",
+    "tablet",
+    "tags",
+    "template",
+    "tpmstate0",
+    "vcpus",
+    "vga",
+    "vmstatestorage",
+    "watchdog",
+];
+
 /// Kinds of devices: the key is followed by a number.
 const DEVICES: &[(&str, &str)] = &[
     ("virtio", "virtio-blk-pci"),
@@ -71,7 +118,7 @@ impl<'a> ConfigReader<'a> {
                 (self.skips, self.last) = (true, "");
             }
             None if line.is_empty() => self.end_part(),
-            None if line.starts_with('#') => {
+            None if line.starts_with('#') || is_prompt(line) => {
                 self.end_part();
                 // `root@pve:~# qm config 101` begins anew; a note does not.
                 self.skips &= !line.contains("qm config");
@@ -83,6 +130,11 @@ impl<'a> ConfigReader<'a> {
     /// Adds the part to the configuration, or begins the next one with it.
     fn end_part(&mut self) {
         let part = std::mem::take(&mut self.part);
+        if !part.keys().any(|key| is_of_config(key)) {
+            // Another output of the same paste.
+            self.part_unread.clear();
+            return;
+        }
         if part.keys().any(|key| self.keys.contains_key(key)) {
             self.end_config();
         }
@@ -131,6 +183,21 @@ fn config(keys: &BTreeMap<&str, &str>, unread: UnreadLines) -> Option<VmmConfig>
         config.threads = ThreadCpus::all(config.command.vcpus().unwrap_or(1), &cpus);
     }
     Some(config)
+}
+
+/// A command behind the prompt of a shell: `root@pve:~# lscpu`.
+fn is_prompt(line: &str) -> bool {
+    let prompt = line.split_once(['#', '$']).map_or("", |(prompt, _)| prompt);
+    prompt.contains('@') && prompt.len() < 80 && !prompt.contains(": ")
+}
+
+/// Whether a key is one of a guest's configuration.
+fn is_of_config(key: &str) -> bool {
+    let kind = key.trim_end_matches(|c: char| c.is_ascii_digit());
+    let numbered = kind.len() < key.len();
+    TELLING.contains(&key)
+        || OTHER_KEYS.contains(&key)
+        || numbered && (DEVICES.iter().any(|(name, _)| *name == kind) || ["net", "numa", "unused"].contains(&kind))
 }
 
 fn is_key(key: &str) -> bool {
@@ -191,8 +258,35 @@ fn argv(keys: &BTreeMap<&str, &str>, counts: [Option<u32>; 3], counted: bool) ->
     for (id, _) in io.enumerate().take(64) {
         add("-object", format!("iothread,id=iothread-{id}"));
     }
+    // Without `numa: 1` Proxmox ignores the cells.
+    let cells = keys.iter().filter(|_| get("numa") == Some("1")).filter_map(|(key, value)| {
+        let id = key.strip_prefix("numa").filter(|id| is_number(id))?;
+        Some((id, value))
+    });
+    for (id, value) in cells {
+        argv.extend(cell(id, value));
+    }
     argv.extend(shell_words(get("args").unwrap_or_default()));
     argv
+}
+
+/// The options of a cell (PVE/QemuServer/Memory.pm): `cpus=0-3;8,hostnodes=0-1,memory=4096,policy=bind`.
+fn cell(id: &str, value: &str) -> Vec<String> {
+    let part = |name: &str| value.split(',').find_map(|part| part.split_once('=').filter(|(key, _)| *key == name));
+    let list = |name: &str, option: &str| -> String {
+        let parts = part(name).into_iter().flat_map(|(_, list)| list.split(';'));
+        parts.flat_map(|part| [",", option, "=", part]).collect()
+    };
+    let policy = part("policy").map_or("preferred", |(_, policy)| policy);
+    let size = part("memory").map_or("0", |(_, size)| size);
+    let nodes = list("hostnodes", "host-nodes");
+    let policy = if nodes.is_empty() { String::new() } else { format!(",policy={policy}") };
+    vec![
+        "-object".into(),
+        format!("memory-backend-ram,id=ram-node{id},size={size}M{nodes}{policy}"),
+        "-numa".into(),
+        format!("node,nodeid={id}{},memdev=ram-node{id}", list("cpus", "cpus")),
+    ]
 }
 
 /// Proxmox's version number of a Windows (`windows_version` in PVE/QemuServer/Helpers.pm).

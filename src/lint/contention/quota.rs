@@ -62,6 +62,7 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
     if guest.config.libvirt == Some(false) {
         return fixes::advice(texts::RAISE_CGROUP_LIMIT);
     }
-    let set = fixes::virsh(guest, "schedinfo", &format!("--set {which}=-1 --live --config"));
-    fixes::command(set).needing(texts::QUOTA_NEED)
+    let set = fixes::virsh(guest, "schedinfo", &format!("--set {which}=-1 {}", fixes::scope(guest)));
+    let need = if fixes::is_transient(guest) { texts::TRANSIENT_QUOTA_NEED } else { texts::QUOTA_NEED };
+    fixes::command(set).needing(need)
 }

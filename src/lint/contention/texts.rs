@@ -3,7 +3,7 @@
 use crate::figures::figure;
 use crate::kvm::CpuSet;
 use crate::lint::engine::prose::Prose;
-use crate::lint::fixes::shell::quoted;
+use crate::lint::fixes::shell::unit_argument;
 use crate::model::HostTaskModel;
 
 pub(super) const QUOTA: Prose = Prose {
@@ -53,11 +53,21 @@ pub(super) const RAISE_CGROUP_LIMIT: &str =
     "Raise cpu.max (cpu.cfs_quota_us in version 1) of the guest's cgroup, or CPUQuota= of its unit";
 pub(super) const UNIT_QUOTA_NEED: &str =
     "takes effect at once, until the next boot; removes the limit for all guests in the unit";
+pub(super) const TRANSIENT_QUOTA_NEED: &str = "takes effect at once, and the guest may then use as much CPU as it \
+    wants; it is transient, so whoever creates it has to take the quota out of the XML that it is created from";
 pub(super) const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much CPU as it wants";
 pub(super) const SPREAD_GUESTS: &str = "Move guests to another host, \
     remove unused vCPUs, or spread the guests over more CPUs";
-pub(super) const IRQ_AFFINITY_NEED: &str =
-    "takes effect at once, until the next boot; queues of multiqueue devices refuse it, see managed_irq";
+pub(super) const IRQ_AFFINITY_NEED: &str = "takes effect at once, until the next boot; it leaves the interrupts that \
+    refuse it, as those of a multiqueue device's queues do: for them isolcpus=managed_irq,domain,CPUS";
+/// `managed_irq` is of Linux 5.6 (kernel/irq/manage.c, `irq_do_set_affinity`).
+pub(super) const NOISE_OPTIONS_NEED: &str = "update the boot loader's configuration and reboot the host; it leaves the \
+    queues of multiqueue devices: for them write managed_irq,domain, before the list of isolcpus=";
+pub(super) const WORKQUEUES_NEED: &str = "takes effect at once, until the next boot; it leaves the work that is bound \
+    to its CPU (ksoftirqd, migration, kworker/N:M without a u), which stops when its cause does: the interrupts above";
+pub(super) const KEPT_TICK: &str = "Look at which tasks run on this CPU beside the vCPU (ps -eLo psr,pcpu,comm) and \
+    move them: a nohz_full CPU with two runnable tasks has its tick. A CPU clock that is not the TSC \
+    (current_clocksource) keeps it, too";
 pub(super) const NO_RT_LIMIT_NEED: &str = "takes effect at once, until the next boot; \
     only where every real-time task has its own CPU, because nothing stops a runaway one";
 pub(super) const NO_REALTIME: &str =
@@ -71,9 +81,7 @@ pub(super) const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated
     keeps interrupts and kernel threads away from the vCPUs";
 
 pub(super) fn lift_unit_quota(unit: &str) -> String {
-    // The root slice is `-.slice`.
-    let end_of_options = if unit.starts_with('-') { "-- " } else { "" };
-    format!("systemctl set-property --runtime {end_of_options}{} CPUQuota=", quoted(unit))
+    format!("systemctl set-property --runtime {} CPUQuota=", unit_argument(unit))
 }
 
 pub(super) fn raise_group_limit(group: &str) -> String {
@@ -92,6 +100,12 @@ pub(super) fn limit_slices(cpus: &CpuSet) -> String {
 
 pub(super) fn move_irqs(cpus: &CpuSet) -> String {
     format!("for i in /proc/irq/[0-9]*/smp_affinity_list; do echo {cpus} > $i 2>/dev/null; done")
+}
+
+/// Work that no CPU is bound to (Documentation/core-api/workqueue.rst, "Affinity Scopes"). The mask is hexadecimal, in
+/// groups of 32 CPUs.
+pub(super) fn move_workqueues(cpus: &CpuSet) -> String {
+    format!("echo {} > /sys/devices/virtual/workqueue/cpumask", cpus.mask())
 }
 
 // Evidence.

@@ -101,7 +101,7 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
         ..GuestLayout::default()
     };
     let cell =
-        |c: &crate::kvm::domain_xml::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
+        |c: &crate::kvm::guest_numa::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
     layout.cells = config.numa.cells.iter().map(cell).collect();
     if libvirt && measured {
         for (v, want) in &config.pins.vcpus {

@@ -72,6 +72,9 @@ pub(super) fn remove_override(property: &DeviceProperty) -> String {
 
 pub(super) fn remove_argument(property: &DeviceProperty) -> String {
     let DeviceProperty { device, name, value, .. } = property;
+    if name == "kernel-irqchip" {
+        return format!("Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the default");
+    }
     format!("Start QEMU without {name}={value} for the device {device}")
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn guest_identity(domain: &DomainModel) -> GuestIdentity {
 #[derive(Debug, Clone, Default)]
 pub struct RuleMemory {
     tracks: BTreeMap<PatternKey, PatternTrack>,
-    paused: HashMap<GuestIdentity, i64>,
+    paused: HashMap<GuestIdentity, f64>,
     log_judged_s: Option<f64>,
     /// For how long each guest's behaviour was judged, at most a minute.
     judged_s: HashMap<GuestIdentity, f64>,
@@ -72,8 +72,9 @@ impl RuleMemory {
         let alive: HashSet<GuestIdentity> = model.domains.iter().map(guest_identity).collect();
         self.paused.retain(|w, _| alive.contains(w));
         self.judged_s.retain(|w, _| alive.contains(w));
+        self.paused.values_mut().for_each(|since_s| *since_s += model.interval_s.unwrap_or(0.0));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
-            self.paused.insert(guest_identity(d), model.time_ms);
+            self.paused.insert(guest_identity(d), 0.0);
         }
         let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
@@ -93,9 +94,9 @@ impl RuleMemory {
         *judged
     }
 
-    /// Seconds since a guest was last seen paused.
-    pub(crate) fn resumed_s(&self, domain: &DomainModel, now_ms: i64) -> Option<f64> {
-        self.paused.get(&guest_identity(domain)).map(|at| (now_ms - at) as f64 / 1e3)
+    /// Seconds since a guest was last seen paused, by the clock that nobody sets.
+    pub(crate) fn resumed_s(&self, domain: &DomainModel) -> Option<f64> {
+        self.paused.get(&guest_identity(domain)).copied()
     }
 
     /// Takes the findings of this interval and returns those that last.

@@ -239,6 +239,25 @@ groups! {
             "Chosen";
     }
 
+    /// Rules about disks.
+    DiskThresholds {
+        /// Rate of a limited disk, percent of its limit.
+        throttled: Steps = Steps::new(NEVER, 95.0, NEVER),
+            "Chosen: a limit holds to a few percent over 5 s";
+        /// Requests under way on average, percent of those that the disk's bus takes: an info.
+        queue_full: f64 = 90.0,
+            "Chosen: a full queue is full most of the time, not always";
+        /// Mean time of a request from which a full queue is a warning, microseconds.
+        queue_us: f64 = 10_000.0,
+            "Chosen: a single hard disk takes about as long for a random read";
+        /// Time in which a flush is under way, percent.
+        flush_time: Steps = Steps::new(30.0, 60.0, NEVER),
+            "Chosen: what the program waits for flushes is time in which it does nothing else";
+        /// The fewest flushes per second that are judged.
+        flushes: f64 = 10.0,
+            "Chosen: an idle Linux flushes its journal every 5 s";
+    }
+
     /// Scheduling rules.
     SchedulingThresholds {
         /// Pause-loop exits per second and vCPU.
@@ -349,6 +368,8 @@ pub struct Thresholds {
     pub apic: ApicThresholds,
     /// Devices.
     pub devices: DeviceThresholds,
+    /// Disks.
+    pub disks: DiskThresholds,
     /// Scheduling.
     pub scheduling: SchedulingThresholds,
     /// Pinning, contention and NUMA.
@@ -365,6 +386,7 @@ impl Thresholds {
             timers: self.timers.lower(),
             apic: self.apic.lower(),
             devices: self.devices.lower(),
+            disks: self.disks.lower(),
             scheduling: self.scheduling.lower(),
             pinning: self.pinning.lower(),
             machine: self.machine.lower(),
@@ -378,6 +400,7 @@ impl Thresholds {
         self.timers.list("timers", &mut all);
         self.apic.list("apic", &mut all);
         self.devices.list("devices", &mut all);
+        self.disks.list("disks", &mut all);
         self.scheduling.list("scheduling", &mut all);
         self.pinning.list("pinning", &mut all);
         self.machine.list("machine", &mut all);

@@ -37,6 +37,8 @@ pub(crate) struct Audience {
     proxmox: Option<String>,
     /// The VMM's process.
     pid: Option<i32>,
+    /// libvirt forgets it when it ends.
+    transient: bool,
 }
 
 impl Audience {
@@ -55,6 +57,7 @@ impl Audience {
             x86: guests().all(|(_, g)| g.config.is_x86()) && (host.is_empty() || host == "x86_64" || host == "i686"),
             proxmox: one.and_then(|g| g.domain.facts.command.as_deref()).and_then(proxmox_id),
             pid: one.and_then(|g| g.domain.facts.pid),
+            transient: one.is_some_and(super::is_transient),
             libvirt: is_any || guests().any(|(_, g)| g.config.libvirt != Some(false)),
             other_vmm: guests()
                 .map(|(_, g)| vmm(&g.domain.facts.vmm))
@@ -75,6 +78,9 @@ impl Audience {
         finding.fix.retain(|fix| !self.is_foreign_fix(fix));
         for fix in finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::Advice) {
             fix.text = self.named(std::mem::take(&mut fix.text));
+        }
+        if self.transient {
+            finding.fix = finding.fix.into_iter().map(Fix::for_transient).collect();
         }
         if had && finding.fix.is_empty() {
             let whose = self.other_vmm.as_deref().unwrap_or("this host");

@@ -2,6 +2,7 @@
 
 pub(super) mod audience;
 pub(super) mod cpu;
+pub(super) mod cpu_groups;
 pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
@@ -25,6 +26,11 @@ const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it to 
     itself a guest without it), and a guest that requires it would not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
+/// The same for a guest that has no configuration (libvirt.org, "Domain management": transient domains).
+pub(crate) const LIVE_ALONE: &str = "takes effect at once; the guest is transient, so whoever creates it has to keep \
+    this in the XML that it is created from";
+/// Where a piece of XML goes that a transient guest is to have. [`Fix::is_for_creator`] knows it by the last words.
+const TRANSIENT_XML: &str = "the guest is transient: this goes into the XML that it is created from";
 /// What a change of the configuration alone needs.
 pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
@@ -55,6 +61,21 @@ impl Fix {
     pub(crate) fn needing(self, needs: &str) -> Self {
         Self { needs: Some(needs.to_owned()), ..self }
     }
+
+    /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a persistent one.
+    pub(crate) fn is_for_creator(&self) -> bool {
+        let is_named = || self.needs.as_ref().is_some_and(|needs| needs.contains("the XML that it is created from"));
+        self.kind == FixKind::LibvirtXml && is_named()
+    }
+
+    /// The same fix for a transient guest, which has no configuration.
+    fn for_transient(mut self) -> Self {
+        if self.kind == FixKind::LibvirtXml && !self.is_for_creator() {
+            let needs = self.needs.map_or_else(String::new, |needs| format!("; {needs}"));
+            self.needs = Some(format!("{TRANSIENT_XML}{needs}"));
+        }
+        self
+    }
 }
 
 /// The same change for libvirt and for QEMU by hand: the one that fits, both where the manager is unknown.
@@ -77,16 +98,26 @@ pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String 
 }
 
 /// What a `virsh` command changes: the running guest and its configuration. A guest that is shut off has only the
-/// latter, and `--live` is an error there.
+/// latter, and `--live` is an error there; a transient one has none, and `--config` is.
 pub(crate) fn scope(guest: &GuestContext<'_>) -> &'static str {
-    if guest.is_shut_off() { "--config" } else { "--live --config" }
+    match guest.domain.facts.persistent {
+        _ if guest.is_shut_off() => "--config",
+        Some(false) => "--live",
+        Some(true) | None => "--live --config",
+    }
+}
+
+/// Whether libvirt forgets the guest when it ends.
+pub(crate) fn is_transient(guest: &GuestContext<'_>) -> bool {
+    guest.domain.facts.persistent == Some(false)
 }
 
 /// Where a piece of XML goes, and what it needs.
 pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
     let uuid = guest.domain.facts.uuid.as_ref().filter(|_| guest.is_namesake);
     let uuid = uuid.map_or_else(String::new, |u| format!(" ({})", u.value));
-    format!("goes into the XML of {}{uuid}; {need}", guest.name())
+    let whose = if is_transient(guest) { "the XML that it is created from: transient guest" } else { "the XML of" };
+    format!("goes into {whose} {}{uuid}; {need}", guest.name())
 }
 
 /// The command that shows the guest's configuration without kvmtop.

@@ -1,8 +1,9 @@
 //! The placement plan as fixes: commands to try at once, XML to keep.
 
+use super::cpu_groups::widen;
 use super::{
-    AT_NEXT_START, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml, qemu, scope, virsh,
-    xml,
+    AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml,
+    is_transient, qemu, scope, virsh, xml,
 };
 use crate::figures::bytes;
 use crate::kvm::CpuSet;
@@ -36,6 +37,7 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
     if changed.iter().any(|(_, p)| p.shares) {
         fix.push(advice(TOO_FEW_CPUS));
     }
+    fix.extend(widen(changed.iter().copied()));
     let (mut lines, mut cut) = (PinCommands::default(), false);
     for (guest, part) in &changed {
         cut |= !lines.add(guest, part);
@@ -73,14 +75,15 @@ struct PinCommands {
     kept: Vec<String>,
     at_start: Vec<String>,
     live: Vec<String>,
+    live_alone: Vec<String>,
     until_end: Vec<String>,
 }
 
 impl PinCommands {
     /// Adds a guest's commands; whether there was room for all.
     fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
-        let room =
-            MOST_PINS.saturating_sub(self.kept.len() + self.at_start.len() + self.live.len() + self.until_end.len());
+        let all = [&self.kept, &self.at_start, &self.live, &self.live_alone, &self.until_end];
+        let room = MOST_PINS.saturating_sub(all.into_iter().map(Vec::len).sum());
         let all = part.vcpus.len() + part.iothreads.len() + usize::from(part.emulator.is_some());
         if guest.config.libvirt == Some(false) {
             self.until_end.extend(tasksets(guest, part).take(room));
@@ -91,6 +94,7 @@ impl PinCommands {
             let (lines, keep) = match scope(guest) {
                 at_start if guest.is_shut_off() => (&mut self.at_start, at_start),
                 _ if configured == Some(cpus) => (&mut self.live, "--live"),
+                alone if is_transient(guest) => (&mut self.live_alone, alone),
                 both => (&mut self.kept, both),
             };
             lines.push(virsh(guest, verb, &format!("{number}{cpus} {keep}")));
@@ -115,6 +119,7 @@ impl PinCommands {
             (self.kept, LIVE_AND_KEPT),
             (self.at_start, AT_NEXT_START),
             (self.live, AT_ONCE),
+            (self.live_alone, LIVE_ALONE),
             (self.until_end, UNTIL_GUEST_ENDS),
         ];
         all.into_iter()

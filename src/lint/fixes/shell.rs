@@ -12,6 +12,12 @@ pub(crate) fn domain_argument(name: &str, uuid: Option<&str>) -> String {
     }
 }
 
+/// A unit of systemd as a word that is no option, whatever it begins with: the root slice is `-.slice`.
+pub(crate) fn unit_argument(unit: &str) -> String {
+    let end_of_options = if unit.starts_with('-') { "-- " } else { "" };
+    format!("{end_of_options}{}", quoted(unit))
+}
+
 /// Whether a guest's name means nothing else to the shell or to `virsh`, which takes digits for an id, a UUID for that
 /// of a guest and a leading `-` for an option.
 pub fn is_plain_name(name: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::placement::{MOST_PINS, tasksets};
 use super::shell::quoted;
-use super::{advice, command, scope, virsh};
+use super::{advice, command, is_transient, scope, virsh};
 use crate::kvm::CpuSet;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
@@ -36,6 +36,10 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         fix.push(command(lines.join("\n")));
     }
     if part.threads.is_some() || part.memory.is_some() || !part.cells.is_empty() || !part.memnodes.is_empty() {
+        if is_transient(guest) {
+            fix.push(advice("the rest of its XML stays as it is in what it is created from"));
+            return fix;
+        }
         let file = guest.name().replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "_");
         let file = quoted(&format!("./{file}.xml"));
         let save = virsh(guest, "dumpxml", "--inactive");

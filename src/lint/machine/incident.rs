@@ -26,6 +26,8 @@ pub(super) struct Incident {
     pub next: &'static str,
     /// What else helps where the guest has this vendor's KVM, this VMM or this manager, an advice each.
     pub more: &'static [&'static str],
+    /// Documents about it.
+    pub links: &'static [&'static str],
 }
 
 /// The events of one guest, or of the host.
@@ -80,6 +82,7 @@ pub(super) fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
                 .map(fixes::advice)
                 .collect(),
             marks: events.marks,
+            see: links(&events.all),
             ..Finding::default()
         };
         match owner.and_then(|i| Some((i, ctx.guests.get(i)?))) {
@@ -87,6 +90,17 @@ pub(super) fn report(ctx: &Context<'_>, all: ByGuest, verdicts: &mut Verdicts) {
             None => verdicts.find(Finding { target: Target::Host, ..finding }),
         }
     }
+}
+
+/// The documents about these events, each once.
+fn links(all: &[&Incident]) -> Vec<String> {
+    let mut links: Vec<String> = Vec::new();
+    for link in all.iter().flat_map(|incident| incident.links) {
+        if !links.iter().any(|known| known == link) {
+            links.push((*link).to_owned());
+        }
+    }
+    links
 }
 
 /// Lines of one guest, kind and cause: how many there are, whether one of them is new, the first and the last.
@@ -116,6 +130,10 @@ pub(super) fn add_log_lines(
         let key = (owner(ctx, line), line.kind, cause);
         let like = lines.entry(key).or_insert(LikeLines { count: 0, new: false, first: line, last: line });
         (like.count, like.new, like.last) = (like.count + 1, like.new || new, line);
+        // libvirt cites all that QEMU said; its warnings come before the error.
+        if like.first.text.contains("warning: ") && !line.text.contains("warning: ") {
+            like.first = line;
+        }
     }
     for ((owner, kind, cause), like) in lines {
         let Some((severity, incident)) = words(kind, cause).filter(|_| like.new) else { continue };

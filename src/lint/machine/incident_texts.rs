@@ -1,6 +1,7 @@
 //! What the events that end or break a guest are, in words.
 
 use super::incident::Incident;
+use crate::lint::links;
 
 pub(super) const ENTRY_FAILED: Incident = Incident {
     title: "The CPU refused to run the guest",
@@ -15,6 +16,7 @@ pub(super) const ENTRY_FAILED: Incident = Incident {
         "kvm_intel.dump_invalid_vmcs=1 puts the whole state into the kernel's log",
         "kvm_amd.dump_invalid_vmcb=1 puts the whole state into the kernel's log",
     ],
+    links: &[links::KVM_API],
 };
 pub(super) const INTERNAL_ERROR: Incident = Incident {
     title: "KVM could not run the guest any further",
@@ -25,6 +27,7 @@ pub(super) const INTERNAL_ERROR: Incident = Incident {
     next: "Read Suberror, registers and Code= in the VMM's log; update QEMU, the firmware and the host's \
         kernel, then reset the guest",
     more: &[PAUSED_BY_IT],
+    links: &[links::KVM_API],
 };
 const PAUSED_BY_IT: &str = "virsh domstate --reason shows whether the guest is paused by it";
 const STOPPED_BY_KVM: &str = "KVM could not run the guest any further";
@@ -38,6 +41,7 @@ pub(super) const TWO_EXCEPTIONS: Incident = Incident {
     next: "Look at the guest's console and crash dumps from before that moment; update the host's kernel, then reset \
         the guest",
     more: &[PAUSED_BY_IT],
+    links: &[links::KVM_API],
 };
 pub(super) const INTERRUPTED_DELIVERY: Incident = Incident {
     title: STOPPED_BY_KVM,
@@ -52,6 +56,7 @@ pub(super) const INTERRUPTED_DELIVERY: Incident = Incident {
         guest's console from before that moment; update the host's kernel, and the one below it if there is one, then \
         reset the guest",
     more: &[PAUSED_BY_IT],
+    links: &[links::KVM_API],
 };
 pub(super) const UNEXPECTED_EXIT: Incident = Incident {
     title: STOPPED_BY_KVM,
@@ -63,6 +68,7 @@ pub(super) const UNEXPECTED_EXIT: Incident = Incident {
     next: "Look up the exit reason in the extra data of the VMM's log; update the host's kernel, firmware and \
         microcode, then reset the guest",
     more: &[PAUSED_BY_IT],
+    links: &[links::KVM_API],
 };
 pub(super) const START_FAILED: Incident = Incident {
     title: "QEMU could not start the guest",
@@ -75,6 +81,7 @@ pub(super) const START_FAILED: Incident = Incident {
         missing rights",
     next: "Read QEMU's message behind the option that it names, change what it asks for, and start the guest again",
     more: &["libvirt keeps the whole message under /var/log/libvirt/qemu"],
+    links: &[links::KVM_API],
 };
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
@@ -88,6 +95,7 @@ pub(super) const RUN_FAILED: Incident = Incident {
     next: "Read the VMM's log and the kernel's log of that moment; compare HugePages_Free in /proc/meminfo and \
         the free space behind file-backed memory with what the guest has",
     more: &[],
+    links: &[links::KVM_API],
 };
 pub(super) const EMULATION: Incident = Incident {
     title: "KVM could not emulate an instruction of the guest",
@@ -98,6 +106,7 @@ pub(super) const EMULATION: Incident = Incident {
         kernel or firmware",
     next: "Read the registers in the VMM's log; update QEMU, the firmware and the host's kernel",
     more: &[],
+    links: &[links::KVM_API],
 };
 pub(super) const TRIPLE_FAULT: Incident = Incident {
     title: "The guest crashed or reset itself by a triple fault",
@@ -113,6 +122,7 @@ pub(super) const TRIPLE_FAULT: Incident = Incident {
         "<on_reboot>preserve</on_reboot> in its XML keeps the guest as it is",
         "-no-reboot of QEMU keeps the guest from starting again",
     ],
+    links: &[links::KVM_API],
 };
 pub(super) const NOTIFY: Incident = Incident {
     title: "The guest blocked events for too long",
@@ -122,6 +132,7 @@ pub(super) const NOTIFY: Incident = Incident {
         that is too short",
     next: "Look at the guest's console",
     more: &["-accel kvm,notify-vmexit=… sets what QEMU does then"],
+    links: &[links::KVM_API],
 };
 pub(super) const BUS_LOCKS: Incident = Incident {
     title: "A guest locks the memory of the whole host",
@@ -133,6 +144,7 @@ pub(super) const BUS_LOCKS: Incident = Incident {
     next: "Find the program in the guest (split lock warnings in its log); where the penalty hurts more than the \
         locks, split_lock_mitigate=0 (sysctl kernel.split_lock_mitigate) takes it away",
     more: &["-machine …,bus-lock-ratelimit=N lets QEMU slow the guest down"],
+    links: &[links::BUS_LOCK],
 };
 pub(super) const WINDOWS_CRASH: Incident = Incident {
     title: "Windows reported a crash",
@@ -141,6 +153,7 @@ pub(super) const WINDOWS_CRASH: Incident = Incident {
     causes: "a driver or an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
     next: "Read the guest's memory dump (bugcheck)",
     more: &["libvirt's log has the parameters if the guest has a hyperv panic device"],
+    links: &[links::HYPERV],
 };
 pub(super) const MACHINE_CHECK: Incident = Incident {
     title: "A memory error of the host hit the guest",
@@ -151,6 +164,7 @@ pub(super) const MACHINE_CHECK: Incident = Incident {
     next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the guests away and \
         replace it; look at the guest's own log for what it lost",
     more: &[],
+    links: &[links::MACHINE_CHECK, links::MEMORY_FAILURE],
 };
 pub(super) const KERNEL_BUG: Incident = Incident {
     title: "The host's kernel reports a bug while it ran a guest",
@@ -161,6 +175,7 @@ pub(super) const KERNEL_BUG: Incident = Incident {
     next: "Search for the function named in the line with the kernel's version, update the host's kernel, and reboot \
         the host after an Oops",
     more: &[],
+    links: &[links::BUG_HUNTING],
 };
 pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
     title: "A guest was killed because memory ran out",
@@ -175,6 +190,7 @@ pub(super) const KILLED_FOR_MEMORY: Incident = Incident {
         "virsh setmaxmem and virsh setmem with --config take memory from a guest; <memtune><hard_limit> is libvirt's \
         limit",
     ],
+    links: &[links::OOM],
 };
 pub(super) const OUT_OF_MEMORY: Incident = Incident {
     title: "Memory ran out when a guest asked for some",
@@ -187,6 +203,7 @@ pub(super) const OUT_OF_MEMORY: Incident = Incident {
     next: "Read on in the log (journalctl -k -g oom): the line with oom-kill: names the limit and the victim; raise \
         the limit of the guest's cgroup, or take memory from guests",
     more: &[],
+    links: &[links::OOM],
 };
 pub(super) const KILLED: Incident = Incident {
     title: "A guest's VMM crashed or was killed",
@@ -198,6 +215,7 @@ pub(super) const KILLED: Incident = Incident {
     next: "Read the last lines of the VMM's log, coredumpctl list, and the kernel's log of that moment; update \
         QEMU",
     more: &["libvirt keeps the guest's log under /var/log/libvirt/qemu"],
+    links: &[links::SIGNALS],
 };
 pub(super) const TERMINATED: Incident = Incident {
     title: "A guest was switched off from outside",
@@ -206,6 +224,7 @@ pub(super) const TERMINATED: Incident = Incident {
     causes: "virsh destroy or a management tool; a shutdown of the host; fencing",
     next: "journalctl -u libvirtd -u virtqemud of that moment shows who asked for it",
     more: &[],
+    links: &[links::SIGNALS],
 };
 pub(super) const MEMORY_FAILURE: Incident = Incident {
     title: "A memory error of the host killed the guest",
@@ -216,6 +235,7 @@ pub(super) const MEMORY_FAILURE: Incident = Incident {
     next: "Find the module with ras-mc-ctl --errors, edac-util or the server's event log, move the other guests away \
         and replace it before they are started again",
     more: &[],
+    links: &[links::MEMORY_FAILURE],
 };
 pub(super) const LOCKUP: Incident = Incident {
     title: "A CPU of the host hung while it ran a guest",
@@ -227,6 +247,7 @@ pub(super) const LOCKUP: Incident = Incident {
     next: "Read the stack below the line in the kernel's log: it names the function; look at steal time where the host \
         is itself a guest; update the host's kernel, firmware and microcode",
     more: &[],
+    links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
 };
 pub(super) const OTHER_LOCKUP: Incident = Incident {
     title: "A CPU hung in the kernel; the log names no guest's thread",
@@ -239,6 +260,7 @@ pub(super) const OTHER_LOCKUP: Incident = Incident {
     next: "Read the stack below the line: it names the function; the line Hardware name there tells a host from a \
         guest. On a guest, look at its vCPUs' wait on the host (kvmtop's WAIT column, steal inside the guest)",
     more: &[],
+    links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
 };
 pub(super) const HUNG_TASK: Incident = Incident {
     title: "A guest's thread waited in the kernel for minutes",
@@ -250,6 +272,7 @@ pub(super) const HUNG_TASK: Incident = Incident {
     next: "Read the stack below the line in the kernel's log; iostat -x 1 and dmesg show a disk that does not answer; \
         cat /proc/TID/stack shows where the thread waits now",
     more: &[],
+    links: &[links::HUNG_TASK],
 };
 pub(super) const GUEST_LOCKUP: Incident = Incident {
     title: "The guest's own kernel reports that a CPU stood still",
@@ -260,6 +283,7 @@ pub(super) const GUEST_LOCKUP: Incident = Incident {
     next: "On the host, look at the vCPUs' wait (kvmtop's WAIT column, steal inside the guest) and at what ran at that \
         moment; a pause shows in the log of the management tool",
     more: &[],
+    links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
 };
 pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     title: "A task inside the guest waited for minutes",
@@ -271,6 +295,7 @@ pub(super) const GUEST_HUNG_TASK: Incident = Incident {
     next: "On the host, look at iostat -x 1 and at the host's own log at that moment; inside the guest, the stack \
         below the line names what it waited for",
     more: &[],
+    links: &[links::HUNG_TASK],
 };
 pub(super) const GUEST_CLOCK: Incident = Incident {
     title: "The guest's own kernel gave up its clock",
@@ -282,4 +307,5 @@ pub(super) const GUEST_CLOCK: Incident = Incident {
     next: "Inside the guest, cat /sys/devices/system/clocksource/clocksource0/current_clocksource should print \
         kvm-clock or tsc; on the host the same file should print tsc",
     more: &[],
+    links: &[links::KVM_TIMEKEEPING],
 };

@@ -7,9 +7,27 @@ use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
+use crate::model::call_tree;
 
 /// From this rate of accesses on, emulated timers are worth naming.
 const TIMER_ACCESSES: f64 = 100.0;
+
+/// A profile older than this says nothing about now.
+const PROFILE_LASTS_MS: i64 = 600_000;
+/// Functions that are named.
+const NAMED: usize = 3;
+
+/// What the thread does, if its stack was sampled lately.
+fn functions(ctx: &Context<'_>, guest: &GuestContext<'_>, tid: i32) -> Option<String> {
+    let profile = &guest.domain.profile.as_ref()?.stacks;
+    let samples = profile.samples_of(Some(tid));
+    if samples == 0 || ctx.model.time_ms.saturating_sub(profile.began_ms) > PROFILE_LASTS_MS {
+        return None;
+    }
+    let longest = call_tree::functions(profile, Some(tid)).into_iter().filter(|time| time.own > 0).take(NAMED);
+    let named = longest.map(|time| (time.own as f64 / samples as f64 * 100.0, time.function.full_name()));
+    Some(texts::main_functions(samples, &named.collect::<Vec<_>>()))
+}
 
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else { return };
@@ -24,7 +42,7 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if timers.rate_or_zero() >= TIMER_ACCESSES {
         evidence.push(texts::emulated_timers(&or_unknown(timers.rate, figure)));
     }
-    evidence.push(texts::check_thread(thread.tid));
+    evidence.push(functions(ctx, guest, thread.tid).unwrap_or_else(|| texts::check_thread(thread.tid)));
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
         fix.extend([fixes::advice(texts::USE_IOTHREAD), fixes::advice(texts::IOTHREAD_XML)]);

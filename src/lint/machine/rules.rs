@@ -61,7 +61,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             lines count once, when they appear; KVM's dump of a failed entry does not name its guest. Guests with \
             encrypted memory (SEV-SNP, TDX) return error 14 for each page that they share",
         fix: "Inside the guest, or newer versions of QEMU, firmware, microcode and kernel",
-        links: &[links::BUS_LOCK, links::KVM_API],
+        links: &[links::KVM_API, links::BUS_LOCK, links::MACHINE_CHECK],
     },
     Rule {
         name: "guest-killed",

@@ -170,6 +170,12 @@ pub(super) fn emulated_timers(rate: &str) -> String {
     format!("the guest makes {rate} accesses/s to timers that this thread serves")
 }
 
+/// What the main thread ran, percent of its samples.
+pub(super) fn main_functions(samples: u64, functions: &[(f64, String)]) -> String {
+    let named: Vec<String> = functions.iter().map(|(share, name)| format!("{} % in {name}", figure(*share))).collect();
+    format!("of {samples} samples of its stack: {}", named.join(", "))
+}
+
 pub(super) fn check_thread(tid: i32) -> String {
     format!("look at: kvmtop profile {tid}")
 }

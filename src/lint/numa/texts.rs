@@ -50,8 +50,8 @@ pub(super) const MEMORY_BOUND_ELSEWHERE: Prose = Prose {
 };
 
 // Fixes.
-pub(super) const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that <memnode> names for it, or change \
-    <memnode>";
+pub(super) const MATCH_CELLS: &str = "Pin the vCPUs of each cell to the node that its memory is bound to, or change \
+    what it is bound to (libvirt: <memnode>, QEMU: host-nodes=, Proxmox: hostnodes=)";
 pub(super) const PIN_CORES_OR_ONE_THREAD: &str =
     "Pin the vCPUs of a guest core to the hardware threads of one core, or show the guest threads='1'";
 pub(super) const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \

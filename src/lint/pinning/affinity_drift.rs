@@ -61,12 +61,16 @@ fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if lines.is_empty() {
         return;
     }
+    let beyond = layout.drifted.iter().find_map(|(_, want)| fixes::cpu_groups::bound(guest, want));
+    let beyond = beyond
+        .or_else(|| layout.helpers().find_map(|(_, helper)| fixes::cpu_groups::bound(guest, helper.drifted.as_ref()?)));
     let all_absent = absent == lines.len();
     if lines.len() > MOST_LINES {
         let rest = lines.len() - MOST_LINES;
         lines.truncate(MOST_LINES);
         lines.push(texts::more(rest));
     }
+    lines.extend(beyond.map(|group| texts::bounded(&fixes::cpu_groups::name(group), &group.cpus)));
     lines.push(texts::check_drift(&fixes::virsh(guest, "vcpupin", "")));
     let mut fix = fixes::placement::guest_placement(ctx, guest);
     if fix.is_empty() {

@@ -193,6 +193,11 @@ pub(super) fn meant_set(set: &UnreadableSet) -> String {
     format!("Write {}='{}' in {}", set.attribute, set.meant.as_deref().unwrap_or_default(), set.place)
 }
 
+/// A group of processes that leaves fewer CPUs than a pin names.
+pub(super) fn bounded(group: &str, cpus: &CpuSet) -> String {
+    format!("its group of processes {group} leaves it only CPUs {cpus} (cpuset.cpus, AllowedCPUs=)")
+}
+
 pub(super) fn drifted(thread: &str, configured: &CpuSet, allowed: &CpuSet) -> String {
     format!("{thread} is configured for CPU {configured} and may use {allowed}")
 }

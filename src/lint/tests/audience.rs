@@ -4,7 +4,7 @@ use super::*;
 use crate::kvm::exit_reason;
 use crate::kvm::kernel_log::{self, LogKind};
 use crate::kvm::{Isa, Space, cmdline};
-use crate::sample::{DomainSample, Throttling, Vmm};
+use crate::sample::{DiskSample, DomainSample, Throttling, Vmm};
 
 const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in emulation\n\
     [3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n\
@@ -126,6 +126,23 @@ fn everything(vcpu: u32, thread: Thread, machine: Machine) -> Thread {
         .userspace(37, 3.0)
 }
 
+const DISK: &str = "<devices><disk><target dev='hda' bus='ide'/><iotune><total_iops_sec>100</total_iops_sec></iotune>\
+    </disk></devices>";
+
+/// A disk at its limit, full, flushing and failing.
+fn disk() -> DiskSample {
+    DiskSample {
+        name: "hda".into(),
+        read_ops: 99,
+        read_ns: Some(990_000_000),
+        write_ns: Some(0),
+        flush_ops: Some(70),
+        flush_ns: Some(700_000_000),
+        failed_ops: Some(3),
+        ..DiskSample::default()
+    }
+}
+
 fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model {
     let isa = machine.isa();
     let mut guest = Guest::new("g", 5).mtree().vcpus(4, |v, t| {
@@ -147,14 +164,18 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
     guest = match manager {
         Manager::Libvirt => {
             let synic = if machine.is_pc() { synic } else { "" };
-            let guest = guest.xml(&format!("<memory unit='GiB'>4</memory><vcpu>4</vcpu>{synic}"));
+            let guest = guest.xml(&format!("<memory unit='GiB'>4</memory><vcpu>4</vcpu>{synic}{DISK}"));
             guest.facts(|f| Arc::make_mut(&mut f.xml.as_mut().unwrap().value).arch = Some(machine.arch().into()))
         }
         Manager::QemuByHand | Manager::Proxmox => guest.facts(|f| {
             let cpu = if machine.is_pc() { "q35 -cpu host,hv-synic,hv-vpindex" } else { "virt -cpu host" };
             let monitor =
                 if manager == Manager::Proxmox { "-qmp unix:/var/run/qemu-server/100.qmp,server=on" } else { "" };
-            let text = format!("qemu-system-{} -machine {cpu} -m 4G -smp 4 {monitor}", machine.arch());
+            let text = format!(
+                "qemu-system-{} -machine {cpu} -m 4G -smp 4 {monitor} -drive \
+                file=/a,if=ide,id=hda,throttling.iops-total=100",
+                machine.arch()
+            );
             (f.command, f.uuid) = (Some(Arc::new(cmdline::parse_text(&text).unwrap())), None);
         }),
         Manager::Other(name) => guest.facts(|f| (f.vmm, f.uuid, f.machine) = (Vmm::Other(name.into()), None, None)),
@@ -167,6 +188,8 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         throttling: vec![throttled],
         node_memory: [(0, 1 << 30), (1, 1 << 32)].into(),
         swap_bytes: Some(1 << 30),
+        disks: vec![disk()],
+        devices_ns: 1_000_000_000,
         ..DomainSample::default()
     };
     let mut fixture =

@@ -115,6 +115,8 @@ fn lockups_and_failed_entries_of_the_log() {
     let report = once(&model);
     fires(&report, "abnormal-exit", Severity::Critical);
     assert_eq!(get(&report, "abnormal-exit").domain, None, "the line names no guest");
+    let see = &get(&report, "abnormal-exit").see;
+    assert!(!see.is_empty() && !see.iter().any(|link| link.contains("buslock")), "links fit the incident: {see:#?}");
 }
 
 #[test]

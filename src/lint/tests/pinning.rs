@@ -282,6 +282,17 @@ fn noise_on_isolated_cpus() {
     fires(&at(3000.0, 0.1), "isolated-noise", Severity::Warning);
     fires(&at(5.0, 8.0), "isolated-noise", Severity::Warning);
     silent(&at(5.0, 0.1), "isolated-noise");
+    // Each fix is about what was seen, and says what it leaves.
+    let fixes = |irqs, task| {
+        let report = at(irqs, task);
+        get(&report, "isolated-noise").fix.iter().map(|fix| fix.text.clone()).collect::<Vec<_>>()
+    };
+    let devices = fixes(3000.0, 0.1);
+    assert_eq!(devices[0], "irqaffinity=0-3");
+    assert!(devices.len() == 2 && devices[1].contains("smp_affinity_list"), "{devices:#?}");
+    let kernel = fixes(5.0, 8.0);
+    assert!(kernel[0].ends_with("rcu_nocbs=4-7 nohz_full=4-7"), "{kernel:#?}");
+    assert!(kernel.contains(&"echo f > /sys/devices/virtual/workqueue/cpumask".to_owned()), "{kernel:#?}");
     let quiet = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
     cannot(&judge(&quiet.first()), "isolated-noise");
     silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), "isolated-noise");
@@ -297,7 +308,10 @@ fn a_tick_on_a_cpu_that_should_have_none() {
         model.host.cpus[4].timer_irq_rate = Some(ticks);
         judge(&model)
     };
-    fires(&at("4-7", 250.0, 90.0), "isolated-noise", Severity::Info);
+    let ticks = at("4-7", 250.0, 90.0);
+    fires(&ticks, "isolated-noise", Severity::Info);
+    let fix = &get(&ticks, "isolated-noise").fix;
+    assert!(fix.len() == 1 && fix[0].text.contains("move them"), "nohz_full= is there already: {fix:#?}");
     silent(&at("4-7", 2.0, 90.0), "isolated-noise");
     silent(&at("", 250.0, 90.0), "isolated-noise");
     silent(&at("4-7", 250.0, 5.0), "isolated-noise");
@@ -444,4 +458,55 @@ fn an_emulator_that_waits_behind_pinned_vcpus() {
     fires(&at(&[1, 2, 3], 30.0), "host-cpus-starved", Severity::Warning);
     silent(&at(&[1, 2, 3], 10.0), "host-cpus-starved");
     silent(&at(&[1], 30.0), "host-cpus-starved");
+}
+
+/// A transient guest has no configuration: `--config` is an error there, and XML goes to whoever creates it.
+#[test]
+fn a_transient_guest_is_changed_live_alone() {
+    let at = |persistent: Option<bool>| {
+        let guest = |name, pid| pinned(name, pid, &[3], 48.0, 50.0).facts(|f| f.persistent = persistent);
+        judge(&Fixture::new(host()).guest(guest("a", 10)).guest(guest("b", 20)).model())
+    };
+    let lines = |report: &Report, kind: FixKind| {
+        let fixes = report.findings.iter().flat_map(|f| &f.fix).filter(|fix| fix.kind == kind);
+        fixes.map(|fix| (fix.text.clone(), fix.needs.clone().unwrap_or_default())).collect::<Vec<_>>()
+    };
+    let transient = at(Some(false));
+    let (commands, xml) = (lines(&transient, FixKind::Command), lines(&transient, FixKind::LibvirtXml));
+    assert!(!commands.is_empty() && !xml.is_empty(), "{transient:#?}");
+    for (text, needs) in &commands {
+        assert!(text.contains("--live") && !text.contains("--config"), "{text}");
+        assert!(needs.contains("whoever creates it"), "{needs}");
+    }
+    assert!(xml.iter().all(|(_, needs)| needs.contains("the XML that it is created from")), "{xml:#?}");
+    for known in [None, Some(true)] {
+        let commands = lines(&at(known), FixKind::Command);
+        assert!(commands.iter().all(|(text, _)| text.contains("--live --config")), "{commands:#?}");
+    }
+}
+
+/// The kernel refuses pins that the group of a guest lacks: the group comes first, and evidence names it.
+#[test]
+fn a_slice_that_lacks_the_pins_is_widened_first() {
+    let slice = |folder: &str| crate::sample::GroupCpus {
+        folder: folder.to_owned(),
+        cpus: crate::kvm::CpuSet::parse("0-1").unwrap(),
+    };
+    let judged = |folder: &'static str| {
+        let xml = "<cputune><vcpupin vcpu='0' cpuset='3'/></cputune>";
+        let guest = Guest::new("a", 10).linux(xml).vcpus(1, |_, t| busy(50.0, 0.0)(t.may_run("0-1").on(1)));
+        judge(&Fixture::new(host()).guest(guest.facts(|f| f.cpu_groups = vec![slice(folder)])).model())
+    };
+    let report = judged("/sys/fs/cgroup/machine.slice");
+    let f = get(&report, "affinity-drift");
+    assert!(f.evidence.iter().any(|e| e.contains("machine.slice leaves it only CPUs 0-1")), "{f:#?}");
+    assert!(f.fix[0].text.starts_with("systemctl set-property machine.slice AllowedCPUs=0-1,3"), "{f:#?}");
+    assert!(f.fix[1].text.starts_with("virsh vcpupin a 0 3"), "{f:#?}");
+    let report = judged("/sys/fs/cgroup/cpuset/my guests");
+    let first = &get(&report, "affinity-drift").fix[0].text;
+    assert_eq!(first, "echo 0-1,3 > '/sys/fs/cgroup/cpuset/my guests/cpuset.cpus'");
+    // A user who may make groups names them, and `-H HOST` is an option of systemctl.
+    let report = judged("/sys/fs/cgroup/user.slice/-H evil.scope");
+    let first = &get(&report, "affinity-drift").fix[0].text;
+    assert_eq!(first, "systemctl set-property -- '-H evil.scope' AllowedCPUs=0-1,3");
 }

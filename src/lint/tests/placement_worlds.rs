@@ -1,7 +1,8 @@
 //! Hosts and guests by number, for the properties of all fixes about placement.
 
 use crate::kvm::CpuSet;
-use crate::kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology, NumaTune};
+use crate::kvm::domain_xml::{DomainXml, GuestTopology, NumaTune};
+use crate::kvm::guest_numa::GuestNumaCell;
 use crate::kvm::topology::{CpuTopo, HostTopology};
 
 /// splitmix64, so that a failure can be repeated by its number.

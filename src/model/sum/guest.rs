@@ -51,9 +51,13 @@ impl GuestSum {
             node_memory,
             swap,
             memory,
+            profile,
         } = interval;
         let sum = &mut self.sum;
         (sum.facts, sum.state, sum.node_memory, sum.memory) = (facts, state, node_memory, memory);
+        if let Some(profile) = profile.filter(|profile| profile.is_new) {
+            sum.profile = Some(profile);
+        }
         add_cpu(&mut sum.cpu, cpu, seconds);
         add_threads(&mut sum.threads, threads, seconds, rows);
         let timed = exits.total_ns.is_some();
@@ -191,6 +195,7 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
             voluntary,
             involuntary,
             wakeups,
+            run_delays,
             woken_by,
             preempted_by,
             exit_rate,
@@ -203,8 +208,10 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
         add_migrations(&mut sum.migrations, migrations);
         add_count(&mut sum.voluntary, voluntary);
         add_count(&mut sum.involuntary, involuntary);
-        if let Some(wakeups) = wakeups {
-            sum.wakeups.get_or_insert_default().merge(&wakeups, MissingExtreme::Unknown);
+        for (sum, more) in [(&mut sum.wakeups, wakeups), (&mut sum.run_delays, run_delays)] {
+            if let Some(more) = more {
+                sum.get_or_insert_default().merge(&more, MissingExtreme::Unknown);
+            }
         }
         add_tasks(&mut sum.woken_by, woken_by);
         add_tasks(&mut sum.preempted_by, preempted_by);
@@ -264,7 +271,7 @@ fn add_disks(disks: &mut Vec<DiskRates>, now: Vec<DiskRates>, seconds: f64, rows
 }
 
 fn add_disk(sum: &mut DiskRates, disk: &DiskRates, seconds: f64) {
-    let DiskRates { name: _, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us } = disk;
+    let DiskRates { name: _, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us, .. } = disk;
     sum.read_ops += read_ops * seconds;
     sum.write_ops += write_ops * seconds;
     sum.read_bytes += read_bytes * seconds;
@@ -272,13 +279,23 @@ fn add_disk(sum: &mut DiskRates, disk: &DiskRates, seconds: f64) {
     // A mean counts as often as there were operations.
     add_rate(&mut sum.read_mean_us, *read_mean_us, read_ops * seconds);
     add_rate(&mut sum.write_mean_us, *write_mean_us, write_ops * seconds);
+    let DiskRates { flush_ops, flush_mean_us, failed_ops, queue_depth, .. } = disk;
+    add_rate(&mut sum.flush_mean_us, *flush_mean_us, flush_ops.unwrap_or(0.0) * seconds);
+    add_rate(&mut sum.flush_ops, *flush_ops, seconds);
+    add_rate(&mut sum.failed_ops, *failed_ops, seconds);
+    add_rate(&mut sum.queue_depth, *queue_depth, seconds);
 }
 
 fn finish_disk(disk: &mut DiskRates, seconds: f64) {
-    let DiskRates { name: _, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us } = disk;
+    let DiskRates { name: _, read_ops, write_ops, read_bytes, write_bytes, read_mean_us, write_mean_us, .. } = disk;
     divide(read_mean_us, Some(*read_ops).filter(|n| *n > 0.0));
     divide(write_mean_us, Some(*write_ops).filter(|n| *n > 0.0));
     for rate in [read_ops, write_ops, read_bytes, write_bytes] {
+        *rate /= seconds;
+    }
+    let DiskRates { flush_ops, flush_mean_us, failed_ops, queue_depth, .. } = disk;
+    divide(flush_mean_us, flush_ops.filter(|n| *n > 0.0));
+    for rate in [flush_ops, failed_ops, queue_depth].into_iter().flatten() {
         *rate /= seconds;
     }
 }

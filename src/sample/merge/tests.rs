@@ -160,10 +160,12 @@ fn tasks() -> impl Strategy<Value = Vec<OtherTask>> {
 fn events() -> impl Strategy<Value = ThreadEvents> {
     let cells = (prop::collection::vec(exits(), 0..4), prop::collection::vec(accesses(), 0..4));
     let userspace = prop::collection::btree_map(-4..3, any::<u64>(), 0..4);
-    (cells, userspace, migrations(), prop::option::of(timing()), tasks(), tasks()).prop_map(
-        |((exits, accesses), userspace, migrations, wakeups, woken_by, preempted_by)| {
+    let delays = (prop::option::of(timing().prop_map(Box::new)), prop::option::of(timing().prop_map(Box::new)));
+    (cells, userspace, migrations(), delays, tasks(), tasks()).prop_map(
+        |((exits, accesses), userspace, migrations, (wakeups, run_delays), woken_by, preempted_by)| {
             let userspace = userspace.into_iter().map(|(reason, count)| UserspaceCell { reason, count }).collect();
-            let all = ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by };
+            let all =
+                ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays };
             sorted(merged(ThreadEvents::default(), all, MissingExtreme::Unknown))
         },
     )
@@ -189,6 +191,7 @@ fn counts(events: &ThreadEvents) -> Vec<u64> {
         events.migrations.total.unwrap_or(0),
         events.migrations.cross_core,
         events.wakeups.as_ref().map_or(0, |w| w.count),
+        events.run_delays.as_ref().map_or(0, |w| w.count),
         sum(&mut events.woken_by.iter().map(|t| t.count)),
         sum(&mut events.preempted_by.iter().map(|t| t.ns)),
     ]

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::fmt;
 
 /// Structs that are kept behind an `Arc`.
-const SHARED: [&str; 3] = ["DomainXml", "QemuCommand", "DeviceMap"];
+const SHARED: [&str; 4] = ["DomainXml", "QemuCommand", "DeviceMap", "StackProfile"];
 
 /// The value that begins the bytes, and the bytes behind it. Takes the value's memory off the budget, bytes.
 ///

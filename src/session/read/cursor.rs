@@ -145,11 +145,45 @@ impl Cursor {
 
     /// The last sample at or before a time; the first when all are later.
     pub fn index_at(&self, time_ms: i64) -> usize {
-        // A clock that was set back leaves later segments with earlier times: the last one that fits.
-        let found = self.session.segments().filter(|(_, s, _)| s.first_ms <= time_ms).last();
-        let Some((Place { part, segment, .. }, _, first)) = found else { return 0 };
+        self.last_at(time_ms, 0..self.len()).unwrap_or(0)
+    }
+
+    /// The last sample at most so many milliseconds after another, or, if negative, before it. Where the clock was set
+    /// back in between, it is the sample next to that on the way.
+    pub fn index_beside(&self, index: usize, ms: i64) -> usize {
+        let stretch = self.stretch(index);
+        let to_ms = self.time_ms(index).unwrap_or(0).saturating_add(ms);
+        let latest = stretch.end.checked_sub(1).and_then(|last| self.time_ms(last));
+        if latest.is_some_and(|latest| latest < to_ms) {
+            return stretch.end.min(self.len().saturating_sub(1));
+        }
+        let begin = stretch.start;
+        self.last_at(to_ms, stretch).unwrap_or_else(|| begin.saturating_sub(1))
+    }
+
+    /// The last sample at or before a time whose segment begins within these samples.
+    fn last_at(&self, time_ms: i64, within: Range<usize>) -> Option<usize> {
+        let fits = |(_, s, first): &(Place, &Segment, usize)| within.contains(first) && s.first_ms <= time_ms;
+        // A clock that was set back leaves later segments with earlier times: the one that comes closest.
+        let found = self.session.segments().filter(fits).max_by_key(|(_, s, _)| s.last_ms.min(time_ms));
+        let (Place { part, segment, .. }, _, first) = found?;
         let times = self.segment_times(part, segment);
-        first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0)
+        Some(first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0))
+    }
+
+    /// The samples around one between which the clock was not set back.
+    fn stretch(&self, index: usize) -> Range<usize> {
+        let (mut begin, mut last_ms) = (0, i64::MIN);
+        for (_, segment, first) in self.session.segments() {
+            if segment.first_ms < last_ms {
+                if first > index {
+                    return begin..first;
+                }
+                begin = first;
+            }
+            last_ms = segment.last_ms;
+        }
+        begin..self.len()
     }
 
     /// The first sample at or after a time, whose interval the time is in; the last when all are earlier.

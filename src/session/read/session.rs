@@ -80,9 +80,11 @@ impl Session {
         self.len() == 0
     }
 
-    /// Times of the first and last sample, milliseconds since the epoch.
+    /// The earliest and the latest time, milliseconds since the epoch: of the first and the last sample unless the
+    /// clock was set back.
     pub fn range_ms(&self) -> Option<(i64, i64)> {
-        Some((self.segments().next()?.1.first_ms, self.segments().last()?.1.last_ms))
+        let earliest = self.segments().map(|(_, s, _)| s.first_ms.min(s.last_ms)).min();
+        earliest.zip(self.segments().map(|(_, s, _)| s.first_ms.max(s.last_ms)).max())
     }
 
     /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read:

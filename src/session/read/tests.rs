@@ -106,3 +106,25 @@ fn a_run_that_begins_with_a_new_part_is_a_run() {
     assert_eq!(cursor.session().parts.len(), 3);
     assert_eq!(cursor.runs(), [0..2, 2..4]);
 }
+
+#[test]
+fn a_clock_that_is_set_leaves_every_sample_within_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+    // A second each: from 1000 s on, an hour forward, two hours back.
+    let times: Vec<i64> = (1000..1010).chain(4610..4620).chain(-2580 + 4000..-2580 + 4010).collect();
+    for s in &times {
+        recorder.append(&Sample { time_ms: s * 1000, ..Sample::default() }).unwrap();
+    }
+    recorder.close().unwrap();
+    let cursor = Session::open(&path).unwrap().cursor();
+    assert_eq!(cursor.session().range_ms(), Some((1_000_000, 4_619_000)));
+    for (i, s) in times.iter().enumerate() {
+        assert_eq!((cursor.time_ms(i), cursor.index_at(s * 1000)), (Some(s * 1000), i));
+    }
+    let beside = |index, s: i64| cursor.index_beside(index, s * 1000);
+    assert_eq!([beside(0, 3), beside(9, 3600), beside(9, 3601), beside(12, -3600), beside(5, 60)], [3, 9, 10, 9, 9]);
+    assert_eq!([beside(15, 3), beside(15, 10), beside(25, 3), beside(25, 10)], [18, 20, 28, 29]);
+    assert_eq!([beside(25, -3), beside(25, -10), beside(5, -10)], [22, 19, 0]);
+}

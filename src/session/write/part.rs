@@ -59,11 +59,13 @@ impl PartWriter {
         self.put(&format::pack_header(header)?).map(drop)
     }
 
-    /// One sample. After an error the file ends where it ended before, and the next sample begins a segment.
+    /// One sample. After an error the file ends where it ended before, and the next sample begins a segment. So does
+    /// one whose clock was set back: within a segment times never fall.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take();
         let full = |open: &SegmentWriter, segment: &Segment| {
-            segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MOST_FACTS
+            let is_long = segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MOST_FACTS;
+            is_long || sample.time_ms < segment.last_ms
         };
         let open = open.filter(|open| self.unindexed.last().is_some_and(|segment| !full(open, segment)));
         let (kind, mut writer) = match open {

@@ -2,7 +2,9 @@
 //! tracker has. Nothing is unpacked to disk, and no link in an archive is followed.
 
 use super::imported::io_message;
-use std::io::{self, Cursor, Read};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use zip::ZipArchive;
 use zip::result::ZipError;
@@ -42,6 +44,21 @@ pub(super) fn unpacked<'a>(head: &[u8], stream: impl Read + 'a) -> Result<Box<dy
         Box::new(decoder)
     };
     Ok(Box::new(BoundedContent { content, left: MAX_UNPACKED }))
+}
+
+/// A `perf.data` that has to be unpacked first is kept in memory up to this size.
+const MAX_IN_MEMORY: u64 = 256 << 20;
+
+/// The content of a stream as a file, to be read from its beginning, as a `perf.data` is; it is gone when it is closed.
+pub(super) fn in_memory(stream: impl Read) -> Result<File, String> {
+    let failed = |e: io::Error| format!("cannot unpack it: {}", io_message(&e));
+    let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?);
+    let copied = io::copy(&mut stream.take(MAX_IN_MEMORY + 1), &mut file).map_err(failed)?;
+    if copied > MAX_IN_MEMORY {
+        return Err(format!("a perf.data larger than {} MiB: unpack it first", MAX_IN_MEMORY >> 20));
+    }
+    file.rewind().map_err(failed)?;
+    Ok(file)
 }
 
 /// Ends with an error at its limit, so that a bomb is not taken for a whole file.

@@ -71,7 +71,7 @@ impl<'a> MemberReader<'a> {
             head = detect::beginning(&mut stream)?;
         }
         if let Some(file_type) = detect::binary(&head) {
-            let file = perf_data_file::in_memory(head.as_slice().chain(stream))?;
+            let file = archive::in_memory(head.as_slice().chain(stream))?;
             perf_data_file::read(path, file_type, file, self.perf_times, self.gathered)?;
             return Ok(true);
         }

@@ -198,6 +198,7 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
     let name = description.name().map(str::to_owned);
     let uuid = description.uuid();
     let (threads, paused) = (description.threads.clone(), description.paused);
+    let persistent = description.persistent;
     let mut facts = DomainFacts {
         name: Known::new(name.unwrap_or_default(), Origin::File),
         uuid: known(uuid),
@@ -210,6 +211,7 @@ fn domain(files: DomainFiles, options: &ImportOptions) -> DomainSample {
         command,
         // The monitor printed it, whoever saved it.
         devices: files.tree.map(|t| Known::new(Arc::new(t), Origin::Monitor)),
+        persistent,
         ..DomainFacts::default()
     };
     facts.normalise();

@@ -113,6 +113,7 @@ fn fill(recorded: &DomainFacts, described: &DomainFacts) -> DomainFacts {
         (all.xml, all.xml_text) = (described.xml, described.xml_text);
     }
     all.command = all.command.or(described.command);
+    all.persistent = all.persistent.or(described.persistent);
     // The guest's own memory tree is better than built-in names, which are a guess.
     if described.devices.is_some() && all.devices.as_ref().is_none_or(|d| d.from == Origin::BuiltIn) {
         all.devices = described.devices;

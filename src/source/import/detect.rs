@@ -60,17 +60,17 @@ pub(super) fn text(text: &str, pid: Option<i32>) -> Vec<InputType> {
         }
         is_present
     };
-    let topology = add(InputType::Topology, topology_text::looks_like(text));
-    // The capabilities of a host contain the domain types that it supports.
-    add(InputType::DomainXml, !topology && domain_xml::looks_like(text));
+    add(InputType::Topology, topology_text::looks_like(text));
+    // One paste can hold a host's topology and its guests' configurations.
+    add(InputType::DomainXml, domain_xml::looks_like(&domain_xml::without_capabilities(text)));
     add(InputType::Virsh, virsh_text::looks_like(text));
     let tables = add(InputType::Tables, kvm_stat::looks_like(text));
     let counts = add(InputType::Counts, !tables && event_totals::looks_like(text));
     let trace = add(InputType::Trace, !tables && !counts && trace::looks_like(text));
     let mtree = add(InputType::Mtree, mtree::looks_like(text));
     // A mail with a trace can contain the guest's command line. A task's name (`qemu-system-x86-6660`) has no options.
-    add(InputType::CommandLine, !mtree && cmdline::looks_like(text));
-    add(InputType::Config, !topology && !mtree && vmm_config::looks_like(text));
+    add(InputType::CommandLine, (!mtree || text.contains(" -name ")) && cmdline::looks_like(text));
+    add(InputType::Config, !mtree && vmm_config::looks_like(text));
     add(InputType::KernelLog, !trace && kernel_log::looks_like(text));
     add(InputType::Statistics, !counts && stats_text::looks_like(text));
     add(InputType::Processes, !trace && process_text::looks_like(text, pid));

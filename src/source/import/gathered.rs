@@ -162,6 +162,8 @@ pub(super) struct Description {
     pub paused: bool,
     /// Whether a tool found it shut off; `None`: no word of its state.
     pub shut_off: Option<bool>,
+    /// Whether libvirt keeps its definition when it ends, as a tool says.
+    pub persistent: Option<bool>,
     /// Where its threads may run, as a tool printed or a configuration says.
     pub threads: ThreadCpus,
     /// The VMM, where the file is one's own configuration.
@@ -246,6 +248,7 @@ impl Description {
         self.vcpus = self.vcpus.or(other.vcpus);
         self.paused |= other.paused;
         self.shut_off = self.shut_off.or(other.shut_off);
+        self.persistent = self.persistent.or(other.persistent);
         self.threads.complete(other.threads);
         self.vmm = self.vmm.take().or(other.vmm);
         self.guest_os = self.guest_os.take().or(other.guest_os);

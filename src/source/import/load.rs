@@ -95,7 +95,7 @@ fn read(path: &Path, mut file: File, options: &ImportOptions, gathered: &mut Gat
         stream = archive::unpacked(&head, std::io::Cursor::new(head.clone()).chain(stream))?;
         head = detect::beginning(&mut stream)?;
         if let Some(file_type) = detect::binary(&head) {
-            let file = perf_data_file::in_memory(head.as_slice().chain(stream))?;
+            let file = archive::in_memory(head.as_slice().chain(stream))?;
             return perf_data_file::read(path, file_type, file, options.perf_times, gathered);
         }
     }

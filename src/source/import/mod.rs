@@ -31,7 +31,7 @@ mod trace;
 pub use description_files::DescriptionFiles;
 pub use imported::{ImportError, ImportOptions, Imported};
 pub use load::load;
-pub use perf_data::PerfDataFeed;
+pub use perf_data::{PerfDataFeed, is_perf_data};
 
 #[cfg(test)]
 mod joining_tests;

@@ -1,26 +1,9 @@
 //! A `perf.data` by itself, compressed or in an archive.
 
 use super::gathered::{Gathered, InputType};
-use super::imported::io_message;
 use super::perf_data;
-use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
-
-/// A `perf.data` that has to be unpacked first is kept in memory up to this size.
-const MAX_IN_MEMORY: u64 = 256 << 20;
-
-/// The content of a stream as a file, which a `perf.data` is read from; it is gone when it is closed.
-pub(super) fn in_memory(stream: impl Read) -> Result<File, String> {
-    let failed = |e: io::Error| format!("cannot unpack it: {}", io_message(&e));
-    let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?);
-    let copied = io::copy(&mut stream.take(MAX_IN_MEMORY + 1), &mut file).map_err(failed)?;
-    if copied > MAX_IN_MEMORY {
-        return Err(format!("a perf.data larger than {} MiB: unpack it first", MAX_IN_MEMORY >> 20));
-    }
-    Ok(file)
-}
 
 /// Reads a `perf.data`.
 pub(super) fn read(

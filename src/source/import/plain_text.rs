@@ -105,10 +105,12 @@ fn quoted_printable(bytes: &[u8]) -> Option<Vec<u8>> {
     let count = |word: &[u8]| head.windows(word.len()).filter(|w| w.eq_ignore_ascii_case(word)).take(2).count();
     // Hexadecimal figures behind an equals sign (`RAX=3d00`) are in lower case.
     let shown = || head.windows(3).filter(|w| w == b"=3D").take(2).count() == 2;
-    if count(b"content-transfer-encoding: quoted-printable") == 0 && !shown() {
+    let encoded = count(b"content-transfer-encoding: quoted-printable") > 0 || shown();
+    if !encoded && !has_soft_breaks(head) {
         return None;
     }
-    let hex = |b: u8| char::from(b).to_digit(16);
+    // Text whose lines alone show the encoding may have been decoded but for them.
+    let hex = |b: u8| char::from(b).to_digit(16).filter(|_| encoded);
     let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     loop {
@@ -125,6 +127,13 @@ fn quoted_printable(bytes: &[u8]) -> Option<Vec<u8>> {
             [] => return Some(plain),
         };
     }
+}
+
+/// Whether lines end with the equals sign behind which quoted-printable breaks them, at 76 characters at most.
+fn has_soft_breaks(head: &[u8]) -> bool {
+    let lines = || head.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let broken = |line: &&[u8]| (72..=76).contains(&line.len()) && line.ends_with(b"=") && !line.ends_with(b"==");
+    lines().filter(broken).take(2).count() == 2 && lines().all(|line| line.len() <= 78)
 }
 
 /// Each line as `change` makes it; lines stay lines.
@@ -261,6 +270,9 @@ mod tests {
         // Without its header, as an archive of mails shows it.
         assert_eq!(plain(b">=20\n> RAX=3D00 RB=\nX=3D01\n"), "\nRAX=00 RBX=01\n");
         assert_eq!(decode(b"RAX=3d00 RBX=3d01 =\n"), "RAX=3d00 RBX=3d01 =\n");
+        // Its line breaks alone, of an archive that has decoded all else.
+        let line = "CPU 1/KVM-1278472 [119] ...1 246654.769261: kvm_exit: vcpu 1 rip=10 reaso=";
+        assert_eq!(decode(format!("{line}\nn npf\n{line}\nn hlt\n").as_bytes()).matches("rip=10 reason ").count(), 2);
     }
 
     #[test]

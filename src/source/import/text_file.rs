@@ -69,6 +69,11 @@ pub(super) fn read(
         }
         gathered.notes.push(format!("{}: {limit}; its beginning is used", file_name(path)));
     }
+    let counted = types.iter().any(|t| matches!(t, InputType::Tables | InputType::Counts));
+    if counted && trace::looks_like(&text) {
+        let what = "its trace lines are not counted beside its table; put them into a file of their own and report it";
+        gathered.notes.push(format!("{}: {what}", file_name(path)));
+    }
     for file_type in types {
         let more = if !whole && file_type == InputType::Trace { Some(&mut file as &mut dyn Read) } else { None };
         read_type(path, file_type, &text, more, gathered)?;
@@ -166,6 +171,7 @@ fn virsh(path: &Path, text: &str, gathered: &mut Gathered) {
             vcpus: domain.vcpus,
             paused: domain.paused,
             shut_off: domain.shut_off,
+            persistent: domain.persistent,
             threads: domain.threads,
             ..Description::default()
         });
@@ -214,6 +220,7 @@ fn offers(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String
 
 /// The domains of a text: whole XML, else what can be read of a damaged one or of fragments.
 fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
+    let text = &*domain_xml::without_capabilities(text);
     if text.contains("<domainsnapshot") || text.contains("<domaincheckpoint") {
         let note = "a snapshot's XML, which is not the present configuration: it is left out";
         gathered.notes.push(format!("{}: {note}", file_name(path)));
@@ -227,9 +234,12 @@ fn domain_xmls(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), S
                 let mut xml = domain_xml::parse(&repaired.text).map_err(|_| error.to_string())?;
                 xml.cut = repaired.cut_at.is_some();
                 let file = file_name(path);
+                if let Some(line) = repaired.damaged_at {
+                    gathered.notes.push(format!("{file}:{line}: this tag has no end and is left out"));
+                }
                 if let Some(line) = repaired.cut_at {
                     gathered.notes.push(format!("{file}:{line}: the XML breaks off here; what follows is missing"));
-                } else if !repaired.fragment {
+                } else if !repaired.fragment && repaired.damaged_at.is_none() {
                     gathered.notes.push(format!("{file}: {error}; read as far as its tags fit"));
                 }
                 (xml, xml_text(&repaired.text), repaired.fragment)

@@ -64,7 +64,12 @@ pub struct Collector {
     /// reading.
     put_off: HashSet<i32>,
     next_ns: Option<u64>,
+    /// When the host was booted, by the wall clock as it was last set.
+    boot_time_ms: i64,
 }
+
+/// A wall clock that moved so far against the others was set.
+const CLOCK_SET_MS: u64 = 1000;
 
 /// Counts by process (`--kvm-events`) in an interval in which two guests had its id.
 #[derive(Debug, Default)]
@@ -107,6 +112,7 @@ impl Collector {
             shared_events: SharedEvents::default(),
             put_off: HashSet::new(),
             next_ns: None,
+            boot_time_ms: 0,
             options,
         }
     }
@@ -138,6 +144,10 @@ impl Collector {
     /// Reads everything once.
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
+        if now.boot_time_ms().abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
+            self.boot_time_ms = now.boot_time_ms();
+            self.guests.values_mut().for_each(|guest| guest.clock_was_set(self.boot_time_ms));
+        }
         self.reader.begin(SCHED_BUDGET);
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
         let memory = self.host.memory();
@@ -220,7 +230,7 @@ impl Collector {
         let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
         let any_new = !new.is_empty();
         for pid in new {
-            self.open(pid, now);
+            self.open(pid);
         }
         let queries: Vec<_> = self.guests.values().filter_map(LiveGuest::status_query).collect();
         self.status_files.refresh(now.mono_ns, any_new, &queries);
@@ -245,9 +255,8 @@ impl Collector {
     }
 
     /// Opens a guest; false for one that is already gone, of which only events are left.
-    fn open(&mut self, pid: i32, now: Timestamps) -> bool {
-        let boot_time_ms = now.time_ms - i64::try_from(now.boot_ns / 1_000_000).unwrap_or(0);
-        let mut guest = match LiveGuest::open(&self.options.paths, pid, boot_time_ms, &mut self.reader) {
+    fn open(&mut self, pid: i32) -> bool {
+        let mut guest = match LiveGuest::open(&self.options.paths, pid, self.boot_time_ms, &mut self.reader) {
             Ok(guest) => guest,
             Err(FileError::Gone) => return false,
             Err(why) => {
@@ -306,7 +315,7 @@ impl Collector {
         }
         let unknown: Vec<i32> = traced.keys().filter(|pid| !self.guests.contains_key(pid)).copied().collect();
         for pid in unknown {
-            if self.discovery.look_at(pid, now.mono_ns) && self.open(pid, now) {
+            if self.discovery.look_at(pid, now.mono_ns) && self.open(pid) {
                 continue;
             }
             let unseen = traced.remove(&pid).unwrap_or_default();
@@ -379,7 +388,6 @@ impl Collector {
             overflow: reading.overflow,
             fires_kvm_exit: reading.fires_kvm_exit,
             events: reading.events,
-            program_ns: None,
         }
     }
 

@@ -23,6 +23,11 @@ impl Timestamps {
             time_ms: wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000,
         }
     }
+
+    /// When the host was booted by the wall clock, milliseconds since the Unix epoch.
+    pub(crate) fn boot_time_ms(self) -> i64 {
+        self.time_ms.saturating_sub(i64::try_from(self.boot_ns / 1_000_000).unwrap_or(0))
+    }
 }
 
 /// The time of a clock in nanoseconds.

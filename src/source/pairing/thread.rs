@@ -33,6 +33,7 @@ struct SchedulerCounts {
     woken_at: Option<u64>,
     preempted: Option<(u64, Task)>,
     wakeups: Timing,
+    run_delays: Timing,
     woken_by: Tasks,
     preempted_by: Tasks,
 }
@@ -194,11 +195,14 @@ impl PairedThread {
     pub fn switch_in(&mut self, time: u64) -> bool {
         self.scheduler.seen = true;
         if let Some(since) = self.scheduler.woken_at.take() {
-            self.scheduler.wakeups.add(time.saturating_sub(since));
+            let ns = time.saturating_sub(since);
+            self.scheduler.wakeups.add(ns);
+            self.scheduler.run_delays.add(ns);
         }
         if let Some((since, by)) = self.scheduler.preempted.take() {
             let ns = time.saturating_sub(since);
             self.scheduler.preempted_by.add(by, ns);
+            self.scheduler.run_delays.add(ns);
             if let Some(open) = &mut self.open {
                 open.parts.preempted += ns.min(time.saturating_sub(open.since));
                 // The VMM did not run meanwhile.
@@ -209,7 +213,9 @@ impl PairedThread {
     }
 
     pub fn snapshot(&mut self, tid: i32, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
-        let wakeups = take_timing(&mut self.scheduler.wakeups);
+        let [wakeups, run_delays] = [&mut self.scheduler.wakeups, &mut self.scheduler.run_delays]
+            .map(take_timing)
+            .map(|t| (t.count > 0).then(|| Box::new(t)));
         let mut accesses = self.accesses.take();
         // Accesses of an exit that is still open count here. They get their time when it ends.
         for key in &self.sharing {
@@ -228,9 +234,10 @@ impl PairedThread {
                 accesses,
                 userspace: self.userspace.cells(),
                 migrations: self.migrations,
-                wakeups: (wakeups.count > 0).then_some(wakeups),
+                wakeups,
                 woken_by: self.scheduler.woken_by.all(),
                 preempted_by: self.scheduler.preempted_by.all(),
+                run_delays,
             },
         }
     }

@@ -58,7 +58,7 @@ pub const KEPT: &[KeptRow] = &[
         reason: "a guest's monitor is asked by a thread that takes its user's identity and keeps nothing",
     },
     KeptRow {
-        when: "`profile`",
+        when: "`profile`, and the thread of the live screen that waits for the key `b`",
         set: RINGS.union(PROCESSES).union(CapabilitySet::SYSLOG),
         reason: "samples threads of other users, reads where their code comes from, and the kernel's list of its \
                  functions (/proc/kallsyms)",

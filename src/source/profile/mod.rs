@@ -14,6 +14,7 @@ use crate::sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfil
 use crate::source::events::EngineError;
 use modules::Module;
 use record::SampledStack;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
@@ -50,6 +51,7 @@ pub fn sample(
     duration: Duration,
     stop: impl Fn() -> bool,
 ) -> Result<StackProfile, EngineError> {
+    let cost_before = own_cpu_ns();
     let (mut modules, unreadable) = match modules::of_process(pid) {
         Ok(modules) => (modules, None),
         Err(why) => (Vec::new(), Some(why)),
@@ -79,7 +81,15 @@ pub fn sample(
     let (functions, stacks) = counted.named(&symbols, &modules);
     let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
-    Ok(StackProfile { began_ms, duration_ns, frequency_hz: FREQUENCY_HZ, lost, gaps, threads, functions, stacks })
+    let cost_ns = own_cpu_ns().saturating_sub(cost_before);
+    let frequency_hz = FREQUENCY_HZ;
+    Ok(StackProfile { began_ms, duration_ns, frequency_hz, lost, cost_ns, gaps, threads, functions, stacks })
+}
+
+/// CPU time of the calling thread, nanoseconds.
+fn own_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// The module that an address of code is in.

@@ -18,18 +18,21 @@ use ratatui::layout::Rect;
 use std::cmp::Reverse;
 
 /// Headers and layout of the disks.
-pub const DISK_COLUMNS: [(&str, ColumnLayout); 11] = [
+pub const DISK_COLUMNS: [(&str, ColumnLayout); 14] = [
     ("GUEST", ColumnLayout::left(8, 16, 1)),
     ("DISK", ColumnLayout::left(7, 16, 0)),
     ("READ/s", ColumnLayout::right(6, 2, 0)),
     ("WRITE/s", ColumnLayout::right(7, 2, 0)),
+    ("FLUSH/s", ColumnLayout::right(7, 2, 6)),
     ("READ B/s", ColumnLayout::right(8, 2, 3)),
     ("WRITE B/s", ColumnLayout::right(9, 2, 4)),
     ("READ us", ColumnLayout::right(7, 2, 1)),
     ("WRITE us", ColumnLayout::right(8, 2, 2)),
+    ("FLUSH us", ColumnLayout::right(8, 2, 7)),
     ("IN FLIGHT", ColumnLayout::right(9, 0, 5)),
-    ("B/READ", ColumnLayout::right(6, 2, 6)),
-    ("B/WRITE", ColumnLayout::right(7, 2, 7)),
+    ("ERR/s", ColumnLayout::right(5, 2, 6)),
+    ("B/READ", ColumnLayout::right(6, 2, 8)),
+    ("B/WRITE", ColumnLayout::right(7, 2, 9)),
 ];
 
 /// Headers and layout of the network interfaces.
@@ -46,7 +49,7 @@ pub const NIC_COLUMNS: [(&str, ColumnLayout); 9] = [
 ];
 
 /// What the columns mean.
-pub const HELP: [(&str, &str); 8] = [
+pub const HELP: [(&str, &str); 10] = [
     ("DISK", "Target name (libvirt), or the drive's or device's id (the guest's own monitor). Read every 5 s."),
     ("READ/s WRITE/s", "Operations that the VMM completed, per second. esxtop: READS/s, WRITES/s."),
     ("READ B/s WRITE B/s", "Bytes per second. esxtop: MBREAD/s, MBWRTN/s."),
@@ -56,7 +59,21 @@ pub const HELP: [(&str, &str); 8] = [
          and LAT. KVM has no figures that split it as DAVG (device) and KAVG (kernel) do: compare with `iostat -x` \
          of the host's disk; what is above its await is spent in the VMM and its queue.",
     ),
-    ("IN FLIGHT", "Operations under way on average: rate times mean time. esxtop: ACTV."),
+    (
+        "FLUSH/s FLUSH us",
+        "Flushes of the disk's write cache per second and their mean time: the guest asks that what it wrote is on the \
+         medium.",
+    ),
+    (
+        "IN FLIGHT",
+        "Operations under way on average (Little's law): the time of all reads, writes and flushes that completed, \
+         over the 5 s between two readings. Only what QEMU has taken from the guest's queue counts. esxtop: ACTV.",
+    ),
+    (
+        "ERR/s",
+        "Reads, writes and flushes that failed in QEMU or below it, per second; `-` where libvirt is asked, which does \
+         not pass them on.",
+    ),
     (
         "RX TX",
         "What the guest receives and sends: as libvirt counts it, else its tap devices. esxtop: PKTRX/s, PKTTX/s.",
@@ -76,7 +93,7 @@ fn disks(state: &AppState) -> Vec<(&DomainModel, &DiskRates)> {
         Reverse(match order {
             order::OPERATIONS => step(Some(d.read_ops + d.write_ops)),
             order::BYTES => step(Some(d.read_bytes + d.write_bytes)),
-            order::LATENCY => step(d.read_mean_us.into_iter().chain(d.write_mean_us).reduce(f64::max)),
+            order::LATENCY => step(d.slowest_us()),
             _ => 0,
         })
     });
@@ -166,19 +183,20 @@ fn guest(state: &AppState, d: &DomainModel) -> Cell {
 
 fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> {
     let size = |bytes: f64, ops: f64| (ops > 0.0).then(|| bytes / ops);
-    let busy = |ops: f64, us: Option<f64>| if ops > 0.0 { us.map(|us| ops * us / 1e6) } else { Some(0.0) };
-    let in_flight =
-        busy(disk.read_ops, disk.read_mean_us).zip(busy(disk.write_ops, disk.write_mean_us)).map(|(r, w)| r + w);
+    let failing = disk.failed_ops.is_some_and(|n| n > 0.0);
     vec![
         guest(state, d),
         Cell::text(clean(&disk.name)),
         Cell::text(rate(disk.read_ops)),
         Cell::text(rate(disk.write_ops)),
+        Cell::figure(disk.flush_ops, rate),
         Cell::text(rate(disk.read_bytes)),
         Cell::text(rate(disk.write_bytes)),
         Cell::figure(disk.read_mean_us, micros),
         Cell::figure(disk.write_mean_us, micros),
-        Cell::figure(in_flight, rate),
+        Cell::figure(disk.flush_mean_us, micros),
+        Cell::figure(disk.queue_depth, rate),
+        Cell::figure(disk.failed_ops, rate).role(if failing { Look::Warning } else { Look::Text }),
         Cell::figure(size(disk.read_bytes, disk.read_ops), rate),
         Cell::figure(size(disk.write_bytes, disk.write_ops), rate),
     ]

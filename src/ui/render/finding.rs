@@ -41,6 +41,7 @@ impl Sections {
     fn fix(&mut self, label: &'static str, fix: &Fix, f: &Finding) {
         let what = match fix.kind {
             FixKind::LibvirtXml => match &f.domain {
+                _ if fix.is_for_creator() => "in the XML that the domain is created from:".into(),
                 Some(d) if is_plain_name(d) => format!("virsh edit {d}:"),
                 _ => "in the domain's XML:".into(),
             },

@@ -19,7 +19,7 @@ use ratatui::layout::Rect;
 use std::cmp::Reverse;
 
 /// Headers and layout.
-pub const COLUMNS: [(&str, ColumnLayout); 10] = [
+pub const COLUMNS: [(&str, ColumnLayout); 11] = [
     ("GUEST", ColumnLayout::left(8, 14, 1)),
     ("VCPU", ColumnLayout::left(6, 2, 0)),
     ("WAKE/s", ColumnLayout::right(6, 0, 4)),
@@ -28,21 +28,24 @@ pub const COLUMNS: [(&str, ColumnLayout); 10] = [
     ("MAX us", ColumnLayout::right(6, 0, 3)),
     ("WAIT%", ColumnLayout::right(5, 0, 0)),
     ("DELAY us", ColumnLayout::right(8, 0, 6)),
+    ("D99 us", ColumnLayout::right(6, 0, 1)),
     ("WOKEN BY", ColumnLayout::left(12, 24, 7)),
     ("PRE-EMPTED BY", ColumnLayout::left(14, 24, 2)),
 ];
 
 /// What the columns and the picture mean.
-pub const HELP: [(&str, &str); 6] = [
+pub const HELP: [(&str, &str); 7] = [
     ("P50 us P99 us MAX us", "Wake-ups, from woken to running: half, 99 of 100 and all of them were quicker."),
     ("WAIT%", "Runnable without a CPU, percent of the interval. esxtop: %RDY."),
     ("DELAY us", "The same as the mean of each time that the vCPU had to get onto a CPU."),
+    ("D99 us", "99 of 100 of these times were shorter: from woken or pre-empted to running."),
     ("WOKEN BY", "Who woke it most often; `interrupt`: a timer or a device."),
     ("PRE-EMPTED BY", "Who had its CPU longest while it was runnable, percent of the interval."),
     (
         "picture",
-        "The selected vCPU's last 120 intervals, the newest on the right: the darker, the more wake-ups took that \
-         long; `+` its DELAY us; below, its WAIT% as heights up to 100.",
+        "The selected vCPU's last 120 intervals, the newest on the right: the darker, the more often it waited that \
+         long for a CPU, from woken or pre-empted to running, or from woken alone (key d); `+` its DELAY us; below, \
+         its WAIT% as heights up to 100.",
     ),
 ];
 
@@ -77,6 +80,11 @@ pub fn ids(state: &AppState) -> Vec<ListRowId> {
 
 fn quantile(t: &ThreadModel, q: f64) -> Option<f64> {
     t.wakeups.as_ref()?.quantile_us(q)
+}
+
+/// The selected row.
+pub fn at(state: &AppState) -> Option<(&DomainModel, &ThreadModel)> {
+    rows(state).get(state.view.at).copied()
 }
 
 /// Paints the view.
@@ -122,6 +130,7 @@ fn cells((d, t): &VcpuRow<'_>, state: &AppState) -> Vec<Cell> {
         Cell::figure(wakeups.and_then(|w| w.max_ns).map(|ns| ns as f64 / 1e3), micros),
         Cell::figure(wait, percent).role(if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text }),
         Cell::figure(t.run_delay_us(seconds), micros),
+        Cell::figure(t.run_delays.as_ref().and_then(|d| d.quantile_us(0.99)), micros),
         woken(t.woken_by.iter().max_by_key(|o| (o.tid != OtherTask::REST, o.count)), seconds),
         preempted(t.preempted_by.iter().find(|o| o.tid != OtherTask::REST).or(t.preempted_by.first()), seconds),
     ]

@@ -8,6 +8,7 @@ use crate::ui::draw::put;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, fit, width};
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::LatenciesShown;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -48,7 +49,12 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
     let label = t.index.map_or_else(|| clean(&t.comm), |n| format!("vcpu {n}"));
     let rule = theme.glyphs.rule.to_string().repeat(area.width.into());
     put(buf, area.x, area.y, &rule, area.width, theme.style(Look::Dim));
-    let text = format!(" {} {label} over time: wake-ups by latency, + mean run delay ", clean(d.name()));
+    let shown = state.view.latencies;
+    let what = match shown {
+        LatenciesShown::RunDelays => "run delays, + their mean",
+        LatenciesShown::Wakeups => "wake-ups, + mean run delay",
+    };
+    let text = format!(" {} {label} over time: {what} ", clean(d.name()));
     put(buf, area.x + 1, area.y, &fit(&text, area.width, theme.glyphs.cut), area.width, theme.style(Look::Head));
     if area.width >= WIDE {
         area.width -= OTHERS + 2;
@@ -64,7 +70,12 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
     let each = LATENCY_BANDS.div_ceil(rows.max(1).into());
     let rows = LATENCY_BANDS.div_ceil(each) as u16;
     let x = area.x + SCALE + (room - points.len()) as u16;
-    bands(buf, Rect { y: area.y + 1, ..area }, x, each, points, theme);
+    let counts = |p: &LatencyPoint| match shown {
+        LatenciesShown::RunDelays => p.run_delays,
+        LatenciesShown::Wakeups => p.wakeups,
+    };
+    let pairs: Vec<_> = points.iter().map(|p| (counts(p), p.delay_us)).collect();
+    bands(buf, Rect { y: area.y + 1, ..area }, x, each, &pairs, theme);
     let below = area.y + 1 + rows;
     waits(buf, Rect { y: below, height: 1, ..area }, x, points, theme);
     if let Some(s) = state.model.as_ref().and_then(|m| m.interval_s) {
@@ -77,11 +88,14 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
     }
 }
 
+/// How many latencies fell into each band within an interval, and the mean run delay in microseconds.
+type Distribution = (Option<[u16; LATENCY_BANDS]>, Option<f32>);
+
 /// A line for each band of latencies, or for `each` neighbours where there is little room; the points begin at column
 /// `left`.
-fn bands(buf: &mut Buffer, area: Rect, left: u16, each: usize, points: &[&LatencyPoint], theme: &Theme) {
-    let count = |p: &LatencyPoint, first: usize| -> Option<u32> {
-        Some(p.wakeups?.iter().skip(first).take(each).map(|n| u32::from(*n)).sum())
+fn bands(buf: &mut Buffer, area: Rect, left: u16, each: usize, points: &[Distribution], theme: &Theme) {
+    let count = |(counts, _): &Distribution, first: usize| -> Option<u32> {
+        Some(counts.as_ref()?.iter().skip(first).take(each).map(|n| u32::from(*n)).sum())
     };
     let firsts: Vec<usize> = (0..LATENCY_BANDS).step_by(each).collect();
     let top = points.iter().flat_map(|p| firsts.iter().filter_map(|first| count(p, *first))).max().unwrap_or(0).max(1);
@@ -97,9 +111,9 @@ fn bands(buf: &mut Buffer, area: Rect, left: u16, each: usize, points: &[&Latenc
             put(buf, left + x as u16, y, &glyph, 1, theme.style(look));
         }
         for (x, point) in points.iter().enumerate() {
-            let band = point.delay_us.map(|us| LatencyPoint::band_us(f64::from(us)));
+            let band = point.1.map(|us| LatencyPoint::band_us(f64::from(us)));
             if band.is_some_and(|band| (*first..first + each).contains(&band)) {
-                // On its shade's colour: the wake-ups there are still seen.
+                // On its shade's colour: the latencies there are still seen.
                 let on_shade = count(point, *first).is_some_and(|n| n > 0);
                 let style = if on_shade {
                     theme.style(look).add_modifier(Modifier::REVERSED)

@@ -22,6 +22,7 @@ mod missing;
 mod popup;
 mod sort_menu;
 mod sources;
+mod stacks;
 mod tabs;
 mod threads;
 mod timeline;
@@ -35,6 +36,7 @@ use super::state::{AppState, Popup};
 use super::text::{fit_words, width};
 use super::theme::{Look, Theme};
 use super::view::ScreenView;
+use crate::model::{DomainModel, ThreadModel};
 use crate::sample::{SourceId, SourceState};
 pub use domains::column_at;
 pub use header::clock_area;
@@ -89,6 +91,10 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
             if let Some(f) = state.finding(key) {
                 finding::paint(buf, plan.opened, f, *scroll, state, theme);
             }
+        }
+        Some(Popup::Stacks { guest, tid, asked_ms, scroll }) => {
+            let shown = stacks::StacksShown { guest, tid: *tid, asked_ms: *asked_ms };
+            stacks::paint(buf, plan.opened, shown, *scroll, state, theme);
         }
         Some(Popup::Columns { at }) => menus::columns(buf, area, *at, state, theme),
         Some(Popup::Save { at, .. }) => menus::save(buf, area, *at, theme),
@@ -182,7 +188,19 @@ pub fn popup_len(state: &AppState) -> usize {
     match &state.popup {
         Some(Popup::Help { .. }) => help::lines(state, state.size.0).len(),
         Some(Popup::Finding { key, .. }) => state.finding(key).map_or(0, |f| finding::opened_len(f, state)),
+        Some(Popup::Stacks { guest, tid, asked_ms, .. }) => {
+            stacks::lines(stacks::StacksShown { guest, tid: *tid, asked_ms: *asked_ms }, state).len()
+        }
         _ => 0,
+    }
+}
+
+/// The guest and thread of the selected row of a view of threads.
+pub fn thread_at(state: &AppState) -> Option<(&DomainModel, &ThreadModel)> {
+    match state.view.shown {
+        ScreenView::Threads => threads::at(state),
+        ScreenView::Latency => latency::at(state),
+        _ => None,
     }
 }
 

@@ -126,6 +126,11 @@ pub fn ids(state: &AppState) -> Vec<ListRowId> {
     rows(state).iter().map(|r| ListRowId::of((guest_table::key(r.domain), r.thread.tid))).collect()
 }
 
+/// The selected row.
+pub fn at(state: &AppState) -> Option<(&DomainModel, &ThreadModel)> {
+    rows(state).get(state.view.at).map(|row| (row.domain, row.thread))
+}
+
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = rows(state);

@@ -194,6 +194,7 @@ fn no_key_is_dead_at_any_size() {
         "<Down><Down>",
         "<Down><Down><Enter><Down>",
         "3<Down>",
+        "6",
         "f<Down>",
         "f<Enter>",
         "?<Down>",

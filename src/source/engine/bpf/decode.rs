@@ -6,7 +6,8 @@ use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
 use crate::kvm::{Space, sanitize};
 use crate::sample::{
-    AccessCell, Burst, Direction, ExitCell, Histogram, Migrations, OtherTask, ThreadEvents, Timing, UserspaceCell,
+    AccessCell, Burst, Direction, ExitCell, Histogram, Migrations, MissingExtreme, OtherTask, ThreadEvents, Timing,
+    UserspaceCell,
 };
 use crate::source::events::{ThreadKey, TracedThread};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -55,13 +56,19 @@ impl SlotDecoder<'_> {
     /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
+        let wakeups = (self.parts.switches && self.parts.wakings)
+            .then(|| Box::new(timing(&slot.wakeup, interval.wakeups, &slot.wakeup_histogram)));
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
             accesses: self.accesses(slot, interval),
             userspace: userspace(slot),
             migrations: self.migrations(slot),
-            wakeups: (self.parts.switches && self.parts.wakings)
-                .then(|| timing(&slot.wakeup, interval.wakeups, &slot.wakeup_histogram)),
+            run_delays: wakeups.clone().map(|mut all| {
+                let preempted = timing(&slot.preempted, interval.preempted, &slot.preempted_histogram);
+                all.merge(&preempted, MissingExtreme::NothingInInterval);
+                all
+            }),
+            wakeups,
             woken_by: others(&slot.woken_by),
             preempted_by: others(&slot.held_by),
         };

@@ -134,6 +134,8 @@ pub struct Slot {
     pub cross_node: AtomicU64,
     pub wakeup: RawTiming,
     pub wakeup_histogram: [AtomicU64; crate::sample::BUCKETS],
+    pub preempted: RawTiming,
+    pub preempted_histogram: [AtomicU64; crate::sample::BUCKETS],
     pub other_errno: AtomicU32,
     pub pad_2: AtomicU32,
     pub woken_by: RawOthers,
@@ -145,7 +147,7 @@ pub struct Slot {
     pub access_histogram: [[AtomicU64; crate::sample::BUCKETS]; ACCESSES],
     pub exit_index: [AtomicU8; 256],
     pub scratch: AtomicU64,
-    pub unused: [AtomicU64; 114],
+    pub unused: [AtomicU64; 73],
 }
 
 /// Size of a slot.
@@ -153,9 +155,9 @@ pub const SLOT_SIZE: usize = 36864;
 
 const _: () = assert!(size_of::<RawExit>() == 368);
 const _: () = assert!(size_of::<RawAccess>() == 136);
-const _: () = assert!(offset_of!(Slot, exits) == 2136);
-const _: () = assert!(offset_of!(Slot, accesses) == 10600);
-const _: () = assert!(offset_of!(Slot, access_histogram) == 19304);
+const _: () = assert!(offset_of!(Slot, exits) == 2464);
+const _: () = assert!(offset_of!(Slot, accesses) == 10928);
+const _: () = assert!(offset_of!(Slot, access_histogram) == 19632);
 const _: () = assert!(size_of::<Slot>() == SLOT_SIZE);
 
 /// A slot as an array of words, to copy and to clear it.

@@ -50,6 +50,7 @@ pub(super) struct IntervalExtremes {
     pub exits: [Extremes; EXITS],
     pub accesses: [(Extremes, Longest); ACCESSES],
     pub wakeups: Extremes,
+    pub preempted: Extremes,
 }
 
 impl Default for IntervalExtremes {
@@ -58,6 +59,7 @@ impl Default for IntervalExtremes {
             exits: [Extremes::default(); EXITS],
             accesses: [(Extremes::default(), Longest::default()); ACCESSES],
             wakeups: Extremes::default(),
+            preempted: Extremes::default(),
         }
     }
 }
@@ -180,6 +182,7 @@ impl IntervalExtremes {
             }
         }
         self.wakeups.add(&slot.wakeup, epoch);
+        self.preempted.add(&slot.preempted, epoch);
     }
 }
 

@@ -7,8 +7,12 @@ use crate::sample::{
 };
 use crate::session::open_regular;
 use crate::source::Feed;
+use crate::source::import::gathered::InputType;
 use crate::source::import::guest::ImportedGuest;
 use crate::source::import::imported::io_message;
+use crate::source::import::{archive, detect};
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +35,33 @@ pub struct PerfDataFeed {
     done: bool,
 }
 
+/// A file as it is, or what a compressed one holds.
+fn plain(mut file: File) -> Result<File, String> {
+    let failed = |e: io::Error| format!("cannot read it: {}", io_message(&e));
+    let mut head = Vec::new();
+    (&file).take(8).read_to_end(&mut head).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    if archive::is_compressed(&head) { archive::in_memory(archive::unpacked(&head, file)?) } else { Ok(file) }
+}
+
+/// Whether a file is a `perf.data`, compressed or not.
+pub fn is_perf_data(path: &Path) -> bool {
+    let head_of = |stream: &mut dyn Read| {
+        let mut head = Vec::new();
+        stream.take(8).read_to_end(&mut head).map(|_| head)
+    };
+    let unpacked_head = || {
+        let mut file = open_regular(path)?;
+        let head = head_of(&mut file)?;
+        if !archive::is_compressed(&head) {
+            return Ok(head);
+        }
+        file.rewind()?;
+        head_of(&mut archive::unpacked(&head, file).map_err(io::Error::other)?)
+    };
+    unpacked_head().is_ok_and(|head: Vec<u8>| detect::binary(&head) == Some(InputType::PerfData))
+}
+
 impl PerfDataFeed {
     /// Opens a file. `interval_s` is the length of an interval in seconds; `perf_times` as in
     /// [`ImportOptions`](crate::source::import::ImportOptions).
@@ -41,7 +72,7 @@ impl PerfDataFeed {
         let error = |what: String| anyhow::anyhow!("{}: {what}", path.display());
         let file = open_regular(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
         let modified = file.metadata().and_then(|m| m.modified()).ok();
-        let mut data = PerfData::open(file, perf_times).map_err(error)?;
+        let mut data = PerfData::open(plain(file).map_err(error)?, perf_times).map_err(error)?;
         // The first kvm event shows that the file can be used.
         while data.counters.first.is_none() {
             let next = data.next_time().map_or(0, |t| t.saturating_add(1));

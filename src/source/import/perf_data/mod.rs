@@ -14,5 +14,5 @@ mod recording;
 mod records;
 mod sample_layout;
 
-pub use intervals::PerfDataFeed;
+pub use intervals::{PerfDataFeed, is_perf_data};
 pub(super) use recording::read;

@@ -57,6 +57,8 @@ impl TraceDecoder {
             },
             "kvm_entry" => (line.tid, Some(EventKind::Entry { vcpu: vcpu(line.text) })),
             "kvm_pio" => (line.tid, pio(line.text)),
+            // The line of the read that completes it follows.
+            "kvm_mmio" if line.text.starts_with("mmio unsatisfied-read ") => return true,
             "kvm_mmio" => (line.tid, mmio(line.text)),
             "kvm_msr" => (line.tid, msr(line.text)),
             "kvm_userspace_exit" => (line.tid, userspace(line.text)),

@@ -13,8 +13,10 @@ pub(super) struct TraceLine<'a> {
     pub cpu: u32,
     /// Whether the event came from an interrupt, by ftrace's flags; false without flags.
     pub in_interrupt: bool,
-    /// Nanoseconds.
+    /// Nanoseconds; 0 on a line without a time.
     pub time: u64,
+    /// Whether the line has a time.
+    pub timed: bool,
     /// The event without its group: `kvm_exit`.
     pub event: &'a str,
     /// The event's fields as printed.
@@ -29,10 +31,11 @@ pub(super) struct TraceLine<'a> {
 /// CPU 1/KVM   131 [000]    12.108283:           kvm:kvm_exit: vcpu 1 reason npf … perf script
 /// CPU 1/KVM   120/131 [000]    12.108283:       kvm:kvm_exit: …                   perf script -F pid,tid
 /// [000]    12.108283:          kvm:kvm_exit: …                                    perf script -F cpu,time,event,trace
+/// CPU 1/KVM-131     [001] kvm_exit: vcpu 1 reason npf …                            cut down for a document or an issue
 /// 2026-01-01 10:00:00.000001 CPU 1/KVM 131 d... [000] 58.246573: kvm:kvm_exit: …   perf-prof
 /// ```
 pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
-    let (time_at, after_time, time) = timestamp(line)?;
+    let Some((time_at, after_time, time)) = timestamp(line) else { return timeless(line) };
     let (event, text) =
         after_time.trim_start().split_once(": ").or_else(|| Some((after_time.trim().strip_suffix(':')?, "")))?;
     let event = event.trim_end_matches(':').rsplit(':').next()?;
@@ -49,7 +52,43 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     };
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").
     let in_interrupt = flags.as_bytes().get(2).is_some_and(|c| b"hHsSzZ".contains(c));
-    Some(TraceLine { comm, tid, pid, cpu, in_interrupt, time, event, text: text.trim() })
+    Some(TraceLine { comm, tid, pid, cpu, in_interrupt, time, timed: true, event, text: text.trim() })
+}
+
+/// A line whose time has been cut out, perhaps with its CPU and its task: only texts as the kernel prints them count.
+fn timeless(line: &str) -> Option<TraceLine<'_>> {
+    let at = line.find("kvm_")?;
+    let (event, text) = line.get(at..)?.split_once(": ")?;
+    let text = text.trim();
+    let before = line.get(..at)?;
+    let (task, cpu, flags) = task_cpu_flags(before.strip_suffix("kvm:").unwrap_or(before).trim_end())?;
+    let known = match event {
+        "kvm_exit" => text.contains("reason ") && text.contains(" rip ") || text.contains("SR_EC: 0x"),
+        "kvm_entry" => text.starts_with("vcpu "),
+        "kvm_pio" => text.starts_with("pio_"),
+        "kvm_mmio" => text.starts_with("mmio "),
+        "kvm_msr" => text.starts_with("msr_"),
+        "kvm_userspace_exit" => text.starts_with("reason "),
+        "kvm_emulate_insn" => text.contains('('),
+        "kvm_intel" | "kvm_amd" => false,
+        _ => !task.trim().is_empty() && event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'),
+    };
+    let flags_of_trace = flags.is_empty() || (4..=6).contains(&flags.len());
+    let (comm, tid, pid) = match task.trim() {
+        "" => ("", i32::try_from(cpu).ok()? + 1, None),
+        task => task_ids(task)?,
+    };
+    (known && flags_of_trace).then_some(TraceLine {
+        comm,
+        tid,
+        pid,
+        cpu,
+        in_interrupt: false,
+        time: 0,
+        timed: false,
+        event,
+        text,
+    })
 }
 
 /// Whether mail wrapped an event's line here: after the time, after the event's name, or between a field and its value.

@@ -10,7 +10,7 @@ use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
 use super::pasted_text::unquote;
 use crate::kvm::exit_reason::ReasonNames;
-use crate::kvm::kernel_log::{LogLine, LogReader, MOST_OF_A_KIND};
+use crate::kvm::kernel_log::{LogKind, LogLine, LogReader, MOST_OF_A_KIND};
 use crate::kvm::sanitize;
 use crate::kvm::topology::HostTopology;
 use crate::source::pairing::Pairing;
@@ -24,14 +24,25 @@ const MAX_NAMES: usize = 65_536;
 
 /// Whether a text holds a kvm event.
 pub(super) fn looks_like(text: &str) -> bool {
-    let is_event = |text: &str| line::parse(text).is_some_and(|l| l.event.starts_with("kvm_"));
+    times(text).next().is_some()
+}
+
+/// Whether events of a text have times; what it cites of an event in a sentence has none.
+fn has_times(text: &str) -> bool {
+    let mut times = times(text).peekable();
+    times.peek().is_none() || times.any(|timed| timed)
+}
+
+/// For each kvm event at the beginning of a text whether it has a time.
+fn times(text: &str) -> impl Iterator<Item = bool> {
+    let timed = |text: &str| line::parse(text).filter(|l| l.event.starts_with("kvm_")).map(|l| l.timed);
     let mut lines = text.lines().take(20_000).map(unquote).peekable();
-    while let Some(line) = lines.next() {
-        if is_event(line) || line::is_cut(line) && lines.peek().is_some_and(|next| is_event(&joined(line, next))) {
-            return true;
-        }
-    }
-    false
+    std::iter::from_fn(move || {
+        let line = lines.next()?;
+        let whole = lines.peek().filter(|_| line::is_cut(line)).and_then(|next| timed(&joined(line, next)));
+        Some(whole.or_else(|| timed(line)))
+    })
+    .flatten()
 }
 
 /// A line that mail wrapped, joined with the next one.
@@ -77,6 +88,8 @@ struct TraceReader {
     covered: CoveredTime,
     lost: u64,
     gap: bool,
+    /// Whether the lines have times.
+    timed: bool,
     /// A line that continues in the next one.
     cut: String,
     /// Lines that are no events: a trace is often pasted together with the host's log.
@@ -88,8 +101,9 @@ struct TraceReader {
 impl TraceReader {
     fn new(head: &str, topology: HostTopology) -> Self {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
-        // Without entries exits have no duration; they are counted all the same.
-        if !head.contains("kvm_entry:") {
+        let timed = has_times(head);
+        // Without entries or times exits have no duration; they are counted all the same.
+        if !timed || !head.contains("kvm_entry:") {
             pairing = pairing.untimed();
         }
         if head.contains("sched_migrate_task:") {
@@ -105,6 +119,7 @@ impl TraceReader {
             covered: CoveredTime::default(),
             lost: 0,
             gap: false,
+            timed,
             cut: String::new(),
             log: LogReader::default(),
             found: Vec::new(),
@@ -119,7 +134,7 @@ impl TraceReader {
         let before = std::mem::take(&mut self.cut);
         if before.is_empty() {
             self.complete_or_cut(text);
-        } else if text.is_empty() || line::parse(text).is_some() || line::is_cut(text) {
+        } else if text.is_empty() || line::parse(text).is_some_and(|l| l.timed == self.timed) || line::is_cut(text) {
             // The line before was complete after all.
             self.event(&before);
             self.complete_or_cut(text);
@@ -138,7 +153,7 @@ impl TraceReader {
             self.gap = true;
             return;
         }
-        let Some(line) = line::parse(text) else {
+        let Some(line) = line::parse(text).filter(|line| line.timed == self.timed) else {
             if self.found.len() < MOST_OF_A_KIND {
                 self.log.line(text, &mut self.found);
             }
@@ -157,6 +172,10 @@ impl TraceReader {
         }
         let pairing = &mut self.pairing;
         let read = self.decoder.decode(&line, |event| pairing.event(&event));
+        if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MOST_OF_A_KIND {
+            let kind = LogKind::EmulationFailure;
+            self.found.push(LogLine { kind, ..LogLine::unjudged(sanitize(text.trim(), 400)) });
+        }
         if kvm && !read && self.found.len() < MOST_OF_A_KIND {
             self.found.push(LogLine::unjudged(sanitize(text, 400)));
         }
@@ -188,7 +207,11 @@ impl TraceReader {
         gathered.lost = gathered.lost.saturating_add(self.lost);
         gathered.overflow = gathered.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
         gathered.events = gathered.events.saturating_add(events);
-        gathered.seconds.push((InputType::Trace, self.covered.seconds()));
+        if self.timed {
+            gathered.seconds.push((InputType::Trace, self.covered.seconds()));
+        } else {
+            gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
+        }
         gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
         gathered.guests.extend(group_threads(threads, &self.counts, |_| None));
         Ok(())

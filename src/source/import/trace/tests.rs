@@ -1,5 +1,6 @@
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
+use super::has_times;
 use super::line::{TraceLine, lost, parse};
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
@@ -70,6 +71,38 @@ fn lines_without_a_task_and_without_exits_are_read() {
 }
 
 #[test]
+fn lines_without_times_are_counted() {
+    let text = "qemu-system-x86-1234 [001] kvm_exit: reason CPUID rip 0x7c00\n\
+        qemu-system-x86-1234 [001] kvm_exit: reason CPUID rip 0x7c10 info 0 0\nkvm_entry: vcpu 0\n\
+        CPU 0/KVM-7 kvm_mmio: mmio unsatisfied-read len 4 gpa 0xd0000060 val 0x0\n\
+        CPU 0/KVM-7 kvm_mmio: mmio read len 4 gpa 0xd0000060 val 0x1\n";
+    let sample = import(text);
+    let all: Vec<_> = sample.domains.iter().flat_map(exits).collect();
+    assert_eq!(all, [(Isa::Vmx, 10, 2, None)]);
+    assert_eq!(sample.host.kernel_log, [], "all lines are read");
+    for other in [
+        "[ 12.345678] kvm_intel: L1TF CPU bug present",
+        "qemu-system-x86_64: kvm_init_vcpu failed: Cannot allocate memory",
+        "kvm_exit: the number of exits",
+        "host kvm_set_msr_common: MSR",
+    ] {
+        assert_eq!(parse(other), None, "{other}");
+    }
+    // A sentence that cites an event does not take the times from the others.
+    let cited = format!("kvm_userspace_exit: reason KVM_EXIT_IO (2)\n{}", "a-1 [0] 1.000: kvm_entry: vcpu 0\n");
+    assert!(has_times(&cited) && !has_times(text));
+}
+
+#[test]
+fn an_instruction_that_kvm_cannot_emulate_is_of_the_log() {
+    let sample = import(
+        "a-1 [0] 1.000: kvm_emulate_insn: 0:1:f4 (prot32)\na-1 [0] 1.001: kvm_emulate_insn: 0:1:f4 (prot32) failed\n",
+    );
+    let kinds: Vec<_> = sample.host.kernel_log.iter().map(|line| line.kind).collect();
+    assert_eq!(kinds, [crate::kvm::kernel_log::LogKind::EmulationFailure]);
+}
+
+#[test]
 fn names_of_trace_cmds_plugin_are_known() {
     let text = "qemu-7 [010] 15.8136: kvm_exit: reason EXIT_IOIO rip 0x6b43 info 920091 6b45\n\
         qemu-7 [010] 15.8137: kvm_entry: vcpu 0\nqemu-7 [010] 15.8138: kvm_exit: reason EXIT_NPF rip 0x1 info 6 \
@@ -87,6 +120,7 @@ fn lines_of_every_tool_are_taken_apart() {
         cpu: 7,
         in_interrupt: false,
         time: 58_246_573_000,
+        timed: true,
         event: "kvm_entry",
         text: "vcpu 1, rip 0x8130",
     };

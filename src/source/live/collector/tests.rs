@@ -457,3 +457,27 @@ fn a_stop_within_a_tick_shifts_no_cpu_time_to_the_next() {
     });
     assert_eq!(shares.collect::<Vec<_>>(), [(Some(6.0), 5_500_000_000), (Some(1.0), 500_000_000)]);
 }
+
+#[test]
+fn the_start_of_a_guest_follows_a_clock_that_is_set() {
+    let fake = FakeProc::new();
+    fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm");
+    let seconds = Arc::new(Mutex::new((100_u64, 5000_i64)));
+    let clock = seconds.clone();
+    let mut collector = Collector::new(CollectorOptions {
+        paths: fake.paths(),
+        clock: Box::new(move || {
+            let (mono_s, wall_s) = *clock.lock().unwrap();
+            let mono_ns = mono_s * 1_000_000_000;
+            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: wall_s * 1000 }
+        }),
+        ..CollectorOptions::default()
+    });
+    let mut age_s = |mono_s: u64, wall_s: i64| {
+        *seconds.lock().unwrap() = (mono_s, wall_s);
+        let sample = collector.tick();
+        (sample.time_ms - sample.domains[0].facts.started_ms.unwrap()) / 1000
+    };
+    let ages = [age_s(100, 5000), age_s(101, 5001), age_s(102, 8602), age_s(103, 1403), age_s(104, 1404)];
+    assert_eq!(ages, [99, 100, 101, 102, 103], "it started a second after the host");
+}

@@ -2,7 +2,7 @@
 
 use super::identity::{MAX_COMMAND, ProcessIdentity};
 use crate::source::live::proc::paths::SystemPaths;
-use crate::source::live::proc::slow_files::{LateFile, SlowFiles};
+use crate::source::live::proc::slow_files::{LateFile, PATIENCE, SlowFiles};
 
 /// How far the reading of a command line is.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl CommandLine {
     pub(crate) fn read(&mut self, paths: &SystemPaths, identity: &mut ProcessIdentity, slow_files: &mut SlowFiles) {
         let Self::Missing(file) = self else { return };
         let path = paths.process(identity.pid, "cmdline");
-        if let Some(bytes) = file.read(slow_files, path, MAX_COMMAND, identity.uid) {
+        if let Some(bytes) = file.read(slow_files, path, MAX_COMMAND, identity.uid, PATIENCE) {
             identity.learn(&bytes.unwrap_or_default());
             *self = Self::New;
         }

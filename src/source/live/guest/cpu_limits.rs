@@ -4,12 +4,13 @@
 //! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
 //! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
+use super::cgroups::{Hierarchies, of_libvirt};
+use super::cpu_groups;
 use super::stagger::stagger;
 use crate::kvm::sanitize_name;
-use crate::sample::Throttling;
+use crate::sample::{GroupCpus, Throttling};
 use crate::source::live::proc::file::{self, read_kept};
 use crate::source::live::proc::paths::SystemPaths;
-use procfs::process::MountInfos;
 use procfs::{FromBufRead, ProcessCGroups};
 use std::io::Cursor;
 use std::os::fd::OwnedFd;
@@ -23,55 +24,6 @@ const MAX_GROUPS: usize = 1024;
 const LOOK_NS: u64 = 10_000_000_000;
 /// Time between two readings of a group without a limit, plus up to 2 s: a new limit shows a few seconds later.
 const UNLIMITED_NS: u64 = 2_000_000_000;
-
-/// A mounted cgroup hierarchy with the `cpu` controller, or one that may have it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Hierarchy {
-    mount: PathBuf,
-    /// The part of the hierarchy that is mounted there: `/`, or a group inside a container.
-    root: String,
-    /// cgroup v2.
-    unified: bool,
-}
-
-/// The mounted hierarchies.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Hierarchies(Vec<Hierarchy>);
-
-impl Hierarchies {
-    /// Reads the mount table.
-    pub(crate) fn read(paths: &SystemPaths) -> Self {
-        let table = file::read_bytes(&paths.proc.join("self/mountinfo"), 1 << 20).unwrap_or_default();
-        let Ok(mounts) = MountInfos::from_buf_read(Cursor::new(table)) else { return Self::default() };
-        let found = mounts.0.into_iter().filter_map(|m| {
-            let unified = m.fs_type == "cgroup2";
-            let cpu = m.fs_type == "cgroup" && m.super_options.contains_key("cpu");
-            (unified || cpu).then_some(Hierarchy { mount: m.mount_point, root: m.root, unified })
-        });
-        // Where both versions are mounted, version 1 holds the controller if it has it at all.
-        let mut found: Vec<_> = found.collect();
-        found.sort_by_key(|h| h.unified);
-        Self(found)
-    }
-
-    /// The folder of the group that a process is in.
-    fn folder(&self, groups: &ProcessCGroups) -> Option<(PathBuf, bool)> {
-        self.0.iter().find_map(|h| {
-            let group = groups
-                .0
-                .iter()
-                .find(|g| if h.unified { g.hierarchy == 0 } else { g.controllers.iter().any(|c| c == "cpu") })?;
-            let below = group.pathname.strip_prefix(h.root.trim_end_matches('/')).unwrap_or(&group.pathname);
-            let below = below.trim_start_matches('/');
-            // The root group has no limit; `..` stands for a group outside of this one's namespace.
-            if below.is_empty() || below.split('/').any(|part| part == "..") {
-                return None;
-            }
-            let folder = h.mount.join(below);
-            folder.join("cpu.stat").exists().then_some((folder, h.unified))
-        })
-    }
-}
 
 /// One group.
 #[derive(Debug)]
@@ -88,6 +40,8 @@ struct CpuGroup {
 #[derive(Debug, Default)]
 pub(crate) struct CpuLimits {
     groups: Vec<CpuGroup>,
+    /// The groups that bound its CPUs, as last read.
+    pub(super) cpus: Vec<GroupCpus>,
     look_due_ns: u64,
     unlimited_due_ns: u64,
 }
@@ -129,13 +83,12 @@ impl CpuLimits {
 
     fn look(&mut self, hierarchies: &Hierarchies, paths: &SystemPaths, pid: i32) {
         let text = file::read_bytes(&paths.process(pid, "cgroup"), 64 * 1024).unwrap_or_default();
-        let found = ProcessCGroups::from_buf_read(Cursor::new(text)).ok().and_then(|g| hierarchies.folder(&g));
+        let groups = ProcessCGroups::from_buf_read(Cursor::new(text)).ok();
+        self.cpus = groups.as_ref().map(|groups| cpu_groups::read(hierarchies, groups)).unwrap_or_default();
+        let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
         let Some((own, unified)) = found else { return self.groups.clear() };
         let mut folders = Vec::new();
-        if own.file_name().is_some_and(|n| n == "emulator") {
-            let parts = own.parent().unwrap_or(&own);
-            let domain =
-                if parts.file_name().is_some_and(|n| n == "libvirt") { parts.parent().unwrap_or(parts) } else { parts };
+        if let Some((domain, parts)) = of_libvirt(&own) {
             folders.push(("domain".to_owned(), domain.to_owned()));
             folders.extend(above(domain));
             folders.extend(parts_of(parts));

@@ -16,7 +16,7 @@ pub(crate) fn add(all: &mut ThreadEvents, gone: ThreadEvents) {
 /// Drops the extremes, which belong to the interval in which a thread ended.
 pub(crate) fn next_interval(all: &mut ThreadEvents) {
     let timings = all.exits.iter_mut().map(|c| &mut c.time).chain(all.accesses.iter_mut().map(|c| &mut c.time));
-    for t in timings.chain(all.wakeups.as_mut()) {
+    for t in timings.chain(all.wakeups.as_deref_mut()).chain(all.run_delays.as_deref_mut()) {
         (t.min_ns, t.max_ns) = (None, None);
     }
     for cell in &mut all.accesses {

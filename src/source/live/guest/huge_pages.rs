@@ -3,7 +3,7 @@
 
 use super::stagger::stagger;
 use crate::source::live::proc::paths::SystemPaths;
-use crate::source::live::proc::slow_files::{LateFile, SlowFiles};
+use crate::source::live::proc::slow_files::{LateFile, NO_PATIENCE, SlowFiles};
 use crate::source::live::proc::stat::kilobytes;
 
 /// The first reading is this long after the guest was first seen: a short look does without.
@@ -46,7 +46,7 @@ impl HugePages {
             *turn.next_ns = now_ns + TURN_NS;
         }
         let path = paths.process(pid, "smaps_rollup");
-        let rollup = self.rollup.read_beside(turn.slow_files, path, 8192, turn.uid);
+        let rollup = self.rollup.read(turn.slow_files, path, 8192, turn.uid, NO_PATIENCE);
         if let Some(rollup) = &rollup {
             let text = rollup.as_deref().map(String::from_utf8_lossy);
             self.bytes = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));

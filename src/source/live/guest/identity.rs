@@ -3,7 +3,7 @@
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::device_map;
 use crate::kvm::{Space, guest_name, sanitize_name};
-use crate::sample::{DomainFacts, Known, Origin, Vmm};
+use crate::sample::{DomainFacts, GroupCpus, Known, Origin, Vmm};
 use crate::source::live::metadata::source::GuestMetadata;
 use crate::source::live::metadata::status_xml::DomainStatus;
 use crate::source::live::proc::file;
@@ -43,6 +43,8 @@ pub(crate) struct ProcessIdentity {
     pub vcpu_threads: u32,
     /// Number of vCPU files it has open. QEMU keeps those of vCPUs that are unplugged.
     pub vcpu_files: u32,
+    /// The groups of processes that bound its CPUs.
+    pub cpu_groups: Vec<GroupCpus>,
 }
 
 impl ProcessIdentity {
@@ -51,16 +53,23 @@ impl ProcessIdentity {
         let status = file::read_bytes(&paths.process(pid, "status"), 4096).unwrap_or_default();
         let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
         let cgroup = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
-        Self {
+        let mut identity = Self {
             pid,
             start_ticks,
-            started_ms: i64::try_from(start_ticks * (TICK_NS / 1_000_000)).ok().map(|ms| boot_time_ms + ms),
             comm: comm.to_owned(),
             own_name: cgroup.machine.map(|machine| Known::new(machine, Origin::Process)),
             kind: cgroup.container.unwrap_or_else(|| comm.to_owned()),
             uid: real_uid(&status),
             ..Self::default()
-        }
+        };
+        identity.started_since_boot(boot_time_ms);
+        identity
+    }
+
+    /// Takes its start by the wall clock, from the time of the boot by that clock.
+    pub(crate) fn started_since_boot(&mut self, boot_time_ms: i64) {
+        let since_boot_ms = i64::try_from(self.start_ticks.saturating_mul(TICK_NS / 1_000_000)).ok();
+        self.started_ms = since_boot_ms.map(|ms| boot_time_ms.saturating_add(ms));
     }
 
     /// Takes over the command line: the content of `/proc/PID/cmdline`.
@@ -127,6 +136,8 @@ impl ProcessIdentity {
             devices: reports.iter().find_map(|t| t.devices.clone()).or_else(|| built_in(&vmm, machine.as_ref())),
             machine,
             vmm,
+            persistent: reports.iter().find_map(|t| t.persistent),
+            cpu_groups: self.cpu_groups.clone(),
         }
     }
 }

@@ -192,6 +192,12 @@ impl LiveGuest {
         }
     }
 
+    /// The wall clock was set: the time of the boot by it is another.
+    pub(crate) fn clock_was_set(&mut self, boot_time_ms: i64) {
+        self.identity.started_since_boot(boot_time_ms);
+        Arc::make_mut(&mut self.facts).started_ms = self.identity.started_ms;
+    }
+
     /// Reads the threads and everything else that is due.
     pub(crate) fn read(
         &mut self,
@@ -217,6 +223,10 @@ impl LiveGuest {
         }
         self.command_line.read(paths, &mut self.identity, &mut reader.slow_files);
         self.resources.read(paths, (self.identity.pid, self.identity.uid), budget, &mut reader.slow_files);
+        if self.resources.cpu_groups() != self.facts.cpu_groups {
+            self.identity.cpu_groups = self.resources.cpu_groups().to_vec();
+            Arc::make_mut(&mut self.facts).cpu_groups.clone_from(&self.identity.cpu_groups);
+        }
         self.interpolation.show(now_ns);
         self.roles.look(paths, &self.threads, &self.files.vcpus);
         self.count_vcpus();

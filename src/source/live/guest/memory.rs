@@ -5,7 +5,7 @@ use super::stagger::stagger;
 use crate::sample::MemoryUse;
 use crate::source::live::proc::file;
 use crate::source::live::proc::paths::SystemPaths;
-use crate::source::live::proc::slow_files::{LateFile, SlowFiles};
+use crate::source::live::proc::slow_files::{LateFile, PATIENCE, SlowFiles};
 use crate::source::live::proc::stat::kilobytes;
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl GuestMemory {
             self.nodes_due_ns = now_ns + NODES_NS;
         }
         let path = paths.process(pid, "numa_maps");
-        if let Some(maps) = self.maps.read(budget.slow_files, path, MAX_MAPS, budget.uid) {
+        if let Some(maps) = self.maps.read(budget.slow_files, path, MAX_MAPS, budget.uid, PATIENCE) {
             self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
         }
     }

@@ -7,8 +7,10 @@ pub(crate) mod resources;
 pub(crate) mod traced_process;
 pub(crate) mod vanished;
 
+mod cgroups;
 mod command_line;
 mod counter_interpolation;
+mod cpu_groups;
 mod cpu_limits;
 mod exited_threads;
 mod huge_pages;

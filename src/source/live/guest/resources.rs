@@ -1,11 +1,12 @@
 //! A guest's resources apart from threads: KVM's counters, CPU limits, memory.
 
+use super::cgroups::Hierarchies;
 use super::counters::{GuestCounters, MissingCounters};
-use super::cpu_limits::{CpuLimits, Hierarchies};
+use super::cpu_limits::CpuLimits;
 use super::huge_pages::{HugePages, HugePagesTurn};
 use super::memory::{GuestMemory, MemoryBudget};
 use super::nics::{GuestNics, NetworkTables};
-use crate::sample::{DomainSample, MemoryUse, Throttling};
+use crate::sample::{DomainSample, GroupCpus, MemoryUse, Throttling};
 use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::paths::SystemPaths;
 use crate::source::live::proc::slow_files::SlowFiles;
@@ -92,6 +93,11 @@ impl GuestResources {
     /// Whether the last reading had KVM's counters.
     pub(crate) fn has_counters(&self) -> bool {
         !self.vm.is_empty() || !self.vcpus.is_empty()
+    }
+
+    /// The groups that bound the guest's CPUs.
+    pub(crate) fn cpu_groups(&self) -> &[GroupCpus] {
+        &self.limits.cpus
     }
 
     /// Why it had none.

@@ -28,15 +28,18 @@ fn disks_since(now: &[DiskSample], before: &[DiskSample]) -> Vec<DiskSample> {
     now.iter()
         .filter_map(|n| {
             let b = before.iter().find(|b| b.name == n.name)?;
-            let time = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
+            let known = |n: Option<u64>, b: Option<u64>| n.zip(b).map(|(n, b)| n.saturating_sub(b));
             Some(DiskSample {
                 name: n.name.clone(),
                 read_ops: n.read_ops.saturating_sub(b.read_ops),
                 write_ops: n.write_ops.saturating_sub(b.write_ops),
                 read_bytes: n.read_bytes.saturating_sub(b.read_bytes),
                 write_bytes: n.write_bytes.saturating_sub(b.write_bytes),
-                read_ns: time(n.read_ns, b.read_ns),
-                write_ns: time(n.write_ns, b.write_ns),
+                read_ns: known(n.read_ns, b.read_ns),
+                write_ns: known(n.write_ns, b.write_ns),
+                flush_ops: known(n.flush_ops, b.flush_ops),
+                flush_ns: known(n.flush_ns, b.flush_ns),
+                failed_ops: known(n.failed_ops, b.failed_ops),
             })
         })
         .collect()

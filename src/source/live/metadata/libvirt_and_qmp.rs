@@ -267,6 +267,7 @@ fn metadata_of(
         guest_os: xml.and_then(|x| known(x.os_id.as_ref()?)),
         xml: xml.map(|x| Known::new(x.clone(), Origin::Libvirt)),
         xml_text: d.xml_text.clone(),
+        persistent: d.persistent,
         devices,
         counters: d.counters.clone(),
         disks: d.disks.clone(),

@@ -73,6 +73,8 @@ pub struct GuestMetadata {
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The text of the XML.
     pub xml_text: Option<Arc<str>>,
+    /// Whether libvirt keeps its definition when it ends.
+    pub persistent: Option<bool>,
     /// The device of each port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
     /// Thread id of each vCPU.

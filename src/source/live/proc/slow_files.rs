@@ -13,7 +13,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// The longest wait for a file. Reading takes some microseconds unless the machine is very busy.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+/// For a file that takes the kernel long in any case: no tick waits for it.
+pub(crate) const NO_PATIENCE: Duration = Duration::ZERO;
 /// The longest wait in one tick, for all files together.
 const PATIENCE_OF_TICK: Duration = Duration::from_millis(200);
 /// At most this many threads are left behind with processes of kvmtop's own user, and as many with those of others.
@@ -36,36 +38,15 @@ impl LateFile {
         self.awaited.is_some()
     }
 
-    /// What it holds, once that is there. Asks for it unless a thread waits for it already: at most `most` bytes of a
-    /// file of a process of user `uid`.
+    /// What it holds, once that is there. Asks for it unless a thread waits for it already, and waits so long at most:
+    /// for at most `most` bytes of a file of a process of user `uid`.
     pub(crate) fn read(
         &mut self,
         files: &mut SlowFiles,
         path: PathBuf,
         most: usize,
         uid: Option<u32>,
-    ) -> Option<FileBytes> {
-        self.read_within(PATIENCE, files, path, most, uid)
-    }
-
-    /// The same for a file that takes the kernel long in any case: no tick waits for it.
-    pub(crate) fn read_beside(
-        &mut self,
-        files: &mut SlowFiles,
-        path: PathBuf,
-        most: usize,
-        uid: Option<u32>,
-    ) -> Option<FileBytes> {
-        self.read_within(Duration::ZERO, files, path, most, uid)
-    }
-
-    fn read_within(
-        &mut self,
         patience: Duration,
-        files: &mut SlowFiles,
-        path: PathBuf,
-        most: usize,
-        uid: Option<u32>,
     ) -> Option<FileBytes> {
         if let Some(awaited) = &self.awaited {
             let received = awaited.try_recv();

@@ -30,6 +30,8 @@ pub struct PolledDomain {
     pub name: String,
     pub state: DomainState,
     pub xml: Option<String>,
+    /// Whether libvirt keeps its definition.
+    pub persistent: Option<bool>,
 }
 
 /// A connection that opens itself, and reopens after the daemon was away.
@@ -64,6 +66,7 @@ impl LibvirtConnection {
                     _ => DomainState::Running,
                 },
                 xml: domain.xml_desc(0).ok(),
+                persistent: domain.is_persistent().ok(),
                 uuid,
                 name: sanitize_name(&name, 128),
             });

@@ -62,7 +62,7 @@ functions! {
     virConnectOpen virConnectOpenReadOnly virConnectClose virConnectRef virConnectIsAlive virConnectSetKeepAlive
     virConnectGetLibVersion virConnectGetDomainCapabilities virConnectListAllDomains virDomainListGetStats
     virDomainStatsRecordListFree virDomainRef virDomainFree virDomainGetName virDomainGetUUIDString virDomainGetID
-    virDomainGetXMLDesc virDomainGetState virDomainLookupByUUIDString virEventRegisterDefaultImpl
+    virDomainGetXMLDesc virDomainGetState virDomainIsPersistent virDomainLookupByUUIDString virEventRegisterDefaultImpl
     virDomainQemuMonitorCommand
 }
 

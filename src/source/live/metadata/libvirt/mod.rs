@@ -51,6 +51,8 @@ pub struct LibvirtDomain {
     pub xml: Option<Arc<DomainXml>>,
     /// The live XML's text.
     pub xml_text: Option<Arc<str>>,
+    /// Whether libvirt keeps its definition when it ends.
+    pub persistent: Option<bool>,
     /// Activity of its disks within `devices_ns`.
     pub disks: Vec<DiskSample>,
     /// Activity of its interfaces within `devices_ns`.

@@ -169,12 +169,13 @@ fn turn(shared: &Mutex<LibvirtState>, connection: &mut LibvirtConnection) -> boo
 
 fn merge(answer: PolledDomain, before: Option<&LibvirtDomain>) -> LibvirtDomain {
     let before = before.cloned().unwrap_or_default();
-    let mut domain = LibvirtDomain { uuid: answer.uuid, name: answer.name, state: answer.state, ..before };
-    if domain.xml_text.as_deref() != answer.xml.as_deref() {
-        let parsed = answer.xml.as_deref().map(domain_xml::parse).transpose();
+    let PolledDomain { uuid, name, state, xml, persistent } = answer;
+    let mut domain = LibvirtDomain { uuid, name, state, persistent, ..before };
+    if domain.xml_text.as_deref() != xml.as_deref() {
+        let parsed = xml.as_deref().map(domain_xml::parse).transpose();
         domain.xml_error = parsed.as_ref().err().map(ToString::to_string);
         domain.xml = parsed.ok().flatten().map(Arc::new);
-        domain.xml_text = answer.xml.map(Arc::from);
+        domain.xml_text = xml.map(Arc::from);
     }
     domain
 }

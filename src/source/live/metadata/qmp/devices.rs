@@ -29,6 +29,11 @@ struct QmpBlockStats {
     wr_operations: u64,
     rd_total_time_ns: Option<u64>,
     wr_total_time_ns: Option<u64>,
+    flush_operations: Option<u64>,
+    flush_total_time_ns: Option<u64>,
+    failed_rd_operations: Option<u64>,
+    failed_wr_operations: Option<u64>,
+    failed_flush_operations: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -55,8 +60,17 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
         write_bytes: stats.wr_bytes,
         read_ns: stats.rd_total_time_ns,
         write_ns: stats.wr_total_time_ns,
+        flush_ops: stats.flush_operations,
+        flush_ns: stats.flush_total_time_ns,
+        failed_ops: failed_ops(stats),
         name: name(block).filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
     })
+}
+
+/// Operations that failed; QEMU has always counted all three kinds or none.
+fn failed_ops(stats: &QmpBlockStats) -> Option<u64> {
+    let rest = stats.failed_wr_operations?.saturating_add(stats.failed_flush_operations?);
+    Some(stats.failed_rd_operations?.saturating_add(rest))
 }
 
 /// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`), else the node's.
@@ -78,7 +92,8 @@ mod tests {
     fn disks_have_the_names_that_an_admin_gave() {
         let block = |device: &str, qdev: Option<&str>, node: Option<&str>| {
             let stats = r#"{"rd_bytes":512,"wr_bytes":0,"rd_operations":1,"wr_operations":0,"flush_operations":3,
-                            "rd_total_time_ns":9000,"wr_total_time_ns":0}"#;
+                            "rd_total_time_ns":9000,"wr_total_time_ns":0,"flush_total_time_ns":600,
+                            "failed_rd_operations":1,"failed_wr_operations":2,"failed_flush_operations":0}"#;
             let text = json!({"device": device, "qdev": qdev, "node-name": node}).to_string();
             let text = format!("{},\"stats\":{stats}}}", text.trim_end_matches('}'));
             disk(&serde_json::from_str(&text).unwrap()).unwrap()
@@ -88,5 +103,6 @@ mod tests {
         assert_eq!(block("", None, Some("node\u{1b}[2J1")).name, "node1");
         let disk = block("d", None, None);
         assert_eq!((disk.read_ops, disk.read_bytes, disk.read_ns), (1, 512, Some(9000)));
+        assert_eq!((disk.flush_ops, disk.flush_ns, disk.failed_ops), (Some(3), Some(600), Some(3)));
     }
 }

@@ -1,0 +1,9 @@
+//! Disks: what the VMM says about their requests, and where their time goes.
+
+mod errors;
+mod flushes;
+mod queue;
+pub(super) mod rules;
+mod setup;
+mod texts;
+mod throttled;

@@ -1,0 +1,58 @@
+//! The rows of the disks' rules in the table of rules.
+
+use super::{errors, flushes, queue, throttled};
+use crate::lint::engine::hold::Hold;
+use crate::lint::links;
+use crate::lint::rule::Check::Behaviour;
+use crate::lint::rule::Rule;
+
+/// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
+const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    Rule {
+        name: "disk-throttled",
+        sees: "the guest's disk is at the limit of its iotune or throttling options",
+        check: Behaviour(throttled::throttled),
+        hold: TWO_READINGS,
+        thresholds: &["disks.throttled"],
+        limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options. A limit set through the \
+            monitor alone, and a throttle group that several disks share, are not known. Whether the limit is \
+            intended is not known",
+        fix: "virsh blkdeviotune on the host, at once",
+        links: &[links::DISKS],
+    },
+    Rule {
+        name: "disk-queue",
+        sees: "the guest has as many requests under way as its disk's bus takes",
+        check: Behaviour(queue::queue),
+        hold: TWO_READINGS,
+        thresholds: &["disks.queue_full", "disks.queue_us"],
+        limits: "The depth is an average by Little's law: the time of all completed requests over the time between \
+            two readings. Takes 1 place for IDE, 32 for SATA, 128 for virtio and SCSI; queues that were made longer \
+            or more are not known",
+        fix: "The disk's bus in the domain's XML, or the storage",
+        links: &[links::DISKS],
+    },
+    Rule {
+        name: "disk-flushes",
+        sees: "flushes of the write cache take most of the time of the guest's disk",
+        check: Behaviour(flushes::flushes),
+        hold: TWO_READINGS,
+        thresholds: &["disks.flush_time", "disks.flushes"],
+        limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
+            own flush (FUA) count as writes",
+        fix: "The program in the guest that flushes, or the storage",
+        links: &[links::DISKS],
+    },
+    Rule {
+        name: "disk-errors",
+        sees: "requests of the guest's disk fail on the host",
+        check: Behaviour(errors::errors),
+        hold: Hold::EVENT,
+        thresholds: &[],
+        limits: "Needs the guest's own QEMU monitor: libvirt does not pass the counts of failed requests on",
+        fix: "The host's storage",
+        links: &[links::DISKS],
+    },
+];

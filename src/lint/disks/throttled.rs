@@ -1,0 +1,80 @@
+//! A disk that is kept to a limit.
+
+use super::setup::DiskSetup;
+use super::texts;
+use crate::lint::context::Context;
+use crate::lint::context::guest::GuestContext;
+use crate::lint::engine::finding::{Confidence, Finding, Fix};
+use crate::lint::fixes;
+use crate::lint::verdicts::Verdicts;
+use crate::model::DiskRates;
+
+/// Requests that wait behind a limit are under way for QEMU: with fewer on average the guest does not want more.
+const FEWEST_WAITING: f64 = 0.5;
+
+/// A disk at a limit.
+struct AtLimit<'a> {
+    disk: &'a DiskRates,
+    limit: String,
+    rate: f64,
+    most: f64,
+}
+
+impl AtLimit<'_> {
+    fn percent(&self) -> f64 {
+        100.0 * self.rate / self.most
+    }
+}
+
+pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let steps = &ctx.thresholds().disks.throttled;
+    let waits = |disk: &&DiskRates| disk.queue_depth.is_none_or(|depth| depth >= FEWEST_WAITING);
+    let limited = guest.domain.disks.iter().filter(waits).flat_map(|disk| at_limits(guest, disk));
+    let Some(worst) = limited.max_by(|a, b| a.percent().total_cmp(&b.percent())) else { return };
+    let Some(severity) = steps.of(worst.percent()) else { return };
+    verdicts.find(Finding {
+        severity,
+        confidence: if worst.disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium },
+        evidence: vec![
+            texts::at_limit(&worst.disk.name, &worst.limit, worst.rate, worst.most, worst.percent()),
+            texts::in_flight(worst.disk),
+            look_at(guest, &worst.disk.name),
+        ],
+        fix: lift(guest, &worst.disk.name, &worst.limit),
+        ..texts::THROTTLED.finding()
+    });
+}
+
+fn at_limits<'a>(guest: &GuestContext<'_>, disk: &'a DiskRates) -> Vec<AtLimit<'a>> {
+    let limits = DiskSetup::of(guest, &disk.name).map(|setup| setup.limits).unwrap_or_default();
+    let of = |name: &str| match name {
+        "total_iops_sec" => Some(disk.read_ops + disk.write_ops),
+        "read_iops_sec" => Some(disk.read_ops),
+        "write_iops_sec" => Some(disk.write_ops),
+        "total_bytes_sec" => Some(disk.read_bytes + disk.write_bytes),
+        "read_bytes_sec" => Some(disk.read_bytes),
+        "write_bytes_sec" => Some(disk.write_bytes),
+        _ => None,
+    };
+    let limit = |(name, most): (String, u64)| {
+        Some(AtLimit { disk, rate: of(&name)?, limit: name, most: most as f64 }).filter(|at| at.most > 0.0)
+    };
+    limits.into_iter().filter_map(limit).collect()
+}
+
+fn look_at(guest: &GuestContext<'_>, disk: &str) -> String {
+    if guest.config.libvirt == Some(false) {
+        return fixes::check_setup(guest);
+    }
+    format!("look at: {}", fixes::virsh(guest, "blkdeviotune", &fixes::shell::quoted(disk)))
+}
+
+/// Removes a limit.
+fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Vec<Fix> {
+    if guest.config.libvirt == Some(false) {
+        return vec![fixes::advice(texts::raise_throttling(disk))];
+    }
+    let option = limit.replace('_', "-");
+    let rest = format!("{} --{option} 0 {}", fixes::shell::quoted(disk), fixes::scope(guest));
+    vec![fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(texts::LIMIT_NEED)]
+}

@@ -1,0 +1,69 @@
+use super::*;
+use crate::sample::DiskSample;
+
+/// A disk that was read over 5 s: reads per second, microseconds each, flushes per second, microseconds each.
+fn disk(reads: u64, us: u64, flushes: u64, flush_us: u64) -> DiskSample {
+    DiskSample {
+        name: "vda".into(),
+        read_ops: 5 * reads,
+        read_bytes: 5 * reads * 4096,
+        read_ns: Some(5 * reads * us * 1000),
+        write_ns: Some(0),
+        flush_ops: Some(5 * flushes),
+        flush_ns: Some(5 * flushes * flush_us * 1000),
+        ..DiskSample::default()
+    }
+}
+
+fn with(bus: &str, iotune: &str, disk: DiskSample) -> Fixture {
+    let xml = format!("<devices><disk><target dev='vda' bus='{bus}'/><iotune>{iotune}</iotune></disk></devices>");
+    let mut guest = Guest::new("g", 5).linux(&xml).vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
+    guest.rest.devices_ns = 5_000_000_000;
+    guest.rest.disks = vec![disk];
+    on(guest)
+}
+
+#[test]
+fn disk_throttled() {
+    let limited = |reads, us| with("virtio", "<total_iops_sec>100</total_iops_sec>", disk(reads, us, 0, 0));
+    let report = judge(&limited(99, 40_000).model());
+    fires(&report, "disk-throttled", Severity::Warning);
+    let found = get(&report, "disk-throttled");
+    assert!(found.evidence[0].contains("99 op/s of at most 100 (total_iops_sec), 99 % of the limit"), "{found:#?}");
+    assert_eq!(found.fix[0].text, "virsh blkdeviotune g vda --total-iops-sec 0 --live --config");
+    silent(&judge(&limited(60, 40_000).model()), "disk-throttled");
+    // At the limit by chance: nothing waits.
+    silent(&judge(&limited(99, 100).model()), "disk-throttled");
+    let bytes = with("virtio", "<read_bytes_sec>409600</read_bytes_sec>", disk(100, 40_000, 0, 0));
+    fires(&judge(&bytes.model()), "disk-throttled", Severity::Warning);
+    silent(&judge(&with("virtio", "", disk(99, 40_000, 0, 0)).model()), "disk-throttled");
+}
+
+#[test]
+fn disk_queue() {
+    let full = |bus, reads, us| judge(&with(bus, "", disk(reads, us, 0, 0)).model());
+    fires(&full("virtio", 1000, 125_000), "disk-queue", Severity::Warning);
+    fires(&full("sata", 10_000, 3_000), "disk-queue", Severity::Info);
+    fires(&full("ide", 95, 10_000), "disk-queue", Severity::Warning);
+    silent(&full("virtio", 1000, 30_000), "disk-queue");
+    silent(&full("usb", 1000, 125_000), "disk-queue");
+    let untimed = DiskSample { read_ns: None, ..disk(1000, 0, 0, 0) };
+    cannot(&judge(&with("virtio", "", untimed).model()), "disk-queue");
+}
+
+#[test]
+fn disk_flushes() {
+    let flushing = |flushes, us| judge(&with("virtio", "", disk(10, 100, flushes, us)).model());
+    fires(&flushing(100, 7_000), "disk-flushes", Severity::Warning);
+    fires(&flushing(100, 4_000), "disk-flushes", Severity::Info);
+    silent(&flushing(100, 1_000), "disk-flushes");
+    silent(&flushing(2, 900_000), "disk-flushes");
+}
+
+#[test]
+fn disk_errors() {
+    let failing = |failed_ops| judge(&with("virtio", "", DiskSample { failed_ops, ..disk(10, 100, 0, 0) }).model());
+    fires(&failing(Some(1)), "disk-errors", Severity::Warning);
+    silent(&failing(Some(0)), "disk-errors");
+    silent(&failing(None), "disk-errors");
+}

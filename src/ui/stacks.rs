@@ -1,0 +1,131 @@
+//! Stacks of threads: whose a key asks for. Pure.
+
+use super::action::{Effect, ProfileRequest};
+use super::guest_table;
+use super::render;
+use super::state::{AppState, Popup};
+use super::view::ScreenView;
+use crate::model::{DomainModel, ThreadModel};
+use crate::sample::ProfiledThread;
+
+/// The guest and thread of the selected row; no thread on the row of a guest.
+fn selected(state: &AppState) -> Option<(&DomainModel, Option<&ThreadModel>)> {
+    match state.view.shown {
+        ScreenView::Threads | ScreenView::Latency => {
+            let thread = render::thread_at(state);
+            thread.map(|(guest, thread)| (guest, Some(thread))).or_else(|| state.selected())
+        }
+        _ => state.selected(),
+    }
+}
+
+/// Asks for the stack of the selected thread, or of all threads of the selected guest, and opens what will show it. In
+/// a recording it shows what was recorded.
+pub fn ask(state: &mut AppState) -> Vec<Effect> {
+    let is_recorded = state.session.source.is_recorded();
+    let Some((guest, thread)) = selected(state) else {
+        state.say("no guest is selected");
+        return Vec::new();
+    };
+    let asked = |t: &ThreadModel| ProfiledThread {
+        tid: t.tid,
+        comm: t.comm.clone(),
+        role: t.role,
+        index: t.index,
+        cpu_ns: None,
+    };
+    let threads: Vec<_> = thread.map_or_else(|| guest.threads.iter().map(asked).collect(), |t| vec![asked(t)]);
+    let request = guest.facts.pid.map(|pid| ProfileRequest { pid, start_ticks: guest.facts.start_ticks, threads });
+    let popup =
+        |asked_ms| Popup::Stacks { guest: guest_table::key(guest), tid: thread.map(|t| t.tid), asked_ms, scroll: 0 };
+    let now_ms = state.model.as_ref().map(|m| m.time_ms);
+    let (shown, effects) = match request {
+        _ if is_recorded => (Some(popup(None)), Vec::new()),
+        Some(request) if !request.threads.is_empty() && !state.paused => {
+            (Some(popup(now_ms)), vec![Effect::Profile(request)])
+        }
+        _ => (None, Vec::new()),
+    };
+    if shown.is_none() {
+        let why = if state.paused {
+            "a paused screen shows nothing new: resume it first"
+        } else {
+            "its threads are not known"
+        };
+        state.say(why);
+    } else {
+        state.popup = shown;
+    }
+    effects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::GuestProfile;
+    use crate::model::call_tree::tests::profile;
+    use crate::sample::StackProfile;
+    use crate::ui::tests::{busy, draw, press, text};
+    use crate::ui::theme::Theme;
+    use std::sync::Arc;
+
+    fn request(effects: &[Effect]) -> &ProfileRequest {
+        let [Effect::Profile(request)] = effects else { panic!("{effects:?}") };
+        request
+    }
+
+    /// The guest gets a profile of the threads that were asked for.
+    fn answer(state: &mut AppState, request: &ProfileRequest, mut stacks: StackProfile) {
+        let model = state.model.as_mut().unwrap();
+        let tid = request.threads[0].tid;
+        stacks.stacks.iter_mut().filter(|stack| stack.tid == 100).for_each(|stack| stack.tid = tid);
+        stacks.threads[0] = ProfiledThread { cpu_ns: stacks.threads[0].cpu_ns, ..request.threads[0].clone() };
+        stacks.began_ms = model.time_ms + 100;
+        let guest = model.domains.iter_mut().find(|d| d.facts.pid == Some(request.pid)).unwrap();
+        guest.profile = Some(GuestProfile { stacks: Arc::new(stacks), is_new: true });
+        state.settle();
+    }
+
+    fn shown(state: &AppState) -> String {
+        text(&draw(state, &Theme::default()))
+    }
+
+    #[test]
+    fn a_row_of_a_thread_asks_for_its_stack() {
+        let mut state = busy(100, 30);
+        let effects = press(&mut state, "2<Down>b");
+        let asked = request(&effects).clone();
+        assert_eq!(asked.threads.len(), 1);
+        assert!(shown(&state).contains("for 2 s"), "{}", shown(&state));
+        answer(&mut state, &asked, profile());
+        let seen = shown(&state);
+        for text in ["STACKS", "300 samples at 199 a second", "ppoll", "60.0", "main_loop_wait"] {
+            assert!(seen.contains(text), "{text}:\n{seen}");
+        }
+        press(&mut state, "<Esc>");
+        assert!(state.popup.is_none());
+    }
+
+    #[test]
+    fn a_row_of_a_guest_asks_for_all_its_threads() {
+        let mut state = busy(100, 30);
+        let guest = state.domain().unwrap().threads.len();
+        assert_eq!(request(&press(&mut state, "b")).threads.len(), guest);
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let mut state = busy(100, 30);
+        let asked = request(&press(&mut state, "b")).clone();
+        let why = "its stacks cannot be sampled: Operation not permitted; start kvmtop as root";
+        let threads = asked.threads.clone();
+        answer(&mut state, &asked, StackProfile::refused(0, threads, why.into()));
+        assert!(shown(&state).contains("Operation not permitted"), "{}", shown(&state));
+    }
+
+    #[test]
+    fn a_paused_screen_asks_for_nothing() {
+        let mut state = busy(100, 30);
+        assert!(press(&mut state, "pb").is_empty() && state.popup.is_none());
+    }
+}

@@ -1,0 +1,68 @@
+//! A host that QEMU emulates in software, with a real `kvm_amd` in it: `tests/nested/` prepares and boots it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Kernels panic now and then in emulation, towards the end of a run.
+const TRIES: usize = 3;
+
+/// What this machine lacks to emulate a host in which these programs run too.
+pub fn missing(tools: &[&str]) -> Option<String> {
+    if let Some(why) = super::guests_refused() {
+        return Some(why);
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return Some("the emulated host is an x86 one".into());
+    }
+    let have = |tool: &str| {
+        Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().is_ok_and(|o| o.status.success())
+    };
+    let all = ["qemu-system-x86_64", "apt-get", "dpkg-deb", "timeout"];
+    all.iter().chain(tools).find(|tool| !have(tool)).map(|tool| format!("no {tool}"))
+}
+
+/// The folder of the scripts.
+pub fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nested")
+}
+
+/// Runs a job in the emulated host, for so many seconds at most, until it wrote `finished` to its shared folder, which
+/// is returned; or why that could not be had.
+pub fn run(name: &str, job: &str, seconds: u32) -> Result<PathBuf, String> {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
+    script("prepare.sh", &[&dir], "")?;
+    let mut died = String::new();
+    for _ in 0..TRIES {
+        match life(&dir, &dir.join(name), job, seconds) {
+            Ok(shared) => return Ok(shared),
+            Err(why) => died = why,
+        }
+    }
+    Err(format!("the emulated host did not finish in {TRIES} tries: {died}"))
+}
+
+/// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
+fn script(name: &str, args: &[&Path], last: &str) -> Result<String, String> {
+    let out = Command::new("sh").arg(scripts().join(name)).args(args).arg(last).output().map_err(|e| e.to_string())?;
+    let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let last_line =
+        |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
+    let [stdout, stderr] = said;
+    if out.status.success() {
+        return Ok(stdout);
+    }
+    Err(format!("{name}: {}", if stderr.trim().is_empty() { last_line(&stdout) } else { last_line(&stderr) }))
+}
+
+/// One life of the emulated host.
+fn life(dir: &Path, shared: &Path, job: &str, seconds: u32) -> Result<PathBuf, String> {
+    let _ = std::fs::remove_dir_all(shared);
+    std::fs::create_dir_all(shared).map_err(|e| e.to_string())?;
+    std::fs::write(shared.join("job"), job).map_err(|e| e.to_string())?;
+    let said = script("boot.sh", &[dir, shared], &seconds.to_string());
+    if shared.join("finished").exists() {
+        return Ok(shared.to_path_buf());
+    }
+    let lines = said?;
+    Err(lines.lines().rfind(|line| !line.contains("reboot:")).unwrap_or("it said nothing").to_owned())
+}
