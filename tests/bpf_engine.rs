@@ -182,8 +182,25 @@ fn ended_threads_are_reported_and_then_forgotten() {
         assert_eq!(ended.len(), 4, "round {round}: what an ended guest did is there still");
         assert!(reading.threads.iter().all(|t| t.pid != pid || t.died_ns > Some(t.key.born_ns)), "round {round}");
         engine.forget(&ended, &[pid]);
-        assert!(engine.read().threads.iter().all(|t| t.pid != pid), "round {round}");
+        let after = engine.read();
+        assert!(after.threads.iter().all(|t| t.pid != pid), "round {round}");
+        assert_eq!(after.lost, 0, "round {round}: all was read before");
     }
+}
+
+#[test]
+fn what_a_forgotten_thread_did_since_its_last_reading_counts_as_lost() {
+    let Some(mut engine) = engine("bpf: what a forgotten thread did counts as lost") else { return };
+    let mut guest = Guest::start(&[Work::PortLoop(0x71)], true);
+    guest.go();
+    let works = || std::thread::sleep(std::time::Duration::from_millis(50));
+    works();
+    let reading = engine.read();
+    let threads: Vec<ThreadKey> = of(&reading, &guest).iter().map(|t| t.key).collect();
+    assert_eq!((threads.len(), reading.lost), (1, 0));
+    works();
+    engine.forget(&threads, &[]);
+    assert!(engine.read().lost > 0);
 }
 
 #[test]

@@ -22,9 +22,6 @@ use std::sync::atomic::Ordering::Relaxed;
 /// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
 const ENOUGH_TO_TELL: u64 = 100;
 
-/// Readings from one look at the missed events to the next: it reads a file of each program.
-const LOOK_EVERY: u32 = 32;
-
 /// Programs loaded and attached.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -35,13 +32,14 @@ pub(super) struct Running {
     parts: Measured,
     attached: Attached,
     names: ReasonNames,
-    readings: u32,
-    /// Events for which a program did not run, as of the last look.
-    missed: u64,
     /// What forgotten threads had counted.
     past: Totals,
     /// Events counted up to the last reading.
     read: u64,
+    /// The same by slot.
+    read_of: HashMap<usize, u64>,
+    /// Events of forgotten threads that came after their last reading.
+    unread: u64,
     /// The slots of the last reading that another slot of the same thread took in.
     joined: HashMap<ThreadKey, ThreadKey>,
 }
@@ -85,10 +83,10 @@ impl Running {
             parts: attached.parts(),
             attached,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
-            readings: 0,
-            missed: 0,
             past: Totals::default(),
             read: 0,
+            read_of: HashMap::new(),
+            unread: 0,
             joined: HashMap::new(),
         })
     }
@@ -101,13 +99,16 @@ impl Running {
         let began = monotonic_ns();
         let taken = self.tables.taken();
         self.tables.unmap_unused(&taken);
+        self.read_of.clear();
         for index in taken {
             let Some((slot, words)) = self.tables.slot_and_words(index) else { continue };
             let Some((slot, interval)) = self.snapshot.take(slot, words) else { continue };
             exits |= slot.exits_seen.load(Relaxed) != 0;
             let thread = decoder.thread(slot, interval);
             sum.overflow += u64::from(slot.overflow.load(Relaxed));
-            sum.events += decode::handled(&thread.events);
+            let handled = decode::handled(&thread.events);
+            self.read_of.insert(index, handled);
+            sum.events += handled;
             served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
             reading.threads.push(thread);
         }
@@ -118,11 +119,7 @@ impl Running {
         reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
         reading.events = sum.events;
         self.read = sum.events;
-        if self.readings.is_multiple_of(LOOK_EVERY) {
-            self.missed = self.attached.missed();
-        }
-        self.readings = self.readings.wrapping_add(1);
-        reading.lost = self.missed;
+        reading.lost = self.attached.missed() + self.unread;
         reading.overflow = sum.overflow + self.tables.homeless();
         reading
     }
@@ -138,7 +135,9 @@ impl Running {
                 continue;
             }
             self.past.overflow += u64::from(slot.overflow.load(Relaxed));
-            self.past.events += decode::handled(&decoder.thread(slot, &interval).events);
+            let handled = decode::handled(&decoder.thread(slot, &interval).events);
+            self.past.events += handled;
+            self.unread += handled.saturating_sub(self.read_of.remove(&index).unwrap_or(0));
             self.tables.release(index);
         }
     }
