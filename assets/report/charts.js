@@ -150,7 +150,13 @@ function clock(time, offset, withSeconds) {
   return text.slice(11, withSeconds ? 19 : 16);
 }
 
+// A trace's clock counts from the boot of its host: it has no day.
+function isWall(time) {
+  return time >= 365 * 86400;
+}
+
 function day(time, offset) {
+  if (!isWall(time)) return "";
   return new Date((time + offset) * 1e3).toLocaleDateString("en-GB", {
     day: "numeric",
     month: "short",
@@ -165,7 +171,7 @@ function xValues(view) {
       const today = day(t, view.offset);
       const isNew = view.days && today !== before;
       before = today;
-      return clock(t, view.offset, step < 60) + (isNew ? "\n" + today : "");
+      return clock(t, view.offset, step < 60) + (isNew && today ? "\n" + today : "");
     });
   };
 }

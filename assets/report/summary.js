@@ -68,6 +68,7 @@ function badge(severity, words) {
 }
 
 function dateTime(ms) {
+  if (!isWall(ms / 1e3)) return ["", new Date(ms).toISOString().slice(11, 23)];
   const t = new Date(ms + data.utc_offset_s * 1e3);
   const date = t.toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
   return [date, t.toISOString().slice(11, 19)];
@@ -75,6 +76,7 @@ function dateTime(ms) {
 
 function stretchText(from, to) {
   const [[day, begin], [lastDay, end]] = [dateTime(from), dateTime(to)];
+  if (!day) return `${begin} – ${end}`;
   return day === lastDay ? `${day}, ${begin} – ${end}` : `${day}, ${begin} – ${lastDay}, ${end}`;
 }
 

@@ -10,12 +10,12 @@ use crate::figures;
 use crate::report::html::{TimelineBuilder, page};
 use crate::sample::SourceId;
 use crate::source::Feed as _;
-use crate::source::import::{PerfDataFeed, is_perf_data};
+use crate::source::import::{PerfDataFeed, is_perf_data, trace_samples};
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The intervals that a perf.data file is cut into, seconds.
+/// The intervals that a perf.data file or a trace is cut into, seconds.
 const INTERVAL_S: f64 = 1.0;
 
 /// Writes the page of these inputs to a file, or to the standard output.
@@ -27,6 +27,10 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     if read.source == SourceId::PerfData.as_str() {
         for path in inputs.iter().filter(|path| is_perf_data(path)) {
             add_perf_data(path, reading, settings, &mut timeline)?;
+        }
+    } else if read.source == SourceId::Trace.as_str() {
+        for path in inputs.iter().filter(|path| path.is_file()) {
+            add_trace(path, settings, &mut timeline)?;
         }
     }
     let view = read.view(settings);
@@ -41,6 +45,17 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     }
     page.notes.iter().for_each(|note| say(note));
     Ok(report::status(read.damaged))
+}
+
+/// Reads a text trace a second time, as far as its events have times.
+fn add_trace(path: &Path, settings: &Settings, timeline: &mut TimelineBuilder) -> anyhow::Result<()> {
+    let mut pipeline = Pipeline::new(settings.findings.clone());
+    for sample in trace_samples(path, INTERVAL_S)? {
+        if let Some(interval) = pipeline.next(Arc::new(sample)) {
+            timeline.add(&interval);
+        }
+    }
+    Ok(())
 }
 
 /// Reads a `perf.data` a second time, interval by interval: the report itself has it as one.

@@ -249,12 +249,14 @@ impl<'a> PageData<'a> {
             owner.charts.iter().map(|c| chart(c, axis.slots.len(), axis.is_thinned())).collect::<Vec<_>>()
         };
         let mut taken = vec![false; document.domains.len()];
+        // Another file may name the only guest of a trace.
+        let is_only = document.domains.len() == 1 && timeline.guests.len() == 1;
         let guests = timeline.guests.iter().map(|g| PageGuest {
             domain: document
                 .domains
                 .iter()
                 .enumerate()
-                .position(|(i, d)| !taken[i] && d.pid == g.pid && (d.pid.is_some() || d.name == g.name))
+                .position(|(i, d)| is_only || !taken[i] && d.pid == g.pid && (d.pid.is_some() || d.name == g.name))
                 .inspect(|&i| taken[i] = true),
             name: &g.name,
             charts: charts(&g.charts, guest_axis),
@@ -328,8 +330,14 @@ fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize, is_thinned
     PageLine { name, mean: values(TrackCell::mean), max: has_max.then(|| values(TrackCell::max)) }
 }
 
+/// Times of the first year after 1970 are none of a wall clock: a trace's clock counts from the boot of its host.
+const LEAST_WALL_MS: i64 = 365 * 86_400_000;
+
 /// Offset from UTC in seconds, and name, of the system's time zone at a time.
 fn zone(ms: i64) -> (i32, String) {
+    if ms < LEAST_WALL_MS {
+        return (0, "by the clock of the trace".into());
+    }
     let instant = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
     let zoned = instant.to_zoned(jiff::tz::TimeZone::system());
     (zoned.offset().seconds(), zoned.strftime("%Z").to_string())

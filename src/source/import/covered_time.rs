@@ -1,7 +1,7 @@
 //! The time that a file's events cover, without jumps of its clock.
 
 /// A longer time without an event is a gap: a damaged time stamp, or two recordings in one file. Nanoseconds.
-const LONGEST_PAUSE: u64 = 86_400 * 1_000_000_000;
+pub(super) const LONGEST_PAUSE: u64 = 86_400 * 1_000_000_000;
 
 /// The time from the first event to the last one. Gaps do not count.
 #[derive(Debug, Default)]

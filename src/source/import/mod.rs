@@ -18,7 +18,6 @@ mod group_threads;
 mod guest;
 mod imported;
 mod kvm_stat;
-mod line_marks;
 mod load;
 mod pasted_text;
 mod perf_data;
@@ -33,6 +32,7 @@ pub use description_files::DescriptionFiles;
 pub use imported::{ImportError, ImportOptions, Imported};
 pub use load::load;
 pub use perf_data::{PerfDataFeed, is_perf_data};
+pub use text_file::trace_samples;
 
 #[cfg(test)]
 mod joining_tests;

@@ -4,15 +4,16 @@ use super::detect;
 use super::gathered::{Description, Gathered, GuestReading, InputType};
 use super::guest::ImportedGuest;
 use super::imported::io_message;
-use super::{kvm_stat, pasted_text, plain_text, trace};
+use super::{archive, kvm_stat, pasted_text, plain_text, trace};
 use crate::kvm::cmdline::QemuCommand;
 use crate::kvm::{
     cmdline, domain_capabilities, domain_xml, event_totals, kernel_log, mtree, process_text, sanitize, stats_text,
     time_profile, topology_text, virsh_text, vmm_config,
 };
-use crate::sample::{HostFacts, Vmm};
+use crate::sample::{HostFacts, Sample, Vmm};
+use crate::session::open_regular;
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,6 +81,35 @@ pub(super) fn read(
         gathered.types.push(file_type);
     }
     Ok(true)
+}
+
+/// The samples of a text trace at the ends of its intervals; none for another file, or a trace without times.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn trace_samples(path: &Path, interval_s: f64) -> anyhow::Result<Vec<Sample>> {
+    let error = |what: String| anyhow::anyhow!("{}: {what}", path.display());
+    let mut file = open_regular(path).map_err(|e| error(format!("cannot open it: {}", io_message(&e))))?;
+    let mut head = detect::beginning(&mut file).map_err(error)?;
+    let mut stream: Box<dyn Read> = Box::new(file);
+    if archive::is_compressed(&head) {
+        stream = archive::unpacked(&head, Cursor::new(head.clone()).chain(stream)).map_err(error)?;
+        head = detect::beginning(&mut stream).map_err(error)?;
+    }
+    if detect::binary(&head).is_some() || archive::is_tar(&head) || archive::is_zip(&head) {
+        return Ok(Vec::new());
+    }
+    let rest = MAX_TEXT + 1 - head.len() as u64;
+    let read = stream.by_ref().take(rest).read_to_end(&mut head);
+    read.map_err(|e| error(format!("cannot read it: {}", io_message(&e))))?;
+    let is_whole = head.len() as u64 <= MAX_TEXT;
+    let text = plain_text::plain(&head);
+    drop(head);
+    // Beside a table trace lines are not counted.
+    if detect::text(&text, process_of(path)) != [InputType::Trace] {
+        return Ok(Vec::new());
+    }
+    trace::samples(&text, (!is_whole).then_some(&mut stream), interval_s).map_err(error)
 }
 
 fn read_type(

@@ -2,6 +2,7 @@
 //! any kernel.
 
 mod decode;
+mod intervals;
 mod line;
 
 use super::covered_time::CoveredTime;
@@ -13,7 +14,9 @@ use crate::kvm::exit_reason::ReasonNames;
 use crate::kvm::kernel_log::{LogKind, LogLine, LogReader, MOST_OF_A_KIND};
 use crate::kvm::sanitize;
 use crate::kvm::topology::HostTopology;
+use crate::sample::{Sample, ThreadEvents};
 use crate::source::pairing::Pairing;
+use intervals::Readings;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 
@@ -53,6 +56,19 @@ fn joined(line: &str, next: &str) -> String {
 /// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
 pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
     let mut reader = TraceReader::new(text, gathered.topology.clone().unwrap_or_default());
+    read_lines(&mut reader, text, more)?;
+    reader.finish(gathered)
+}
+
+/// The samples of a trace at the ends of its intervals, each of this many seconds, or more in a long trace.
+pub(super) fn samples(text: &str, more: Option<&mut dyn Read>, interval_s: f64) -> Result<Vec<Sample>, String> {
+    let mut reader = TraceReader::new(text, HostTopology::default());
+    reader.readings = Some(Readings::new(interval_s));
+    read_lines(&mut reader, text, more)?;
+    Ok(reader.samples())
+}
+
+fn read_lines(reader: &mut TraceReader, text: &str, more: Option<&mut dyn Read>) -> Result<(), String> {
     match more {
         None => text.lines().for_each(|l| reader.line(l)),
         Some(file) => {
@@ -74,7 +90,7 @@ pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathe
             }
         }
     }
-    reader.finish(gathered)
+    Ok(())
 }
 
 #[derive(Debug)]
@@ -96,6 +112,8 @@ struct TraceReader {
     log: LogReader,
     /// What the log says, and events of KVM that could not be read.
     found: Vec<LogLine>,
+    /// Readings at the ends of intervals, where time lines are asked for.
+    readings: Option<Readings>,
 }
 
 impl TraceReader {
@@ -123,6 +141,7 @@ impl TraceReader {
             cut: String::new(),
             log: LogReader::default(),
             found: Vec::new(),
+            readings: None,
         }
     }
 
@@ -167,6 +186,9 @@ impl TraceReader {
         if kvm {
             self.first = Some(self.first.map_or(line.time, |first| first.min(line.time)));
             self.last = self.last.max(line.time);
+            if let Some(readings) = &mut self.readings {
+                readings.before(line.time, || self.pairing.snapshot());
+            }
             self.covered.at(line.time);
             self.counts.add(line.tid, line.pid.unwrap_or(0), line.event, 1);
         }
@@ -184,6 +206,16 @@ impl TraceReader {
         }
     }
 
+    /// The same events, with the names of exit reasons that no table knows.
+    fn named(&self, mut events: ThreadEvents) -> ThreadEvents {
+        for cell in &mut events.exits {
+            if let Some(name) = self.decoder.name(cell.isa, cell.code) {
+                cell.name = Some(name.to_owned());
+            }
+        }
+        events
+    }
+
     fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
         let cut = std::mem::take(&mut self.cut);
         self.event(&cut);
@@ -199,11 +231,7 @@ impl TraceReader {
         let (overflow, events) = (self.pairing.overflow(), self.pairing.events());
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
-        for cell in threads.iter_mut().flat_map(|t| &mut t.events.exits) {
-            if let Some(name) = self.decoder.name(cell.isa, cell.code) {
-                cell.name = Some(name.to_owned());
-            }
-        }
+        threads.iter_mut().for_each(|t| t.events = self.named(std::mem::take(&mut t.events)));
         gathered.lost = gathered.lost.saturating_add(self.lost);
         gathered.overflow = gathered.overflow.saturating_add(overflow).saturating_add(self.decoder.beyond());
         gathered.events = gathered.events.saturating_add(events);

@@ -6,7 +6,7 @@ use crate::kvm::Space;
 use crate::kvm::isa::Isa;
 use crate::kvm::thread_name::Role;
 use crate::sample::{DomainSample, Sample};
-use crate::source::import::{ImportOptions, load};
+use crate::source::import::{ImportOptions, load, trace_samples};
 use proptest::prelude::*;
 
 fn import(text: &str) -> Sample {
@@ -174,6 +174,38 @@ fn texts_of_all_kernels_are_understood() {
     }
     let s = import("a 1 [0] 1.000: kvm:kvm_exit: reason WOBBLE rip 0x1\na 1 [0] 1.001: kvm:kvm_entry: vcpu 5\n");
     assert_eq!(s.domains[0].threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
+}
+
+#[test]
+fn a_trace_is_cut_into_intervals() {
+    // A second with two exits, three without any, one with one.
+    let exit = |at: f64| {
+        format!(
+            "CPU 0/KVM-99 [000] {at:.6}: kvm_exit: vcpu 0 reason WOBBLE rip 0x1\nCPU 0/KVM-99 [000] {:.6}: kvm_entry: \
+             vcpu 0\n",
+            at + 0.001
+        )
+    };
+    let text: String = [100.5, 101.2, 104.9].map(exit).concat();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    std::fs::write(&path, &text).unwrap();
+    let samples = trace_samples(&path, 1.0).unwrap();
+    let counts: Vec<(i64, u64)> = samples
+        .iter()
+        .map(|s| (s.time_ms, s.domains.iter().flat_map(exits).map(|(.., count, _)| count).sum()))
+        .collect();
+    assert_eq!(counts, [(100_500, 0), (101_500, 2), (104_500, 2), (104_901, 3)]);
+    let last = &samples.last().unwrap().domains[0];
+    assert_eq!(last.threads[0].events.exits[0].name.as_deref(), Some("WOBBLE"));
+    assert_eq!(last.facts.name, samples[1].domains[0].facts.name, "it is one guest throughout");
+    let long: String = (0..5_000).map(|s| exit(100.0 + f64::from(s))).collect();
+    std::fs::write(&path, long).unwrap();
+    let long = trace_samples(&path, 1.0).unwrap();
+    assert!((600..1300).contains(&long.len()), "{}", long.len());
+    assert_eq!(long.last().unwrap().domains[0].threads[0].events.exits[0].time.count, 5_000);
+    std::fs::write(&path, "kvm_exit: vcpu 0 reason HLT rip 0x1 info1 0x0 info2 0x0\n").unwrap();
+    assert_eq!(trace_samples(&path, 1.0).unwrap(), [], "no times");
 }
 
 const ROUND: &str = "\
