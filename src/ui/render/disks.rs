@@ -6,6 +6,7 @@ use crate::model::{DiskRates, DomainModel, NicRates};
 use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -75,7 +76,7 @@ pub const HELP: [(&str, &str); 10] = [
     ),
     (
         "RX TX",
-        "What the guest receives and sends: as libvirt counts it, else its tap devices. esxtop: PKTRX/s, PKTTX/s.",
+        "What the guest receives and sends: as libvirt counts it, else its tap and macvtap devices. esxtop: PKTRX/s, PKTTX/s.",
     ),
     ("DROP/s", "Packets dropped in either direction. esxtop: %DRPRX, %DRPTX."),
     ("B/READ B/pkt", "Mean size, bytes."),
@@ -122,7 +123,7 @@ pub fn len(state: &AppState) -> usize {
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     let disks = disks(state).into_iter().map(|(d, disk)| (d, &disk.name, false));
     let nics = nics(state).into_iter().map(|(d, nic)| (d, &nic.name, true));
-    disks.chain(nics).map(|(d, name, is_nic)| ListRowId::of((d.key(), name, is_nic))).collect()
+    disks.chain(nics).map(|(d, name, is_nic)| ListRowId::of((guest_table::key(d), name, is_nic))).collect()
 }
 
 /// Paints the view.
@@ -160,8 +161,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     put(buf, lower.x, lower.y, &rule, lower.width, theme.style(Look::Dim));
     let lower = Rect { y: lower.y + 1, height: lower.height - 1, ..lower };
     if nics.is_empty() {
-        let nothing = "No network interface is known: neither libvirt nor an open tap device of the VMM \
-                       (/proc/PID/fdinfo) names one.";
+        let nothing = "No network interface is known: neither libvirt nor an open tap or macvtap device \
+                       of the VMM names one.";
         say(buf, lower, &missing::because(state, nothing, &SOURCES[..1]), Look::Dim, theme);
     } else {
         let rows: Vec<_> = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();

@@ -1,11 +1,12 @@
-//! Network interfaces of a guest that no manager reports on: the tap devices that its VMM holds open, as the host's
-//! kernel counts them. With vhost the VMM holds them as well.
+//! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as the
+//! host's kernel counts them. With vhost the VMM holds them as well.
 
 use crate::sample::NicSample;
 use crate::source::live::proc::fds::KvmFiles;
 use crate::source::live::proc::file;
 use crate::source::live::proc::paths::SystemPaths;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Time between two readings of a network namespace.
@@ -53,10 +54,19 @@ impl NetworkTables {
     }
 }
 
-/// The tap devices of one guest.
+/// Whose view the host's counters of an interface are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CountedBy {
+    /// The host's: what it receives from a tap device the guest sent (`drivers/net/tun.c`).
+    Host,
+    /// The guest's: what it writes leaves by the macvtap device (`drivers/net/tap.c`, `drivers/net/macvlan.c`).
+    Guest,
+}
+
+/// The tap and macvtap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    names: BTreeSet<String>,
+    names: BTreeMap<String, CountedBy>,
     /// The VMM's network namespace: `net:[4026531840]`.
     namespace: String,
     before: Option<Arc<NetworkTable>>,
@@ -67,9 +77,14 @@ impl GuestNics {
     /// Takes over a new list of the VMM's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
         let name = |fd: &i32| tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?);
-        self.names = files.taps.iter().filter_map(name).take(MAX_NICS).collect();
-        let namespace = std::fs::read_link(paths.process(pid, "ns/net"));
-        self.namespace = namespace.map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let namespace =
+            |path: PathBuf| std::fs::read_link(path).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        self.namespace = namespace(paths.process(pid, "ns/net"));
+        let taps = files.taps.iter().filter_map(name).map(|name| (name, CountedBy::Host));
+        // /sys knows the devices of kvmtop's own network namespace; in another one the same number is another device.
+        let is_own = self.namespace == namespace(paths.proc.join("self/ns/net"));
+        let macvtaps = files.macvtaps.iter().filter(|_| is_own).filter_map(|tap| macvtap_name(paths, tap));
+        self.names = taps.chain(macvtaps.map(|name| (name, CountedBy::Guest))).take(MAX_NICS).collect();
     }
 
     /// Reads what is due.
@@ -82,7 +97,10 @@ impl GuestNics {
         if let Some(before) = &self.before
             && table.read_ns > before.read_ns
         {
-            let nics = self.names.iter().filter_map(|name| since(table.nics.get(name)?, before.nics.get(name)?));
+            let nics = self.names.iter().filter_map(|(name, counted_by)| {
+                let nic = since(table.nics.get(name)?, before.nics.get(name)?)?;
+                Some(if *counted_by == CountedBy::Guest { turned(nic) } else { nic })
+            });
             self.grown = (nics.collect(), table.read_ns - before.read_ns);
         }
         self.before = Some(table);
@@ -100,7 +118,26 @@ fn tap_name(fdinfo: &str) -> Option<String> {
     Some(crate::kvm::sanitize(name, 16)).filter(|name| !name.is_empty())
 }
 
-/// The interfaces of `/proc/net/dev` as their guests see them: what the host sends into a tap device, the guest
+/// The interface of a macvtap device: `/sys/class/macvtap/tap6` is a link to `…/net/macvtap0/macvtap/tap6`
+/// (`drivers/net/macvtap.c`, `macvtap_device_event`); its number is that of the interface.
+fn macvtap_name(paths: &SystemPaths, tap: &str) -> Option<String> {
+    let target = std::fs::read_link(paths.sys.join("class/macvtap").join(tap)).ok()?;
+    let name = target.parent()?.parent()?.file_name()?.to_str()?;
+    Some(crate::kvm::sanitize(name, 16)).filter(|name| !name.is_empty())
+}
+
+/// The same interface seen from its other end.
+fn turned(nic: NicSample) -> NicSample {
+    NicSample {
+        rx_bytes: nic.tx_bytes,
+        tx_bytes: nic.rx_bytes,
+        rx_packets: nic.tx_packets,
+        tx_packets: nic.rx_packets,
+        ..nic
+    }
+}
+
+/// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the guest
 /// receives. Of each direction there are bytes, packets, errors, drops and more (`net/core/net-procfs.c`,
 /// `dev_seq_printf_stats`).
 fn parse(text: &str) -> BTreeMap<String, NicSample> {
@@ -163,7 +200,7 @@ mod tests {
         let p = p.process_file("net/dev", table(1000).as_bytes());
         let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
         nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, ["tap0".to_owned()].into(), "the queues of one interface are one");
+        assert_eq!(nics.names, [("tap0".to_owned(), CountedBy::Host)].into(), "the queues of one interface are one");
         tables.begin(0);
         nics.read(&fake.paths(), 10, &mut tables, 0);
         assert_eq!(nics.grown(), (Vec::new(), 0));
@@ -175,6 +212,32 @@ mod tests {
         nics.read(&fake.paths(), 10, &mut tables, EVERY_NS);
         let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
         assert_eq!(nics.grown(), (vec![grown], EVERY_NS));
+    }
+
+    #[test]
+    fn a_macvtap_counts_as_its_guest_does() {
+        let fake = FakeProc::new();
+        let p = fake.process(10, "qemu").fd(7, "/dev/tap6").fd(8, "/dev/tap9");
+        let class = fake.paths().sys.join("class/macvtap");
+        std::fs::create_dir_all(&class).unwrap();
+        std::os::unix::fs::symlink("../../devices/virtual/net/macvtap0/macvtap/tap6", class.join("tap6")).unwrap();
+        std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
+        let table = |got: u64| format!("{HEAD} macvtap0: {got} 7 0 0 0 0 0 0  50 5 0 0 0 0 0 0\n");
+        let p = p.process_file("net/dev", table(100).as_bytes());
+        let (mut nics, mut tables) = (GuestNics::default(), NetworkTables::default());
+        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
+        assert_eq!(nics.names, [("macvtap0".to_owned(), CountedBy::Guest)].into(), "tap9 is no device here");
+        tables.begin(0);
+        nics.read(&fake.paths(), 10, &mut tables, 0);
+        p.process_file("net/dev", table(900).as_bytes());
+        tables.begin(EVERY_NS);
+        nics.read(&fake.paths(), 10, &mut tables, EVERY_NS);
+        let grown = NicSample { name: "macvtap0".into(), rx_bytes: 800, ..NicSample::default() };
+        assert_eq!(nics.grown(), (vec![grown], EVERY_NS));
+        std::fs::create_dir_all(fake.paths().process(10, "ns")).unwrap();
+        std::os::unix::fs::symlink("net:[4026532999]", fake.paths().process(10, "ns/net")).unwrap();
+        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
+        assert_eq!(nics.names, BTreeMap::new(), "another namespace");
     }
 
     #[test]

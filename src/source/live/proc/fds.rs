@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
+/// At most this many macvtap devices of one process are kept.
+const MAX_MACVTAPS: usize = 64;
 
 /// The files of a process that show it to be a guest, and what belongs to it. The names are those of the kernel's
 /// anonymous inodes (`virt/kvm/kvm_main.c`).
@@ -26,6 +28,8 @@ pub(crate) struct KvmFiles {
     pub vm_stats: Option<i32>,
     /// Descriptors of `/dev/net/tun`: queues of tap devices.
     pub taps: BTreeSet<i32>,
+    /// Names of open `/dev/tapN`: queues of macvtap devices.
+    pub macvtaps: BTreeSet<String>,
 }
 
 impl KvmFiles {
@@ -64,6 +68,12 @@ impl KvmFiles {
         }
         if target == b"/dev/net/tun" {
             self.taps.insert(fd);
+            return;
+        }
+        if let Some(name) = target.strip_prefix(b"/dev/").filter(|name| name.starts_with(b"tap")) {
+            if super::stat::number(&name[3..]).is_some() && self.macvtaps.len() < MAX_MACVTAPS {
+                self.macvtaps.extend(std::str::from_utf8(name).map(str::to_owned));
+            }
             return;
         }
         let Some(name) = target.strip_prefix(b"anon_inode:") else { return };
@@ -114,6 +124,10 @@ mod tests {
             (10, "anon_inode:kvm-vcpu:x"),
             (11, "socket:[1234]"),
             (14, "/dev/net/tun"),
+            (15, "/dev/tap6"),
+            (16, "/dev/tap6"),
+            (17, "/dev/tap"),
+            (18, "/dev/tape1"),
             (13, "anon_inode:kvm-vcpu:11"),
         ] {
             symlink(target, dir.join(fd.to_string())).unwrap();
@@ -121,13 +135,14 @@ mod tests {
         symlink("x".repeat(300), dir.join("12")).unwrap();
         let files = KvmFiles::read(&SystemPaths::under(root.path()), 7).unwrap();
         let expected = KvmFiles {
-            open: 13,
+            open: 17,
             vm: true,
             dev_kvm: true,
             vcpus: [(5, 0), (6, 11), (13, 11)].into(),
             vcpu_stats: [(7, 11)].into(),
             vm_stats: Some(8),
             taps: [14].into(),
+            macvtaps: ["tap6".to_owned()].into(),
         };
         assert_eq!(files, expected);
         assert_eq!(KvmFiles::read(&SystemPaths::under(root.path()), 8), Err(FileError::Gone));
