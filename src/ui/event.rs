@@ -1,6 +1,7 @@
 //! What wakes the screen.
 
 use super::state::Tick;
+use super::theme::Tone;
 use crossterm::event::{KeyEvent, MouseEvent};
 
 /// What wakes the screen.
@@ -11,6 +12,8 @@ pub enum ScreenEvent {
     Key(KeyEvent),
     /// The mouse.
     Mouse(MouseEvent),
+    /// The terminal's background.
+    Background(Tone),
     /// The terminal has another size.
     Resize,
     /// A signal asks to leave.

@@ -1,6 +1,7 @@
 //! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
 use super::action::{Control, Effect, Replay};
+use super::background::AnswerReader;
 use super::canvas::Canvas;
 use super::event::ScreenEvent;
 use super::export;
@@ -10,7 +11,7 @@ use super::screen_settings::ScreenSettings;
 use super::state::{AppState, ScreenSession, ScreenSource};
 use super::terminal::Guard;
 use super::terminal_traits::{self, ThemeChoice};
-use super::theme::Theme;
+use super::theme::{Theme, Tone};
 use super::update;
 use crate::kvm::without_hidden;
 use anyhow::Context;
@@ -86,7 +87,7 @@ pub fn run(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "the screen needs a terminal; for a pipe or a file use --batch"
     );
-    let look = Appearance { ascii: options.ascii, no_color: options.no_color };
+    let mut look = Appearance { ascii: options.ascii, no_color: options.no_color, background: None };
     let session = ScreenSession {
         source: options.source,
         title: options.title,
@@ -95,8 +96,8 @@ pub fn run(
     };
     let (events, wake) = mpsc::sync_channel(WAITING);
     signals(events.clone())?;
-    let synchronised = terminal_traits::shows_frames_at_once(&|name| std::env::var(name).ok());
-    let mut guard = Guard::enter(synchronised).context("cannot take over the terminal")?;
+    let can_be_asked = terminal_traits::can_be_asked(&|name| std::env::var(name).ok());
+    let mut guard = Guard::enter(can_be_asked).context("cannot take over the terminal")?;
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
@@ -108,7 +109,8 @@ pub fn run(
     let mut state = AppState::new(session, (size.width, size.height));
     state.keys = options.keys;
     state.apply(&options.settings);
-    let result = event_loop(&mut guard, &mut state, &look, &mut handlers, &wake);
+    let asks = can_be_asked && state.theme == ThemeChoice::Auto;
+    let result = event_loop(&mut guard, &mut state, (&mut look, asks), &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone is no error: its user left.
     let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
@@ -157,18 +159,24 @@ fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
 /// Reads keys on a thread of its own; it ends with the process.
 fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     std::thread::Builder::new().name("keys".into()).spawn(move || {
+        let mut answers = AnswerReader::default();
         loop {
-            let event = match event::read() {
-                Ok(event::Event::Key(key)) => ScreenEvent::Key(key),
-                Ok(event::Event::Mouse(mouse)) => ScreenEvent::Mouse(mouse),
-                Ok(event::Event::Resize(..)) => ScreenEvent::Resize,
-                Ok(_) => continue,
-                // The terminal is gone.
-                Err(_) => ScreenEvent::Leave,
-            };
-            let last = matches!(event, ScreenEvent::Leave);
-            if events.send(event).is_err() || last {
+            // An error says that the terminal is gone.
+            let Ok(event) = event::read() else {
+                let _ = events.send(ScreenEvent::Leave);
                 return;
+            };
+            let heard = answers.hear(event);
+            let keys = heard.events.into_iter().filter_map(|event| match event {
+                event::Event::Key(key) => Some(ScreenEvent::Key(key)),
+                event::Event::Mouse(mouse) => Some(ScreenEvent::Mouse(mouse)),
+                event::Event::Resize(..) => Some(ScreenEvent::Resize),
+                _ => None,
+            });
+            for event in keys.chain(heard.tone.map(ScreenEvent::Background)) {
+                if events.send(event).is_err() {
+                    return;
+                }
             }
         }
     })?;
@@ -192,27 +200,31 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
 struct Appearance {
     ascii: bool,
     no_color: bool,
+    background: Option<Tone>,
 }
 
 impl Appearance {
     fn theme(&self, choice: ThemeChoice) -> Theme {
-        terminal_traits::theme(choice, self.ascii, self.no_color, &|name| std::env::var(name).ok())
+        let asked = (self.ascii, self.no_color);
+        terminal_traits::theme(choice, asked, self.background, &|name| std::env::var(name).ok())
     }
 }
 
-/// Draws, sleeps until something happens, handles all that happened, and draws again.
+/// Draws, sleeps until something happens, handles all that happened, and draws again. `asks` says whether the terminal
+/// is asked for its background: with the first sample, when the program is not about to fail and leave the answer to the
+/// shell.
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
-    look: &Appearance,
+    (look, mut asks): (&mut Appearance, bool),
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     let mut canvas = Canvas::default();
-    let (mut choice, mut theme) = (state.theme, look.theme(state.theme));
+    let (mut choice, mut theme) = ((state.theme, look.background), look.theme(state.theme));
     loop {
-        if state.theme != choice {
-            (choice, theme) = (state.theme, look.theme(state.theme));
+        if (state.theme, look.background) != choice {
+            (choice, theme) = ((state.theme, look.background), look.theme(state.theme));
             canvas.forget();
         }
         if Guard::is_taken() {
@@ -222,6 +234,10 @@ fn event_loop(
             && let Some((buffer, cursor)) = canvas.paint(state, &theme)
         {
             guard.draw(|frame| show(frame, buffer, cursor))?;
+        }
+        if asks && state.model.is_some() && Guard::is_taken() {
+            asks = false;
+            Guard::ask_background()?;
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);
@@ -244,6 +260,7 @@ fn event_loop(
                         return Ok(());
                     }
                 }
+                ScreenEvent::Background(tone) => look.background = Some(tone),
                 ScreenEvent::Resize => resize(guard, state)?,
                 ScreenEvent::Continued => {
                     guard.resume()?;

@@ -10,6 +10,7 @@
 
 mod absorb;
 mod action;
+mod background;
 mod bars;
 mod canvas;
 mod cells;

@@ -1,5 +1,6 @@
 //! The terminal: taken over, and given back clean however the program ends.
 
+use super::background;
 use crate::kvm::without_hidden;
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
@@ -111,6 +112,16 @@ impl Guard {
             _ if on => execute!(stdout(), EnableMouseCapture),
             _ => execute!(stdout(), DisableMouseCapture),
         }
+    }
+
+    /// Asks the terminal for its background. The answer comes between keys.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn ask_background() -> io::Result<()> {
+        let mut out = stdout().lock();
+        out.write_all(background::QUESTION.as_bytes())?;
+        out.flush()
     }
 
     /// Puts text on the clipboard of the terminal's user, through ssh and tmux too (OSC 52).

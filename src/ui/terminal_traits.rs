@@ -46,8 +46,14 @@ impl ThemeChoice {
     }
 }
 
-/// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do.
-pub fn theme(choice: ThemeChoice, ascii: bool, no_color: bool, env: &dyn Fn(&str) -> Option<String>) -> Theme {
+/// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do;
+/// `background` is what the terminal said about itself.
+pub fn theme(
+    choice: ThemeChoice,
+    (ascii, no_color): (bool, bool),
+    background: Option<Tone>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Theme {
     let set = |name: &str| env(name).filter(|v| !v.is_empty());
     let palette = match (palette(&set), choice) {
         (Palette::Plain, _) => Palette::Plain,
@@ -60,7 +66,7 @@ pub fn theme(choice: ThemeChoice, ascii: bool, no_color: bool, env: &dyn Fn(&str
     let tone = match choice {
         ThemeChoice::Dark => Tone::Dark,
         ThemeChoice::Light => Tone::Light,
-        _ => tone(set("COLORFGBG").as_deref()),
+        _ => background.unwrap_or_else(|| tone(set("COLORFGBG").as_deref())),
     };
     let charset = if ascii { Charset::Ascii } else { charset(&set) };
     Theme::of(palette, tone, charset)
@@ -102,10 +108,10 @@ fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
     }
 }
 
-/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026). A terminal ignores a private mode
-/// that it does not know (ECMA-48), as xterm does; those that only write, a VT100 and the Linux console, which cannot
-/// know it, are not asked.
-pub fn shows_frames_at_once(env: &dyn Fn(&str) -> Option<String>) -> bool {
+/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026), and for its background (OSC 11). A
+/// terminal ignores a control sequence that it does not know (ECMA-48), as xterm does; those that only write, a VT100 and
+/// the Linux console, which cannot know these, are not asked.
+pub fn can_be_asked(env: &dyn Fn(&str) -> Option<String>) -> bool {
     match env("TERM").unwrap_or_default().as_str() {
         "" | "dumb" | "unknown" | "linux" | "ansi" => false,
         term => !term.starts_with("vt"),
@@ -119,7 +125,9 @@ mod tests {
     /// `TERM=xterm LANG=C` as a theme.
     fn by(choice: ThemeChoice, vars: &str) -> Theme {
         let vars: Vec<(&str, &str)> = vars.split(' ').filter_map(|v| v.split_once('=')).collect();
-        theme(choice, false, false, &|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string()))
+        theme(choice, (false, false), None, &|name| {
+            vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string())
+        })
     }
 
     #[test]
@@ -154,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_terminal_that_may_know_it_is_asked_to_show_frames_at_once() {
+    fn only_a_terminal_that_may_know_the_question_is_asked() {
         for (term, asked) in [
             ("xterm-256color", true),
             ("tmux-256color", true),
@@ -165,7 +173,7 @@ mod tests {
             ("dumb", false),
             ("", false),
         ] {
-            assert_eq!(shows_frames_at_once(&|_| Some(term.into())), asked, "{term}");
+            assert_eq!(can_be_asked(&|_| Some(term.into())), asked, "{term}");
         }
     }
 
@@ -184,9 +192,21 @@ mod tests {
             assert_eq!(by(choice, vars), theme, "{choice:?} {vars}");
         }
         assert_eq!(
-            super::theme(ThemeChoice::Auto, true, true, &|_| Some("xterm-256color.utf-8".into())).glyphs,
+            super::theme(ThemeChoice::Auto, (true, true), None, &|_| Some("xterm-256color.utf-8".into())).glyphs,
             Theme::new(P::None, true).glyphs
         );
+    }
+
+    #[test]
+    fn what_the_terminal_says_of_its_background_counts_more_than_the_environment() {
+        let tone = |choice, said, colorfgbg: &str| {
+            let env = |name: &str| (name == "COLORFGBG").then(|| colorfgbg.to_string());
+            super::theme(choice, (false, false), said, &env).tone()
+        };
+        assert_eq!(tone(ThemeChoice::Auto, Some(Tone::Light), "15;0"), Tone::Light);
+        assert_eq!(tone(ThemeChoice::Auto, Some(Tone::Dark), "0;15"), Tone::Dark);
+        assert_eq!(tone(ThemeChoice::Auto, None, "0;15"), Tone::Light);
+        assert_eq!(tone(ThemeChoice::Dark, Some(Tone::Light), "0;15"), Tone::Dark);
     }
 
     #[test]
