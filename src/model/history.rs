@@ -2,7 +2,7 @@
 //! number of points, domains and vCPUs is limited.
 
 use super::latency::{self, LatencyRing};
-use super::{DomainKey, DomainModel, ExitTable, LatencyPoint, Model};
+use super::{DomainModel, ExitTable, LatencyPoint, Model};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Points kept for each domain.
@@ -11,6 +11,9 @@ const POINTS: usize = 60;
 const DOMAINS: usize = 4096;
 /// Limit of vCPUs of all domains together. Further vCPUs have no history of latencies.
 const VCPUS: usize = 2048;
+
+/// Identifies a domain across samples. Process id and start distinguish domains of the same name.
+pub type DomainKey = (Option<i32>, u64, String);
 
 /// One interval of one domain.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -51,7 +54,7 @@ impl History {
         let mut old = std::mem::take(&mut self.domains);
         let mut room = VCPUS;
         for d in model.domains.iter().take(DOMAINS) {
-            let key = d.key();
+            let key = key(d);
             let mut past = old.remove(&key).unwrap_or_default();
             if past.points.len() == POINTS {
                 past.points.pop_front();
@@ -72,7 +75,7 @@ impl History {
     /// CPU time of a domain, percent of one CPU: the mean of the last ten intervals.
     pub fn recent_cpu(&self, domain: &DomainModel) -> Option<f64> {
         const RECENT: usize = 10;
-        let points = &self.domains.get(&domain.key())?.points;
+        let points = &self.domains.get(&key(domain))?.points;
         let recent: Vec<f64> = points.iter().rev().take(RECENT).filter_map(|p| p.cpu).collect();
         (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64)
     }
@@ -84,17 +87,17 @@ impl History {
 
     /// The points of a domain, oldest first.
     pub fn points(&self, domain: &DomainModel) -> impl Iterator<Item = &HistoryPoint> {
-        self.domains.get(&domain.key()).into_iter().flat_map(|past| &past.points)
+        self.domains.get(&key(domain)).into_iter().flat_map(|past| &past.points)
     }
 
     /// The latencies of a vCPU, oldest first.
     pub fn latencies(&self, domain: &DomainModel, vcpu: u32) -> impl DoubleEndedIterator<Item = &LatencyPoint> {
-        self.domains.get(&domain.key()).and_then(|past| past.vcpus.get(&vcpu)).into_iter().flatten()
+        self.domains.get(&key(domain)).and_then(|past| past.vcpus.get(&vcpu)).into_iter().flatten()
     }
 
     /// The exits of a domain since its history began.
     pub fn exits(&self, domain: &DomainModel) -> Option<&PastExits> {
-        self.domains.get(&domain.key()).map(|past| &past.exits)
+        self.domains.get(&key(domain)).map(|past| &past.exits)
     }
 
     /// Removes everything, as after a seek.
@@ -119,6 +122,10 @@ fn add(sum: &mut ExitTable, table: &ExitTable, seconds: Option<f64>) {
         sum.add(table.clone());
         *sum = ExitTable::build(std::mem::take(&mut sum.rows), seconds);
     }
+}
+
+fn key(d: &DomainModel) -> DomainKey {
+    (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
 }
 
 #[cfg(test)]

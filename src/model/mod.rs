@@ -19,10 +19,10 @@ pub use accesses::{AccessRow, DeviceName};
 pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
-pub use domain::{DomainKey, DomainModel, ExitRateSource, GuestProfile, Rates};
+pub use domain::{DomainModel, ExitRateSource, GuestProfile, Rates};
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
-pub use history::{History, HistoryPoint, PastExits};
+pub use history::{DomainKey, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sum::ModelSum;
@@ -76,6 +76,11 @@ impl Model {
     /// all were, or where the input is no live host.
     pub fn unseen_processes(&self) -> Option<&SourceStatus> {
         self.sources.iter().find(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok)
+    }
+
+    /// The sources that are not whole.
+    pub fn troubled_sources(&self) -> Vec<(SourceId, SourceState)> {
+        self.sources.iter().filter(|s| s.state != SourceState::Ok).map(|s| (s.id, s.state)).collect()
     }
 
     /// Compares a sample with its base.

@@ -1,11 +1,12 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
+use super::guest_table;
 use super::layout;
 use super::render;
 use super::rows;
 use super::state::{AppState, Held, Popup, Tick};
 use super::view::ScreenView;
-use crate::model::{DomainModel, Model};
+use crate::model::Model;
 use crate::sample::{SourceId, SourceState};
 
 /// How many intervals a message is shown.
@@ -49,7 +50,11 @@ impl AppState {
         if let Some(now) = new_problem(self.model.as_ref(), &tick.model) {
             self.say(now);
         }
-        self.findings = tick.findings;
+        // A step through a recording is to show what was found at that time.
+        if tick.playback.is_some() {
+            self.held_findings.forget();
+        }
+        self.findings = self.held_findings.settle(&self.findings, tick.findings, tick.model.time_ms);
         self.watching = tick.watching;
         self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
@@ -86,8 +91,13 @@ impl AppState {
     pub fn settle(&mut self) {
         let Some(model) = self.model.take() else { return };
         rows::arrange(&mut self.table, &model, &self.findings, &self.history);
+        let troubled = model.troubled_sources();
+        match self.view.shown {
+            ScreenView::Sources => self.seen_sources = troubled,
+            _ => self.seen_sources.retain(|seen| troubled.contains(seen)),
+        }
         self.model = Some(model);
-        let guest = self.domain().map(DomainModel::key);
+        let guest = self.domain().map(guest_table::key);
         self.rows.of(guest);
         self.settle_view();
         if self.view.shown == ScreenView::Guests {
@@ -112,11 +122,9 @@ impl AppState {
 
 /// A source that is not whole and was so far: it is said once. The view of sources says it for as long as it lasts.
 fn new_problem(before: Option<&Model>, now: &Model) -> Option<String> {
-    let troubled = |m: &Model| -> Vec<(SourceId, SourceState)> {
-        m.sources.iter().filter(|s| s.state != SourceState::Ok).map(|s| (s.id, s.state)).collect()
-    };
-    let known = before.map(troubled).unwrap_or_default();
-    let new: Vec<_> = troubled(now).into_iter().filter(|t| !known.contains(t) && t.0 != SourceId::Recording).collect();
+    let known = before.map(Model::troubled_sources).unwrap_or_default();
+    let new: Vec<_> =
+        now.troubled_sources().into_iter().filter(|t| !known.contains(t) && t.0 != SourceId::Recording).collect();
     let (id, _) = new.first()?;
     let source = now.sources.iter().find(|s| s.id == *id)?;
     let more = if new.len() > 1 { format!(" (and {} more)", new.len() - 1) } else { String::new() };

@@ -127,7 +127,15 @@ pub(super) fn name(r: &RowView<'_>) -> Cell {
         };
     };
     let dim = !matches!(t.role, Role::Vcpu);
-    Cell::text(format!("  {}", clean(&t.label()))).role(if dim { Look::Dim } else { Look::Text })
+    Cell::name(format!("  {}", clean(&t.label()))).role(if dim { Look::Dim } else { Look::Text })
+}
+
+/// A thread of a guest where other threads stand beside it: `win10-2/3` for a vCPU, else `win10-2/emulator`.
+pub fn thread_of_guest(domain: &DomainModel, thread: &ThreadModel) -> String {
+    match (thread.role, thread.index) {
+        (Role::Vcpu, Some(vcpu)) => format!("{}/{vcpu}", clean(domain.name())),
+        _ => format!("{}/{}", clean(domain.name()), clean(&thread.label())),
+    }
 }
 
 /// Number of findings about the guest.

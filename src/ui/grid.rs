@@ -59,6 +59,11 @@ impl Cell {
         Self::text("")
     }
 
+    /// A name: of one that is too long the middle is left out.
+    pub fn name(name: impl Into<String>) -> Self {
+        Self::Name(name.into(), None, Look::Text)
+    }
+
     /// A value that no source gave.
     pub fn unknown() -> Self {
         Self::Text(UNKNOWN.into(), Look::Dim)
@@ -84,6 +89,7 @@ impl Cell {
     pub fn role(self, role: Look) -> Self {
         match self {
             Self::Text(t, _) if t != UNKNOWN => Self::Text(t, role),
+            Self::Name(name, state, _) => Self::Name(name, state, role),
             other => other,
         }
     }
@@ -152,26 +158,25 @@ pub fn paint<'a>(
     theme: &Theme,
 ) {
     let (row, selected) = look;
+    let style = |role: Look| match row {
+        RowLook::Dim => theme.style(Look::Dim),
+        RowLook::Marked(mark) if role == Look::Text => theme.style(mark).add_modifier(Modifier::BOLD),
+        _ => theme.style(role),
+    };
     for &(i, x, w) in fitted {
         let x = area.x + x;
         let w = w.min(area.right().saturating_sub(x));
         match cell(i).as_ref() {
             Cell::Text(text, role) => {
-                let style = match row {
-                    RowLook::Dim => theme.style(Look::Dim),
-                    RowLook::Marked(mark) if *role == Look::Text => theme.style(mark).add_modifier(Modifier::BOLD),
-                    _ => theme.style(*role),
-                };
                 let text = fit_words(text, w, theme.glyphs.cut);
                 let x = if layouts[i].right { x + w - width(&text).min(w) } else { x };
-                put(buf, x, area.y, &text, w, style);
+                put(buf, x, area.y, &text, w, style(*role));
             }
             Cell::Bar(parts, whole) => {
                 bars::parts(buf, x, area.y, w, *parts, *whole, theme);
             }
             Cell::Name(name, state, role) => {
-                let style = theme.style(if row == RowLook::Dim { Look::Dim } else { *role });
-                put(buf, x, area.y, &name_text(name, *state, w, theme), w, style);
+                put(buf, x, area.y, &name_text(name, *state, w, theme), w, style(*role));
             }
             Cell::Spark(points, top) => bars::spark(buf, x, area.y, w, points, *top, theme),
         }

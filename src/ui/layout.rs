@@ -13,7 +13,7 @@
 //! Panels stand in the order of what matters. Each gets the lines it needs as long as there are any; what is left goes
 //! to those that have more to show.
 
-use super::render::LATENCY_PICTURE;
+use super::render::{LATENCY_PICTURE, PANEL_CPUS};
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
 use crate::model::Model;
@@ -178,11 +178,11 @@ fn panel_need(state: &AppState, view: ScreenView) -> Need {
     let (least, want, most) = match (view, state.rows.of_panel(view)) {
         (_, 0) => (0, 0, 0),
         // Exits to the VMM have no distribution.
-        (ScreenView::Exits, n) if state.model.as_ref().is_some_and(Model::no_kvm_exit) => (4, n + 3, n + 3),
+        (ScreenView::Exits, n) if state.model.as_ref().is_some_and(Model::no_kvm_exit) => (3, n + 2, n + 2),
         (ScreenView::Exits, n) => (4, (n + 2).min(10), n + 2 + EXITS_FOOT),
         (ScreenView::Cpus, n) => {
             let map = state.rows.now.cpu_map;
-            (map + 4, map + 2 + n.min(8), map + 2 + n)
+            (map + 4, map + 2 + n.min(PANEL_CPUS), map + 2 + n)
         }
         (ScreenView::Threads, n) => (4, (n + 2).min(8), n + 2),
         (ScreenView::Latency, n) => (3, (n + 2).min(8), n + 2 + usize::from(LATENCY_PICTURE)),

@@ -22,6 +22,7 @@ mod filter;
 mod grid;
 mod guest_columns;
 mod guest_table;
+mod held_findings;
 mod key_lookup;
 mod keymap;
 mod keys_in_force;

@@ -5,8 +5,10 @@ use super::view::ScreenView;
 use crate::model::DomainKey;
 use std::collections::{BTreeMap, VecDeque};
 
-/// For how many intervals a panel keeps the height of its tallest one.
+/// For how many intervals a panel keeps the height of its tallest one, once it is known for as long.
 const KEPT: usize = 30;
+/// For how many at first: a guest that boots touches devices that it never uses again.
+const KEPT_AT_FIRST: usize = 5;
 
 /// What there is to show now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub struct PanelRows {
     /// Now.
     pub now: PanelSizes,
     guest: Option<DomainKey>,
+    /// How many intervals this guest has been watched.
+    intervals: usize,
     recent: BTreeMap<ScreenView, VecDeque<usize>>,
 }
 
@@ -33,6 +37,7 @@ impl PanelRows {
     pub fn of(&mut self, guest: Option<DomainKey>) {
         if self.guest != guest {
             self.guest = guest;
+            self.intervals = 0;
             self.recent.retain(|view, _| *view == ScreenView::Findings);
         }
     }
@@ -46,11 +51,13 @@ impl PanelRows {
             }
             recent.push_back(*rows);
         }
+        self.intervals += 1;
     }
 
     /// The most rows that a panel had lately.
     pub fn of_panel(&self, view: ScreenView) -> usize {
-        let recent = self.recent.get(&view).into_iter().flatten();
+        let window = (self.intervals / 2).clamp(KEPT_AT_FIRST, KEPT);
+        let recent = self.recent.get(&view).into_iter().flat_map(|recent| recent.iter().rev().take(window));
         recent.chain(self.now.rows.get(&view)).max().copied().unwrap_or(0)
     }
 }
@@ -68,7 +75,13 @@ mod tests {
         };
         [3, 5, 2].into_iter().for_each(|n| interval(&mut rows, n));
         assert_eq!(rows.of_panel(ScreenView::Exits), 5);
-        (0..KEPT).for_each(|_| interval(&mut rows, 2));
+        (0..KEPT_AT_FIRST).for_each(|_| interval(&mut rows, 2));
+        assert_eq!(rows.of_panel(ScreenView::Exits), 2, "soon while the guest is new");
+        (0..2 * KEPT).for_each(|_| interval(&mut rows, 2));
+        interval(&mut rows, 9);
+        (1..KEPT).for_each(|_| interval(&mut rows, 2));
+        assert_eq!(rows.of_panel(ScreenView::Exits), 9, "late once it is known");
+        interval(&mut rows, 2);
         assert_eq!(rows.of_panel(ScreenView::Exits), 2);
         rows.now.rows.clear();
         rows.of(Some((Some(1), 2, "g".into())));

@@ -2,6 +2,7 @@
 //! [`super::render`] draws it.
 
 use super::guest_table::{GuestTable, RowPart, TableRow};
+use super::held_findings::HeldFindings;
 use super::keys_in_force::KeysInForce;
 use super::panel_rows::PanelRows;
 use super::screen_settings::ScreenSettings;
@@ -11,6 +12,7 @@ use super::view::{ScreenView, ViewState};
 use crate::kvm::thread_name::Role;
 use crate::lint::{CannotTell, Finding, FindingId, StillWatched};
 use crate::model::{DomainKey, DomainModel, History, Model, ThreadModel};
+use crate::sample::{SourceId, SourceState};
 use jiff::tz::TimeZone;
 use tui_input::Input;
 
@@ -164,8 +166,10 @@ pub struct AppState {
     pub model: Option<Model>,
     /// The minute before it.
     pub history: History,
-    /// The findings of the interval.
+    /// The findings of the interval; on a live screen they say for some seconds the same.
     pub findings: Vec<Finding>,
+    /// When they were taken over.
+    pub held_findings: HeldFindings,
     /// The rules that could not be judged, and why.
     pub cannot_tell: Vec<CannotTell>,
     /// Where not enough has been seen yet.
@@ -198,6 +202,8 @@ pub struct AppState {
     pub message_age: u8,
     /// Whether every kvm tracepoint is counted.
     pub kvm_events: bool,
+    /// What is missing and was looked at in the view of sources: it is not announced any more.
+    pub seen_sources: Vec<(SourceId, SourceState)>,
     /// The screen's size: columns and rows.
     pub size: (u16, u16),
 }

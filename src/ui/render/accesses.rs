@@ -7,8 +7,9 @@ use crate::model::{AccessRow, DomainModel};
 use crate::sample::SourceId;
 use crate::ui::cells::{device_text, severity_role};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
-use crate::ui::order;
+use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
@@ -64,11 +65,12 @@ fn rows(state: &AppState) -> (Vec<GuestAccess<'_>>, usize) {
         rows.extend(of.iter().map(|row| (d, row)));
     }
     rows.retain(|(_, row)| row.vcpu == vcpu);
-    if state.view.order_of(ScreenView::Accesses) == order::COUNT {
-        rows.sort_by_key(|(_, row)| Reverse(row.span.count));
-    } else if state.view.is_of_all() {
-        rows.sort_by_key(|(_, row)| Reverse((row.span.total_ns, row.span.count)));
-    }
+    let by_time = state.view.order_of(ScreenView::Accesses) == order::TIME;
+    // In steps, so that the addresses of one device, read and written equally often, keep their places.
+    rows.sort_by_cached_key(|(_, row)| {
+        let time = step(row.span.total_ns.filter(|_| by_time).map(|ns| ns as f64));
+        (Reverse((time, step(Some(row.span.count as f64)))), row.space.as_str(), row.address, row.direction.as_str())
+    });
     let all = rows.len();
     rows.truncate(MOST);
     (rows, all)
@@ -82,7 +84,7 @@ pub fn len(state: &AppState) -> usize {
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     let id = |(d, row): &GuestAccess<'_>| {
-        ListRowId::of((d.key(), row.vcpu, row.space.as_str(), row.address_text(), row.direction.as_str()))
+        ListRowId::of((guest_table::key(d), row.vcpu, row.space.as_str(), row.address_text(), row.direction.as_str()))
     };
     rows(state).0.iter().map(id).collect()
 }
@@ -127,7 +129,7 @@ fn cells(state: &AppState, (d, r): &GuestAccess<'_>, in_view: bool) -> Vec<Cell>
         None => Cell::unknown(),
     };
     let from = r.device.as_ref().map_or_else(Cell::unknown, |d| Cell::text(d.from.as_str()).role(Look::Dim));
-    let guest = if state.view.is_of_all() { Cell::text(clean(d.name())) } else { Cell::blank() };
+    let guest = if state.view.is_of_all() { Cell::name(clean(d.name())) } else { Cell::blank() };
     vec![
         guest,
         device,

@@ -5,8 +5,9 @@ use super::{guests, say, title};
 use crate::figures::{percent, rate, share};
 use crate::kvm::thread_name::Role as Thread;
 use crate::model::{CpuModel, DomainModel, Model, ThreadModel};
-use crate::ui::cells::severity_role;
+use crate::ui::cells::{severity_role, thread_of_guest};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -19,6 +20,9 @@ use std::cmp::Reverse;
 
 /// How many threads of guests are named on a CPU.
 const NAMED: usize = 6;
+
+/// CPUs that the panel of the first screen shows as long as there is room.
+pub const PANEL_CPUS: usize = 8;
 
 /// Header and layout of the list below the map.
 pub const COLUMNS: [(&str, ColumnLayout); 15] = [
@@ -56,7 +60,7 @@ pub const HELP: [(&str, &str); 6] = [
     ("WHO", "guest/vCPU (`=`: pinned to this CPU only), busiest first; other tasks of the host, percent of a CPU."),
 ];
 
-/// The CPUs in the list. In the panel those that are shared, the selected guest's, then all that are busy; in the view
+/// The CPUs in the list. In the panel those that are shared, the selected guest's, and all that are busy; in the view
 /// all of them, or those of the selected guest.
 fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
     let in_view = state.view.shown == ScreenView::Cpus;
@@ -72,14 +76,16 @@ fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
     match state.view.order_of(ScreenView::Cpus) {
         order::CPU if in_view => cpus.sort_by_key(|(_, c)| (Reverse(step(c.time.map(|t| t.busy()))), c.cpu)),
         order::NUMBER if in_view => cpus.sort_by_key(|(_, c)| c.cpu),
+        // What a panel shows whole keeps its order: the marks say where the trouble is.
+        _ if !in_view && cpus.len() <= PANEL_CPUS => cpus.sort_by_key(|(_, c)| c.cpu),
         _ => cpus.sort_by_key(|(rank, c)| (*rank, c.cpu)),
     }
     cpus.into_iter().map(|(_, c)| c).collect()
 }
 
 fn has_thread_of_selected(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
-    let Some(selected) = state.domain().map(DomainModel::key) else { return false };
-    cpu.guest_threads.iter().any(|t| model.domains.get(t.domain).is_some_and(|d| d.key() == selected))
+    let Some(selected) = state.domain().map(guest_table::key) else { return false };
+    cpu.guest_threads.iter().any(|t| model.domains.get(t.domain).is_some_and(|d| guest_table::key(d) == selected))
 }
 
 /// How many CPUs the list has.
@@ -199,10 +205,7 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         if t.cpu < busy && !t.pinned {
             continue;
         }
-        let mut name = match (thread.role, thread.index) {
-            (Thread::Vcpu, Some(v)) => format!("{}/{v}", clean(domain.name())),
-            _ => format!("{}/{}", clean(domain.name()), clean(&thread.label())),
-        };
+        let mut name = thread_of_guest(domain, thread);
         if t.pinned {
             name.push('=');
         }

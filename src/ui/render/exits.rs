@@ -87,8 +87,8 @@ pub fn table(state: &AppState) -> Option<Cow<'_, ExitTable>> {
 /// How many rows it has.
 pub fn len(state: &AppState) -> usize {
     let rows = table(state).map_or(0, |t| t.rows.len());
-    // A line says that exits to the VMM are shown instead, or why there are none.
-    rows.max(if instead(state) { userspace::exits(state).len() + 1 } else { 0 })
+    // Where there are none, a sentence says why.
+    rows.max(if instead(state) { userspace::exits(state).len().max(2) } else { 0 })
 }
 
 /// What the rows are about, in their order.
@@ -171,9 +171,10 @@ fn by_reason(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let rows = rows(table.as_deref(), state);
     if rows.is_empty() {
-        let text = nothing(state);
-        let used = say(buf, inner, &text, Look::Dim, theme);
-        if instead(state) && !userspace::exits(state).is_empty() {
+        let to_vmm = instead(state) && !userspace::exits(state).is_empty();
+        // On the first screen the header of the list says as much.
+        let used = if to_vmm && !in_view { 0 } else { say(buf, inner, &nothing(state), Look::Dim, theme) };
+        if to_vmm {
             inner.y += used;
             inner.height -= used;
             userspace::exits_list(state, in_view).paint(buf, inner, theme);

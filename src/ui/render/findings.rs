@@ -2,7 +2,7 @@
 
 use super::domains::severity_glyph;
 use super::{finding, header, say, scope, title};
-use crate::lint::{Finding, StillWatched};
+use crate::lint::{EVERY_RULE, Finding, StillWatched};
 use crate::ui::cells::severity_role;
 use crate::ui::draw::{highlight, put};
 use crate::ui::state::AppState;
@@ -111,8 +111,9 @@ fn nothing_found(state: &AppState) -> String {
 /// The rules that could not be judged, and why: no finding does not mean that all is well.
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let guest = |domain: Option<&str>| domain.map_or_else(|| "host".to_string(), clean);
-    let watching = watching(state).map(|w| (w.rule, guest(w.domain.as_deref()), w.because.as_str()));
-    let unjudged = state.cannot_tell.iter().map(|c| (c.rule, guest(c.domain.as_deref()), c.because.as_str()));
+    let name = |rule: &'static str| if rule == EVERY_RULE { "every rule" } else { rule };
+    let watching = watching(state).map(|w| (name(w.rule), guest(w.domain.as_deref()), w.because.as_str()));
+    let unjudged = state.cannot_tell.iter().map(|c| (name(c.rule), guest(c.domain.as_deref()), c.because.as_str()));
     let all: Vec<(&str, String, &str)> = watching.chain(unjudged).collect();
     if all.is_empty() {
         return;

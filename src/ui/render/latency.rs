@@ -1,5 +1,6 @@
 //! How long vCPUs wait for a CPU: wake-ups and run delay, now and over the last minutes, and who caused it.
 
+use super::task_names::TaskNames;
 use super::{guests, latency_strip, missing, row_of, say, title};
 use crate::figures::{micros, percent, rate};
 use crate::lint::Mark;
@@ -7,6 +8,7 @@ use crate::model::{DomainModel, ThreadModel};
 use crate::sample::{OtherTask, SourceId};
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -74,7 +76,7 @@ pub fn len(state: &AppState) -> usize {
 
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
-    rows(state).iter().map(|(d, t)| ListRowId::of((d.key(), t.tid, t.index))).collect()
+    rows(state).iter().map(|(d, t)| ListRowId::of((guest_table::key(d), t.tid, t.index))).collect()
 }
 
 fn quantile(t: &ThreadModel, q: f64) -> Option<f64> {
@@ -109,17 +111,18 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let table = (rows.len() as u16 + 2).min(inner.height - strip);
         let below = Rect { y: inner.y + table, height: strip, ..inner };
         inner.height = table;
-        latency_strip::paint(buf, below, state, rows[at], theme);
+        latency_strip::paint(buf, below, state, rows[at], selected.is_some(), theme);
     }
-    let rows: Vec<_> = rows.iter().map(|row| (cells(row, state), look(row, state))).collect();
+    let names = TaskNames::of(state);
+    let rows: Vec<_> = rows.iter().map(|row| (cells(row, state, &names), look(row, state))).collect();
     List { columns: &COLUMNS, rows, at: selected }.paint(buf, inner, theme);
 }
 
-fn cells((d, t): &VcpuRow<'_>, state: &AppState) -> Vec<Cell> {
+fn cells((d, t): &VcpuRow<'_>, state: &AppState, names: &TaskNames<'_>) -> Vec<Cell> {
     let seconds = state.model.as_ref().and_then(|m| m.interval_s);
     let wait = t.cpu.and_then(|c| c.wait);
     let wakeups = t.wakeups.as_ref();
-    let name = if state.view.is_of_all() { Cell::text(clean(d.name())) } else { Cell::blank() };
+    let name = if state.view.is_of_all() { Cell::name(clean(d.name())) } else { Cell::blank() };
     vec![
         name,
         Cell::text(t.index.map_or_else(|| clean(&t.comm), |n| format!("vcpu {n}"))),
@@ -130,21 +133,20 @@ fn cells((d, t): &VcpuRow<'_>, state: &AppState) -> Vec<Cell> {
         Cell::figure(wait, percent).role(if wait.is_some_and(|w| w >= 5.0) { Look::Wait } else { Look::Text }),
         Cell::figure(t.run_delay_us(seconds), micros),
         Cell::figure(t.run_delays.as_ref().and_then(|d| d.quantile_us(0.99)), micros),
-        woken(t.woken_by.iter().max_by_key(|o| (o.tid != OtherTask::REST, o.count)), seconds),
-        preempted(t.preempted_by.iter().find(|o| o.tid != OtherTask::REST).or(t.preempted_by.first()), seconds),
+        // The figure first: it is what a narrow column has to keep.
+        task(t.woken_by.iter().max_by_key(|o| (o.tid != OtherTask::REST, o.count)), names, |o| {
+            seconds.map(|s| format!("{:>5}/s", rate(o.count as f64 / s)))
+        }),
+        task(t.preempted_by.iter().find(|o| o.tid != OtherTask::REST).or(t.preempted_by.first()), names, |o| {
+            seconds.map(|s| format!("{:>4} %", percent(o.ns as f64 / (s * 1e7))))
+        }),
     ]
 }
 
-fn woken(task: Option<&OtherTask>, seconds: Option<f64>) -> Cell {
+fn task(task: Option<&OtherTask>, names: &TaskNames<'_>, figure: impl Fn(&OtherTask) -> Option<String>) -> Cell {
     let Some(task) = task else { return Cell::unknown() };
-    let times = seconds.map(|s| format!(" {}/s", rate(task.count as f64 / s))).unwrap_or_default();
-    Cell::text(format!("{}{times}", latency_strip::name(task)))
-}
-
-fn preempted(task: Option<&OtherTask>, seconds: Option<f64>) -> Cell {
-    let Some(task) = task else { return Cell::unknown() };
-    let part = seconds.map(|s| format!(" {} %", percent(task.ns as f64 / (s * 1e7)))).unwrap_or_default();
-    Cell::text(format!("{}{part}", latency_strip::name(task)))
+    let figure = figure(task).map(|f| f + " ").unwrap_or_default();
+    Cell::name(format!("{figure}{}", names.name(task)))
 }
 
 /// The row of a finding has the look of its severity.

@@ -1,12 +1,13 @@
 //! The latencies of one vCPU over time: a column an interval, the newest on the right; short latencies at the bottom.
 
+use super::task_names::TaskNames;
 use crate::figures::{percent, rate, seconds};
 use crate::model::{DomainModel, LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint, ThreadModel};
 use crate::sample::OtherTask;
 use crate::ui::bars;
 use crate::ui::draw::put;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, fit, width};
+use crate::ui::text::{clean, fit_middle, fit_words, width};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::LatenciesShown;
 use ratatui::buffer::Buffer;
@@ -38,13 +39,19 @@ pub fn height(all: u16, table: u16, in_view: bool) -> u16 {
     }
 }
 
-/// The name of a task that woke or pre-empted a vCPU.
-pub fn name(task: &OtherTask) -> String {
-    if task.tid == 0 { "interrupt".into() } else { clean(&task.comm) }
-}
+/// Intervals that a panel draws at once.
+const AT_ONCE: usize = LATENCY_STEP / 2;
 
-/// Paints the picture.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainModel, &ThreadModel), theme: &Theme) {
+/// Paints the picture. That of the view has each interval at once; a panel beside other things takes up some at a time,
+/// so that it stands still in between.
+pub fn paint(
+    buf: &mut Buffer,
+    area: Rect,
+    state: &AppState,
+    (d, t): (&DomainModel, &ThreadModel),
+    in_view: bool,
+    theme: &Theme,
+) {
     let mut area = area;
     let label = t.index.map_or_else(|| clean(&t.comm), |n| format!("vcpu {n}"));
     let rule = theme.glyphs.rule.to_string().repeat(area.width.into());
@@ -55,13 +62,22 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, (d, t): (&DomainMod
         LatenciesShown::Wakeups => "wake-ups, + mean run delay",
     };
     let text = format!(" {} {label} over time: {what} ", clean(d.name()));
-    put(buf, area.x + 1, area.y, &fit(&text, area.width, theme.glyphs.cut), area.width, theme.style(Look::Head));
+    put(
+        buf,
+        area.x + 1,
+        area.y,
+        &fit_words(&text, area.width - 1, theme.glyphs.cut),
+        area.width,
+        theme.style(Look::Head),
+    );
     if area.width >= WIDE {
         area.width -= OTHERS + 2;
         let right = Rect { x: area.right() + 2, width: OTHERS, y: area.y + 1, height: area.height - 1 };
         others(buf, right, state, t, theme);
     }
     let kept: Vec<&LatencyPoint> = t.index.map(|vcpu| state.history.latencies(d, vcpu).collect()).unwrap_or_default();
+    let drawn = if in_view || kept.len() < AT_ONCE { kept.len() } else { kept.len() - kept.len() % AT_ONCE };
+    let kept = &kept[..drawn];
     // The picture moves by a step at once; until then there is room for the next points.
     let free = kept.len().next_multiple_of(LATENCY_STEP) - kept.len();
     let room = usize::from(area.width.saturating_sub(SCALE)).min(LATENCY_POINTS).saturating_sub(free);
@@ -153,13 +169,15 @@ fn others(buf: &mut Buffer, area: Rect, state: &AppState, t: &ThreadModel, theme
     let mut woken: Vec<_> = t.woken_by.iter().collect();
     woken.sort_by_key(|o| std::cmp::Reverse(o.count));
     let mut y = area.y;
+    let names = TaskNames::of(state);
+    let name = |task: &OtherTask| fit_middle(&names.name(task), 22, theme.glyphs.cut);
     let mut list = |head: [&str; 2], rows: Vec<(String, String)>| {
         put(buf, area.x, y, &format!("{:<22}{:>12}", head[0], head[1]), area.width, theme.style(Look::Head));
         y += 1;
         let rows = if rows.is_empty() { vec![(crate::figures::UNKNOWN.into(), String::new())] } else { rows };
         for (name, figure) in rows.into_iter().take(each.max(1)) {
             if y < area.bottom() {
-                put(buf, area.x, y, &fit(&name, 22, theme.glyphs.cut), 22, theme.style(Look::Text));
+                put(buf, area.x, y, &name, 22, theme.style(Look::Text));
                 put(buf, area.x + 22, y, &format!("{figure:>12}"), 12, theme.style(Look::Text));
             }
             y += 1;

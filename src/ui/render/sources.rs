@@ -15,10 +15,14 @@ use ratatui::layout::Rect;
 /// Width of name and state on the left.
 const LABEL: u16 = 26;
 
+/// From this width on the text stands beside name and state, else below them, indented.
+const BESIDE_FROM: u16 = 64;
+const INDENT: u16 = 2;
+
 /// What a source that works gives.
 fn gives(id: SourceId) -> &'static str {
     match id {
-        SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap devices",
+        SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap and macvtap devices",
         SourceId::Tracepoints => "exits, accesses, wake-ups, moves",
         SourceId::KvmStats => "KVM's own counters",
         SourceId::KernelLog => "what the kernel logs about KVM",
@@ -49,7 +53,9 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
             SourceState::Degraded | SourceState::Missing => Look::Warning,
         };
         let mut text: Vec<(String, Look)> = Vec::new();
-        let room = columns.saturating_sub(LABEL + 2).max(16);
+        // Beside name and state there is room for sentences on a wide screen only.
+        let below = columns < BESIDE_FROM;
+        let room = if below { columns.saturating_sub(INDENT) } else { columns.saturating_sub(LABEL) };
         if let Some(cause) = &s.cause {
             text.extend(wrap(&clean_lines(cause), room).into_iter().map(|l| (l, Look::Text)));
         }
@@ -63,9 +69,19 @@ pub fn lines(state: &AppState, columns: u16, theme: &Theme) -> Vec<StyledLine> {
         if text.is_empty() {
             text.push((fit_words(gives(s.id), room, theme.glyphs.cut), Look::Dim));
         }
-        for (i, line) in text.into_iter().enumerate() {
-            let (name, word) = if i == 0 { (s.id.as_str(), s.state.as_str()) } else { ("", "") };
-            out.push(vec![(format!("{name:<15} "), Look::Text), (format!("{word:<9} "), role), line]);
+        let label = |name: &str, word: &str| vec![(format!("{name:<15} "), Look::Text), (format!("{word:<9} "), role)];
+        let head = label(s.id.as_str(), s.state.as_str());
+        if below {
+            out.push(head);
+            let indent = (" ".repeat(INDENT.into()), Look::Text);
+            out.extend(text.into_iter().map(|line| vec![indent.clone(), line]));
+        } else {
+            let lines = text.into_iter().enumerate();
+            out.extend(lines.map(|(i, line)| {
+                let mut all = if i == 0 { head.clone() } else { label("", "") };
+                all.push(line);
+                all
+            }));
         }
     }
     if m.overflow > 0 {

@@ -1,7 +1,6 @@
 //! The line of views: number and name of each, the one on the screen marked.
 
 use super::domains::severity_glyph;
-use crate::sample::SourceState;
 use crate::ui::cells::severity_role;
 use crate::ui::draw::{highlight, put};
 use crate::ui::state::AppState;
@@ -23,8 +22,9 @@ fn mark(view: ScreenView, state: &AppState, theme: &Theme) -> Option<(char, Look
         }
         ScreenView::Sources => {
             let model = state.model.as_ref()?;
-            let is_whole = model.sources.iter().all(|s| s.state == SourceState::Ok) && model.lost == 0;
-            (!is_whole).then_some((theme.glyphs.severity[1], Look::Warning))
+            // What was looked at there is known: a host without libvirt is not warned about for ever.
+            let is_news = model.troubled_sources().iter().any(|source| !state.seen_sources.contains(source));
+            (is_news || model.lost > 0).then_some((theme.glyphs.severity[1], Look::Warning))
         }
         _ => None,
     }

@@ -8,6 +8,7 @@ use crate::model::{DomainModel, ThreadModel};
 use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, ListRows, RowLook};
+use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -25,7 +26,7 @@ type ThreadCell = fn(&ThreadRow<'_>, &AppState) -> Cell;
 /// Headers, layout and cells.
 const COLUMNS: [(&str, ColumnLayout, ThreadCell); 19] = [
     ("GUEST", ColumnLayout::left(10, 10, 1), guest),
-    ("THREAD", ColumnLayout::left(10, 12, 0), |r, _| Cell::text(clean(&r.thread.label()))),
+    ("THREAD", ColumnLayout::left(10, 12, 0), |r, _| Cell::name(clean(&r.thread.label()))),
     ("CPU%", ColumnLayout::right(5, 0, 0), |r, _| Cell::figure(r.thread.cpu.map(|c| c.busy()), percent)),
     ("GUEST USR SYS WAIT", ColumnLayout::left(18, 12, 10), bar),
     ("GUEST%", ColumnLayout::right(6, 0, 6), |r, _| Cell::figure(r.thread.cpu.map(|c| c.guest), percent)),
@@ -122,7 +123,7 @@ pub fn len(state: &AppState) -> usize {
 
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
-    rows(state).iter().map(|r| ListRowId::of((r.domain.key(), r.thread.tid))).collect()
+    rows(state).iter().map(|r| ListRowId::of((guest_table::key(r.domain), r.thread.tid))).collect()
 }
 
 /// The selected row.
@@ -162,7 +163,7 @@ fn per_second(count: Option<u64>, state: &AppState) -> Cell {
 }
 
 fn guest(r: &ThreadRow<'_>, state: &AppState) -> Cell {
-    if state.view.is_of_all() { Cell::text(clean(r.domain.name())) } else { Cell::blank() }
+    if state.view.is_of_all() { Cell::name(clean(r.domain.name())) } else { Cell::blank() }
 }
 
 fn bar(r: &ThreadRow<'_>, _: &AppState) -> Cell {

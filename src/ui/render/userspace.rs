@@ -6,6 +6,7 @@ use crate::kvm::userspace_exit;
 use crate::model::Model;
 use crate::ui::cells::userspace_name;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
+use crate::ui::order::step;
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
@@ -40,7 +41,7 @@ pub fn exits(state: &AppState) -> Vec<(i32, u64)> {
         *sum = sum.saturating_add(*n);
     }
     let mut rows: Vec<_> = sums.into_iter().collect();
-    rows.sort_by_key(|(reason, n)| (Reverse(*n), *reason));
+    rows.sort_by_key(|(reason, n)| (Reverse(step(Some(*n as f64))), *reason));
     rows
 }
 

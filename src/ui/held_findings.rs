@@ -1,0 +1,70 @@
+//! What findings say on a live screen. Their figures are those of one interval and differ in each; on the screen they
+//! stand for some seconds, so that a list of findings can be read. What is found, and how bad it is, is shown at once.
+
+use crate::lint::{Finding, FindingId};
+use std::collections::HashMap;
+
+/// For how long a finding says the same, milliseconds. The table beside it has the figures of each interval.
+const STANDS_MS: i64 = 5000;
+/// An interval ends a little early now and then.
+const EARLY_MS: i64 = 200;
+
+/// When the findings on the screen were taken over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeldFindings {
+    taken_ms: Option<i64>,
+}
+
+impl HeldFindings {
+    /// The findings to show at a time: those that are new or judged differently as they are now, the others as they are
+    /// shown until their time is over.
+    pub fn settle(&mut self, shown: &[Finding], now: Vec<Finding>, now_ms: i64) -> Vec<Finding> {
+        let stands = |taken: i64| (0..STANDS_MS - EARLY_MS).contains(&(now_ms - taken));
+        if !self.taken_ms.is_some_and(stands) {
+            self.taken_ms = Some(now_ms);
+            return now;
+        }
+        let shown: HashMap<FindingId, &Finding> = shown.iter().map(|f| (f.id(), f)).collect();
+        let same = |a: &Finding, b: &Finding| {
+            (a.severity, a.confidence, &a.title, &a.folded) == (b.severity, b.confidence, &b.title, &b.folded)
+        };
+        now.into_iter()
+            .map(|f| match shown.get(&f.id()) {
+                Some(shown) if same(shown, &f) => (*shown).clone(),
+                _ => f,
+            })
+            .collect()
+    }
+
+    /// Takes over what comes next as it is.
+    pub fn forget(&mut self) {
+        self.taken_ms = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lint::Severity;
+
+    fn finding(rule: &'static str, severity: Severity, figure: &str) -> Finding {
+        Finding { rule, severity, evidence: vec![figure.into()], ..Finding::default() }
+    }
+
+    #[test]
+    fn figures_stand_for_some_seconds_and_news_is_shown_at_once() {
+        use Severity::{Critical, Warning};
+        let (mut held, mut shown) = (HeldFindings::default(), Vec::new());
+        let mut at = |ms: i64, now: Vec<Finding>| {
+            shown = held.settle(&shown, now, ms);
+            shown.iter().map(|f| f.evidence[0].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(at(0, vec![finding("a", Warning, "1")]), ["1"]);
+        assert_eq!(at(1000, vec![finding("b", Critical, "9"), finding("a", Warning, "2")]), ["9", "1"]);
+        assert_eq!(at(2000, vec![finding("a", Critical, "3")]), ["3"], "worse than it was");
+        assert_eq!(at(4700, vec![finding("a", Critical, "4")]), ["3"]);
+        assert_eq!(at(4900, vec![finding("a", Critical, "5")]), ["5"]);
+        assert_eq!(at(3000, vec![finding("a", Critical, "6")]), ["6"], "the clock was set");
+        assert_eq!(at(3100, Vec::new()), [""; 0]);
+    }
+}
