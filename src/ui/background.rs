@@ -1,6 +1,6 @@
-//! The terminal's own background, asked for with OSC 11 (xterm, Control Sequences). The answer, `OSC 11 ; rgb:R/G/B ST`,
-//! comes between keys, at once or late on a slow line: nothing waits for it. It reaches the program as `Alt-]`, a key
-//! for each of its letters, and `Alt-\` or `Ctrl-G` at its end.
+//! The terminal's own background, asked for with OSC 11 (xterm, Control Sequences). The answer,
+//! `OSC 11 ; rgb:R/G/B ST`, comes between keys, at once or late on a slow line: nothing waits for it. It reaches the
+//! program as `Alt-]`, a key for each of its letters, and `Alt-\` or `Ctrl-G` at its end.
 
 use super::theme::Tone;
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
@@ -78,7 +78,7 @@ fn ends(key: KeyEvent) -> bool {
     )
 }
 
-/// The tone of `11;rgb:ffff/ffff/ffff`: each colour has one to four hexadecimal digits (X11, XParseColor).
+/// The tone of `11;rgb:ffff/ffff/ffff`: each colour has one to four hexadecimal digits (X11, `XParseColor`).
 fn tone(answer: &str) -> Option<Tone> {
     let colours = answer.strip_prefix("11;rgb:").or_else(|| answer.strip_prefix("11;rgba:"))?;
     let part = |text: &str| {

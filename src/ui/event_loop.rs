@@ -211,8 +211,8 @@ impl Appearance {
 }
 
 /// Draws, sleeps until something happens, handles all that happened, and draws again. `asks` says whether the terminal
-/// is asked for its background: with the first sample, when the program is not about to fail and leave the answer to the
-/// shell.
+/// is asked for its background: with the first sample, when the program is not about to fail and leave the answer to
+/// the shell.
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,

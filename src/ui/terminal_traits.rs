@@ -108,9 +108,9 @@ fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
     }
 }
 
-/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026), and for its background (OSC 11). A
-/// terminal ignores a control sequence that it does not know (ECMA-48), as xterm does; those that only write, a VT100 and
-/// the Linux console, which cannot know these, are not asked.
+/// Whether the terminal may be asked to show a frame at once (DEC private mode 2026), and for its background (OSC 11).
+/// A terminal ignores a control sequence that it does not know (ECMA-48), as xterm does; those that only write, a VT100
+/// and the Linux console, which cannot know these, are not asked.
 pub fn can_be_asked(env: &dyn Fn(&str) -> Option<String>) -> bool {
     match env("TERM").unwrap_or_default().as_str() {
         "" | "dumb" | "unknown" | "linux" | "ansi" => false,

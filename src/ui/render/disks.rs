@@ -76,7 +76,8 @@ pub const HELP: [(&str, &str); 10] = [
     ),
     (
         "RX TX",
-        "What the guest receives and sends: as libvirt counts it, else its tap and macvtap devices. esxtop: PKTRX/s, PKTTX/s.",
+        "What the guest receives and sends: as libvirt counts it, else its tap and macvtap devices. esxtop: PKTRX/s, \
+         PKTTX/s.",
     ),
     ("DROP/s", "Packets dropped in either direction. esxtop: %DRPRX, %DRPTX."),
     ("B/READ B/pkt", "Mean size, bytes."),

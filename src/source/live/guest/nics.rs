@@ -1,5 +1,5 @@
-//! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as the
-//! host's kernel counts them. With vhost the VMM holds them as well.
+//! Network interfaces of a guest that no manager reports on: the tap and macvtap devices that its VMM holds open, as
+//! the host's kernel counts them. With vhost the VMM holds them as well.
 
 use crate::sample::NicSample;
 use crate::source::live::proc::fds::KvmFiles;
@@ -137,8 +137,8 @@ fn turned(nic: NicSample) -> NicSample {
     }
 }
 
-/// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the guest
-/// receives. Of each direction there are bytes, packets, errors, drops and more (`net/core/net-procfs.c`,
+/// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the
+/// guest receives. Of each direction there are bytes, packets, errors, drops and more (`net/core/net-procfs.c`,
 /// `dev_seq_printf_stats`).
 fn parse(text: &str) -> BTreeMap<String, NicSample> {
     let line = |line: &str| {
