@@ -8,7 +8,7 @@ mod common;
 
 use common::guest::{Guest, Work};
 use jsonschema::Validator;
-use kvmtop::sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
+use kvmtop::sample::{CodeSpace, Function, HostDisk, ProfiledThread, StackCount, StackProfile};
 use kvmtop::session::{Limits, Recorder, Session};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
     }
     let demo = root().join("assets/demo.kvmtop");
     of_report(&["report", "--json", text(&demo)]);
-    of_report(&["report", "--json", text(&with_a_profile(dir.path()))]);
+    of_report(&["report", "--json", text(&with_what_is_asked_for(dir.path()))]);
     // A pattern that matches no guest is a missing source, with a cause and a fix.
     of_report(&["report", "--json", "--domain", "nobody", text(&demo)]);
     of_report(&["replay", "--batch", "--json", text(&demo)]);
@@ -169,8 +169,8 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
     }
 }
 
-/// Two samples of the demo; a guest's stacks were sampled between them.
-fn with_a_profile(folder: &Path) -> PathBuf {
+/// Two samples of the demo; a guest's stacks were sampled between them, and its block devices timed.
+fn with_what_is_asked_for(folder: &Path) -> PathBuf {
     let mut demo = Session::open(&root().join("assets/demo.kvmtop")).expect("the demo").cursor();
     let path = folder.join("profile.kvmtop");
     let mut recorder = Recorder::create(&path, Limits::default()).expect("a file");
@@ -187,6 +187,7 @@ fn with_a_profile(folder: &Path) -> PathBuf {
                 ..StackProfile::default()
             })
         });
+        sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
         recorder.append(&sample).expect("written");
     }
     recorder.close().expect("closed");

@@ -10,7 +10,7 @@ use syn::{Attribute, Expr, Fields, GenericArgument, Item, Lit, Meta, PathArgumen
 
 const MARKER: &str = "-->\n";
 /// What a sample's bytes hold, in order, and what the other frames hold.
-const ROOTS: [&str; 5] = ["Header", "Segment", "HostFacts", "DomainFacts", "Sample"];
+const ROOTS: [&str; 6] = ["Header", "Segment", "HostFacts", "DomainFacts", "Sample", "HostDisk"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -313,6 +313,9 @@ fn a_reader_of_the_document_reads_the_demo() {
                 facts.extend(reader.value("List<DomainFacts>", &mut bytes).list);
                 let numbers = reader.value("List<u32>", &mut bytes).list;
                 let sample = reader.value("Sample", &mut bytes);
+                if !bytes.is_empty() {
+                    reader.value("List<Option<List<HostDisk>>>", &mut bytes);
+                }
                 assert!(bytes.is_empty(), "sample {samples}: {} bytes are left", bytes.len());
                 let ours = cursor.at(samples).unwrap();
                 assert_eq!((time, i128::from(time)), (ours.time_ms, sample.fields["time_ms"].number));

@@ -23,10 +23,11 @@ typedef int s32;
 #define offset_of(type, field) __builtin_offsetof(type, field)
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_STACK = 23 };
-enum { BPF_F_MMAPABLE = 1 << 10, BPF_NOEXIST = 1 };
+enum { BPF_F_MMAPABLE = 1 << 10, BPF_ANY = 0, BPF_NOEXIST = 1 };
 
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
@@ -34,6 +35,8 @@ static long (*const bpf_get_current_comm)(void *buf, u32 size) = (void *)16;
 static u64 (*const bpf_get_current_task)(void) = (void *)35;
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
 static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
+
+static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 
 /* Arguments of a raw tracepoint, as TP_PROTO lists them. */
 struct raw_args {

@@ -1,34 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Sums, extremes and histograms of durations. */
 #pragma once
+#include "buckets.h"
 #include "maps.h"
-
-/*
- * 1 if `a` < `b`, both below 2^63. It has no branch, of which the verifier would follow each way to the program's end;
- * `opaque` keeps the compiler from making one.
- */
-static always_inline u64 is_less(u64 a, u64 b)
-{
-	u64 sign = a - b;
-
-	opaque(sign);
-	sign >>= 63;
-	opaque(sign);
-	return sign;
-}
-
-static always_inline u64 log2_bucket(u64 ns)
-{
-	u64 v = ns >> 6, r = 0, step;
-
-#pragma unroll
-	for (int i = 4; i >= 0; i--) {
-		step = is_less((1ull << (1 << i)) - 1, v) << i;
-		v >>= step;
-		r += step;
-	}
-	return r & (BUCKETS - 1);
-}
 
 /* The extremes of this epoch, empty if it has only begun. */
 static always_inline struct extremes *extremes_of(struct timing *t, u32 epoch)

@@ -133,6 +133,11 @@ pub struct SamplingArgs {
     /// Also count every kvm tracepoint for each guest
     #[arg(long)]
     pub kvm_events: bool,
+    /// What to trace beyond exits and the scheduler; each costs the guests something
+    ///
+    /// disks: what the host's block devices take for the guests' requests. The Disks view traces it while it is open.
+    #[arg(long, value_enum, value_name = "DETAIL", value_delimiter = ',')]
+    pub engine_detail: Vec<EngineDetail>,
 }
 
 /// Which guests and which findings.
@@ -460,6 +465,14 @@ pub enum EngineChoice {
     Perf,
     /// No tracing: KVM's own counters and /proc
     None,
+}
+
+/// `--engine-detail`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineDetail {
+    /// What the host's block devices take for the guests' requests
+    Disks,
 }
 
 impl EngineChoice {

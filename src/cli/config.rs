@@ -1,7 +1,7 @@
 //! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it
 //! silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
 
-use super::args::{self, EngineChoice};
+use super::args::{self, EngineChoice, EngineDetail};
 use super::values;
 use crate::analysis::Pattern;
 use crate::lint::Thresholds;
@@ -56,6 +56,8 @@ pub struct Sampling {
     pub domains: Vec<Pattern>,
     /// Whether every kvm tracepoint is counted.
     pub kvm_events: bool,
+    /// What is traced beyond exits and the scheduler.
+    pub engine_detail: Vec<EngineDetail>,
 }
 
 impl Default for Sampling {
@@ -67,6 +69,7 @@ impl Default for Sampling {
             libvirt_uri: None,
             domains: Vec::new(),
             kvm_events: false,
+            engine_detail: Vec::new(),
         }
     }
 }
@@ -390,6 +393,7 @@ mod tests {
             "libvirt_uri",
             "domains",
             "kvm_events",
+            "engine_detail",
             "[screen]",
             "color",
             "ascii",

@@ -1,6 +1,6 @@
 //! What a command runs with: options win over the config file, which wins over the defaults.
 
-use super::args::{ChoiceArgs, EngineChoice, SamplingArgs, ScreenArgs};
+use super::args::{ChoiceArgs, EngineChoice, EngineDetail, SamplingArgs, ScreenArgs};
 use super::config::Config;
 use crate::analysis::DomainFilter;
 use crate::lint;
@@ -22,6 +22,8 @@ pub struct Settings {
     pub libvirt_uri: Option<String>,
     /// Whether every kvm tracepoint is counted.
     pub kvm_events: bool,
+    /// What is traced beyond exits and the scheduler.
+    pub engine_detail: Vec<EngineDetail>,
     /// Which guests are selected.
     pub domains: DomainFilter,
     /// Which findings are reported, and from which figures on.
@@ -69,6 +71,7 @@ impl Settings {
             monitor: file.monitor && !given.no_monitor,
             libvirt_uri: given.libvirt_uri.clone().or_else(|| file.libvirt_uri.clone()),
             kvm_events: file.kvm_events || given.kvm_events,
+            engine_detail: [&file.engine_detail[..], &given.engine_detail].concat(),
             domains: DomainFilter {
                 patterns: if choice.domains.is_empty() { file.domains.clone() } else { choice.domains.clone() },
             },

@@ -3,7 +3,7 @@
 use super::batch::BatchPrinter;
 use super::{keep, say};
 use crate::cli::Settings;
-use crate::cli::args::{BatchArgs, EngineChoice};
+use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
 use crate::kvm::topology::HostTopology;
 use crate::sample::{DomainSample, EngineKind, EngineLevel, Sample, SourceId, SourceState};
 use crate::source::engine::{bpf::BpfEngine, perf::PerfEngine};
@@ -72,6 +72,11 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
         && let Err(why) = feed.set_kvm_events(true)
     {
         say(&format!("--kvm-events: {}; {}", why.cause, why.fix));
+    }
+    if settings.engine_detail.contains(&EngineDetail::Disks)
+        && let Err(why) = feed.set_disks(true)
+    {
+        say(&format!("--engine-detail disks: {}; {}", why.cause, why.fix));
     }
     keep(privileges::for_sampling(kind, settings.monitor) | files);
     LiveHost { feed, commands }

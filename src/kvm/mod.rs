@@ -17,6 +17,7 @@ pub mod guest_numa;
 pub mod hyperv;
 pub mod isa;
 pub mod kernel_log;
+pub mod kernel_types;
 pub mod limits;
 pub mod msr;
 pub mod mtree;

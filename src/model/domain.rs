@@ -2,7 +2,9 @@
 
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::Earlier;
-use super::{AccessRow, CpuShare, ExitTable, SampleInterval, ThreadModel, accesses, exits, since, total};
+use super::{
+    AccessRow, CpuShare, ExitTable, HostDiskModel, SampleInterval, ThreadModel, accesses, exits, since, total,
+};
 use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
@@ -58,6 +60,8 @@ pub struct DomainModel {
     pub counters: Rates,
     /// Block devices.
     pub disks: Vec<DiskRates>,
+    /// The host's block devices that worked for it; `None` where they are not timed.
+    pub host_disks: Option<Vec<HostDiskModel>>,
     /// Network interfaces.
     pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
@@ -240,6 +244,7 @@ impl DomainModel {
             kvm_events,
             counters,
             disks: devices::disks(now),
+            host_disks: HostDiskModel::all(now, before, interval),
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),

@@ -11,6 +11,7 @@ mod exits;
 mod guest;
 mod history;
 mod host;
+mod host_disks;
 mod latency;
 mod sum;
 mod timing;
@@ -24,6 +25,7 @@ pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{DomainKey, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
+pub use host_disks::{HostActivity, HostDiskModel};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sum::ModelSum;
 

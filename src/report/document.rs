@@ -181,6 +181,10 @@ pub struct JsonDomain {
     /// Block devices, from libvirt, or from the monitor of a guest that libvirt does not know. Empty without either,
     /// and until two readings were made (every 5 s).
     pub disks: Vec<JsonDisk>,
+    /// What the host's block devices did for the guest. Left out unless they are timed (`--engine-detail disks`, the
+    /// Disks view).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_disks: Option<Vec<JsonHostDisk>>,
     /// Network interfaces, from libvirt. Empty without it, and in the first interval.
     pub nics: Vec<JsonNic>,
     /// Its memory on the host.
@@ -384,6 +388,52 @@ pub struct JsonDisk {
     pub failed_ops: Option<f64>,
     /// Operations under way on average, by Little's law. `null`: no times are reported.
     pub queue_depth: Option<f64>,
+}
+
+/// A block device of the host, and its requests for one guest. Times run from the submission by a thread of the guest
+/// to the completion; those called `device` begin later, when the device's driver got the request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonHostDisk {
+    /// Name of the device in the host's kernel, such as `nvme0n1p3` or `dm-0`.
+    pub device: String,
+    /// Major and minor number, such as `259:3`.
+    pub number: String,
+    /// Name of a device-mapper device, or the file behind a loop device. `null` for others.
+    pub alias: Option<String>,
+    /// Names of the devices below it.
+    pub below: Vec<String>,
+    /// The guest's disks whose image is on it, by their names in `disks`.
+    pub disks: Vec<String>,
+    /// Reads per second. `null` where the length of the interval is not known; so in the others.
+    pub read_ops: Option<f64>,
+    /// Writes per second.
+    pub write_ops: Option<f64>,
+    /// Flushes of the device's write cache per second.
+    pub flush_ops: Option<f64>,
+    /// Other operations, such as discards, per second.
+    pub other_ops: Option<f64>,
+    /// Bytes read in the interval.
+    pub read_bytes: u64,
+    /// Bytes written in the interval.
+    pub write_bytes: u64,
+    /// Mean time of a read, microseconds. `null` without one in the interval; so in the others.
+    pub read_mean_us: Option<f64>,
+    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two.
+    pub read_p99_us: Option<f64>,
+    /// Mean time of a read in the device. `null` as well for a device without a driver of its own (device-mapper,
+    /// md).
+    pub read_device_mean_us: Option<f64>,
+    /// Mean time of a write, microseconds.
+    pub write_mean_us: Option<f64>,
+    /// 99th percentile of it, microseconds.
+    pub write_p99_us: Option<f64>,
+    /// Mean time of a write in the device, as for reads.
+    pub write_device_mean_us: Option<f64>,
+    /// Mean time of a flush, microseconds.
+    pub flush_mean_us: Option<f64>,
+    /// Number of requests by the thread that submitted them: `main`, `iothread`, `pool` (QEMU's thread pool),
+    /// `io_uring` (a worker of it), `vhost`, `vcpu`, `other`.
+    pub submitted: BTreeMap<&'static str, u64>,
 }
 
 /// A network interface of a guest, as libvirt counts it.

@@ -3,7 +3,7 @@
 use super::View;
 use super::document::{
     JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding,
-    JsonFunction, JsonHost, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic, JsonNodeMemory, JsonProfile,
+    JsonFunction, JsonHost, JsonHostDisk, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic, JsonNodeMemory, JsonProfile,
     JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
@@ -12,8 +12,8 @@ use crate::kvm::without_hidden;
 use crate::lint;
 use crate::model::call_tree::{self, FunctionTime};
 use crate::model::{
-    self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind, Model, Sureness,
-    ThreadModel,
+    self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind, HostDiskModel,
+    Model, Sureness, ThreadModel,
 };
 use crate::sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, StackProfile, Timing};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
@@ -196,6 +196,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             .collect(),
         counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
         disks: d.disks.iter().map(disk).collect(),
+        host_disks: d.host_disks.as_ref().map(|disks| disks.iter().map(host_disk).collect()),
         nics: d.nics.iter().map(nic).collect(),
         memory: JsonMemory {
             resident_bytes: d.memory.resident,
@@ -207,6 +208,31 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             local_percent: d.local_memory_percent(&m.host.facts.topology),
         },
         profile: new_profile.map(|new| profile(d.name(), facts.pid, &new.stacks)),
+    }
+}
+
+fn host_disk(disk: &HostDiskModel) -> JsonHostDisk {
+    let (major, minor) = disk.number;
+    JsonHostDisk {
+        device: disk.name.clone(),
+        number: format!("{major}:{minor}"),
+        alias: disk.alias.clone(),
+        below: disk.below.clone(),
+        disks: disk.disks.clone(),
+        read_ops: disk.reads.ops,
+        write_ops: disk.writes.ops,
+        flush_ops: disk.flushes.ops,
+        other_ops: disk.others.ops,
+        read_bytes: disk.reads.bytes,
+        write_bytes: disk.writes.bytes,
+        read_mean_us: disk.reads.mean_us(),
+        read_p99_us: disk.reads.total.quantile_us(0.99),
+        read_device_mean_us: disk.reads.device.mean_us(),
+        write_mean_us: disk.writes.mean_us(),
+        write_p99_us: disk.writes.total.quantile_us(0.99),
+        write_device_mean_us: disk.writes.device.mean_us(),
+        flush_mean_us: disk.flushes.mean_us(),
+        submitted: disk.submitters.iter().map(|(who, count)| (who.as_str(), *count)).collect(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::events::ThreadEvents;
 use super::host::Affinity;
+use super::host_disk::HostDisk;
 use super::profile::StackProfile;
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::QemuCommand;
@@ -189,6 +190,10 @@ pub struct DomainSample {
     /// Samples of the stacks of its threads that somebody asked for, in the first sample after they were taken; `None`
     /// in all others.
     pub profile: Option<Arc<StackProfile>>,
+    /// The host's block devices that worked for it; `None` where they are not timed. A recording stores them behind
+    /// the sample.
+    #[serde(skip)]
+    pub host_disks: Option<Vec<HostDisk>>,
 }
 
 /// One reading of a thread of a guest.

@@ -12,6 +12,7 @@
 mod domain;
 mod events;
 mod host;
+mod host_disk;
 mod merge;
 mod normalise;
 mod profile;
@@ -20,6 +21,7 @@ mod status;
 pub use domain::*;
 pub use events::*;
 pub use host::*;
+pub use host_disk::*;
 pub use merge::MissingExtreme;
 pub(crate) use merge::sum_of_known;
 pub use normalise::{MOST_FIGURE, MOST_FOLDER, MOST_GROUPS, calendar_ms};

@@ -15,9 +15,9 @@
 
 use super::{
     AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, EngineStatus, ExitCell, Function,
-    Histogram, HostFacts, HostMemory, HostSample, HostTask, MemoryUse, Migrations, NicSample, OtherTask, OwnCost,
-    Placement, ProfiledThread, Sample, StackCount, StackProfile, ThreadEvents, ThreadSample, ThreadTimes, Throttling,
-    Timing, UserspaceCell,
+    Histogram, HostDisk, HostFacts, HostMemory, HostRequests, HostSample, HostTask, MemoryUse, Migrations, NicSample,
+    OtherTask, OwnCost, Placement, ProfiledThread, Sample, StackCount, StackProfile, ThreadEvents, ThreadSample,
+    ThreadTimes, Throttling, Timing, UserspaceCell,
 };
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::MAX_CPUS;
@@ -240,6 +240,7 @@ impl DomainSample {
             memory: MemoryUse { resident, hugetlb, balloon, transparent },
             nics_ns,
             profile,
+            host_disks,
         } = self;
         threads.iter_mut().for_each(ThreadSample::normalise);
         unattributed.normalise();
@@ -272,6 +273,25 @@ impl DomainSample {
         if let Some(profile) = profile {
             Arc::make_mut(profile).normalise();
         }
+        host_disks.iter_mut().flatten().for_each(HostDisk::normalise);
+    }
+}
+
+/// The most devices below one, and disks of a guest on one.
+const MOST_NAMES: usize = 256;
+
+impl HostDisk {
+    fn normalise(&mut self) {
+        let Self { name, number: _, alias, below, disks, reads, writes, flushes, others, submitters } = self;
+        below.truncate(MOST_NAMES);
+        disks.truncate(MOST_NAMES);
+        [name].into_iter().chain(alias).chain(below).chain(disks).for_each(clean_name);
+        for HostRequests { bytes, total, device } in [reads, writes, flushes, others] {
+            cut([bytes]);
+            total.normalise();
+            device.normalise();
+        }
+        cut(submitters.values_mut());
     }
 }
 

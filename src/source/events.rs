@@ -6,7 +6,7 @@
 //! is charged to the port, address or MSR seen inside it.
 
 use crate::kvm::topology::HostTopology;
-use crate::sample::{EngineKind, EngineLevel, ThreadEvents};
+use crate::sample::{EngineKind, EngineLevel, HostDisk, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
 
 /// One life of a thread id: the kernel gives an id to another thread once its thread has ended.
@@ -44,6 +44,9 @@ pub struct Reading {
     pub threads: Vec<TracedThread>,
     /// Counts of all `kvm:*` tracepoints by process id, where switched on.
     pub kvm_events: HashMap<i32, BTreeMap<String, u64>>,
+    /// What the host's block devices did for each guest, by its process; no guest where they are not timed. Names are
+    /// missing.
+    pub disks: HashMap<i32, Vec<HostDisk>>,
     /// Events the kernel dropped.
     pub lost: u64,
     /// Events counted in an `other` cell because a table was full, or of threads without a place.
@@ -83,6 +86,23 @@ pub trait Engine: Send {
     /// # Errors
     /// When the kernel refuses.
     fn set_kvm_events(&mut self, on: bool) -> Result<(), EngineError>;
+
+    /// Starts or stops timing the host's block devices for guests ([`Reading::disks`]).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the engine cannot.
+    fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
+        let cannot = || EngineError {
+            cause: format!("the {} engine does not time the host's block devices", self.kind().as_str()),
+            fix: "use --engine bpf".into(),
+        };
+        if on { Err(cannot()) } else { Ok(()) }
+    }
+
+    /// Whose requests of block devices count: processes, and the guest's process that each works for.
+    fn watch(&mut self, processes: &[(i32, i32)]) {
+        let _ = processes;
+    }
 
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
     fn read(&mut self) -> Reading;

@@ -264,6 +264,8 @@ pub enum Control {
     SetEngineLevel(EngineLevel),
     /// Start (`true`) or stop counting every kvm tracepoint.
     SetKvmEvents(bool),
+    /// The view of the disks is open (`true`) or closed: the host's block devices are to be timed or need not be.
+    ShowDisks(bool),
     /// Record into this file from now on. The source `recording` of the samples reports how that goes.
     StartRecord(PathBuf),
     /// Close the recording.

@@ -13,6 +13,7 @@ use super::terminal::Guard;
 use super::terminal_traits::{self, ThemeChoice};
 use super::theme::{Theme, Tone};
 use super::update;
+use super::view::ScreenView;
 use crate::kvm::without_hidden;
 use anyhow::Context;
 use crossterm::event;
@@ -221,6 +222,7 @@ fn event_loop(
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     let mut canvas = Canvas::default();
+    let mut shows_disks = false;
     let (mut choice, mut theme) = ((state.theme, look.background), look.theme(state.theme));
     loop {
         if (state.theme, look.background) != choice {
@@ -238,6 +240,13 @@ fn event_loop(
         if asks && state.model.is_some() && Guard::is_taken() {
             asks = false;
             Guard::ask_background()?;
+        }
+        let disks = state.view.shown == ScreenView::Disks;
+        if std::mem::replace(&mut shows_disks, disks) != disks
+            && let Some(control) = &handlers.control
+        {
+            // A collector that is gone shows nothing more anyway.
+            let _ = control.send(Control::ShowDisks(disks));
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);

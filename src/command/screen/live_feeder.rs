@@ -4,6 +4,7 @@ use super::profiler::{ProfiledFeed, Profiler};
 use super::{handlers, run_feeder, ui_options};
 use crate::analysis::{DomainFilter, Pipeline};
 use crate::cli::Settings;
+use crate::cli::args::EngineDetail;
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
 use crate::source::Feed;
@@ -39,7 +40,8 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         }
     })?;
     keep(files);
-    forward(requests, commands, recording, profile_requests)?;
+    let disks_always = settings.engine_detail.contains(&EngineDetail::Disks);
+    forward(requests, commands, recording, profile_requests, disks_always)?;
     let feeder = move |events: SyncSender<ScreenEvent>| {
         // It ends when the screen does, and closes what it has in the kernel before.
         if show.send(events).is_ok() {
@@ -95,12 +97,14 @@ fn forward(
     commands: Sender<CollectorCommand>,
     recording: Sender<RecordingRequest>,
     profiles: Sender<ProfileRequest>,
+    disks_always: bool,
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in requests {
             // The feed lives as long as the collector does.
             let command = match control {
                 Control::SetEngineLevel(level) => CollectorCommand::Level(level),
+                Control::ShowDisks(on) => CollectorCommand::Disks(on || disks_always),
                 Control::SetKvmEvents(on) => CollectorCommand::KvmEvents(on),
                 Control::Quit => CollectorCommand::Stop,
                 Control::StartRecord(path) => {

@@ -5,7 +5,7 @@ use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::accesses::{self, AccessRow};
 use crate::model::exits::{self, share};
-use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, NicRates, ThreadModel};
+use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, HostDiskModel, NicRates, ThreadModel};
 use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask, Throttling, Timing};
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -46,6 +46,7 @@ impl GuestSum {
             kvm_events,
             counters,
             disks,
+            host_disks,
             nics,
             throttling,
             node_memory,
@@ -88,6 +89,9 @@ impl GuestSum {
         }
         add_counters(&mut sum.counters, counters, seconds, rows);
         add_disks(&mut sum.disks, disks, seconds, rows);
+        if let Some(host_disks) = host_disks {
+            add_host_disks(sum.host_disks.get_or_insert_default(), host_disks, rows);
+        }
         add_nics(&mut sum.nics, nics, seconds, rows);
         add_throttling(&mut sum.throttling, throttling, rows);
         if let Some((bytes, growth)) = swap {
@@ -133,6 +137,7 @@ impl GuestSum {
             sum.exit_rate = (seconds.map(|s| sum.exits.count as f64 / s), ExitRateSource::Traced);
         }
         sum.disks.iter_mut().for_each(|disk| finish_disk(disk, seconds.unwrap_or(1.0)));
+        sum.host_disks.iter_mut().flatten().for_each(|disk| disk.finish(seconds));
         sum.nics.iter_mut().for_each(|nic| finish_nic(nic, seconds.unwrap_or(1.0)));
         sum
     }
@@ -266,6 +271,16 @@ fn add_disks(disks: &mut Vec<DiskRates>, now: Vec<DiskRates>, seconds: f64, rows
         let new = DiskRates { name: disk.name.clone(), ..DiskRates::default() };
         if let Some(sum) = places.same_or_new(disks, place, |d| d.name.clone(), new, rows) {
             add_disk(sum, &disk, seconds);
+        }
+    }
+}
+
+fn add_host_disks(disks: &mut Vec<HostDiskModel>, now: Vec<HostDiskModel>, rows: &mut RowCount) {
+    let mut places = EntryPlaces::new();
+    for (place, disk) in now.into_iter().enumerate() {
+        let new = HostDiskModel { number: disk.number, ..HostDiskModel::default() };
+        if let Some(sum) = places.same_or_new(disks, place, |d| d.number, new, rows) {
+            sum.add(disk);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::budget;
 use super::frame::{self, FrameKind, HEAD, Stamp};
-use crate::sample::{DomainFacts, HostFacts, Sample};
+use crate::sample::{DomainFacts, HostDisk, HostFacts, Sample};
 use crate::session::SEGMENT_BYTES;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,9 @@ const LONGEST: usize = 64 << 20;
 const SAMPLE_MEMORY: usize = 256 << 20;
 /// The memory that the facts of a segment may take, bytes.
 const FACTS_MEMORY: usize = 512 << 20;
+
+/// A sample's bytes or what stands behind them are damaged.
+const DAMAGED: &str = "a sample is not what a recorder writes";
 
 /// Facts of guests in a segment: a segment with more of them ends.
 pub const MOST_FACTS: u32 = 8192;
@@ -54,6 +57,10 @@ pub fn unpack_header(payload: &[u8]) -> Option<Header> {
 
 /// What stands before the sample in a frame.
 type NewFacts = (Option<HostFacts>, Vec<DomainFacts>, Vec<u32>);
+
+/// What stands behind the sample, if anything: each guest's block devices of the host. Recorders once wrote nothing
+/// there, and their readers pass over what they find.
+type HostDisks<T> = Vec<Option<T>>;
 
 /// What makes a guest the same in two samples: PID, start of the process, name.
 type FactsKey = (Option<i32>, u64, String);
@@ -99,7 +106,11 @@ impl SegmentWriter {
         }
         self.buffer.clear();
         let sample = (new_host, new_domains, numbers, sample);
-        let bytes = postcard::to_extend(&sample, std::mem::take(&mut self.buffer))?;
+        let mut bytes = postcard::to_extend(&sample, std::mem::take(&mut self.buffer))?;
+        let disks: HostDisks<&[HostDisk]> = sample.3.domains.iter().map(|d| d.host_disks.as_deref()).collect();
+        if disks.iter().any(Option::is_some) {
+            bytes = postcard::to_extend(&disks, bytes)?;
+        }
         ensure!(bytes.len() <= LONGEST, "a sample of {} bytes is larger than the format allows", bytes.len());
         self.raw += bytes.len();
         *self.stream.get_mut() = stamp.begin(kind);
@@ -194,8 +205,15 @@ impl SegmentReader {
     /// The sample taken in last. Fails if no recorder wrote it.
     pub fn sample(&self) -> Result<Sample> {
         let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
-        let (mut sample, _): (Sample, _) =
-            budget::take_from(bytes, &mut SAMPLE_MEMORY.clone()).context("a sample is not what a recorder writes")?;
+        let mut memory = SAMPLE_MEMORY;
+        let (mut sample, rest): (Sample, _) = budget::take_from(bytes, &mut memory).context(DAMAGED)?;
+        if !rest.is_empty() {
+            let (disks, _): (HostDisks<Vec<HostDisk>>, _) = budget::take_from(rest, &mut memory).context(DAMAGED)?;
+            ensure!(disks.len() == sample.domains.len(), DAMAGED);
+            for (domain, disks) in sample.domains.iter_mut().zip(disks) {
+                domain.host_disks = disks;
+            }
+        }
         ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");
         sample.normalise();
         sample.host.facts = self.host.clone();

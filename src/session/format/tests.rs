@@ -45,6 +45,7 @@ fn a_list_takes_no_more_memory_than_stated() {
         ("host task", growth(&HostTask::default())),
         ("log line", growth(&log)),
         ("disk", growth(&DiskSample::default())),
+        ("host disk", growth(&HostDisk::default())),
         ("throttling", growth(&Throttling::default())),
         ("facts", growth(&DomainFacts::default())),
         ("text", growth(&String::new())),
@@ -67,6 +68,25 @@ fn a_frame_that_decompresses_to_gigabytes_is_refused() {
     let mut reader = SegmentReader::new(None).unwrap();
     reader.advance(packed).unwrap();
     assert_eq!((read, reader.sample().unwrap()), (stamp, Sample::default()));
+}
+
+#[test]
+fn block_devices_stand_behind_the_sample() {
+    let guest = |pid, host_disks| {
+        let facts = DomainFacts { pid: Some(pid), ..DomainFacts::default() };
+        DomainSample { facts: facts.into(), host_disks, ..DomainSample::default() }
+    };
+    let mut disk = HostDisk { name: "dm-0".into(), number: (252, 0), ..HostDisk::default() };
+    disk.below = vec!["sda".into()];
+    disk.submitters = [(Submitter::Pool, 3)].into();
+    disk.writes.total.add(5000);
+    let sample = Sample { domains: vec![guest(1, None), guest(2, Some(vec![disk]))], ..Sample::default() };
+    let mut writer = SegmentWriter::new().unwrap();
+    let stamp = Stamp { number: 0, time_ms: 0, run: true };
+    let frame = writer.pack(FrameKind::First, stamp, &sample).unwrap();
+    let mut reader = SegmentReader::new(None).unwrap();
+    reader.advance(Stamp::split(FrameKind::First, &frame[super::HEAD..]).unwrap().1).unwrap();
+    assert_eq!(reader.sample().unwrap(), sample);
 }
 
 #[test]

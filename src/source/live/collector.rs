@@ -7,11 +7,12 @@ pub use options::{CollectorCommand, CollectorOptions};
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{EngineError, Reading, TracedThread};
+use crate::source::events::{Engine, EngineError, Reading, TracedThread};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
 use crate::source::live::guest::vanished;
+use crate::source::live::host::block_devices::BlockDevices;
 use crate::source::live::host::kernel_log::KernelLog;
 use crate::source::live::host::qemu_logs::QemuLogs;
 use crate::source::live::host::reader::HostReader;
@@ -50,6 +51,7 @@ pub struct Collector {
     host: HostReader,
     tasks: HostTasks,
     status_files: StatusFiles,
+    block_devices: BlockDevices,
     kernel_log: KernelLog,
     qemu_logs: QemuLogs,
     generation: u32,
@@ -102,6 +104,7 @@ impl Collector {
             host: HostReader::new(paths),
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths.run.clone()),
+            block_devices: BlockDevices::new(&paths.sys),
             kernel_log: KernelLog::open(paths),
             qemu_logs: QemuLogs::new(paths.log.clone(), paths.system_owner()),
             generation: 0,
@@ -141,6 +144,18 @@ impl Collector {
         }
     }
 
+    /// Switches timing of the host's block devices for guests on or off.
+    ///
+    /// # Errors
+    /// There is no engine, it cannot, or the kernel refuses.
+    pub fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
+        match &mut self.options.engine {
+            Some(engine) => engine.set_disks(on),
+            None if on => Err(source_status::no_engine(&self.options.engine_problems)),
+            None => Ok(()),
+        }
+    }
+
     /// Reads everything once.
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
@@ -175,7 +190,12 @@ impl Collector {
         // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
         // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
         // busy host.
-        let mut reading = self.options.engine.as_mut().map(|e| e.read()).unwrap_or_default();
+        let watched: Vec<(i32, i32)> = self.guests.values().flat_map(LiveGuest::processes).collect();
+        let read_engine = |engine: &mut Box<dyn Engine>| {
+            engine.watch(&watched);
+            engine.read()
+        };
+        let mut reading = self.options.engine.as_mut().map(read_engine).unwrap_or_default();
         let read = (self.options.clock)();
         for offers in self.options.metadata_sources.iter_mut().filter_map(|source| source.host_offers()) {
             self.host.inform(offers);
@@ -191,6 +211,7 @@ impl Collector {
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
+        self.add_host_disks(&mut domains, &mut reading, now.mono_ns);
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let sample = Sample {
@@ -353,6 +374,16 @@ impl Collector {
         domains
     }
 
+    /// Gives each guest the block devices that worked for it.
+    fn add_host_disks(&mut self, domains: &mut [DomainSample], reading: &mut Reading, now_ns: u64) {
+        // From the end: of two guests that had one process id the later one, whose process is watched.
+        for domain in domains.iter_mut().rev() {
+            let Some(mut disks) = domain.facts.pid.and_then(|pid| reading.disks.remove(&pid)) else { continue };
+            disks.iter_mut().for_each(|disk| self.block_devices.name(disk, now_ns));
+            domain.host_disks = Some(disks);
+        }
+    }
+
     fn host_sample(
         &mut self,
         now: Timestamps,
@@ -419,6 +450,7 @@ impl Collector {
         let done = match command {
             CollectorCommand::Level(level) => self.set_level(level),
             CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
+            CollectorCommand::Disks(on) => self.set_disks(on),
             CollectorCommand::Interval(interval) => {
                 self.options.interval = interval;
                 Ok(())

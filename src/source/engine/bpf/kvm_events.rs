@@ -60,7 +60,7 @@ impl KvmEvents {
     /// Counts by process of the events that fired, including processes that are not guests.
     pub fn read(&self) -> HashMap<i32, BTreeMap<String, u64>> {
         let mut by_process: HashMap<i32, BTreeMap<String, u64>> = HashMap::new();
-        for ([process, event], count) in sys::lookup_all(self.counts.as_fd(), SIZE).unwrap_or_default() {
+        for ([process, event], [count]) in sys::lookup_all(self.counts.as_fd(), SIZE).unwrap_or_default() {
             if let Some(name) = self.names.get(event as usize) {
                 by_process.entry(process.cast_signed()).or_default().insert(name.clone(), count);
             }

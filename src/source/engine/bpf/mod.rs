@@ -13,6 +13,7 @@
 
 mod btf;
 mod decode;
+mod disks;
 mod kvm_events;
 mod layout;
 mod object;
@@ -26,6 +27,7 @@ mod tables;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
 use crate::source::events::{Engine, EngineError, Reading, ThreadKey};
+use disks::DiskTimer;
 use kvm_events::KvmEvents;
 use refusal::Rights;
 use running::Running;
@@ -42,6 +44,7 @@ pub struct BpfEngine {
     level: EngineLevel,
     running: Option<Running>,
     kvm_events: Option<KvmEvents>,
+    disks: Option<DiskTimer>,
     /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
     fires: Option<bool>,
     /// Events that replaced programs had counted since their last reading.
@@ -58,8 +61,17 @@ impl BpfEngine {
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
         let level = EngineLevel::None;
         let ceiling = tables::MAX_SLOTS;
-        let mut engine =
-            Self { topology, threads, level, running: None, kvm_events: None, fires: None, cut_off: 0, ceiling };
+        let mut engine = Self {
+            topology,
+            threads,
+            level,
+            running: None,
+            kvm_events: None,
+            disks: None,
+            fires: None,
+            cut_off: 0,
+            ceiling,
+        };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
@@ -99,6 +111,19 @@ impl Engine for BpfEngine {
         Ok(())
     }
 
+    fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
+        if on != self.disks.is_some() {
+            self.disks = if on { Some(DiskTimer::start(&Rights::here())?) } else { None };
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, processes: &[(i32, i32)]) {
+        if let Some(disks) = &mut self.disks {
+            disks.watch(processes);
+        }
+    }
+
     fn read(&mut self) -> Reading {
         let mut reading = self.running.as_mut().map(Running::read).unwrap_or_default();
         self.fires = match reading.fires_kvm_exit {
@@ -111,6 +136,10 @@ impl Engine for BpfEngine {
             reading.kvm_events = events.read();
             reading.overflow += events.overflow();
         }
+        if let Some(disks) = &mut self.disks {
+            reading.disks = disks.read();
+            reading.lost += disks.lost();
+        }
         reading
     }
 
@@ -120,6 +149,9 @@ impl Engine for BpfEngine {
         }
         if let Some(events) = &self.kvm_events {
             events.forget(processes);
+        }
+        if let Some(disks) = &self.disks {
+            disks.forget(processes);
         }
     }
 

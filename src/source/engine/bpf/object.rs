@@ -19,6 +19,9 @@ static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/k
 /// The object of `assets/bpf/events.bpf.c`.
 static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/events.bpf.o"));
 
+/// The object of `assets/bpf/disks.bpf.c`.
+static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/disks.bpf.o"));
+
 /// Settings of an object that are fixed before it is loaded.
 #[derive(Debug, Default)]
 pub(super) struct Choices<'a> {
@@ -43,6 +46,11 @@ pub(super) fn main_object() -> Result<aya_obj::Object, Refusal> {
 /// Parses the one that counts any event.
 pub(super) fn events_object() -> Result<aya_obj::Object, Refusal> {
     aya_obj::Object::parse(&EVENTS.0).map_err(|e| Refusal::broken(&e))
+}
+
+/// Parses the one that times block devices.
+pub(super) fn disks_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&DISKS.0).map_err(|e| Refusal::broken(&e))
 }
 
 impl Object {

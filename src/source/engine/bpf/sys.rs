@@ -160,21 +160,24 @@ pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result
     bpf(BPF_MAP_UPDATE_ELEM, &attr).map(drop)
 }
 
-/// Removes an element of a map whose keys are two numbers.
+/// Removes an element of a map whose keys are `K` numbers.
 ///
 /// # Errors
 /// The kernel's: ENOENT where there is none.
-pub fn delete(map: BorrowedFd<'_>, key: [u32; 2]) -> io::Result<()> {
+pub fn delete<const K: usize>(map: BorrowedFd<'_>, key: [u32; K]) -> io::Result<()> {
     let attr = Element { map: map.as_raw_fd().cast_unsigned(), pad: 0, key: key.as_ptr() as u64, value: 0, flags: 0 };
     bpf(BPF_MAP_DELETE_ELEM, &attr).map(drop)
 }
 
-/// All elements of a hash map from two numbers to a counter, in one call (5.6). `size` is the map's.
+/// All elements of a hash map from `K` numbers to `V` counters, in one call (5.6). `size` is the map's.
 ///
 /// # Errors
 /// The kernel's: EINVAL before 5.6.
-pub fn lookup_all(map: BorrowedFd<'_>, size: usize) -> io::Result<Vec<([u32; 2], u64)>> {
-    let (mut keys, mut values) = (vec![[0_u32; 2]; size], vec![0_u64; size]);
+pub fn lookup_all<const K: usize, const V: usize>(
+    map: BorrowedFd<'_>,
+    size: usize,
+) -> io::Result<Vec<([u32; K], [u64; V])>> {
+    let (mut keys, mut values) = (vec![[0_u32; K]; size], vec![[0_u64; V]; size]);
     let mut cursor = 0_u64;
     let mut attr = BatchLookup {
         begin: 0,

@@ -91,6 +91,12 @@ fn the_verifier_takes_every_program() {
             panic!("{program}: {}\n{}", refusal.error, end.into_iter().rev().collect::<Vec<_>>().join("\n"));
         }
     }
+    let disks = Object::prepare(object::disks_object().unwrap(), &[], &Choices::default()).unwrap();
+    for program in super::disks::PROGRAMS.into_iter().flat_map(|(program, old)| [program].into_iter().chain(old)) {
+        if let Err(refusal) = disks.load(program) {
+            panic!("{program}: {}\n{}", refusal.error, refusal.log);
+        }
+    }
     assert!(object.take_map("slots").is_ok() && object.take_map("slots").is_err());
     note(&format!("RAN {NAME}"));
 }
@@ -114,7 +120,7 @@ fn the_objects_are_what_the_source_gives() {
         Ok(done) => assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr)),
         Err(e) => return note(&format!("SKIPPED {NAME}: no make: {e}")),
     }
-    for name in ["kvmtop.bpf.o", "events.bpf.o"] {
+    for name in ["kvmtop.bpf.o", "events.bpf.o", "disks.bpf.o"] {
         let (shipped, built) = (std::fs::read(format!("{source}/{name}")), std::fs::read(out.path().join(name)));
         assert!(shipped.unwrap() == built.unwrap(), "{name} is not what its source gives: run make -C assets/bpf");
     }

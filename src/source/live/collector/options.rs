@@ -15,6 +15,8 @@ pub enum CollectorCommand {
     Level(EngineLevel),
     /// Switch counting of every `kvm:*` tracepoint on or off.
     KvmEvents(bool),
+    /// Switch timing of the host's block devices on or off.
+    Disks(bool),
     /// Set the time between samples.
     Interval(Duration),
     /// Take a sample at once.

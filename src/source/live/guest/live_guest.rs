@@ -110,6 +110,12 @@ impl LiveGuest {
         })
     }
 
+    /// Its process and the kernel threads that work for it, each with its process.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (i32, i32)> {
+        let pid = self.identity.pid;
+        self.helpers.keys().copied().chain([pid]).map(move |process| (process, pid))
+    }
+
     /// The guest as a metadata source identifies it.
     pub(crate) fn watched(&self) -> WatchedGuest {
         WatchedGuest {

@@ -1,0 +1,122 @@
+//! Where fields of the kernel's structs are, by its BTF (`/sys/kernel/btf/vmlinux`, Documentation/bpf/btf.rst).
+//!
+//! The file holds some hundred thousand types. One pass over it keeps nothing but the offsets that were asked for; a
+//! parser that builds all types takes ten times its size.
+
+use std::collections::BTreeMap;
+
+/// Bytes of BTF that are looked at; a kernel's take 4 to 10 MB.
+pub const MOST_BYTES: usize = 64 << 20;
+
+const MAGIC: u16 = 0xeb9f;
+const KIND_STRUCT: u32 = 4;
+
+/// A field: the struct's name, and its own.
+pub type KernelField = (&'static str, &'static str);
+
+/// The offsets of these fields from the beginning of their structs, bytes. Those that the kernel does not have are left
+/// out, and fields of anonymous structs within a struct are not found. `None`: this is no BTF of this machine's byte
+/// order.
+pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    if u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?) != MAGIC {
+        return None;
+    }
+    let header = word(btf, 4)? as usize;
+    let part = |at: usize| {
+        let start = header.checked_add(word(btf, at)? as usize)?;
+        btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
+    };
+    let (types, strings) = (part(8)?, part(16)?);
+    let mut found = BTreeMap::new();
+    let mut at = 0;
+    // Each type: name, info (kind, number of what follows), size or type; then what its kind says.
+    while let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) {
+        let (kind, count, bits) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
+        let members = at + 12;
+        if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| is_called(strings, name, of)) {
+            for member in (members..).step_by(12).take(count) {
+                let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
+                // With bit fields the low 24 bits are the offset.
+                let offset = if bits { offset & 0xff_ffff } else { offset } / 8;
+                let is_this = |(of, f): &&KernelField| is_called(strings, name, of) && is_called(strings, field, f);
+                if let Some(field) = wanted.iter().find(is_this) {
+                    found.entry(*field).or_insert(offset);
+                }
+            }
+        }
+        at = members + length(kind, count)?;
+    }
+    Some(found)
+}
+
+/// The bytes that follow a type of this kind.
+fn length(kind: u32, count: usize) -> Option<usize> {
+    Some(match kind {
+        // INT, VAR, DECL_TAG
+        1 | 14 | 17 => 4,
+        // ARRAY
+        3 => 12,
+        // STRUCT, UNION, DATASEC, ENUM64
+        4 | 5 | 15 | 19 => 12 * count,
+        // ENUM, FUNC_PROTO
+        6 | 13 => 8 * count,
+        // PTR, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT, FUNC, FLOAT, TYPE_TAG
+        2 | 7..=12 | 16 | 18 => 0,
+        _ => return None,
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+/// Whether the zero-terminated text at this place of `strings` is `name`.
+fn is_called(strings: &[u8], at: u32, name: &str) -> bool {
+    let rest = strings.get(at as usize..).and_then(|text| text.strip_prefix(name.as_bytes()));
+    rest.is_some_and(|rest| rest.first() == Some(&0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A BTF of one int and two structs.
+    fn made() -> Vec<u8> {
+        let strings = b"\0int\0bio\0bi_opf\0bi_next\0biology\0";
+        let at = |name: &str| {
+            let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+            strings.windows(wanted.len()).position(|w| w == wanted).unwrap() as u32 + 1
+        };
+        let mut types: Vec<u32> = vec![at("int"), 1 << 24, 4, 32];
+        types.extend([at("biology"), 4 << 24 | 1, 4, at("bi_opf"), 1, 8 * 4]);
+        types.extend([at("bio"), 1 << 31 | 4 << 24 | 2, 16]);
+        types.extend([at("bi_next"), 1, 0, at("bi_opf"), 1, (4 << 24) | (8 * 12)]);
+        let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let mut btf = [MAGIC.to_ne_bytes().as_slice(), &[1, 0]].concat();
+        for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
+            btf.extend(word.to_ne_bytes());
+        }
+        [btf, types, strings.to_vec()].concat()
+    }
+
+    #[test]
+    fn fields_are_found_and_missing_ones_are_not() {
+        let wanted: [KernelField; 4] = [("bio", "bi_opf"), ("bio", "bi_next"), ("bio", "bi_bdev"), ("request", "bio")];
+        let found = offsets(&made(), &wanted).unwrap();
+        assert_eq!(found, [(("bio", "bi_opf"), 12), (("bio", "bi_next"), 0)].into());
+    }
+
+    #[test]
+    fn damaged_btf_is_none_or_less() {
+        let whole = made();
+        assert_eq!(offsets(b"ELF", &[]), None);
+        for cut in 0..whole.len() {
+            let _ = offsets(&whole[..cut], &[("bio", "bi_opf")]);
+        }
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            let _ = offsets(&damaged, &[("bio", "bi_opf")]);
+        }
+    }
+}

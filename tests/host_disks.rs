@@ -1,0 +1,238 @@
+//! Block devices of the host as the BPF engine times them: on a process that does so many requests, and on a QEMU guest
+//! beside what perf saw of the same requests.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+mod common;
+
+use kvmtop::kvm::topology::HostTopology;
+use kvmtop::sample::{HostDisk, HostRequests, Submitter};
+use kvmtop::source::engine::bpf::BpfEngine;
+use kvmtop::source::events::{Engine, Reading};
+use std::collections::HashMap;
+use std::io::Write;
+use std::os::linux::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The engine counts for all tests of this process: one after the other.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A loop device upon a file; both go when this is dropped.
+struct LoopDevice {
+    device: String,
+    _folder: tempfile::TempDir,
+}
+
+impl LoopDevice {
+    /// A device of 16 MiB that begins with this sector.
+    fn new(sector: &[u8]) -> Result<Self, String> {
+        // Where perf's and cargo's files are: a file system upon a block device, not one in memory.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).map_err(|e| e.to_string())?;
+        let image = folder.path().join("disk.img");
+        let mut bytes = sector.to_vec();
+        bytes.resize(16 << 20, 0);
+        std::fs::write(&image, bytes).map_err(|e| e.to_string())?;
+        let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().map_err(|e| e.to_string())?;
+        if !made.status.success() {
+            return Err(format!("losetup: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        }
+        Ok(Self { device: String::from_utf8_lossy(&made.stdout).trim().to_owned(), _folder: folder })
+    }
+
+    fn number(&self) -> (u32, u32) {
+        let number = std::fs::metadata(&self.device).unwrap().st_rdev();
+        (rustix::fs::major(number), rustix::fs::minor(number))
+    }
+
+    fn of<'a>(&self, reading: &'a Reading, pid: i32) -> Option<&'a HostDisk> {
+        reading.disks.get(&pid)?.iter().find(|disk| disk.number == self.number())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.device]).status();
+    }
+}
+
+/// A process that is killed when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An engine that times, or why there is none.
+fn engine() -> Result<BpfEngine, String> {
+    if let Some(why) = common::cannot_trace() {
+        return Err(why);
+    }
+    let mut engine = BpfEngine::new(HostTopology::default(), 4).map_err(|e| e.cause)?;
+    engine.set_disks(true).map_err(|e| e.cause)?;
+    Ok(engine)
+}
+
+fn counts(requests: &HostRequests) -> (u64, u64, u64) {
+    (requests.total.count, requests.device.count, requests.bytes)
+}
+
+#[test]
+fn every_request_of_a_watched_process_counts() {
+    const NAME: &str = "host disks: every request of a watched process counts";
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut engine, disk) = match engine().and_then(|engine| Ok((engine, LoopDevice::new(&[])?))) {
+        Ok(both) => both,
+        Err(why) => return common::skipped(NAME, &why),
+    };
+    common::ran(NAME);
+    // Each waits for a line, so that it is watched before its first request.
+    let wait = |command: String| {
+        let shell = format!("read go; exec {command} 2>/dev/null");
+        Running(Command::new("sh").args(["-c", &shell]).stdin(Stdio::piped()).spawn().unwrap())
+    };
+    let device = &disk.device;
+    let mut readers = [
+        wait(format!("dd if={device} of=/dev/null bs=4096 count=1000 iflag=direct")),
+        wait(format!("dd if=/dev/zero of={device} bs=8192 count=500 oflag=direct conv=notrunc,fsync")),
+        wait(format!("dd if={device} of=/dev/null bs=4096 count=77 iflag=direct")),
+    ];
+    let [a, b, unwatched] = [0, 1, 2].map(|i| readers[i].pid());
+    // The second works for the first, as a vhost thread does for its guest.
+    engine.watch(&[(a, a), (b, a)]);
+    for reader in &mut readers {
+        writeln!(reader.0.stdin.as_ref().unwrap()).unwrap();
+        assert!(reader.0.wait().unwrap().success());
+    }
+    let reading = engine.read();
+    let of = disk.of(&reading, a).expect("the device");
+    assert_eq!(counts(&of.reads), (1000, 1000, 4_096_000));
+    assert_eq!(counts(&of.writes), (500, 500, 4_096_000));
+    assert!(of.flushes.total.count >= 1 && of.flushes.device.count == 0, "{:?}", of.flushes);
+    // dd is one thread, the main one.
+    assert_eq!(of.submitters.keys().copied().collect::<Vec<_>>(), [Submitter::Main]);
+    for requests in [&of.reads, &of.writes] {
+        let sum = |timing: &kvmtop::sample::Timing| timing.histogram.as_ref().unwrap().0.iter().sum::<u64>();
+        assert_eq!((sum(&requests.total), sum(&requests.device)), (requests.total.count, requests.device.count));
+        assert!(requests.device.total_ns <= requests.total.total_ns && requests.device.total_ns > Some(0));
+    }
+    assert!(disk.of(&reading, unwatched).is_none() && disk.of(&reading, b).is_none());
+    assert_eq!(reading.lost, 0);
+    // A guest that ended leaves nothing behind.
+    engine.watch(&[]);
+    engine.forget(&[], &[a]);
+    assert_eq!(engine.read().disks, HashMap::new());
+}
+
+/// Reads eight sectors after eight sectors by the BIOS for ever: `mov ah, 0x42; int 0x13; add [lba], 8; and [lba],
+/// 0x3fff`, with the packet behind it (SeaBIOS has a driver for virtio disks).
+const READER: [u8; 51] = [
+    0x31, 0xc0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0, 0xbc, 0x00, 0x7c, 0xfb, 0xbe, 0x23, 0x7c, 0xb8, 0x00, 0x42, 0xb2,
+    0x80, 0xcd, 0x13, 0x83, 0x06, 0x2b, 0x7c, 0x08, 0x81, 0x26, 0x2b, 0x7c, 0xff, 0x3f, 0xeb, 0xe9, 0x10, 0x00, 0x08,
+    0x00, 0x00, 0x00, 0x00, 0x10, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+];
+
+/// QEMU with the disk, by native AIO on an `IOThread`.
+fn guest(disk: &LoopDevice) -> Result<Running, String> {
+    let drive = format!("file={},if=none,id=d0,format=raw,cache=none,aio=native", disk.device);
+    let qemu = Command::new("qemu-system-x86_64")
+        .args(["-name", "kt-disks,debug-threads=on", "-accel", "kvm", "-m", "32", "-display", "none", "-nodefaults"])
+        .args(["-object", "iothread,id=io1", "-drive", &drive, "-device", "virtio-blk-pci,drive=d0,iothread=io1"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    qemu.map(Running).map_err(|e| format!("qemu-system-x86_64: {e}"))
+}
+
+/// Number of requests of a device in perf's file, and the mean time from issue to completion, seconds: the oracle.
+fn by_perf(file: &Path, (major, minor): (u32, u32)) -> (u64, f64) {
+    let fields = ["script", "-F", "time,event,trace", "-i"];
+    let text = Command::new("perf").args(fields).arg(file).stderr(Stdio::null()).output().unwrap();
+    let (mut issued, mut count, mut sum) = (HashMap::new(), 0, 0.0);
+    let device = format!("{major},{minor}");
+    // "  2419.771216: block:block_rq_issue: 7,0 R 4096 () 13232 + 8 0x2,0,4 [IO io1]"
+    for line in String::from_utf8_lossy(&text.stdout).lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [time, event, of, rest @ ..] = words.as_slice() else { continue };
+        let Some(plus) = rest.iter().position(|word| *word == "+").filter(|_| *of == device) else { continue };
+        let time: f64 = time.trim_end_matches(':').parse().unwrap();
+        let sector = rest[plus - 1].to_owned();
+        if event.contains("block_rq_issue") {
+            issued.insert(sector, time);
+        } else if let Some(began) = issued.remove(&sector) {
+            (count, sum) = (count + 1, sum + time - began);
+        }
+    }
+    (count, sum / count as f64)
+}
+
+#[test]
+fn the_device_takes_as_long_as_perf_says() {
+    const NAME: &str = "host disks: the device takes as long as perf says";
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let boot = || {
+        let mut sector = READER.to_vec();
+        sector.resize(510, 0);
+        sector.extend([0x55, 0xaa]);
+        LoopDevice::new(&sector)
+    };
+    let have = || match Command::new("perf").arg("--version").output() {
+        Ok(done) if done.status.success() && Path::new("/dev/kvm").exists() => Ok(()),
+        _ => Err("needs perf and /dev/kvm".to_owned()),
+    };
+    let started = have().and_then(|()| engine()).and_then(|engine| {
+        let disk = boot()?;
+        Ok((engine, guest(&disk)?, disk))
+    });
+    let (mut engine, guest, disk) = match started {
+        Ok(all) => all,
+        Err(why) => return common::skipped(NAME, &why),
+    };
+    common::ran(NAME);
+    let pid = guest.pid();
+    engine.watch(&[(pid, pid)]);
+    // Until it has booted from the disk and reads on.
+    let reads = |engine: &mut BpfEngine| {
+        let reading = engine.read();
+        disk.of(&reading, pid).map(|of| of.reads.clone()).unwrap_or_default()
+    };
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while reads(&mut engine).total.count < 300 {
+        assert!(std::time::Instant::now() < until, "the guest reads nothing");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("host-disks.perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-a", "-e", "block:block_rq_issue,block:block_rq_complete", "-o"]).arg(&file);
+    let perf = perf.args(["--", "sh", "-c", "sleep 1; read end"]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut perf = Running(perf.unwrap());
+    std::thread::sleep(Duration::from_millis(1500));
+    // perf has begun: what the engine counts from here on is in its file.
+    let before = reads(&mut engine);
+    std::thread::sleep(Duration::from_secs(3));
+    let after = reads(&mut engine);
+    writeln!(perf.0.stdin.as_ref().unwrap()).unwrap();
+    perf.0.wait().unwrap();
+    let (seen, mean) = by_perf(&file, disk.number());
+    let _ = std::fs::remove_file(&file);
+    let count = after.device.count - before.device.count;
+    let ours = (after.device.total_ns.unwrap() - before.device.total_ns.unwrap()) as f64 / count as f64 / 1e9;
+    println!("{count} requests of {:.1} us; perf: {seen} of {:.1} us", ours * 1e6, mean * 1e6);
+    assert!(count > 100 && count <= seen, "{count} requests; perf: {seen}");
+    // perf's interval is the longer one, and a loaded machine is uneven.
+    assert!((ours / mean - 1.0).abs() < 0.4, "{:.1} us; perf: {:.1} us", ours * 1e6, mean * 1e6);
+    let reading = engine.read();
+    let of = disk.of(&reading, pid).unwrap();
+    let by_thread = of.submitters.get(&Submitter::Iothread).copied().unwrap_or_default();
+    assert!(by_thread * 10 > of.reads.total.count * 9, "{:?}", of.submitters);
+}
