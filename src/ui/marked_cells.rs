@@ -6,7 +6,7 @@ use super::guest_columns::{self, COLUMNS, GuestColumn};
 use super::guest_table::{ColumnId, key};
 use super::state::AppState;
 use super::table_marks::MarkedFigures;
-use crate::figures::{UNKNOWN, percent, rate};
+use crate::figures::{UNKNOWN, percent, rate, share};
 use crate::model::DomainModel;
 
 /// The figures of the interval on the screen; `None` before the first sample.
@@ -34,7 +34,12 @@ fn figure(value: &FieldValue) -> Option<f64> {
 
 /// A change with its sign; one that is too small to be printed is 0.
 fn signed(by: f64, column: &GuestColumn) -> String {
-    let print = if column.header.ends_with('%') { percent } else { rate };
+    // A narrow column has room for whole percents.
+    let print = match column.header {
+        header if !header.ends_with('%') => rate,
+        _ if column.layout.width < 4 => share,
+        _ => percent,
+    };
     let size = print(by.abs());
     match size.as_str() {
         UNKNOWN => size,

@@ -64,7 +64,9 @@ fn glance(state: &AppState, recorded: bool, room: u16) -> Vec<StyledLine> {
         let mut shown: Vec<String> = its.iter().take(2).map(|k| k.name()).collect();
         shown.dedup();
         if shown.join(" ").len() > KEY {
-            shown.truncate(1);
+            // One of them, whole if there is one.
+            let fits = shown.iter().position(|name| name.len() <= KEY).unwrap_or(0);
+            shown = vec![shown.swap_remove(fits)];
         }
         let pair = (shown.join(" "), b.action.name().replace('-', " "));
         if !keys.contains(&pair) {

@@ -3,7 +3,7 @@
 use super::popup::{self, StyledLine};
 use crate::ui::guest_columns::COLUMNS;
 use crate::ui::state::AppState;
-use crate::ui::text::{fit, wrap};
+use crate::ui::text::{fit_words, width};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -18,11 +18,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, at: usize, state: &AppState, theme: &
         let now = c.id == state.table.sort.column;
         let order = if now { g.sort[usize::from(state.table.sort.reversed)] } else { ' ' };
         let cursor = if selected { g.cursor } else { ' ' };
-        let help = wrap(c.help, 10_000).remove(0);
-        lines.push(vec![
-            (format!("{cursor} {order} {:<12}", c.header), if selected || now { Look::Strong } else { Look::Text }),
-            (fit(&help, room.saturating_sub(14), g.cut), Look::Dim),
-        ]);
+        let label = format!("{cursor} {order} {:<12}", c.header);
+        let help = fit_words(c.help, room.saturating_sub(width(&label)), g.cut);
+        let look = if selected || now { Look::Strong } else { Look::Text };
+        lines.push(vec![(label, look), (help, Look::Dim)]);
     }
     let title = vec![("sort guests by".into(), Look::Strong)];
     popup::paint(buf, area, title, "Enter: sort; again: reverse", &lines, at.saturating_sub(8) as u16, theme);
