@@ -6,7 +6,7 @@ use super::{DomainModel, ExitTable, LatencyPoint, Model};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Points kept for each domain.
-const POINTS: usize = 60;
+pub const HISTORY_POINTS: usize = 60;
 /// Limit of domains. Further domains have no history.
 const DOMAINS: usize = 4096;
 /// Limit of vCPUs of all domains together. Further vCPUs have no history of latencies.
@@ -38,6 +38,8 @@ pub struct PastExits {
 #[derive(Debug, Clone, Default)]
 struct DomainHistory {
     points: VecDeque<HistoryPoint>,
+    /// How many points there were in all.
+    count: usize,
     vcpus: BTreeMap<u32, LatencyRing>,
     exits: PastExits,
 }
@@ -56,9 +58,10 @@ impl History {
         for d in model.domains.iter().take(DOMAINS) {
             let key = key(d);
             let mut past = old.remove(&key).unwrap_or_default();
-            if past.points.len() == POINTS {
+            if past.points.len() == HISTORY_POINTS {
                 past.points.pop_front();
             }
+            past.count += 1;
             past.points.push_back(HistoryPoint { exits: d.exit_rate.0, cpu: d.cpu.map(|c| c.busy()) });
             let mut rings = std::mem::take(&mut past.vcpus);
             for (vcpu, thread) in d.vcpus().filter_map(|t| Some((t.index?, t))).take(room) {
@@ -88,6 +91,12 @@ impl History {
     /// The points of a domain, oldest first.
     pub fn points(&self, domain: &DomainModel) -> impl Iterator<Item = &HistoryPoint> {
         self.domains.get(&key(domain)).into_iter().flat_map(|past| &past.points)
+    }
+
+    /// The number of the oldest point kept of a domain, counted from the first that there was: points that are drawn
+    /// together are the same ones in each interval.
+    pub fn first_point(&self, domain: &DomainModel) -> usize {
+        self.domains.get(&key(domain)).map_or(0, |past| past.count - past.points.len())
     }
 
     /// The latencies of a vCPU, oldest first.
@@ -155,7 +164,7 @@ mod tests {
         let points: Vec<_> = history.latencies(&model.domains[0], 0).collect();
         assert_eq!(points.len(), latency::LATENCY_POINTS + latency::LATENCY_STEP);
         assert!(points[0].wakeups.is_some_and(|bands| bands.iter().sum::<u16>() == 52));
-        assert_eq!(history.points(&model.domains[0]).count(), POINTS);
+        assert_eq!(history.points(&model.domains[0]).count(), HISTORY_POINTS);
         history.clear();
         assert_eq!(history.latencies(&model.domains[0], 0).count(), 0);
     }

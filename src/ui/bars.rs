@@ -2,7 +2,9 @@
 
 use super::draw::put;
 use super::theme::{Look, Theme};
+use crate::model::HISTORY_POINTS;
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 
 /// The hues of guest, usr, sys, wait; everywhere the same.
 pub const HUES: [Look; 4] = [Look::Guest, Look::Usr, Look::Sys, Look::Wait];
@@ -72,15 +74,29 @@ pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whol
     }
 }
 
-/// A sparkline of the newest points, one column each, on a scale that ends at `top`.
-pub fn spark(buf: &mut Buffer, x: u16, y: u16, width: u16, points: &[Option<f64>], top: f64, theme: &Theme) {
-    let shown = &points[points.len().saturating_sub(width.into())..];
-    let start = x + width - shown.len() as u16;
-    for (i, p) in shown.iter().enumerate() {
-        if let Some(v) = p {
-            put(buf, start + i as u16, y, &level(v / top, theme).to_string(), 1, theme.style(Look::Dim));
+/// A sparkline of the last points on a scale that ends at `top`. A column shows the mean of as many points as it takes
+/// to show all that are kept, so that it moves on when its last column is full and stands still in between.
+pub fn spark(buf: &mut Buffer, area: Rect, (points, first): (&[Option<f64>], usize), top: f64, theme: &Theme) {
+    let columns = means(points, first, (HISTORY_POINTS / usize::from(area.width.max(1))).max(1));
+    let shown = &columns[columns.len().saturating_sub(area.width.into())..];
+    let start = area.right() - shown.len() as u16;
+    for (i, mean) in shown.iter().enumerate() {
+        if let Some(v) = mean {
+            put(buf, start + i as u16, area.y, &level(v / top, theme).to_string(), 1, theme.style(Look::Dim));
         }
     }
+}
+
+/// The means of `each` neighbours, by their numbers, of which `first` is that of the first point.
+fn means(points: &[Option<f64>], first: usize, each: usize) -> Vec<Option<f64>> {
+    let ends = each - first % each;
+    let (begun, rest) = points.split_at(ends.min(points.len()));
+    let groups = std::iter::once(begun).chain(rest.chunks(each)).filter(|group| !group.is_empty());
+    let mean = |group: &[Option<f64>]| {
+        let known: Vec<f64> = group.iter().filter_map(|v| *v).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    groups.map(mean).collect()
 }
 
 /// The character for a share from 0 to 1 as a height.
@@ -117,6 +133,16 @@ mod tests {
         assert_eq!(fill([99.0, 0.0, 0.0, 1.0], 100.0, 8).cells, [0, 0, 0, 0, 0, 0, 0, 3]);
         assert_eq!(fill([10.0, 0.0, 0.0, 1.0], 100.0, 8).cells, [0, 3]);
         assert_eq!(fill([10.0, 0.0, 0.0, 0.5], 100.0, 8).cells, [0]);
+    }
+
+    #[test]
+    fn neighbours_share_a_column_whichever_points_are_kept() {
+        let points = |from: usize, to: usize| (from..to).map(|n| Some(n as f64)).collect::<Vec<_>>();
+        assert_eq!(means(&points(0, 7), 0, 3), [Some(1.0), Some(4.0), Some(6.0)]);
+        assert_eq!(means(&points(0, 8), 0, 3), [Some(1.0), Some(4.0), Some(6.5)]);
+        assert_eq!(means(&points(4, 10), 4, 3), [Some(4.5), Some(7.0), Some(9.0)]);
+        assert_eq!(means(&[None, Some(2.0), None, None], 0, 2), [Some(2.0), None]);
+        assert_eq!(means(&[], 5, 2), []);
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub enum Cell {
     Name(String, Option<&'static str>, Look),
     /// A bar of guest, usr, sys and wait, and the value of the full bar.
     Bar([f64; 4], f64),
-    /// A sparkline, newest point last, and the top of its scale.
-    Spark(Vec<Option<f64>>, f64),
+    /// A sparkline: its points, newest last, the number of the first one, and the top of the scale.
+    Spark(Vec<Option<f64>>, usize, f64),
 }
 
 impl Cell {
@@ -178,7 +178,9 @@ pub fn paint<'a>(
             Cell::Name(name, state, role) => {
                 put(buf, x, area.y, &name_text(name, *state, w, theme), w, style(*role));
             }
-            Cell::Spark(points, top) => bars::spark(buf, x, area.y, w, points, *top, theme),
+            Cell::Spark(points, first, top) => {
+                bars::spark(buf, Rect { x, width: w, height: 1, ..area }, (points, *first), *top, theme);
+            }
         }
     }
     if selected {

@@ -260,7 +260,11 @@ pub static COLUMNS: [GuestColumn; 20] = [
         sort: |d, _| SortValue::Figure(d.exit_rate.0),
         cell: |r| match r.thread {
             Some(_) => Cell::blank(),
-            None => Cell::Spark(r.state.history.points(r.domain).map(|p| p.exits).collect(), r.state.table.trend_top),
+            None => {
+                let history = &r.state.history;
+                let points = history.points(r.domain).map(|p| p.exits).collect();
+                Cell::Spark(points, history.first_point(r.domain), r.state.table.trend_top)
+            }
         },
     },
     GuestColumn {

@@ -2,7 +2,7 @@
 
 use super::cpu_map::{self, mine, severity, shared, worst};
 use super::{guests, say, title};
-use crate::figures::{percent, rate, share};
+use crate::figures::{rate, share};
 use crate::kvm::thread_name::Role as Thread;
 use crate::model::{CpuModel, DomainModel, Model, ThreadModel};
 use crate::ui::cells::{severity_role, thread_of_guest};
@@ -198,7 +198,10 @@ fn moves(model: &Model, cpu: &CpuModel) -> (Option<f64>, String) {
 /// What runs on a CPU: threads of guests, busiest first, then other tasks of the host.
 fn who(model: &Model, cpu: &CpuModel) -> String {
     let mut names = Vec::new();
-    for t in cpu.guest_threads.iter().filter(|t| t.here || t.pinned) {
+    let mut threads: Vec<_> = cpu.guest_threads.iter().filter(|t| t.here || t.pinned).collect();
+    // Those about as busy keep their order.
+    threads.sort_by_key(|t| (Reverse(step(Some(t.cpu))), t.domain, t.thread));
+    for t in threads {
         let Some(domain) = model.domains.get(t.domain) else { continue };
         let Some(thread) = domain.threads.get(t.thread) else { continue };
         let busy = if thread.role == Thread::Vcpu { 0.1 } else { 1.0 };
@@ -217,6 +220,6 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         names.truncate(NAMED);
         names.push(format!("and {more} more"));
     }
-    names.extend(tasks.take(3).map(|t| format!("{} {} %", clean(&t.comm), percent(t.cpu_percent))));
+    names.extend(tasks.take(3).map(|t| format!("{} {} %", clean(&t.comm), share(t.cpu_percent))));
     names.join("  ")
 }
