@@ -7,7 +7,7 @@ pub use options::{CollectorCommand, CollectorOptions};
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{Engine, EngineError, Reading, TracedThread};
+use crate::source::events::{Engine, EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
@@ -23,7 +23,7 @@ use crate::source::live::metadata::status_xml::StatusFiles;
 use crate::source::live::proc::discovery::{Discovered, Discovery};
 use crate::source::live::proc::file::FileError;
 use crate::source::live::proc::read_context::ReadContext;
-use crate::source::live::proc::thread::{has_ended, main_thread};
+use crate::source::live::proc::thread::main_thread;
 use crate::source::live::proc::threads::{Liveness, take_where};
 use crate::source::live::proc::visibility;
 use crate::source::live::source_status::{self, ProcView};
@@ -340,9 +340,8 @@ impl Collector {
                 continue;
             }
             let unseen = traced.remove(&pid).unwrap_or_default();
-            let ended =
-                |life: &TracedThread| life.died_ns.is_none() && has_ended(&self.options.paths, pid, life.key.tid);
-            if unseen.threads().any(ended) && self.put_off.insert(pid) {
+            // Its process is gone by now or about to be: what its threads did since the reading is in the next one.
+            if unseen.threads().any(|life| life.died_ns.is_none()) && self.put_off.insert(pid) {
                 continue;
             }
             self.put_off.remove(&pid);

@@ -197,14 +197,6 @@ pub(crate) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadT
     Some((stat.start_ticks, times(&stat, sched)))
 }
 
-/// Whether a thread has ended, reaped or not.
-pub(crate) fn has_ended(paths: &SystemPaths, pid: i32, tid: i32) -> bool {
-    match file::read_bytes(&paths.process(pid, "task").join(tid.to_string()).join("stat"), 4096) {
-        Ok(line) => Stat::parse(&line).is_some_and(|stat| stat.is_dead()),
-        Err(why) => why == FileError::Gone,
-    }
-}
-
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
 #[allow(unsafe_code, reason = "rustix's sched_getaffinity knows 1024 CPUs at most")]
 fn affinity_of(tid: i32) -> Option<CpuSet> {

@@ -162,14 +162,19 @@ fn a_thread_that_ends_after_the_reading_loses_nothing() {
     b.guest(10, "hyper", "hyper");
     b.collector.tick();
     let (of_guest, of_unseen) = (ThreadKey { tid: 12, born_ns: 5 }, ThreadKey { tid: 21, born_ns: 6 });
+    // This process is ending: its files are closed, its threads still there (kernel/exit.c, `do_exit`).
+    let of_ending = ThreadKey { tid: 31, born_ns: 7 };
+    b.fake.process(30, "ending").thread(31, "CPU 0/KVM");
     b.reads_of(10, of_guest, None, 38);
     b.reads_of(20, of_unseen, None, 211);
+    b.reads_of(30, of_ending, None, 353);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 0)]);
     assert!(b.forgotten().is_empty());
     b.reads_of(10, of_guest, Some(9), 503);
     b.reads_of(20, of_unseen, Some(9), 503);
-    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 503), (20, ENDED, 503, 0)]);
-    assert_eq!(b.forgotten(), [12, 21]);
+    b.reads_of(30, of_ending, Some(9), 503);
+    assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 503), (20, ENDED, 503, 0), (30, ENDED, 503, 0)]);
+    assert_eq!(b.forgotten(), [12, 21, 31]);
     // An engine that does not see the end of a thread is not waited for again.
     b.reads_of(20, of_unseen, None, 7);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 503)]);
