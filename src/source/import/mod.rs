@@ -18,6 +18,7 @@ mod group_threads;
 mod guest;
 mod imported;
 mod kvm_stat;
+mod line_marks;
 mod load;
 mod pasted_text;
 mod perf_data;

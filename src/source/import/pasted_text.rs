@@ -9,14 +9,7 @@ pub(super) const MAX_LINE: usize = 4096;
 pub(super) fn line(raw: &str) -> String {
     let cut = raw.char_indices().nth(MAX_LINE).map_or(raw.len(), |(at, _)| at);
     let plain = sanitize(raw.get(..cut).unwrap_or(raw), MAX_LINE).replace(['\u{a0}', '\u{2007}', '\u{202f}'], " ");
-    unnumbered(unquote(&plain)).trim_end().to_owned()
-}
-
-/// Removes a line number (`  12. `), as web pages that show pasted text add it.
-fn unnumbered(line: &str) -> &str {
-    let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let rest = line.get(digits..).and_then(|rest| rest.strip_prefix(['.', ':', '|']));
-    rest.filter(|rest| digits > 0 && (rest.is_empty() || rest.starts_with(' '))).map_or(line, str::trim_start)
+    unquote(&plain).trim_end().to_owned()
 }
 
 /// Removes any number of `>` marks of quoted mail.
@@ -37,13 +30,5 @@ mod tests {
         assert_eq!(line("> >> \u{1b}[1mHLT\u{1b}[0m\t5\r"), "HLT 5");
         assert_eq!(line("  plain  "), "plain");
         assert_eq!(line(&"x".repeat(3 * MAX_LINE)).len(), MAX_LINE);
-    }
-
-    #[test]
-    fn line_numbers_are_removed() {
-        assert_eq!(line("  5.           HLT   310"), "HLT   310");
-        assert_eq!(line("11:12:07.687968"), "11:12:07.687968");
-        assert_eq!(line("0:POUT 30"), "0:POUT 30");
-        assert_eq!(line("2.5 seconds"), "2.5 seconds");
     }
 }

@@ -1,7 +1,7 @@
 //! The text of a file as its author saw it: without the encodings and the marks of mails, web pages, terminals and
 //! trackers. Lines keep their numbers, except where a mail's transfer encoding or a web page has broken them otherwise.
 
-use super::pasted_text::unquote;
+use super::line_marks;
 use crate::kvm::{domain_xml, sanitize};
 use std::borrow::Cow;
 
@@ -58,7 +58,8 @@ const BREAKS: &[&str] = &["br", "p", "div", "tr", "li", "pre"];
 /// The text of a file.
 pub(super) fn plain(bytes: &[u8]) -> String {
     let mut text = decode(bytes);
-    for step in [without_colours, without_quotes, without_html, domain_xml::unescaped, without_fences, straight] {
+    let marks = line_marks::without;
+    for step in [without_colours, marks, without_html, domain_xml::unescaped, without_fences, straight, marks] {
         if let Cow::Owned(changed) = step(&text) {
             text = changed;
         }
@@ -148,23 +149,32 @@ fn by_line(text: &str, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'static, st
 
 /// Without the sequences that a terminal acts on.
 fn without_colours(text: &str) -> Cow<'_, str> {
+    // What ends a colour shows the rest for one where a log has spelled the escape or a page has dropped it.
+    let text = if text.contains("[0m") { with_escapes(text) } else { Cow::Borrowed(text) };
     if !text.contains('\u{1b}') {
-        return Cow::Borrowed(text);
+        return text;
     }
-    by_line(text, |line| if line.contains('\u{1b}') { sanitize(line, MAX_LINE).into() } else { Cow::Borrowed(line) })
+    by_line(&text, |line| if line.contains('\u{1b}') { sanitize(line, MAX_LINE).into() } else { Cow::Borrowed(line) })
 }
 
-/// Without the quote marks of mail: of all lines if most have them, else of each block of two and more.
-fn without_quotes(text: &str) -> Cow<'_, str> {
-    let is_quoted = |line: &&str| line.trim_start().starts_with('>');
-    let lines = || text.lines().take(20_000).filter(|line| !line.trim().is_empty());
-    let (quoted, all) = (lines().filter(is_quoted).count(), lines().count());
-    // An element's last mark can stand on a line of its own.
-    let alone = lines().filter(|line| line.trim() == ">").count();
-    if quoted == 0 || (quoted * 2 <= all && (quoted < 2 || alone == quoted)) {
-        return Cow::Borrowed(text);
+/// With the escape character before the codes of colours.
+fn with_escapes(text: &str) -> Cow<'static, str> {
+    const ESCAPE: char = '\u{1b}';
+    const SPELLED: [&str; 6] = ["^[[", "\\033[", "\\x1b[", "\\u001b[", "\\e[", "#033["];
+    let text = SPELLED.iter().fold(text.to_owned(), |text, spelled| text.replace(spelled, "\u{1b}["));
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once('[') {
+        out.push_str(before);
+        let end = after.bytes().take(16).position(|b| !b.is_ascii_digit() && b != b';').unwrap_or_default();
+        if end > 0 && after.as_bytes().get(end) == Some(&b'm') && !before.ends_with(ESCAPE) {
+            out.push(ESCAPE);
+        }
+        out.push('[');
+        rest = after;
     }
-    by_line(text, |line| Cow::Borrowed(if is_quoted(&line) { unquote(line) } else { line }))
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 /// Without the tags of a web page.
@@ -292,6 +302,7 @@ mod tests {
             ("x\n```txt\ncores: 4\n```\n", "x\n\ncores: 4\n\n"),
             ("{code:java}\na\n{code}\n", "\na\n\n"),
             ("\u{1b}[1mHLT\u{1b}[0m 5\nb\n", "HLT 5\nb\n"),
+            ("[1;31mHLT[0m 5 [000] [4K]\n^[[33mb^[[0m^[[K\n", "HLT 5 [000] [4K]\nb\n"),
             ("<pre>a &lt;- b<br/>\nc</pre>", "a <- b\nc"),
             ("<p>CPU(s):  4</p>\n\n<p>x</p>", "CPU(s):  4\n\nx"),
             ("<vcpupin vcpu=’0′ cpuset=”1″/>", "<vcpupin vcpu='0' cpuset=\"1\"/>"),
@@ -307,7 +318,7 @@ mod tests {
     fn text_without_marks_is_not_touched() {
         for text in [
             "<domain><name>a &lt;p&gt; ’b’</name>\n<video>\n</video></domain>",
-            "  <...>-1234 [000] 1.0: kvm_exit: reason HLT\n  <idle>-0 [000] 1.1: x\n",
+            "<...>-1234 [000] 1.0: kvm_exit: reason HLT\n  <idle>-0 [000] 1.1: x\n",
             "a\r\nb",
         ] {
             assert_eq!(plain(text.as_bytes()), text);
