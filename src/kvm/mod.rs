@@ -21,6 +21,7 @@ pub mod kernel_types;
 pub mod limits;
 pub mod msr;
 pub mod mtree;
+pub mod port_exit;
 pub mod process_text;
 pub mod stats_text;
 pub mod thread_cpus;

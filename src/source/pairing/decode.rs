@@ -5,6 +5,7 @@ use crate::kvm::Space;
 use crate::kvm::exit_reason::{ReasonNames, arm64_code};
 use crate::kvm::format::{EventFormat, Field};
 use crate::kvm::isa::Isa;
+use crate::kvm::port_exit::PortExit;
 use crate::sample::Direction;
 
 /// The decoded tracepoints: group and name.
@@ -59,6 +60,7 @@ enum Layout {
         reason: FieldSlot,
         isa: FieldSlot,
         vcpu: Option<FieldSlot>,
+        info: Option<FieldSlot>,
     },
     ExitArm64 {
         ret: FieldSlot,
@@ -115,6 +117,8 @@ pub struct EventDecoder {
     /// By event id.
     layouts: Vec<Option<Layout>>,
     names: ReasonNames,
+    /// Whether `kvm_pio` is among them. Without it, ports are those that exits name.
+    has_pio: bool,
     big_endian: bool,
 }
 
@@ -138,6 +142,7 @@ impl EventDecoder {
                 self.layouts.resize(at + 1, None);
             }
             self.layouts[at] = Some(layout);
+            self.has_pio |= matches!(layout, Layout::Pio { .. });
             self.names.merge(&format.reason_names());
         }
         layout.is_some()
@@ -153,7 +158,8 @@ impl EventDecoder {
         self.layouts.is_empty()
     }
 
-    /// Decodes the events of one record: none if it is unknown, too short or of no interest, two for a `sched_switch`.
+    /// Decodes the events of one record: none if it is unknown, too short or of no interest, two for a `sched_switch`
+    /// and for an exit that names a port.
     pub fn decode(&self, sample: &RawSample, mut put: impl FnMut(TracedEvent)) {
         let mut emit = |tid: i32, pid: i32, kind: EventKind| {
             put(TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind });
@@ -170,6 +176,14 @@ impl EventDecoder {
             emit(next, 0, EventKind::SwitchIn);
         } else if let Some((tid, pid, kind)) = self.kind(layout, sample) {
             emit(tid, pid, kind);
+            if !self.has_pio
+                && let (Layout::Exit { info: Some(info), .. }, EventKind::Exit { isa, code, .. }) = (layout, kind)
+                && let Some(exit) = PortExit::of(isa, code, self.get(info, sample).unwrap_or_default())
+            {
+                let direction = if exit.write { Direction::Write } else { Direction::Read };
+                let access = TracedAccess { space: Space::Pio, address: exit.port.into(), direction, fault: false };
+                emit(tid, pid, EventKind::Access(access));
+            }
         }
     }
 
@@ -187,7 +201,7 @@ impl EventDecoder {
             EventKind::Access(TracedAccess { space, address, direction: direction(write), fault })
         };
         let kind = match layout {
-            Layout::Exit { reason, isa, vcpu } => EventKind::Exit {
+            Layout::Exit { reason, isa, vcpu, .. } => EventKind::Exit {
                 isa: Isa::from_code(number(isa)?),
                 code: number(reason)?,
                 vcpu: vcpu.and_then(number),
@@ -238,7 +252,12 @@ impl Layout {
         let slot = |name: &str| format.field(name).and_then(FieldSlot::of);
         Some(match format.name.as_str() {
             "kvm_exit" if slot("esr_ec").is_some() => Self::ExitArm64 { ret: slot("ret")?, esr_ec: slot("esr_ec")? },
-            "kvm_exit" => Self::Exit { reason: slot("exit_reason")?, isa: slot("isa")?, vcpu: slot("vcpu_id") },
+            "kvm_exit" => Self::Exit {
+                reason: slot("exit_reason")?,
+                isa: slot("isa")?,
+                vcpu: slot("vcpu_id"),
+                info: slot("info1"),
+            },
             "kvm_entry" => Self::Entry { vcpu: slot("vcpu_id") },
             "kvm_pio" => Self::Pio { rw: slot("rw")?, port: slot("port")? },
             "kvm_mmio" => Self::Mmio { kind: slot("type")?, gpa: slot("gpa")? },

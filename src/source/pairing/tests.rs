@@ -428,6 +428,25 @@ fn records_are_read_where_the_format_says() {
 }
 
 #[test]
+fn without_the_event_of_ports_exits_name_them() {
+    let exit = "name: kvm_exit\nID: 500\nformat:\n\
+        \tfield:unsigned int exit_reason;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:u32 isa;\toffset:12;\tsize:4;\tsigned:0;\n\
+        \tfield:u64 info1;\toffset:16;\tsize:8;\tsigned:0;\n";
+    let pio = "name: kvm_pio\nID: 501\nformat:\n\
+        \tfield:unsigned int rw;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:unsigned int port;\toffset:12;\tsize:4;\tsigned:0;\n";
+    let mut decoder = EventDecoder::with_endian(false);
+    assert!(decoder.add_format(&format::parse(exit).unwrap()));
+    let raw = record(24, &[(0, &[0xf4, 1]), (8, &[30]), (12, &[1]), (16, &[0x0b, 0, 8, 6])]);
+    let access = TracedAccess { space: Space::Pio, address: 0x608, direction: Direction::Read, fault: false };
+    let exit = EventKind::Exit { isa: Isa::Vmx, code: 30, vcpu: None };
+    assert_eq!(decode(&decoder, &raw), [exit, EventKind::Access(access)]);
+    assert!(decoder.add_format(&format::parse(pio).unwrap()));
+    assert_eq!(decode(&decoder, &raw), [exit]);
+}
+
+#[test]
 fn a_virtio_kick_that_an_ioeventfd_takes_is_a_write() {
     let text = "name: kvm_fast_mmio\nID: 700\nformat:\n\tfield:u64 gpa;\toffset:8;\tsize:8;\tsigned:0;\n";
     let mut decoder = EventDecoder::with_endian(false);

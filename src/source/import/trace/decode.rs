@@ -4,6 +4,7 @@ use super::line::TraceLine;
 use crate::kvm::Space;
 use crate::kvm::exit_reason::{self, arm64_code, guess_isa};
 use crate::kvm::isa::Isa;
+use crate::kvm::port_exit::PortExit;
 use crate::sample::Direction;
 use crate::source::pairing::{EventKind, Task, TracedAccess, TracedEvent};
 use std::collections::HashMap;
@@ -20,9 +21,16 @@ pub(super) struct TraceDecoder {
     isa: Isa,
     /// Exits with a reason beyond [`MAX_REASONS`].
     beyond: u64,
+    /// Whether exits name the ports.
+    ports_of_exits: bool,
 }
 
 impl TraceDecoder {
+    /// For a trace without `kvm_pio`: the ports are those that the exits name.
+    pub fn with_ports_of_exits() -> Self {
+        Self { ports_of_exits: true, ..Self::default() }
+    }
+
     /// The name of a reason that no built-in table knows.
     pub fn name(&self, isa: Isa, code: u32) -> Option<&str> {
         (isa == Isa::Other(0)).then(|| self.unknown.get(code as usize).map(String::as_str)).flatten()
@@ -33,8 +41,8 @@ impl TraceDecoder {
         self.beyond
     }
 
-    /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch`. False if the event is
-    /// known and its text is not.
+    /// Decodes the events of one line: none if it is of no interest, two for a `sched_switch` and for an exit that
+    /// names a port. False if the event is known and its text is not.
     pub fn decode(&mut self, line: &TraceLine, mut put: impl FnMut(TracedEvent)) -> bool {
         let mut emit =
             |tid: i32, pid: i32, kind: EventKind| put(TracedEvent { tid, pid, time: line.time, cpu: line.cpu, kind });
@@ -74,7 +82,12 @@ impl TraceDecoder {
         let read = kind.is_some();
         if let Some(kind) = kind.filter(|_| tid > 0) {
             let own = line.pid.filter(|_| tid == line.tid).unwrap_or(0);
+            let port = match kind {
+                EventKind::Exit { isa, code, .. } if self.ports_of_exits => port(isa, code, line.text),
+                _ => None,
+            };
             emit(tid, own, kind);
+            port.into_iter().for_each(|access| emit(tid, own, access));
         }
         read
     }
@@ -148,6 +161,14 @@ fn vcpu(text: &str) -> Option<u32> {
 fn pio(text: &str) -> Option<EventKind> {
     let direction = direction(text, "pio_")?;
     Some(access(Space::Pio, hex(text.split_once(" at ")?.1)?, direction, false))
+}
+
+/// The port of an exit: `… info 5658000b 0` of older kernels, `… info1 0x000000005658000b info2 …`.
+fn port(isa: Isa, code: u32, text: &str) -> Option<EventKind> {
+    let info = text.split_once(" info")?.1;
+    let exit = PortExit::of(isa, code, hex(info.strip_prefix('1').unwrap_or(info).strip_prefix(' ')?)?)?;
+    let direction = if exit.write { Direction::Write } else { Direction::Read };
+    Some(access(Space::Pio, exit.port.into(), direction, false))
 }
 
 /// `mmio write len 4 gpa 0xfee000b0 val 0x0`; a later `read` completes an `unsatisfied-read`.

@@ -16,6 +16,7 @@ use crate::kvm::sanitize;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Sample, ThreadEvents};
 use crate::source::pairing::Pairing;
+use decode::TraceDecoder;
 use intervals::Readings;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -96,7 +97,7 @@ fn read_lines(reader: &mut TraceReader, text: &str, more: Option<&mut dyn Read>)
 #[derive(Debug)]
 struct TraceReader {
     pairing: Pairing,
-    decoder: decode::TraceDecoder,
+    decoder: TraceDecoder,
     counts: KvmEventCounts,
     names: HashMap<i32, String>,
     first: Option<u64>,
@@ -127,9 +128,12 @@ impl TraceReader {
         if head.contains("sched_migrate_task:") {
             pairing = pairing.with_migrations();
         }
+        // A nested guest's exit can be for its own hypervisor to serve.
+        let ports_of_exits = !head.contains("kvm_pio") && !head.contains("kvm_nested_vmexit");
+        let decoder = if ports_of_exits { TraceDecoder::with_ports_of_exits() } else { TraceDecoder::default() };
         Self {
             pairing,
-            decoder: decode::TraceDecoder::default(),
+            decoder,
             counts: KvmEventCounts::default(),
             names: HashMap::new(),
             first: None,

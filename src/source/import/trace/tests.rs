@@ -5,7 +5,7 @@ use super::line::{TraceLine, lost, parse};
 use crate::kvm::Space;
 use crate::kvm::isa::Isa;
 use crate::kvm::thread_name::Role;
-use crate::sample::{DomainSample, Sample};
+use crate::sample::{Direction, DomainSample, Sample};
 use crate::source::import::{ImportOptions, load, trace_samples};
 use proptest::prelude::*;
 
@@ -270,6 +270,24 @@ fn without_entries_exits_are_counted_without_time() {
     let only: String = ROUND.lines().filter(|l| !l.contains("kvm_entry")).map(|l| format!("{l}\n")).collect();
     let counts: Vec<_> = exits(&import(&only).domains[0]).iter().map(|e| (e.2, e.3)).collect();
     assert_eq!(counts, [(1, None); 4]);
+}
+
+#[test]
+fn without_accesses_exits_name_their_ports() {
+    let ports = |text: &str| -> Vec<_> {
+        let s = import(text);
+        let all = s.domains[0].threads.iter().flat_map(|t| &t.events.accesses);
+        all.map(|a| (a.space, a.address, a.direction, a.time.count, a.time.total_ns)).collect()
+    };
+    let only: String = ROUND.lines().filter(|l| !l.contains("kvm_pio")).map(|l| format!("{l}\n")).collect();
+    assert_eq!(ports(&only)[0], (Space::Pio, Some(0x608), Direction::Read, 1, Some(50_000)));
+    assert_eq!(ports(ROUND).len(), 3, "with them they are not counted twice");
+    let old = "a 1 [0] 1.000: kvm:kvm_exit: reason IO_INSTRUCTION rip 0x1 info 700040 0\n\
+        a 1 [0] 1.001: kvm:kvm_entry: vcpu 5\n";
+    assert_eq!(ports(old), [(Space::Pio, Some(0x70), Direction::Write, 1, Some(1_000_000))]);
+    // A nested guest's port is not this host's.
+    let nested = format!("{old}a 1 [0] 1.002: kvm:kvm_nested_vmexit: rip 1 reason IO_INSTRUCTION info1 700040\n");
+    assert_eq!(ports(&nested), []);
 }
 
 #[test]
