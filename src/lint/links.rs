@@ -12,6 +12,7 @@ pub(crate) const MEMORY_BACKING: &str = "https://libvirt.org/formatdomain.html#m
 pub(crate) const NUMA_TUNING: &str = "https://libvirt.org/formatdomain.html#numa-node-tuning";
 pub(crate) const KVM_REALTIME: &str = "https://libvirt.org/kbase/kvm-realtime.html";
 
+pub(crate) const MIGRATION: &str = "https://www.qemu.org/docs/master/devel/migration/compatibility.html";
 pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
 pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 

@@ -7,7 +7,7 @@
 
 use super::block::LogBlockKind;
 use super::names::{begins_with_vcpu, begins_with_vmm, hex, number, pid};
-use super::{LogKind, LogLine};
+use super::{INCOMING_MIGRATION, LogKind, LogLine};
 
 /// What a line reports.
 #[derive(Debug, Default)]
@@ -153,10 +153,17 @@ fn internal_error(text: &str) -> Option<Event> {
         .then(|| Event::of(LogKind::EmulationFailure))
 }
 
+/// What QEMU says when it cannot load the state of a guest (migration/savevm.c, migration/migration.c).
+const NOT_TAKEN_OVER: [&str; 3] =
+    ["error while loading state for instance", "load of migration failed", "unknown savevm section or instance"];
+
 /// QEMU's message about an option (`error_report` in its util/error-report.c has the option in front), and libvirt's
 /// about a QEMU that ended before it ran the guest.
 fn start_failed(text: &str) -> Option<Event> {
     let event = || Event::of(LogKind::StartFailed);
+    if has(text, &NOT_TAKEN_OVER) {
+        return Some(Event { data: Some(INCOMING_MIGRATION), ..event() });
+    }
     let words = [
         "process exited while connecting to monitor",
         "cannot set up guest memory",

@@ -21,6 +21,8 @@ const MAX_LINE: usize = 2048;
 
 /// The most lines of one kind that are kept of a text.
 pub const MOST_OF_A_KIND: usize = 20_000;
+/// A QEMU that did not start because it could not take over a guest from another host: [`LogLine::data`].
+pub const INCOMING_MIGRATION: u64 = 0;
 
 /// What a line reports. A recording stores the variant's position, so new ones go to the end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -91,7 +93,8 @@ pub struct LogLine {
     /// Whether it was written.
     pub write: bool,
     /// Of a register, the value that was written or that a read returned; of [`LogKind::InternalError`] the suberror,
-    /// of [`LogKind::EntryFailed`] the hardware's reason, of a lockup the seconds.
+    /// of [`LogKind::EntryFailed`] the hardware's reason, of a lockup the seconds; of [`LogKind::StartFailed`]
+    /// [`INCOMING_MIGRATION`] or a signal.
     pub data: Option<u64>,
     /// What happened.
     pub kind: LogKind,

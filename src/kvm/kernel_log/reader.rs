@@ -4,7 +4,7 @@ use super::block::{LogBlock, LogBlockKind};
 use super::event::{self, Event};
 use super::message::{Message, message};
 use super::names::{begins_with_vmm, guest_of_scope};
-use super::{LogKind, LogLine, MAX_LINE, msr_line};
+use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, msr_line};
 use crate::kvm::sanitize;
 
 /// Characters of a line that are kept.
@@ -20,6 +20,8 @@ pub struct LogReader {
     pub(super) of_guest_kernel: bool,
     /// The VMM that the OOM killer killed last: it says so several times.
     killed: Option<i32>,
+    /// Whether QEMU has said that it could not take the guest over, before libvirt says that it failed.
+    not_taken_over: bool,
 }
 
 impl LogReader {
@@ -96,6 +98,7 @@ impl LogReader {
     fn event(&mut self, event: &Event, lower: &str, mut line: LogLine, found: &mut Vec<LogLine>) {
         msr_line::header(lower, &mut line);
         event.fill(&mut line);
+        self.not_taken_over |= line.kind == LogKind::StartFailed && line.data == Some(INCOMING_MIGRATION);
         if self.is_repeated(event, lower, &mut line) {
             return;
         }
@@ -150,7 +153,9 @@ impl LogReader {
         let end = self.block.take_if(|b| b.kind == LogBlockKind::EndOfQemu);
         self.close(found);
         let end = end.map(|b| b.line);
+        let is_said = std::mem::take(&mut self.not_taken_over);
         match (reason, end) {
+            ("failed", None) if is_said => {}
             // After a guest has shut down, libvirt ends its QEMU by a signal; "destroyed" is `virsh destroy`, whoever
             // QEMU took the signal's sender for (`qemuProcessStop` in libvirt's src/qemu/qemu_process.c).
             ("destroyed" | "crashed", Some(end)) => {

@@ -320,6 +320,15 @@ fn the_log_of_a_qemu_tells_how_it_ended() {
 }
 
 #[test]
+fn a_guest_that_was_not_taken_over_did_not_fail_by_itself() {
+    let log = "2024-05-01T08:11:22.123500Z qemu-kvm: error while loading state for instance 0x0 of device \
+        '0000:00:03.0/virtio-net'\n2024-05-01T08:11:22.124000Z qemu-kvm: load of migration failed: Invalid argument\n\
+        2024-05-01 08:11:22.500+0000: shutting down, reason=failed\n";
+    let found: Vec<_> = parse(log).into_iter().map(|line| (line.kind, line.data)).collect();
+    assert_eq!(found, [(LogKind::StartFailed, Some(INCOMING_MIGRATION)); 2]);
+}
+
+#[test]
 fn other_vmms_say_why_a_vcpu_stopped() {
     for (text, kind) in [
         ("km: KVM_EXIT_FAIL_ENTRY\n== KVM_GET_REGS ==", LogKind::EntryFailed),

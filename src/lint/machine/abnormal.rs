@@ -2,7 +2,7 @@
 
 use super::incident::{self, ByGuest, Incident, Incidents};
 use super::{incident_texts as words_of, texts};
-use crate::kvm::kernel_log::{LogKind, LogLine};
+use crate::kvm::kernel_log::{INCOMING_MIGRATION, LogKind, LogLine};
 use crate::kvm::userspace_exit;
 use crate::lint::context::Context;
 use crate::lint::context::exit_kind::ExitKind;
@@ -39,6 +39,7 @@ pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// The words for a kind of log line and the code in it, if it is one of this rule.
 pub(super) fn words(kind: LogKind, code: Option<u64>) -> Option<(Severity, &'static Incident)> {
     Some(match kind {
+        LogKind::StartFailed if code == Some(INCOMING_MIGRATION) => (Severity::Warning, &words_of::NOT_TAKEN_OVER),
         LogKind::StartFailed => (Severity::Warning, &words_of::START_FAILED),
         LogKind::InternalError if code == Some(SIMULTANEOUS) => (Severity::Critical, &words_of::TWO_EXCEPTIONS),
         LogKind::InternalError if code == Some(DELIVERY) => (Severity::Critical, &words_of::INTERRUPTED_DELIVERY),

@@ -1,7 +1,7 @@
 //! Events that end or break a guest: how a rule collects them from exits and from the host's log, and reports them.
 
 use super::texts;
-use crate::kvm::kernel_log::{LogKind, LogLine};
+use crate::kvm::kernel_log::{INCOMING_MIGRATION, LogKind, LogLine};
 use crate::lint::context::Context;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
@@ -126,7 +126,11 @@ pub(super) fn add_log_lines(
             continue;
         }
         // The seconds of a lockup grow with each report of it.
-        let cause = line.data.filter(|_| matches!(line.kind, LogKind::InternalError | LogKind::EntryFailed));
+        let cause = line.data.filter(|data| match line.kind {
+            LogKind::InternalError | LogKind::EntryFailed => true,
+            LogKind::StartFailed => *data == INCOMING_MIGRATION,
+            _ => false,
+        });
         let key = (owner(ctx, line), line.kind, cause);
         let like = lines.entry(key).or_insert(LikeLines { count: 0, new: false, first: line, last: line });
         (like.count, like.new, like.last) = (like.count + 1, like.new || new, line);

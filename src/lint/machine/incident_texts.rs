@@ -83,6 +83,18 @@ pub(super) const START_FAILED: Incident = Incident {
     more: &["libvirt keeps the whole message under /var/log/libvirt/qemu"],
     links: &[links::KVM_API],
 };
+pub(super) const NOT_TAKEN_OVER: Incident = Incident {
+    title: "A guest could not be taken over from another host",
+    what: "incoming migrations that failed",
+    means: "The QEMU that was to go on with a guest of another host, or with a saved one, could not load its state and \
+        ended; a guest that was migrated live normally goes on where it was",
+    causes: "machine types, QEMU versions or devices that differ between the two hosts; a feature of a network card or \
+        CPU that this host does not offer; firmware, memory or disks of another size; a connection that broke off",
+    next: "Read which device QEMU names, compare machine type, CPU model, firmware and QEMU of both hosts, and migrate \
+        again",
+    more: &["virsh cpu-compare and virsh domcapabilities on the new host say which CPU features it lacks"],
+    links: &[links::MIGRATION],
+};
 pub(super) const RUN_FAILED: Incident = Incident {
     title: "KVM_RUN failed: the guest's vCPU cannot go on",
     what: "errors returned by KVM_RUN",
