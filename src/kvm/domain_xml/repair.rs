@@ -23,6 +23,24 @@ const TELLING: &[&str] = &[
     "timer",
     "domain",
     "domstatus",
+    "relaxed",
+    "vapic",
+    "spinlocks",
+    "vpindex",
+    "synic",
+    "stimer",
+    "reenlightenment",
+];
+
+/// Elements that other XML has as well, each with an attribute by which a domain's is known.
+const TELLING_BY: &[(&str, &str)] = &[
+    ("cpu", " mode="),
+    ("feature", " policy="),
+    ("topology", " sockets="),
+    ("type", " machine="),
+    ("disk", " device="),
+    ("interface", " type="),
+    ("hostdev", " mode="),
 ];
 
 /// Elements that are not direct children of `<domain>`, each with where it belongs.
@@ -38,6 +56,26 @@ const INNER: &[(&str, &str)] = &[
     ("timer", "clock"),
     ("hyperv", "features"),
     ("pmu", "features"),
+    ("relaxed", "features/hyperv"),
+    ("vapic", "features/hyperv"),
+    ("spinlocks", "features/hyperv"),
+    ("vpindex", "features/hyperv"),
+    ("runtime", "features/hyperv"),
+    ("synic", "features/hyperv"),
+    ("stimer", "features/hyperv"),
+    ("reset", "features/hyperv"),
+    ("vendor_id", "features/hyperv"),
+    ("frequencies", "features/hyperv"),
+    ("reenlightenment", "features/hyperv"),
+    ("tlbflush", "features/hyperv"),
+    ("ipi", "features/hyperv"),
+    ("evmcs", "features/hyperv"),
+    ("avic", "features/hyperv"),
+    ("emsr_bitmap", "features/hyperv"),
+    ("xmm_input", "features/hyperv"),
+    ("topology", "cpu"),
+    ("feature", "cpu"),
+    ("type", "os"),
     ("memnode", "numatune"),
     ("disk", "devices"),
     ("interface", "devices"),
@@ -122,7 +160,15 @@ pub(super) fn is_fragment(text: &str) -> bool {
         && !text.contains("<domainCapabilities")
         && !text.contains("<capabilities>")
         && text.len() <= MAX_TEXT
-        && Tokens::new(text).any(|token| matches!(token, Token::Open(name, ..) if TELLING.contains(&name)))
+        && Tokens::new(text).any(|token| matches!(token, Token::Open(name, tag, _) if is_telling(name, tag)))
+}
+
+/// Whether a tag is one of a domain.
+fn is_telling(name: &str, tag: &str) -> bool {
+    TELLING.contains(&name)
+        || TELLING_BY.iter().any(|(known, attribute)| *known == name && tag.contains(attribute))
+            // `virsh iface-dumpxml` prints interfaces of the host.
+            && !(name == "interface" && tag.contains(" name="))
 }
 
 /// Makes well-formed XML of the elements in a text; `None` if it holds none of a domain.
@@ -239,7 +285,7 @@ impl Builder {
     fn take(&mut self, token: &Token, text: &str) {
         match token {
             Token::Open(name, tag, closed) => {
-                self.telling |= TELLING.contains(name);
+                self.telling |= is_telling(name, tag);
                 if self.open.is_empty() && !self.begin(name) || self.open.len() >= MAX_OPEN {
                     return;
                 }
@@ -305,10 +351,10 @@ impl Builder {
         let xml = self.whole.or_else(|| {
             let mut xml = String::from("<domain>");
             for (parent, elements) in &self.parts {
-                match *parent {
-                    "" => xml.push_str(elements),
-                    parent => xml.push_str(&format!("<{parent}>{elements}</{parent}>")),
-                }
+                let path = || parent.split('/').filter(|name| !name.is_empty());
+                path().for_each(|name| xml.push_str(&format!("<{name}>")));
+                xml.push_str(elements);
+                path().rev().for_each(|name| xml.push_str(&format!("</{name}>")));
             }
             (!self.parts.is_empty()).then(|| xml + "</domain>")
         })?;
@@ -346,6 +392,10 @@ mod tests {
         assert_eq!(xml.emulator_pin.unwrap().to_string(), "0-3");
         let (xml, _) = read("<hyperv mode='custom'><synic state='on'/></hyperv>\n<timer name='hpet' present='no'/>");
         assert!(xml.hyperv_on("synic") && xml.clock.present("hpet") == Some(false));
+        let (xml, _) = read("add\n<relaxed state='on'/>\n<stimer state='on'>\n<direct state='on'/>\n</stimer>\n");
+        assert!(xml.hyperv_on("relaxed") && xml.hyperv_on("stimer_direct") && !xml.hyperv_on("synic"));
+        let (xml, _) = read("<cpu mode='host-passthrough'><topology sockets='1' cores='2' threads='2'/></cpu>");
+        assert_eq!(xml.topology.map(|t| t.threads), Some(2));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Reads the host's CPU topology from text: `lscpu` in all its forms, `numactl -H`, `virsh capabilities` and
-//! `/proc/cpuinfo`. A text can hold several; they complete each other.
+//! `/proc/cpuinfo`; and the parameters of the host's KVM. A text can hold several; they complete each other.
 
 mod capabilities;
 mod cpuinfo;
@@ -7,6 +7,7 @@ mod kernel_cmdline;
 mod lscpu_list;
 mod lscpu_summary;
 mod lscpu_table;
+mod module_params;
 mod numactl;
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
@@ -47,6 +48,8 @@ pub struct TopologyText {
     pub efficiency: CpuSet,
     /// The CPU's model, sanitized.
     pub model: Option<String>,
+    /// Parameters of KVM's modules, such as `kvm_amd.avic`.
+    pub params: BTreeMap<String, String>,
     /// Hardware threads of a core, as a summary states them.
     threads_per_core: Option<u32>,
     /// The second-level cache of CPUs.
@@ -74,6 +77,7 @@ impl TopologyText {
         if self.max_mhz.is_empty() {
             self.max_mhz = other.max_mhz;
         }
+        self.params.extend(other.params);
         other.unread.first.iter().for_each(|(number, line)| self.unread.add(*number, line));
         self.unread.count += other.unread.count - other.unread.first.len();
         self.notes.extend(other.notes);
@@ -101,6 +105,7 @@ pub fn looks_like(text: &str) -> bool {
             || numactl::looks_like(text)
             || cpuinfo::looks_like(text)
             || kernel_cmdline::looks_like(text)
+            || module_params::looks_like(text)
             || lscpu_table::looks_like(text)
             || lscpu_summary::looks_like(text))
 }
@@ -108,7 +113,7 @@ pub fn looks_like(text: &str) -> bool {
 /// Parses all that a text says.
 ///
 /// # Errors
-/// When no CPU is found.
+/// When neither a CPU nor a parameter is found.
 pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
     let mut found = TopologyText::default();
     if text.len() > MAX_TEXT {
@@ -125,6 +130,7 @@ pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
         numactl::parse,
         lscpu_summary::parse,
         kernel_cmdline::parse,
+        module_params::parse,
     ] {
         found.merge(read(text));
     }
@@ -132,7 +138,7 @@ pub fn parse(text: &str) -> Result<TopologyText, TopologyError> {
     found.topology.cpus.retain(|entry| !offline.contains(entry.cpu));
     found.topology.normalise();
     found.efficiency = found.slower();
-    if found.topology == HostTopology::default() {
+    if found.topology == HostTopology::default() && found.params.is_empty() {
         return Err(TopologyError::NothingFound);
     }
     if found.threads_per_core.is_some_and(|n| n > 1) && !found.topology.has_smt() {

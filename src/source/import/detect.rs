@@ -12,15 +12,9 @@ use std::io::Read;
 /// Bytes at the beginning of a file that are examined before the whole file is read.
 const HEAD: usize = 256 * 1024;
 
-/// The types of file that can be read, as errors list them.
-pub(super) const EXPECTED: &str = "a kvmtop session, a perf.data, the text of 'perf kvm stat report' or 'live', \
-    lines of 'trace-cmd report', ftrace, perf-prof or 'perf script' with kvm events, the output of kvm_stat, of \
-    'perf stat -e kvm:*' or of bcc's kvmexit, a libvirt domain XML or a part of one, a QEMU command line, the output \
-    of 'info mtree', a kernel log, the output of 'lscpu', 'numactl -H', 'virsh capabilities', 'virsh \
-    domcapabilities' or 'virsh vcpupin|vcpuinfo|emulatorpin|iothreadinfo|domstats|dommemstat|domblkstat', of 'qm \
-    status --verbose', 'grep . /sys/kernel/debug/kvm/*', 'numastat -p', 'taskset -p' or 'ps -L', a Proxmox .conf, a \
-    command line or JSON configuration of cloud-hypervisor, Firecracker or crosvm, a sosreport (folder or archive), \
-    or a tar or zip archive of such files";
+/// What errors say was expected: the kinds of file that most people have, and where the others are listed.
+pub(super) const EXPECTED: &str = "a kvmtop session, perf.data, the text of 'perf kvm stat' or of a trace of kvm \
+    events, a libvirt domain XML, a QEMU command line or log, a kernel log, or another type of 'kvmtop report --help'";
 
 /// The first bytes of a file, which tell its type.
 pub(super) fn beginning(stream: &mut dyn Read) -> Result<Vec<u8>, String> {

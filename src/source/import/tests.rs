@@ -170,8 +170,9 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
         assert!(error.to_string().starts_with(folder.path().to_str().unwrap()), "{error}");
         error.what.clone()
     };
-    assert!(said("empty").starts_with("the file is empty; expected a kvmtop session, a perf.data"));
-    assert!(said("notes").contains("expected a kvmtop session"));
+    assert!(said("empty").starts_with("the file is empty; expected a kvmtop session, perf.data"));
+    assert!(said("notes").contains("expected a kvmtop session") && said("notes").contains("kvmtop report --help"));
+    assert!(said("notes").len() < 320, "{}", said("notes"));
     assert!(said("zip").contains("the zip archive is damaged"));
     assert!(said("trace.dat").contains("trace-cmd report"));
     assert_eq!(said("absent"), "cannot open it: No such file or directory");

@@ -305,6 +305,7 @@ fn is_running(xml: &str) -> bool {
 fn topology(path: &Path, text: &str, gathered: &mut Gathered) -> Result<(), String> {
     let found = topology_text::parse(text).map_err(|e| e.to_string())?;
     let file = file_name(path);
+    gathered.params.extend(found.params);
     gathered.notes.extend(found.unread.notes(&file));
     gathered.notes.extend(found.notes.iter().map(|note| format!("{file}: {note}")));
     let known = gathered.topology.get_or_insert_default();
