@@ -452,7 +452,7 @@ fn faults_of_an_emulated_host() {
          echo $? > /shared/status\ntouch /shared/finished\n",
         own.display()
     );
-    let shared = match common::nested::run("faults", &job, 480) {
+    let shared = match common::nested::run("faults", common::nested::Clock::RealTime, &job, 480) {
         Ok(shared) => shared,
         Err(why) => return common::skipped(TEST, &why),
     };

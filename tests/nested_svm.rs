@@ -2,14 +2,15 @@
 //! kvm stat` over the same life of the same guest. `tests/nested/` boots that host.
 //!
 //! What can be equal: `kvmtop report` reads perf's own recording, so its figures are perf's to the last printed digit.
-//! The live engines see the same exits, so their counts are perf's; but each watcher reads the clock for itself, some
-//! microseconds before or after perf does, so their times come close.
+//! The live engines see the same exits, so their counts are perf's. Each watcher reads the clock for itself, some
+//! microseconds before or after perf does, and in real time this machine can run something else between the two; where
+//! the clock counts instructions it cannot, and their times agree to those microseconds.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
 use common::guest::Work;
-use common::nested;
+use common::nested::{self, Clock};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,13 +44,18 @@ fn exits_agree_with_perf_kvm_stat() {
     let words: Vec<String> = WORK.iter().map(|work| work.word()).collect();
     let settings =
         format!("KVMTOP={}\nGUEST={}\nWORK={}\n", env!("CARGO_BIN_EXE_kvmtop"), guest.display(), words.join(","));
-    let shared = match nested::run("exits", &(settings + &job), 240) {
-        Ok(shared) => shared,
-        Err(why) => return common::skipped(TEST, &why),
-    };
-    for engine in ["perf", "bpf"] {
-        compare(engine, &shared);
-        common::ran(&format!("{TEST} ({engine})"));
+    for (clock, words) in [(Clock::RealTime, "two CPUs"), (Clock::Instructions, "clock of instructions")] {
+        let shared = match nested::run("exits", clock, &format!("{settings}{job}"), 480) {
+            Ok(shared) => shared,
+            Err(why) => {
+                common::skipped(&format!("{TEST} ({words})"), &why);
+                continue;
+            }
+        };
+        for engine in ["perf", "bpf"] {
+            compare(engine, clock, &shared);
+            common::ran(&format!("{TEST} ({engine}, {words})"));
+        }
     }
 }
 
@@ -141,20 +147,22 @@ fn equal_to_the_digit(recorded: &Table, perfs: &Table) {
     }
 }
 
-/// Live, the same exits, each timed by another reading of the clock. The emulated CPU can be taken away between perf's
-/// reading and kvmtop's, so that only bounds hold.
+/// Live, the same exits, each timed by another reading of the clock: some five microseconds of instructions apart. What
+/// interrupts the host between the two readings shows once, in the longest.
 fn live_times_are_close(engine: &str, live: &Table, perfs: &Table) {
     for (name, perf) in perfs {
         let ours = live[name];
-        let close = |ours: f64, perf: f64, part: f64| (ours - perf).abs() <= 100.0 + part * perf;
+        let close = |ours: f64, perf: f64, apart: f64| (ours - perf).abs() <= apart;
         assert!(
-            close(ours.min, perf.min, 0.0) && close(ours.max, perf.max, 0.1) && close(ours.mean, perf.mean, 0.15),
+            close(ours.min, perf.min, 10.0)
+                && close(ours.mean, perf.mean, 20.0)
+                && close(ours.max, perf.max, 100.0 + 0.1 * perf.max),
             "{engine}: {name}: kvmtop {ours:?}, perf {perf:?}"
         );
     }
 }
 
-fn compare(engine: &str, shared: &Path) {
+fn compare(engine: &str, clock: Clock, shared: &Path) {
     let text = read(shared.join(format!("{engine}.json")));
     let err = read(shared.join(format!("{engine}.err")));
     let intervals = common::intervals(text.as_bytes());
@@ -166,7 +174,9 @@ fn compare(engine: &str, shared: &Path) {
     let (live, perfs) = (exits(&intervals), perf("vmexit"));
     let counts = |table: &Table| table.iter().map(|(name, row)| (name.clone(), row.count)).collect::<Vec<_>>();
     assert_eq!(counts(&live), counts(&perfs), "{engine}: exits");
-    live_times_are_close(engine, &live, &perfs);
+    if clock == Clock::Instructions {
+        live_times_are_close(engine, &live, &perfs);
+    }
     for rare in ["cpuid", "read_cr4", "write_cr4"] {
         let counts = (live[rare].count, perfs[rare].count);
         assert_eq!(counts, (RARE.into(), RARE.into()), "{engine}: {rare}");

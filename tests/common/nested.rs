@@ -26,14 +26,23 @@ pub fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nested")
 }
 
+/// What the emulated host's clock follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// Real time, on two CPUs: whatever else runs on this machine takes time from the emulated one.
+    RealTime,
+    /// Instructions, 16 ns each, on one CPU: no other program shows in its times.
+    Instructions,
+}
+
 /// Runs a job in the emulated host, for so many seconds at most, until it wrote `finished` to its shared folder, which
 /// is returned; or why that could not be had.
-pub fn run(name: &str, job: &str, seconds: u32) -> Result<PathBuf, String> {
+pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf, String> {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
-    script("prepare.sh", &[&dir], "")?;
+    script("prepare.sh", &[&dir], "", clock)?;
     let mut died = String::new();
     for _ in 0..TRIES {
-        match life(&dir, &dir.join(name), job, seconds) {
+        match life(&dir, &dir.join(name), clock, job, seconds) {
             Ok(shared) => return Ok(shared),
             Err(why) => died = why,
         }
@@ -42,8 +51,11 @@ pub fn run(name: &str, job: &str, seconds: u32) -> Result<PathBuf, String> {
 }
 
 /// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
-fn script(name: &str, args: &[&Path], last: &str) -> Result<String, String> {
-    let out = Command::new("sh").arg(scripts().join(name)).args(args).arg(last).output().map_err(|e| e.to_string())?;
+fn script(name: &str, args: &[&Path], last: &str, clock: Clock) -> Result<String, String> {
+    let mut command = Command::new("sh");
+    command.arg(scripts().join(name)).args(args).arg(last);
+    command.env("COUNT_INSTRUCTIONS", if clock == Clock::Instructions { "1" } else { "0" });
+    let out = command.output().map_err(|e| e.to_string())?;
     let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let last_line =
         |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
@@ -55,11 +67,11 @@ fn script(name: &str, args: &[&Path], last: &str) -> Result<String, String> {
 }
 
 /// One life of the emulated host.
-fn life(dir: &Path, shared: &Path, job: &str, seconds: u32) -> Result<PathBuf, String> {
+fn life(dir: &Path, shared: &Path, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf, String> {
     let _ = std::fs::remove_dir_all(shared);
     std::fs::create_dir_all(shared).map_err(|e| e.to_string())?;
     std::fs::write(shared.join("job"), job).map_err(|e| e.to_string())?;
-    let said = script("boot.sh", &[dir, shared], &seconds.to_string());
+    let said = script("boot.sh", &[dir, shared], &seconds.to_string(), clock);
     if shared.join("finished").exists() {
         return Ok(shared.to_path_buf());
     }
