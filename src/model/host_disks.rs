@@ -16,8 +16,6 @@ pub struct HostDiskModel {
     pub alias: Option<String>,
     /// The names of the devices below it.
     pub below: Vec<String>,
-    /// The guest's disks whose image is on it.
-    pub disks: Vec<String>,
     /// Reads.
     pub reads: HostActivity,
     /// Writes with data.
@@ -80,7 +78,7 @@ impl HostDiskModel {
     }
 
     fn new(now: &HostDisk, before: Option<&HostDisk>, interval: &SampleInterval) -> Self {
-        let HostDisk { name, number, alias, below, disks, reads, writes, flushes, others, submitters } = now.clone();
+        let HostDisk { name, number, alias, below, reads, writes, flushes, others, submitters } = now.clone();
         let grown = |now: &HostRequests, part: fn(&HostDisk) -> &HostRequests| {
             HostActivity::new(now, before.map(part), interval)
         };
@@ -90,7 +88,6 @@ impl HostDiskModel {
             number,
             alias,
             below,
-            disks,
             reads: grown(&reads, |disk| &disk.reads),
             writes: grown(&writes, |disk| &disk.writes),
             flushes: grown(&flushes, |disk| &disk.flushes),
@@ -112,7 +109,7 @@ impl HostDiskModel {
             let sum = self.submitters.entry(*submitter).or_default();
             *sum = sum.saturating_add(*count);
         }
-        (self.name, self.alias, self.below, self.disks) = (more.name, more.alias, more.below, more.disks);
+        (self.name, self.alias, self.below) = (more.name, more.alias, more.below);
     }
 
     pub(super) fn finish(&mut self, seconds: Option<f64>) {
@@ -121,12 +118,39 @@ impl HostDiskModel {
         }
     }
 
+    /// Mean time of its reads and writes, microseconds: from submission to completion, and the part in the device.
+    pub fn mean_us(&self) -> (Option<f64>, Option<f64>) {
+        let both = |part: fn(&HostActivity) -> &Timing| {
+            let mut both = part(&self.reads).clone();
+            both.merge(part(&self.writes), MissingExtreme::Unknown);
+            both.mean_us()
+        };
+        (both(|kind| &kind.total), both(|kind| &kind.device))
+    }
+
+    /// 99th percentile of its reads and writes, from submission to completion, microseconds.
+    pub fn p99_us(&self) -> Option<f64> {
+        let mut both = self.reads.total.clone();
+        both.merge(&self.writes.total, MissingExtreme::Unknown);
+        both.quantile_us(0.99)
+    }
+
+    /// Reads and writes per second.
+    pub fn ops(&self) -> f64 {
+        self.reads.ops.unwrap_or(0.0) + self.writes.ops.unwrap_or(0.0)
+    }
+
     /// Who submitted requests of it, by how many they were.
     pub fn submitted_most(&self) -> Option<(Submitter, f64)> {
         let all = super::total(self.submitters.values().copied());
         let (submitter, most) = self.submitters.iter().max_by_key(|(_, n)| **n)?;
         (all > 0).then(|| (*submitter, 100.0 * *most as f64 / all as f64))
     }
+}
+
+/// The devices that the guest's threads themselves address: a request to one with devices below it is seen again there.
+pub fn addressed(disks: &[HostDiskModel]) -> impl Iterator<Item = &HostDiskModel> {
+    disks.iter().filter(|disk| !disks.iter().any(|upper| upper.below.contains(&disk.name)))
 }
 
 #[cfg(test)]

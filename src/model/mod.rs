@@ -25,7 +25,7 @@ pub use exits::{ExitRow, ExitTable};
 pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{DomainKey, HISTORY_POINTS, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
-pub use host_disks::{HostActivity, HostDiskModel};
+pub use host_disks::{HostActivity, HostDiskModel, addressed};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sum::ModelSum;
 

@@ -402,8 +402,6 @@ pub struct JsonHostDisk {
     pub alias: Option<String>,
     /// Names of the devices below it.
     pub below: Vec<String>,
-    /// The guest's disks whose image is on it, by their names in `disks`.
-    pub disks: Vec<String>,
     /// Reads per second. `null` where the length of the interval is not known; so in the others.
     pub read_ops: Option<f64>,
     /// Writes per second.

@@ -218,7 +218,6 @@ fn host_disk(disk: &HostDiskModel) -> JsonHostDisk {
         number: format!("{major}:{minor}"),
         alias: disk.alias.clone(),
         below: disk.below.clone(),
-        disks: disk.disks.clone(),
         read_ops: disk.reads.ops,
         write_ops: disk.writes.ops,
         flush_ops: disk.flushes.ops,

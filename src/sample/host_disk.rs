@@ -16,8 +16,6 @@ pub struct HostDisk {
     pub alias: Option<String>,
     /// The names of the devices below it.
     pub below: Vec<String>,
-    /// The guest's disks whose image is on it, by their names in the VMM's statistics.
-    pub disks: Vec<String>,
     /// Reads.
     pub reads: HostRequests,
     /// Writes with data.

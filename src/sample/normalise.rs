@@ -277,15 +277,14 @@ impl DomainSample {
     }
 }
 
-/// The most devices below one, and disks of a guest on one.
+/// The most devices below one.
 const MOST_NAMES: usize = 256;
 
 impl HostDisk {
     fn normalise(&mut self) {
-        let Self { name, number: _, alias, below, disks, reads, writes, flushes, others, submitters } = self;
+        let Self { name, number: _, alias, below, reads, writes, flushes, others, submitters } = self;
         below.truncate(MOST_NAMES);
-        disks.truncate(MOST_NAMES);
-        [name].into_iter().chain(alias).chain(below).chain(disks).for_each(clean_name);
+        [name].into_iter().chain(alias).chain(below).for_each(clean_name);
         for HostRequests { bytes, total, device } in [reads, writes, flushes, others] {
             cut([bytes]);
             total.normalise();

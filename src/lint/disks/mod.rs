@@ -2,8 +2,10 @@
 
 mod errors;
 mod flushes;
+mod latency;
 mod queue;
 pub(super) mod rules;
 mod setup;
+mod slow_storage;
 mod texts;
 mod throttled;

@@ -1,6 +1,6 @@
 //! The rows of the disks' rules in the table of rules.
 
-use super::{errors, flushes, queue, throttled};
+use super::{errors, flushes, latency, queue, slow_storage, throttled};
 use crate::lint::engine::hold::Hold;
 use crate::lint::links;
 use crate::lint::rule::Check::Behaviour;
@@ -43,6 +43,30 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
             own flush (FUA) count as writes",
         fix: "The program in the guest that flushes, or the storage",
+        links: &[links::DISKS],
+    },
+    Rule {
+        name: "disk-latency",
+        sees: "the guest waits much longer for its disks than the host's block devices take",
+        check: Behaviour(latency::latency),
+        hold: TWO_READINGS,
+        thresholds: &["disks.outside_us", "disks.outside_percent", "disks.timed_ops"],
+        limits: "Needs the host's block devices timed (--engine-detail disks, or the Disks view), and compares all \
+            disks of a guest with all devices. Requests that the page cache answers, write-back by the kernel and \
+            storage over the network reach no block device in the name of the guest. Silent while a limit of the \
+            disk is reached",
+        fix: "An IOThread, the cache mode or aio in the domain's XML",
+        links: &[links::DISKS],
+    },
+    Rule {
+        name: "slow-storage",
+        sees: "a block device of the host takes long for the guest's requests",
+        check: Behaviour(slow_storage::slow_storage),
+        hold: TWO_READINGS,
+        thresholds: &["disks.storage_us", "disks.timed_ops"],
+        limits: "Needs the host's block devices timed, as disk-latency does. Large requests take long on a healthy \
+            device too. Who else uses the device is not known",
+        fix: "The host's storage, or what else uses it",
         links: &[links::DISKS],
     },
     Rule {

@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 pub(super) struct DiskSetup {
     /// Bus of the XML (`virtio`, `sata`), or the driver of QEMU's device (`virtio-blk-pci`).
     pub bus: Option<String>,
+    /// Cache mode, and how QEMU does its I/O (`native`, `threads`, `io_uring`).
+    pub cache: Option<String>,
+    pub aio: Option<String>,
+    /// Whether it has an `IOThread`.
+    pub iothread: bool,
     /// Limits per second by libvirt's names.
     pub limits: BTreeMap<String, u64>,
 }
@@ -18,11 +23,23 @@ impl DiskSetup {
         let facts = &guest.domain.facts;
         let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
         if let Some(disk) = xml {
-            return Some(Self { bus: disk.bus.clone(), limits: disk.iotune.clone() });
+            return Some(Self {
+                bus: disk.bus.clone(),
+                cache: disk.cache.clone(),
+                aio: disk.io.clone(),
+                iothread: disk.iothread.is_some(),
+                limits: disk.iotune.clone(),
+            });
         }
         let command = facts.command.as_ref()?;
         let disk = command.disks.iter().find(|disk| disk.is_called(name))?;
-        Some(Self { bus: disk.driver.clone(), limits: disk.limits.clone() })
+        Some(Self {
+            bus: disk.driver.clone(),
+            cache: disk.cache.clone(),
+            aio: disk.aio.clone(),
+            iothread: disk.iothread.is_some(),
+            limits: disk.limits.clone(),
+        })
     }
 
     /// How many requests the guest can have under way on such a bus at once.

@@ -1,8 +1,10 @@
 //! The prose of the rules about disks.
 
+use super::setup::DiskSetup;
 use crate::figures::{duration, figure, or_unknown};
 use crate::lint::engine::prose::Prose;
-use crate::model::DiskRates;
+use crate::model::{DiskRates, HostDiskModel};
+use crate::sample::Submitter;
 
 pub(super) const THROTTLED: Prose = Prose {
     title: "A limit holds the guest's disk back",
@@ -25,6 +27,20 @@ pub(super) const ERRORS: Prose = Prose {
         the error on to the guest or stops the guest; most file systems then become read-only",
 };
 
+pub(super) const LATENCY: Prose = Prose {
+    title: "The guest waits for its disks outside the host's storage",
+    why: "Between the guest's request and the host's block device stands QEMU: the thread that takes the request (the \
+        main loop, or an IOThread) has to get a CPU and be free, and the page cache or the pool of threads may lie \
+        between. Faster storage would change nothing",
+};
+pub(super) const STORAGE: Prose = Prose {
+    title: "The host's storage is slow for the guest",
+    why: "The time passes in the host's block layer and device: the device is slow, other guests and programs keep it \
+        busy, or its requests are held back. QEMU can only wait",
+};
+
+pub(super) const NOT_TIMED: &str =
+    "the host's block devices are not timed: kvmtop --engine-detail disks, or the Disks view";
 pub(super) const NO_TIMES: &str = "the VMM gives no times of its disks' requests";
 
 /// The window of a disk's figures.
@@ -58,6 +74,50 @@ pub(super) fn full_queue(disk: &DiskRates, percent: f64, slots: f64) -> String {
     )
 }
 
+pub(super) fn outside(guest_us: f64, host_us: f64, percent: f64) -> String {
+    let (guest_us, host_us, percent) = (duration(guest_us), duration(host_us), figure(percent));
+    format!(
+        "the guest waits {guest_us} for a read or write, the host's block devices take {host_us} of it: {percent} % \
+         is spent outside them"
+    )
+}
+
+pub(super) fn device(disk: &HostDiskModel) -> String {
+    let (total, inside) = disk.mean_us();
+    let alias = disk.alias.as_ref().map(|alias| format!(" ({alias})")).unwrap_or_default();
+    let inside = inside.map(|us| format!(", {} of it in the device", duration(us))).unwrap_or_default();
+    format!(
+        "{}{alias}: {} on average for {} reads and writes/s{inside}; 99 % within {}",
+        disk.name,
+        or_unknown(total, duration),
+        figure(disk.ops()),
+        or_unknown(disk.p99_us(), duration)
+    )
+}
+
+pub(super) fn submitted(who: Submitter, percent: f64) -> String {
+    let by = match who {
+        Submitter::Main => "the VMM's main thread",
+        Submitter::Iothread => "IOThreads",
+        Submitter::Pool => "QEMU's thread pool",
+        Submitter::IoUring => "workers of io_uring",
+        Submitter::Vhost => "vhost threads",
+        Submitter::Vcpu => "vCPU threads",
+        Submitter::Other => "other threads of the VMM",
+    };
+    format!("{} % of the requests were submitted by {by}", figure(percent))
+}
+
+pub(super) fn busy(main: f64) -> String {
+    format!("the VMM's main thread uses {} % of a CPU", figure(main))
+}
+
+pub(super) fn configured(disk: &str, setup: &DiskSetup) -> String {
+    let word = |known: &Option<String>| known.clone().unwrap_or_else(|| "default".into());
+    let thread = if setup.iothread { "an IOThread" } else { "no IOThread" };
+    format!("disk {disk}: cache {}, aio {}, {thread}", word(&setup.cache), word(&setup.aio))
+}
+
 pub(super) fn flushing(disk: &str, percent: f64, ops: f64, us: f64) -> String {
     let (percent, ops, us) = (figure(percent), figure(ops), duration(us));
     format!("disk {disk}: a flush is under way for {percent} % of the time: {ops} flushes/s of {us}, {WINDOW}")
@@ -68,6 +128,14 @@ pub(super) fn failing(disk: &str, per_second: f64) -> String {
 }
 
 // Fixes.
+pub(super) const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's \
+    XML): then it does not wait for what else the main loop does";
+pub(super) const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk: then no pool of \
+    threads and no page cache stand between";
+pub(super) const LOOK_AT_THREADS: &str = "Look at the threads of the guest: whether the one that serves the disk waits \
+    for a CPU, or uses all of one";
+pub(super) const LOOK_AT_STORAGE: &str = "Look at what else uses the device on this host, at limits of the guest's \
+    cgroup (io.max), and at the health of the device or of the storage behind it";
 pub(super) const LIMIT_NEED: &str = "takes effect at once and is kept; the guest may then use as much of the storage \
     as it wants";
 

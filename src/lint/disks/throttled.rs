@@ -45,6 +45,13 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     });
 }
 
+/// Whether a disk of the guest is at one of its limits: what it waits for is known then.
+pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
+    let steps = &ctx.thresholds().disks.throttled;
+    let mut limited = guest.domain.disks.iter().flat_map(|disk| at_limits(guest, disk));
+    limited.any(|at| steps.of(at.percent()).is_some())
+}
+
 fn at_limits<'a>(guest: &GuestContext<'_>, disk: &'a DiskRates) -> Vec<AtLimit<'a>> {
     let limits = DiskSetup::of(guest, &disk.name).map(|setup| setup.limits).unwrap_or_default();
     let of = |name: &str| match name {

@@ -256,6 +256,18 @@ groups! {
         /// The fewest flushes per second that are judged.
         flushes: f64 = 10.0,
             "Chosen: an idle Linux flushes its journal every 5 s";
+        /// Mean time of the guest's requests outside the host's block devices, microseconds.
+        outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER),
+            "Chosen: QEMU adds some 10 to 100 us to a request while its threads get a CPU";
+        /// The least part of a request's time outside the host's block devices, percent.
+        outside_percent: f64 = 75.0,
+            "Chosen: with less, the storage is the larger part of the wait";
+        /// Mean time of a block device for the guest's requests, microseconds.
+        storage_us: Steps = Steps::new(10_000.0, 30_000.0, NEVER),
+            "Chosen: a random read takes a single hard disk about 10 ms, an SSD below 1 ms";
+        /// The fewest requests per second whose times are compared.
+        timed_ops: f64 = 5.0,
+            "Chosen: a mean of fewer says little";
     }
 
     /// Scheduling rules.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::sample::DiskSample;
+use crate::model::HostDiskModel;
+use crate::sample::{DiskSample, Submitter, Timing};
 
 /// A disk that was read over 5 s: reads per second, microseconds each, flushes per second, microseconds each.
 fn disk(reads: u64, us: u64, flushes: u64, flush_us: u64) -> DiskSample {
@@ -66,4 +67,63 @@ fn disk_errors() {
     fires(&failing(Some(1)), "disk-errors", Severity::Warning);
     silent(&failing(Some(0)), "disk-errors");
     silent(&failing(None), "disk-errors");
+}
+
+/// A device that took this long for each of so many reads per second.
+fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
+    let mut disk = HostDiskModel { name: name.into(), number: (8, name.len() as u32), ..HostDiskModel::default() };
+    let times = |us| Timing { count: reads, total_ns: Some(reads * us * 1000), ..Timing::default() };
+    disk.reads.ops = Some(reads as f64);
+    (disk.reads.total, disk.reads.device) = (times(us), times(us / 2));
+    disk.below = below.iter().map(|name| (*name).to_owned()).collect();
+    disk.submitters = [(Submitter::Main, reads)].into();
+    disk
+}
+
+fn timed(iotune: &str, disk: DiskSample, devices: Option<Vec<HostDiskModel>>) -> Model {
+    let xml = format!(
+        "<devices><disk><driver cache='none' io='native'/><target dev='vda' bus='virtio'/><iotune>{iotune}</iotune>\
+         </disk></devices>"
+    );
+    let mut guest = Guest::new("g", 5).linux(&xml).vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
+    guest.rest.devices_ns = 5_000_000_000;
+    guest.rest.disks = vec![disk];
+    let mut model = on(guest).model();
+    model.domains[0].host_disks = devices;
+    model
+}
+
+#[test]
+fn disk_latency() {
+    let slow = |us, host_us| timed("", disk(100, us, 0, 0), Some(vec![device("sda", 100, host_us, &[])]));
+    let report = judge(&slow(9_000, 300));
+    fires(&report, "disk-latency", Severity::Info);
+    let found = get(&report, "disk-latency");
+    assert!(found.evidence[0].ends_with("% is spent outside them"), "{found:#?}");
+    assert!(found.evidence.iter().any(|e| e == "disk vda: cache none, aio native, no IOThread"), "{found:#?}");
+    assert!(found.fix[0].text.contains("IOThread"), "{found:#?}");
+    fires(&judge(&slow(20_000, 300)), "disk-latency", Severity::Warning);
+    // The storage takes the time, or there is little of it.
+    silent(&judge(&slow(9_000, 8_000)), "disk-latency");
+    silent(&judge(&slow(1_000, 100)), "disk-latency");
+    // The page cache answers most; a limit is the cause; nobody timed.
+    let cached = timed("", disk(100, 9_000, 0, 0), Some(vec![device("sda", 21, 300, &[])]));
+    silent(&judge(&cached), "disk-latency");
+    let limit = "<total_iops_sec>100</total_iops_sec>";
+    let limited = timed(limit, disk(100, 9_000, 0, 0), Some(vec![device("sda", 100, 300, &[])]));
+    silent(&judge(&limited), "disk-latency");
+    cannot(&judge(&timed("", disk(100, 9_000, 0, 0), None)), "disk-latency");
+}
+
+#[test]
+fn slow_storage() {
+    let on = |devices| judge(&timed("", disk(100, 40_000, 0, 0), devices));
+    let report = on(Some(vec![device("dm-0", 100, 35_000, &["sda"]), device("sda", 100, 34_000, &[])]));
+    fires(&report, "slow-storage", Severity::Warning);
+    let found = get(&report, "slow-storage");
+    assert!(found.evidence[0].starts_with("dm-0: 35 ms on average for 100 reads and writes/s"), "{found:#?}");
+    fires(&on(Some(vec![device("sda", 100, 12_000, &[])])), "slow-storage", Severity::Info);
+    silent(&on(Some(vec![device("sda", 100, 300, &[])])), "slow-storage");
+    silent(&on(Some(vec![device("sda", 4, 35_000, &[])])), "slow-storage");
+    cannot(&on(None), "slow-storage");
 }

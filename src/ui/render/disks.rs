@@ -1,6 +1,6 @@
 //! Disks and network interfaces of one guest or of all, as the VMM and the host's kernel count them.
 
-use super::{guests, missing, row_of, say, title};
+use super::{guest_cell, guests, host_disks, missing, row_of, say, title};
 use crate::figures::{micros, rate};
 use crate::model::{DiskRates, DomainModel, NicRates};
 use crate::sample::SourceId;
@@ -56,8 +56,8 @@ pub const HELP: [(&str, &str); 10] = [
     (
         "READ us WRITE us",
         "Mean time of an operation from the guest's request to its completion by the VMM, microseconds: esxtop's GAVG \
-         and LAT. KVM has no figures that split it as DAVG (device) and KAVG (kernel) do: compare with `iostat -x` \
-         of the host's disk; what is above its await is spent in the VMM and its queue.",
+         and LAT. KVM has no figures that split it as DAVG (device) and KAVG (kernel) do: compare with the \
+         host's devices below; what they do not take is spent in the VMM and its queue.",
     ),
     (
         "FLUSH/s FLUSH us",
@@ -141,12 +141,21 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let at = row_of(state, ScreenView::Disks);
     let in_nics = at.and_then(|at| at.checked_sub(disks.len())).filter(|at| *at < nics.len());
+    let devices = host_disks::rows(state).filter(|_| state.view.shown == ScreenView::Disks);
     // A panel of the first screen has nothing to say about what is not there.
     let no_nics = nics.is_empty() && state.view.shown != ScreenView::Disks;
     let [upper, lower] = if no_nics {
         [inner, Rect { height: 0, ..inner }]
     } else {
-        halves(inner, disks.len().max(1) as u16 + 1, nics.len().max(1) as u16 + 1)
+        let devices = devices.as_ref().map_or(0, |rows| rows.len().max(1) as u16 + 2);
+        halves(inner, disks.len().max(1) as u16 + 1 + devices, nics.len().max(1) as u16 + 1)
+    };
+    let upper = if let Some(rows) = devices {
+        let [upper, below] = halves(upper, disks.len().max(1) as u16 + 1, rows.len().max(1) as u16 + 1);
+        host_disks::paint(buf, below, state, &rows, theme);
+        upper
+    } else {
+        upper
     };
     if disks.is_empty() {
         let nothing = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
@@ -178,15 +187,11 @@ fn halves(area: Rect, upper: u16, lower: u16) -> [Rect; 2] {
     [Rect { height: upper, ..area }, Rect { y: area.y + upper, height: area.height - upper, ..area }]
 }
 
-fn guest(state: &AppState, d: &DomainModel) -> Cell {
-    if state.view.is_of_all() { Cell::text(clean(d.name())) } else { Cell::blank() }
-}
-
 fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> {
     let size = |bytes: f64, ops: f64| (ops > 0.0).then(|| bytes / ops);
     let failing = disk.failed_ops.is_some_and(|n| n > 0.0);
     vec![
-        guest(state, d),
+        guest_cell(state, d),
         Cell::text(clean(&disk.name)),
         Cell::text(rate(disk.read_ops)),
         Cell::text(rate(disk.write_ops)),
@@ -206,7 +211,7 @@ fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> 
 fn nic_cells(state: &AppState, d: &DomainModel, nic: &NicRates) -> Vec<Cell> {
     let size = |bytes: f64, packets: f64| (packets > 0.0).then(|| bytes / packets);
     vec![
-        guest(state, d),
+        guest_cell(state, d),
         Cell::text(clean(&nic.name)),
         Cell::text(rate(nic.rx_packets)),
         Cell::text(rate(nic.tx_packets)),

@@ -14,6 +14,7 @@ mod footer;
 mod header;
 mod help;
 mod histogram;
+mod host_disks;
 mod latency;
 mod latency_strip;
 mod memory;
@@ -30,6 +31,7 @@ mod timeline;
 mod userspace;
 
 use super::draw::put;
+use super::grid::Cell;
 use super::layout::{self, SMALLEST};
 use super::list_row_id::ListRowId;
 use super::panel_rows::PanelSizes;
@@ -274,6 +276,11 @@ fn guests(state: &AppState) -> String {
 /// The selected row of a view; a panel of the first screen has none.
 fn row_of(state: &AppState, view: ScreenView) -> Option<usize> {
     (state.view.shown == view).then_some(state.view.at)
+}
+
+/// The guest's name where a view is of all guests.
+fn guest_cell(state: &AppState, d: &DomainModel) -> Cell {
+    if state.view.is_of_all() { Cell::text(super::text::clean(d.name())) } else { Cell::blank() }
 }
 
 /// Paints sentences in a panel that has no table to show. Returns the number of lines.

@@ -6,6 +6,9 @@
 //! argument, so its program uses the classic tracepoint, and finds the fields through a BTF made from the running
 //! kernel's `format` file (`btf`).
 //!
+//! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
+//! takes some 5 MiB of kernel memory while it is on.
+//!
 //! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes
 //! room for, and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and
 //! [`Engine::make_room`] reloads the programs with larger tables. File descriptors hold everything: nothing stays in
