@@ -1,7 +1,8 @@
 //! What the views show and say beyond their snapshots.
 
 use super::*;
-use crate::sample::{SourceId, SourceStatus};
+use crate::model::HostDiskModel;
+use crate::sample::{SourceId, SourceStatus, Submitter, Timing};
 
 fn shown(f: &Fixture, keys: &str, width: u16, height: u16) -> String {
     let mut state = judged(f, width, height);
@@ -28,6 +29,30 @@ fn a_view_without_figures_says_what_would_fill_it() {
     state.absorb(Tick { model: first, ..Tick::default() });
     press(&mut state, "7");
     assert!(text(&draw(&state, &Theme::default())).contains("Measuring the first interval"));
+}
+
+#[test]
+fn the_hosts_block_devices_stand_below_the_disks() {
+    let shown = |host_disks: Option<Vec<HostDiskModel>>| {
+        let mut model = Fixture::busy_host().model();
+        model.domains[0].host_disks = host_disks;
+        let mut state = AppState::new(ScreenSession::default(), (150, 40));
+        state.absorb(Tick { model, ..Tick::default() });
+        press(&mut state, "7");
+        text(&draw(&state, &Theme::default()))
+    };
+    let mut disk = HostDiskModel { name: "dm-0".into(), alias: Some("vg-guest".into()), ..HostDiskModel::default() };
+    disk.reads.ops = Some(120.0);
+    disk.reads.total = Timing { count: 120, total_ns: Some(120 * 250_000), ..Timing::default() };
+    disk.submitters = [(Submitter::Iothread, 120)].into();
+    let with = shown(Some(vec![disk]));
+    let row = with.lines().find(|line| line.contains("dm-0")).unwrap_or_else(|| panic!("{with}"));
+    for part in ["120", "250", "iothread 100", "vg-guest"] {
+        assert!(row.contains(part), "{part}: {with}");
+    }
+    assert!(with.contains("ON HOST"), "{with}");
+    assert!(shown(Some(Vec::new())).contains("asked a block device"), "timed, and nothing to show");
+    assert!(!shown(None).contains("asked a block device") && !shown(None).contains("ON HOST"));
 }
 
 #[test]
