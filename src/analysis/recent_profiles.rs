@@ -1,6 +1,6 @@
 //! The last profile of each guest, so that later intervals have it as well.
 
-use crate::model::{DomainKey, DomainModel, GuestProfile, Model};
+use crate::model::{DomainKey, GuestProfile, Model};
 use crate::sample::StackProfile;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ impl RecentProfiles {
     pub fn join(&mut self, model: &mut Model) {
         let mut earlier = std::mem::take(&mut self.0);
         for guest in &mut model.domains {
-            let key = key(guest);
+            let key = guest.key();
             if guest.profile.is_none() {
                 guest.profile = earlier.remove(&key).map(|stacks| GuestProfile { stacks, is_new: false });
             }
@@ -28,8 +28,4 @@ impl RecentProfiles {
     pub fn clear(&mut self) {
         self.0.clear();
     }
-}
-
-fn key(guest: &DomainModel) -> DomainKey {
-    (guest.facts.pid, guest.facts.start_ticks, guest.name().to_owned())
 }

@@ -5,7 +5,7 @@ use super::context::guest::{GuestContext, NotJudged};
 use super::engine::finding::{Finding, order, steady_order};
 use super::engine::grouping::{self, Lead};
 use super::engine::hold::Hold;
-use super::engine::memory::{NewInterval, RuleMemory, guest_identity};
+use super::engine::memory::{NewInterval, RuleMemory};
 use super::engine::options::{InputKind, Options};
 use super::engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
 use super::fixes::audience::Audience;
@@ -42,7 +42,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     }
     let Verdicts { found, mut cannot_tell, not_read, .. } = verdicts;
     let findings: Vec<Finding> = if is_steady {
-        let key = |guest: Option<usize>| guest.map(|i| guest_identity(context.guests[i].domain));
+        let key = |guest: Option<usize>| guest.map(|i| context.guests[i].domain.key());
         let keyed = |all: Vec<(Option<usize>, Finding)>| all.into_iter().map(|(guest, f)| (key(guest), f)).collect();
         let interval = NewInterval {
             found: keyed(found),

@@ -31,6 +31,10 @@ pub enum ExitRateSource {
 /// Counters by name, per second.
 pub type Rates = BTreeMap<String, f64>;
 
+/// Identifies a domain across samples: process id, its start in ticks, name. The first two tell apart domains that have
+/// the same name one after the other.
+pub type DomainKey = (Option<i32>, u64, String);
+
 /// One guest within an interval.
 #[derive(Debug, Clone, Default)]
 pub struct DomainModel {
@@ -89,6 +93,11 @@ impl DomainModel {
     /// The name.
     pub fn name(&self) -> &str {
         &self.facts.name.value
+    }
+
+    /// What it is known by from one sample to the next.
+    pub fn key(&self) -> DomainKey {
+        (self.facts.pid, self.facts.start_ticks, self.facts.name.value.clone())
     }
 
     /// Number of vCPUs: as configured, or else the number of vCPU threads; 0 if unknown. The table of a single vCPU in

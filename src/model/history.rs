@@ -2,7 +2,7 @@
 //! number of points, domains and vCPUs is limited.
 
 use super::latency::{self, LatencyRing};
-use super::{DomainModel, ExitTable, LatencyPoint, Model};
+use super::{DomainKey, DomainModel, ExitTable, LatencyPoint, Model};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Points kept for each domain.
@@ -11,9 +11,6 @@ pub const HISTORY_POINTS: usize = 60;
 const DOMAINS: usize = 4096;
 /// Limit of vCPUs of all domains together. Further vCPUs have no history of latencies.
 const VCPUS: usize = 2048;
-
-/// Identifies a domain across samples. Process id and start distinguish domains of the same name.
-pub type DomainKey = (Option<i32>, u64, String);
 
 /// One interval of one domain.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -56,7 +53,7 @@ impl History {
         let mut old = std::mem::take(&mut self.domains);
         let mut room = VCPUS;
         for d in model.domains.iter().take(DOMAINS) {
-            let key = key(d);
+            let key = d.key();
             let mut past = old.remove(&key).unwrap_or_default();
             if past.points.len() == HISTORY_POINTS {
                 past.points.pop_front();
@@ -78,7 +75,7 @@ impl History {
     /// CPU time of a domain, percent of one CPU: the mean of the last ten intervals.
     pub fn recent_cpu(&self, domain: &DomainModel) -> Option<f64> {
         const RECENT: usize = 10;
-        let points = &self.domains.get(&key(domain))?.points;
+        let points = &self.domains.get(&domain.key())?.points;
         let recent: Vec<f64> = points.iter().rev().take(RECENT).filter_map(|p| p.cpu).collect();
         (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64)
     }
@@ -90,23 +87,23 @@ impl History {
 
     /// The points of a domain, oldest first.
     pub fn points(&self, domain: &DomainModel) -> impl Iterator<Item = &HistoryPoint> {
-        self.domains.get(&key(domain)).into_iter().flat_map(|past| &past.points)
+        self.domains.get(&domain.key()).into_iter().flat_map(|past| &past.points)
     }
 
     /// The number of the oldest point kept of a domain, counted from the first that there was: points that are drawn
     /// together are the same ones in each interval.
     pub fn first_point(&self, domain: &DomainModel) -> usize {
-        self.domains.get(&key(domain)).map_or(0, |past| past.count - past.points.len())
+        self.domains.get(&domain.key()).map_or(0, |past| past.count - past.points.len())
     }
 
     /// The latencies of a vCPU, oldest first.
     pub fn latencies(&self, domain: &DomainModel, vcpu: u32) -> impl DoubleEndedIterator<Item = &LatencyPoint> {
-        self.domains.get(&key(domain)).and_then(|past| past.vcpus.get(&vcpu)).into_iter().flatten()
+        self.domains.get(&domain.key()).and_then(|past| past.vcpus.get(&vcpu)).into_iter().flatten()
     }
 
     /// The exits of a domain since its history began.
     pub fn exits(&self, domain: &DomainModel) -> Option<&PastExits> {
-        self.domains.get(&key(domain)).map(|past| &past.exits)
+        self.domains.get(&domain.key()).map(|past| &past.exits)
     }
 
     /// Removes everything, as after a seek.
@@ -131,10 +128,6 @@ fn add(sum: &mut ExitTable, table: &ExitTable, seconds: Option<f64>) {
         sum.add(table.clone());
         *sum = ExitTable::build(std::mem::take(&mut sum.rows), seconds);
     }
-}
-
-fn key(d: &DomainModel) -> DomainKey {
-    (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
-use super::guest_table;
 use super::layout;
 use super::render;
 use super::rows;
 use super::state::{AppState, Held, Popup, Tick};
 use super::view::ScreenView;
-use crate::model::Model;
+use crate::model::{DomainModel, Model};
 use crate::sample::{SourceId, SourceState};
 
 /// How many intervals a message is shown.
@@ -97,7 +96,7 @@ impl AppState {
             _ => self.seen_sources.retain(|seen| troubled.contains(seen)),
         }
         self.model = Some(model);
-        let guest = self.domain().map(guest_table::key);
+        let guest = self.domain().map(DomainModel::key);
         self.rows.of(guest);
         self.settle_view();
         if self.view.shown == ScreenView::Guests {

@@ -1,7 +1,7 @@
 //! The table of guests as plain data: its rows, their order, and what is selected. [`super::rows`] arranges them.
 
 use super::filter::TableFilter;
-use crate::model::{DomainKey, DomainModel};
+use crate::model::DomainKey;
 use std::collections::BTreeSet;
 
 /// Identifies a column.
@@ -75,11 +75,6 @@ impl TableRow {
     pub fn is_guest(self) -> bool {
         self.part == RowPart::Guest
     }
-}
-
-/// Identifies a guest from one interval to the next.
-pub fn key(d: &DomainModel) -> DomainKey {
-    (d.facts.pid, d.facts.start_ticks, d.facts.name.value.clone())
 }
 
 /// Identifies a row by what it shows, wherever it stands.

@@ -3,7 +3,7 @@
 use super::filter::FieldValue;
 use super::grid::Cell;
 use super::guest_columns::{self, COLUMNS, GuestColumn};
-use super::guest_table::{ColumnId, key};
+use super::guest_table::ColumnId;
 use super::state::AppState;
 use super::table_marks::MarkedFigures;
 use crate::figures::{UNKNOWN, percent, rate, share};
@@ -13,7 +13,7 @@ use crate::model::DomainModel;
 pub fn figures(state: &AppState) -> Option<MarkedFigures> {
     let model = state.model.as_ref()?;
     let of = |d: &DomainModel| COLUMNS.iter().map(|c| figure(&guest_columns::value(c, d, &state.findings))).collect();
-    let guests = model.domains.iter().map(|d| (key(d), of(d))).collect();
+    let guests = model.domains.iter().map(|d| (d.key(), of(d))).collect();
     Some(MarkedFigures { time_ms: model.time_ms, guests })
 }
 
@@ -24,7 +24,7 @@ pub fn cell(state: &AppState, column: &GuestColumn, domain: &DomainModel) -> Opt
     if !state.marks.is_set() || matches!(now, FieldValue::Text(_)) || column.is_drawn() || column.id == ColumnId::Pid {
         return None;
     }
-    let change = state.marks.change(&key(domain), index, figure(&now));
+    let change = state.marks.change(&domain.key(), index, figure(&now));
     Some(change.map_or_else(Cell::unknown, |by| Cell::text(signed(by, column))))
 }
 

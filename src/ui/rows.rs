@@ -1,7 +1,7 @@
 //! Arranges the rows of the table of guests: filter, order, threads. The selection follows its guest or thread.
 
 use super::guest_columns::{self, COLUMNS, SortValue};
-use super::guest_table::{ColumnId, GuestTable, IDLE_THREADS, RowPart, TableRow, TableRowKey, key};
+use super::guest_table::{ColumnId, GuestTable, IDLE_THREADS, RowPart, TableRow, TableRowKey};
 use crate::kvm::thread_name::Role;
 use crate::lint::Finding;
 use crate::model::{DomainKey, DomainModel, History, Model};
@@ -17,7 +17,7 @@ const LEAST_TOP: f64 = 100.0;
 
 /// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding], history: &History) {
-    let keys: Vec<DomainKey> = model.domains.iter().map(key).collect();
+    let keys: Vec<DomainKey> = model.domains.iter().map(DomainModel::key).collect();
     let mut shown: Vec<usize> = (0..keys.len()).filter(|&i| is_shown(table, &model.domains[i], findings)).collect();
     let before: HashMap<&DomainKey, usize> = table.order.iter().enumerate().map(|(i, k)| (k, i)).collect();
     shown.sort_by_key(|&i| before.get(&keys[i]).copied().unwrap_or(usize::MAX));
@@ -130,7 +130,7 @@ fn thread_of(model: &Model, row: TableRow) -> Option<i32> {
 pub fn row_key(table: &GuestTable, model: &Model, at: usize) -> Option<TableRowKey> {
     let row = table.rows.get(at)?;
     let domain = model.domains.get(row.domain)?;
-    Some(TableRowKey { domain: key(domain), thread: thread_of(model, *row) })
+    Some(TableRowKey { domain: domain.key(), thread: thread_of(model, *row) })
 }
 
 /// Whether a guest passes the filter.

@@ -1,7 +1,6 @@
 //! Stacks of threads: whose a key asks for. Pure.
 
 use super::action::{Effect, ProfileRequest};
-use super::guest_table;
 use super::render;
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
@@ -36,8 +35,7 @@ pub fn ask(state: &mut AppState) -> Vec<Effect> {
     };
     let threads: Vec<_> = thread.map_or_else(|| guest.threads.iter().map(asked).collect(), |t| vec![asked(t)]);
     let request = guest.facts.pid.map(|pid| ProfileRequest { pid, start_ticks: guest.facts.start_ticks, threads });
-    let popup =
-        |asked_ms| Popup::Stacks { guest: guest_table::key(guest), tid: thread.map(|t| t.tid), asked_ms, scroll: 0 };
+    let popup = |asked_ms| Popup::Stacks { guest: guest.key(), tid: thread.map(|t| t.tid), asked_ms, scroll: 0 };
     let now_ms = state.model.as_ref().map(|m| m.time_ms);
     let (shown, effects) = match request {
         _ if is_recorded => (Some(popup(None)), Vec::new()),

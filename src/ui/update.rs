@@ -3,7 +3,7 @@
 use super::action::{Action, Effect, Replay};
 use super::filter;
 use super::guest_columns::{COLUMNS, filter_fields};
-use super::guest_table::{self, RowPart};
+use super::guest_table::RowPart;
 use super::key_lookup;
 use super::layout;
 use super::list_row_id::ListRowId;
@@ -15,8 +15,8 @@ use super::stacks;
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
 use crate::analysis::{RecordingTime, is_within};
-use crate::lint::FindingId;
-use crate::lint::{Finding, FixKind};
+use crate::lint::{Finding, FindingId, FixKind};
+use crate::model::DomainModel;
 use crate::sample::EngineLevel;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tui_input::{Input, InputRequest};
@@ -233,7 +233,7 @@ fn back(state: &mut AppState) {
 /// Shows (`Some(true)`), hides (`Some(false)`) or toggles the threads of the selected guest. Hiding them selects the
 /// guest's own row.
 fn fold(state: &mut AppState, unfold: Option<bool>) {
-    let Some(domain) = state.domain().map(guest_table::key) else { return };
+    let Some(domain) = state.domain().map(DomainModel::key) else { return };
     let is_idle_row = state.table.rows.get(state.table.at).is_some_and(|r| matches!(r.part, RowPart::Idle(_)));
     if is_idle_row && unfold != Some(false) {
         let tids: Vec<i32> = state.domain().map(|d| d.threads.iter().map(|t| t.tid).collect()).unwrap_or_default();
@@ -262,7 +262,7 @@ fn fold_all(state: &mut AppState) {
 
 /// Keeps the selected guest on top of the table, or lets it go.
 fn pin(state: &mut AppState) {
-    let Some(guest) = state.domain().map(guest_table::key) else { return };
+    let Some(guest) = state.domain().map(DomainModel::key) else { return };
     if !state.table.pinned.remove(&guest) {
         state.table.pinned.insert(guest);
     }

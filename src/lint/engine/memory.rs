@@ -7,7 +7,7 @@ use super::finding::{Finding, FindingId, Severity};
 use super::hold::Hold;
 use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
 use super::report::StillWatched;
-use crate::model::{DomainModel, Model};
+use crate::model::{DomainKey, DomainModel, Model};
 use crate::sample::DomainState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,26 +16,19 @@ const MOST_PATTERNS: usize = 20_000;
 /// The most patterns that are named before they have lasted.
 const MOST_CANDIDATES: usize = 200;
 
-/// A guest through time: PID and start time distinguish it from another guest of the same name.
-type GuestIdentity = (Option<i32>, u64, String);
 /// The subject of a finding; `None` is the host.
-type Subject = Option<GuestIdentity>;
+type Subject = Option<DomainKey>;
 /// A pattern of a subject; the number tells those apart that look the same.
 type PatternKey = (FindingId, Subject, usize);
-
-/// A guest's key in the memory.
-pub(crate) fn guest_identity(domain: &DomainModel) -> GuestIdentity {
-    (domain.facts.pid, domain.facts.start_ticks, domain.facts.name.value.clone())
-}
 
 /// Recent observations per rule and guest.
 #[derive(Debug, Clone, Default)]
 pub struct RuleMemory {
     tracks: BTreeMap<PatternKey, PatternTrack>,
-    paused: HashMap<GuestIdentity, f64>,
+    paused: HashMap<DomainKey, f64>,
     log_judged_s: Option<f64>,
     /// For how long each guest's behaviour was judged, at most a minute.
-    judged_s: HashMap<GuestIdentity, f64>,
+    judged_s: HashMap<DomainKey, f64>,
     /// For how long the host was watched, at most a minute.
     watched_s: f64,
 }
@@ -69,12 +62,12 @@ impl RuleMemory {
 
     /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
     pub(crate) fn watch(&mut self, model: &Model) {
-        let alive: HashSet<GuestIdentity> = model.domains.iter().map(guest_identity).collect();
+        let alive: HashSet<DomainKey> = model.domains.iter().map(DomainModel::key).collect();
         self.paused.retain(|w, _| alive.contains(w));
         self.judged_s.retain(|w, _| alive.contains(w));
         self.paused.values_mut().for_each(|since_s| *since_s += model.interval_s.unwrap_or(0.0));
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
-            self.paused.insert(guest_identity(d), 0.0);
+            self.paused.insert(d.key(), 0.0);
         }
         let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
         self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
@@ -89,14 +82,14 @@ impl RuleMemory {
 
     /// Notes that a guest's behaviour is judged in an interval of this length. Returns for how long it was by now.
     pub(crate) fn judged_s(&mut self, domain: &DomainModel, seconds: f64) -> f64 {
-        let judged = self.judged_s.entry(guest_identity(domain)).or_default();
+        let judged = self.judged_s.entry(domain.key()).or_default();
         *judged = (*judged + seconds).min(REMEMBERED_S);
         *judged
     }
 
     /// Seconds since a guest was last seen paused, by the clock that nobody sets.
     pub(crate) fn resumed_s(&self, domain: &DomainModel) -> Option<f64> {
-        self.paused.get(&guest_identity(domain)).copied()
+        self.paused.get(&domain.key()).copied()
     }
 
     /// Takes the findings of this interval and returns those that last.

@@ -7,7 +7,6 @@ use crate::model::{AccessRow, DomainModel};
 use crate::sample::SourceId;
 use crate::ui::cells::{device_text, severity_role};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -84,7 +83,7 @@ pub fn len(state: &AppState) -> usize {
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     let id = |(d, row): &GuestAccess<'_>| {
-        ListRowId::of((guest_table::key(d), row.vcpu, row.space.as_str(), row.address_text(), row.direction.as_str()))
+        ListRowId::of((d.key(), row.vcpu, row.space.as_str(), row.address_text(), row.direction.as_str()))
     };
     rows(state).0.iter().map(id).collect()
 }

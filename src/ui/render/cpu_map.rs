@@ -3,11 +3,10 @@
 use crate::figures::share;
 use crate::kvm::thread_name::Role as Thread;
 use crate::lint::{Mark, Severity};
-use crate::model::{CpuModel, GuestThread, Model};
+use crate::model::{CpuModel, DomainModel, GuestThread, Model};
 use crate::ui::bars;
 use crate::ui::cells::severity_role;
 use crate::ui::draw::put;
-use crate::ui::guest_table;
 use crate::ui::state::AppState;
 use crate::ui::text::width;
 use crate::ui::theme::{Look, Theme};
@@ -39,13 +38,12 @@ pub fn shared(model: &Model, cpu: &CpuModel) -> bool {
 
 /// Whether a vCPU of the selected guest runs here.
 pub fn mine(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
-    let Some(selected) = state.domain().map(guest_table::key) else { return false };
+    let Some(selected) = state.domain().map(DomainModel::key) else { return false };
     cpu.guest_threads.iter().any(|t| {
         let domain = model.domains.get(t.domain);
         t.here
-            && domain.is_some_and(|d| {
-                guest_table::key(d) == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu)
-            })
+            && domain
+                .is_some_and(|d| d.key() == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu))
     })
 }
 

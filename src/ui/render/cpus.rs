@@ -7,7 +7,6 @@ use crate::kvm::thread_name::Role as Thread;
 use crate::model::{CpuModel, DomainModel, Model, ThreadModel};
 use crate::ui::cells::{severity_role, thread_of_guest};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -84,8 +83,8 @@ fn listed<'a>(state: &AppState, model: &'a Model) -> Vec<&'a CpuModel> {
 }
 
 fn has_thread_of_selected(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
-    let Some(selected) = state.domain().map(guest_table::key) else { return false };
-    cpu.guest_threads.iter().any(|t| model.domains.get(t.domain).is_some_and(|d| guest_table::key(d) == selected))
+    let Some(selected) = state.domain().map(DomainModel::key) else { return false };
+    cpu.guest_threads.iter().any(|t| model.domains.get(t.domain).is_some_and(|d| d.key() == selected))
 }
 
 /// How many CPUs the list has.

@@ -6,7 +6,6 @@ use crate::model::{DiskRates, DomainModel, NicRates};
 use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -124,7 +123,7 @@ pub fn len(state: &AppState) -> usize {
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     let disks = disks(state).into_iter().map(|(d, disk)| (d, &disk.name, false));
     let nics = nics(state).into_iter().map(|(d, nic)| (d, &nic.name, true));
-    disks.chain(nics).map(|(d, name, is_nic)| ListRowId::of((guest_table::key(d), name, is_nic))).collect()
+    disks.chain(nics).map(|(d, name, is_nic)| ListRowId::of((d.key(), name, is_nic))).collect()
 }
 
 /// Paints the view.

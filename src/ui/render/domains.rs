@@ -9,7 +9,7 @@ use crate::ui::cells::{RowView, severity_role, worst_severity};
 use crate::ui::draw::{highlight, put};
 use crate::ui::grid::{self, Cell, ColumnLayout, RowLook, fit_columns};
 use crate::ui::guest_columns::{self, GuestColumn};
-use crate::ui::guest_table::{self, ColumnId, RowPart};
+use crate::ui::guest_table::{ColumnId, RowPart};
 use crate::ui::marked_cells;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, width};
@@ -146,11 +146,11 @@ fn marks(buf: &mut Buffer, area: Rect, r: &RowView<'_>, theme: &Theme) {
     } else if r.thread.is_none() && is_still_watched(r) {
         put(buf, area.x + 1, area.y, &g.cut.to_string(), 1, theme.style(Look::Dim));
     }
-    if r.thread.is_none() && r.state.table.pinned.contains(&guest_table::key(r.domain)) {
+    if r.thread.is_none() && r.state.table.pinned.contains(&r.domain.key()) {
         put(buf, area.x + 3, area.y, &g.pin.to_string(), 1, theme.style(Look::Key));
     }
     if r.thread.is_none() {
-        let open = r.state.table.unfolded.contains(&guest_table::key(r.domain));
+        let open = r.state.table.unfolded.contains(&r.domain.key());
         put(buf, area.x + 2, area.y, &g.fold[usize::from(open)].to_string(), 1, theme.style(Look::Dim));
     }
 }

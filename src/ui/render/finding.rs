@@ -3,13 +3,13 @@
 use super::domains::severity_glyph;
 use super::header;
 use super::popup::StyledLine;
+use super::scrolled;
 use super::title;
 use crate::lint::{Finding, Fix, FixKind, is_command, is_plain_name};
 use crate::report::findings_text;
 use crate::ui::cells::severity_role;
-use crate::ui::draw::put;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, clean_line, clean_lines, width, wrap};
+use crate::ui::text::{clean, clean_line, clean_lines, wrap};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -125,17 +125,6 @@ fn heading(f: &Finding, columns: u16, theme: &Theme) -> Vec<StyledLine> {
         .collect()
 }
 
-/// Paints lines, each cut to the area.
-fn text(buf: &mut Buffer, area: Rect, lines: &[StyledLine], theme: &Theme) {
-    for (i, line) in lines.iter().take(area.height.into()).enumerate() {
-        let mut x = area.x;
-        for (text, role) in line {
-            put(buf, x, area.y + i as u16, text, area.right().saturating_sub(x), theme.style(*role));
-            x += width(text);
-        }
-    }
-}
-
 /// Number of lines of the opened finding.
 pub fn opened_len(f: &Finding, state: &AppState) -> usize {
     let theme = Theme::default();
@@ -151,16 +140,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, f: &Finding, scroll: u16, state: &App
     let mut all = heading(f, area.width, theme);
     all.push(Vec::new());
     all.extend(lines(f, state, area.width));
-    let room = usize::from(area.height.saturating_sub(1));
-    let scroll = usize::from(scroll).min(all.len().saturating_sub(room));
-    let part = if all.len() > room {
-        format!("lines {}-{} of {}", scroll + 1, scroll + room, all.len())
-    } else {
-        String::new()
-    };
     let name = format!("FINDING {at} of {}", shown.len().max(1));
-    let inner = title(buf, area, &name, &note, &part, theme);
-    text(buf, inner, &all[scroll.min(all.len())..], theme);
+    scrolled::page(buf, area, &name, &note, &all, scroll, theme);
 }
 
 /// Paints the worst finding about the selected guest on the first screen, as much as fits.
@@ -178,5 +159,5 @@ pub fn worst(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             ("9, Enter: the rest".into(), Look::Dim),
         ]);
     }
-    text(buf, inner, &all, theme);
+    scrolled::text(buf, inner, &all, theme);
 }

@@ -8,7 +8,6 @@ use crate::model::{DomainModel, ThreadModel};
 use crate::sample::{OtherTask, SourceId};
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -76,7 +75,7 @@ pub fn len(state: &AppState) -> usize {
 
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
-    rows(state).iter().map(|(d, t)| ListRowId::of((guest_table::key(d), t.tid, t.index))).collect()
+    rows(state).iter().map(|(d, t)| ListRowId::of((d.key(), t.tid, t.index))).collect()
 }
 
 fn quantile(t: &ThreadModel, q: f64) -> Option<f64> {

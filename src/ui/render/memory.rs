@@ -6,7 +6,6 @@ use crate::model::{DomainModel, GuestConfig, Model};
 use crate::sample::SourceId;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
-use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -111,7 +110,7 @@ pub fn len(state: &AppState) -> usize {
 
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
-    if len(state) == 0 { Vec::new() } else { rows(state).iter().map(|d| ListRowId::of(guest_table::key(d))).collect() }
+    if len(state) == 0 { Vec::new() } else { rows(state).iter().map(|d| ListRowId::of(d.key())).collect() }
 }
 
 /// Whether anything is known of a guest's memory.

@@ -21,6 +21,7 @@ mod memory;
 mod menus;
 mod missing;
 mod popup;
+mod scrolled;
 mod sort_menu;
 mod sources;
 mod stacks;

@@ -2,13 +2,11 @@
 
 use super::header;
 use super::popup::StyledLine;
-use super::title;
+use super::scrolled;
 use crate::model::{DomainKey, DomainModel, GuestProfile};
 use crate::report::profile;
-use crate::ui::draw::put;
-use crate::ui::guest_table;
 use crate::ui::state::AppState;
-use crate::ui::text::{clean, clean_line, width, wrap};
+use crate::ui::text::{clean, clean_line, wrap};
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -26,7 +24,7 @@ pub struct StacksShown<'a> {
 
 impl StacksShown<'_> {
     fn domain<'a>(&self, state: &'a AppState) -> Option<&'a DomainModel> {
-        state.model.as_ref()?.domains.iter().find(|d| guest_table::key(d) == *self.guest)
+        state.model.as_ref()?.domains.iter().find(|d| d.key() == *self.guest)
     }
 
     fn profile<'a>(&self, domain: &'a DomainModel) -> Option<&'a GuestProfile> {
@@ -75,20 +73,5 @@ pub fn paint(buf: &mut Buffer, area: Rect, shown: StacksShown<'_>, scroll: u16, 
     let whose = thread.map_or_else(|| "all threads".to_owned(), |t| clean(&t.label()));
     let when = domain.and_then(|d| shown.profile(d)).map(|p| header::clock(p.stacks.began_ms, state));
     let left = [Some(clean(&shown.guest.2)), Some(whose), when].into_iter().flatten().collect::<Vec<_>>().join("  ");
-    let all = lines(shown, state);
-    let room = usize::from(area.height.saturating_sub(1));
-    let scroll = usize::from(scroll).min(all.len().saturating_sub(room));
-    let part = if all.len() > room {
-        format!("lines {}-{} of {}", scroll + 1, scroll + room, all.len())
-    } else {
-        String::new()
-    };
-    let inner = title(buf, area, "STACKS", &left, &part, theme);
-    for (i, line) in all.iter().skip(scroll).take(inner.height.into()).enumerate() {
-        let mut x = inner.x;
-        for (text, look) in line {
-            put(buf, x, inner.y + i as u16, text, inner.right().saturating_sub(x), theme.style(*look));
-            x += width(text);
-        }
-    }
+    scrolled::page(buf, area, "STACKS", &left, &lines(shown, state), scroll, theme);
 }

@@ -8,7 +8,6 @@ use crate::model::{DomainModel, ThreadModel};
 use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, ListRows, RowLook};
-use crate::ui::guest_table;
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
@@ -123,7 +122,7 @@ pub fn len(state: &AppState) -> usize {
 
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
-    rows(state).iter().map(|r| ListRowId::of((guest_table::key(r.domain), r.thread.tid))).collect()
+    rows(state).iter().map(|r| ListRowId::of((r.domain.key(), r.thread.tid))).collect()
 }
 
 /// The selected row.
