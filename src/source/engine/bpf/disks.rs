@@ -23,9 +23,6 @@ const TOTAL: usize = 13;
 const DEVICE: usize = TOTAL + BUCKETS;
 const _: () = assert!(DEVICE + BUCKETS == CELL);
 
-/// Readings from one look at the missed events to the next: it reads a file of each program.
-const LOOK_EVERY: u32 = 32;
-
 /// The programs in the order in which they are attached, the last step first: no request then has an earlier step but
 /// no later one. Each with the one for kernels before 5.11, whose tracepoint has the queue in front (include/trace/
 /// events/block.h). That one is tried first: the kernel refuses a program that reads more arguments than there are.
@@ -53,9 +50,6 @@ pub(super) struct DiskTimer {
     untimed: sys::Mapping,
     programs: Vec<OwnedFd>,
     _links: Vec<OwnedFd>,
-    readings: u32,
-    /// Events for which a program did not run, as of the last look.
-    missed: u64,
 }
 
 impl DiskTimer {
@@ -93,8 +87,6 @@ impl DiskTimer {
             watched: (object.take_map("watched")?, HashMap::new()),
             programs,
             _links: links,
-            readings: 0,
-            missed: 0,
         })
     }
 
@@ -130,10 +122,6 @@ impl DiskTimer {
             disk.number = (device >> 20, device & 0xf_ffff);
             add(disk, kind, &cell);
         }
-        if self.readings.is_multiple_of(LOOK_EVERY) {
-            self.missed = self.programs.iter().filter_map(|program| sys::missed(program.as_fd())).sum();
-        }
-        self.readings = self.readings.wrapping_add(1);
         // A guest without a request yet is timed as well.
         let mut by_guest: HashMap<i32, Vec<HostDisk>> =
             self.watched.1.values().map(|owner| (*owner, Vec::new())).collect();
@@ -145,7 +133,8 @@ impl DiskTimer {
 
     /// Requests that could not be timed.
     pub fn lost(&self) -> u64 {
-        self.missed + self.untimed.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
+        let missed: u64 = self.programs.iter().filter_map(|program| sys::missed(program.as_fd())).sum();
+        missed + self.untimed.at::<AtomicU64>(0).map_or(0, |n| n.load(Relaxed))
     }
 
     /// Frees what was counted for these guests.
