@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::nested;
 use kvmtop::kvm::topology::HostTopology;
 use kvmtop::sample::{HostDisk, HostRequests, Submitter};
 use kvmtop::source::engine::bpf::BpfEngine;
@@ -43,13 +44,21 @@ impl LoopDevice {
     }
 
     fn number(&self) -> (u32, u32) {
-        let number = std::fs::metadata(&self.device).unwrap().st_rdev();
-        (rustix::fs::major(number), rustix::fs::minor(number))
+        number(&self.device)
     }
 
     fn of<'a>(&self, reading: &'a Reading, pid: i32) -> Option<&'a HostDisk> {
-        reading.disks.get(&pid)?.iter().find(|disk| disk.number == self.number())
+        of(&self.device, reading, pid)
     }
+}
+
+fn number(device: &str) -> (u32, u32) {
+    let number = std::fs::metadata(device).unwrap().st_rdev();
+    (rustix::fs::major(number), rustix::fs::minor(number))
+}
+
+fn of<'a>(device: &str, reading: &'a Reading, pid: i32) -> Option<&'a HostDisk> {
+    reading.disks.get(&pid)?.iter().find(|disk| disk.number == number(device))
 }
 
 impl Drop for LoopDevice {
@@ -66,6 +75,12 @@ impl Running {
         self.0.id() as i32
     }
 
+    /// Lets what waits go on to its end.
+    fn finish(&mut self) {
+        writeln!(self.0.stdin.as_ref().unwrap()).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+
     fn signal(&self, signal: Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).unwrap();
     }
@@ -76,6 +91,12 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A command that waits for a line, so that it is watched before its first request.
+fn waiting(command: &str) -> Running {
+    let shell = format!("read go; exec {command} 2>/dev/null");
+    Running(Command::new("sh").args(["-c", &shell]).stdin(Stdio::piped()).spawn().unwrap())
 }
 
 /// An engine that times, or why there is none.
@@ -101,24 +122,16 @@ fn every_request_of_a_watched_process_counts() {
         Err(why) => return common::skipped(NAME, &why),
     };
     common::ran(NAME);
-    // Each waits for a line, so that it is watched before its first request.
-    let wait = |command: String| {
-        let shell = format!("read go; exec {command} 2>/dev/null");
-        Running(Command::new("sh").args(["-c", &shell]).stdin(Stdio::piped()).spawn().unwrap())
-    };
     let device = &disk.device;
     let mut readers = [
-        wait(format!("dd if={device} of=/dev/null bs=4096 count=1000 iflag=direct")),
-        wait(format!("dd if=/dev/zero of={device} bs=8192 count=500 oflag=direct conv=notrunc,fsync")),
-        wait(format!("dd if={device} of=/dev/null bs=4096 count=77 iflag=direct")),
+        waiting(&format!("dd if={device} of=/dev/null bs=4096 count=1000 iflag=direct")),
+        waiting(&format!("dd if=/dev/zero of={device} bs=8192 count=500 oflag=direct conv=notrunc,fsync")),
+        waiting(&format!("dd if={device} of=/dev/null bs=4096 count=77 iflag=direct")),
     ];
     let [a, b, unwatched] = [0, 1, 2].map(|i| readers[i].pid());
     // The second works for the first, as a vhost thread does for its guest.
     engine.watch(&[(a, a), (b, a)]);
-    for reader in &mut readers {
-        writeln!(reader.0.stdin.as_ref().unwrap()).unwrap();
-        assert!(reader.0.wait().unwrap().success());
-    }
+    readers.iter_mut().for_each(Running::finish);
     let reading = engine.read();
     let of = disk.of(&reading, a).expect("the device");
     assert_eq!(counts(&of.reads), (1000, 1000, 4_096_000));
@@ -137,6 +150,81 @@ fn every_request_of_a_watched_process_counts() {
     engine.watch(&[]);
     engine.forget(&[], &[a]);
     assert_eq!(engine.read().disks, HashMap::new());
+}
+
+/// A device-mapper device that delays each request by 20 ms; it goes when this is dropped.
+struct Delayed;
+
+impl Delayed {
+    const NAME: &str = "kvmtop-delayed";
+    const DEVICE: &str = "/dev/mapper/kvmtop-delayed";
+
+    fn new(disk: &LoopDevice) -> Self {
+        let table = format!("0 32768 delay {} 0 20", disk.device);
+        Self::dmsetup(&["create", Self::NAME, "--noudevsync", "--table", &table]);
+        Self::dmsetup(&["mknodes", Self::NAME]);
+        Self
+    }
+
+    fn dmsetup(args: &[&str]) {
+        assert!(Command::new("dmsetup").args(args).status().expect("dmsetup").success(), "{args:?}");
+    }
+}
+
+impl Drop for Delayed {
+    fn drop(&mut self) {
+        Self::dmsetup(&["remove", "--noudevsync", Self::NAME]);
+    }
+}
+
+#[test]
+fn a_device_that_delays_is_timed_with_its_delay() {
+    const NAME: &str = "host disks: a device that delays is timed with its delay";
+    if std::env::var_os("KVMTOP_TEST_CHANGE_HOST").is_none() {
+        return common::skipped(NAME, "KVMTOP_TEST_CHANGE_HOST=1 is not set; it runs in the emulated host");
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut engine, disk) = (engine().unwrap(), LoopDevice::new(&[]).unwrap());
+    let _delayed = Delayed::new(&disk);
+    let device = Delayed::DEVICE;
+    let mut reader = waiting(&format!("dd if={device} of=/dev/null bs=4096 count=50 iflag=direct"));
+    engine.watch(&[(reader.pid(), reader.pid())]);
+    let began = std::time::Instant::now();
+    reader.finish();
+    let most_ns = began.elapsed().as_nanos() as u64;
+    let reading = engine.read();
+    let reads = &of(device, &reading, reader.pid()).expect("the device").reads;
+    // It hands requests on and has none of its own.
+    assert_eq!(counts(reads), (50, 0, 204_800));
+    let total_ns = reads.total.total_ns.unwrap();
+    assert!(total_ns >= 50 * 20_000_000 && total_ns <= most_ns, "{total_ns} of {most_ns} ns");
+    // What it hands on, the kernel submits.
+    assert!(disk.of(&reading, reader.pid()).is_none());
+    common::ran(NAME);
+}
+
+/// Another kernel, and one with a device mapper.
+#[test]
+fn an_emulated_host_is_timed() {
+    const NAME: &str = "host disks: in an emulated host";
+    if let Some(why) = nested::missing(&["losetup", "dmsetup"]) {
+        return common::skipped(NAME, &why);
+    }
+    let job = format!(
+        "cd /run\nKVMTOP_TEST_CHANGE_HOST=1 KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 \
+         every_request_of_a_watched_process_counts a_device_that_delays_is_timed_with_its_delay > /shared/said 2>&1\n\
+         echo $? > /shared/status\ntouch /shared/finished\n",
+        std::env::current_exe().unwrap().display()
+    );
+    let shared = match nested::run("disks", nested::Clock::RealTime, &job, 300) {
+        Ok(shared) => shared,
+        Err(why) => return common::skipped(NAME, &why),
+    };
+    let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
+    let (log, said) = (read("log"), read("said"));
+    assert_eq!(read("status").trim(), "0", "{said}");
+    assert_eq!(log.lines().filter(|line| line.starts_with("RAN")).count(), 2, "{log}{said}");
+    common::ran(NAME);
 }
 
 /// Reads eight sectors after eight sectors by the BIOS for ever: `mov ah, 0x42; int 0x13; add [lba], 8; and [lba],

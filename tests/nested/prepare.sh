@@ -45,7 +45,7 @@ add() {
     mv "module-$1" "root/modules/$count-$1.ko"
     count=$((count + 1))
 }
-for name in virtio_pci 9pnet_virtio 9p overlay kvm_amd; do add "$name"; done
+for name in virtio_pci 9pnet_virtio 9p overlay loop dm_delay kvm_amd; do add "$name"; done
 (cd root && find . | bin/busybox cpio -o -H newc 2>/dev/null | gzip -1) > initrd.part
 mv initrd.part initrd
 rm -rf tree root
