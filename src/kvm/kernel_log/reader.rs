@@ -277,7 +277,7 @@ fn is_harmless(lower: &str) -> bool {
 
 /// Words of lines about KVM and QEMU that tell of no trouble: what KVM finds at its start, what a guest finds itself
 /// running on, what systemd says of a guest's start and end, and commands that were run.
-const HARMLESS: [&str; 74] = [
+const HARMLESS: [&str; 75] = [
     "nested virtualization enabled",
     "nested paging enabled",
     "kvm: nested",
@@ -316,6 +316,7 @@ const HARMLESS: [&str; 74] = [
     "paravirtualized kernel on kvm",
     "detected virtualization kvm",
     "detected virtualization qemu",
+    "smpboot: cpu0: ",
     "hardware name: ",
     "dmi: ",
     "qemu harddisk",

@@ -587,6 +587,7 @@ fn harmless_lines_are_not_counted() {
     let boot = "\
 [    0.000000] Command line: BOOT_IMAGE=/vmlinuz kvm_intel.nested=1
 [    0.000000] Hypervisor detected: KVM
+[    1.032775] smpboot: CPU0: AMD QEMU TCG CPU version 2.5+ (family: 0xf, model: 0x6b, stepping: 0x1)
 [    0.000000] kvm-clock: Using msrs 4b564d01 and 4b564d00
 [    0.000000] DMI: QEMU Standard PC (Q35 + ICH9, 2009), BIOS 1.16.2
 [    5.1] kvm_amd: TSC scaling supported

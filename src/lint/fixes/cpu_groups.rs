@@ -21,6 +21,18 @@ pub(crate) fn name(group: &GroupCpus) -> String {
 
 /// The commands without which the kernel refuses the pins of a plan: from the root downwards, one for each group.
 pub(super) fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>) -> Vec<Fix> {
+    too_narrow(changed).into_iter().map(|(group, cpus)| widened(group, &cpus)).collect()
+}
+
+/// The commands that undo those of a guest, the innermost group first.
+pub(super) fn narrow<'a>(guest: &'a GuestContext<'a>, part: &'a GuestPlan) -> impl Iterator<Item = String> {
+    too_narrow(std::iter::once((guest, part))).into_iter().rev().map(|(group, _)| set(group, &group.cpus))
+}
+
+/// The groups that pins go beyond, from the root downwards, and the CPUs that each needs.
+fn too_narrow<'a>(
+    changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a GuestPlan)>,
+) -> Vec<(&'a GroupCpus, CpuSet)> {
     // A folder is shorter than those in it.
     let mut groups: BTreeMap<(usize, &str), (&GroupCpus, CpuSet)> = BTreeMap::new();
     for (guest, part) in changed {
@@ -31,21 +43,25 @@ pub(super) fn widen<'a>(changed: impl Iterator<Item = (&'a GuestContext<'a>, &'a
             *all = all.union(&wanted);
         }
     }
-    groups.into_values().map(|(group, cpus)| widened(group, &cpus)).collect()
+    groups.into_values().collect()
 }
 
 fn widened(group: &GroupCpus, cpus: &CpuSet) -> Fix {
+    let need = format!(
+        "comes first: {} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that bound, \
+         pin the guests within it instead",
+        name(group),
+        group.cpus
+    );
+    command(set(group, cpus)).needing(&need)
+}
+
+/// The command that gives a group these CPUs.
+fn set(group: &GroupCpus, cpus: &CpuSet) -> String {
     let unit = name(group);
-    let is_unit = [".slice", ".scope", ".service"].iter().any(|end| unit.ends_with(end));
-    let line = if is_unit {
+    if [".slice", ".scope", ".service"].iter().any(|end| unit.ends_with(end)) {
         format!("systemctl set-property {} AllowedCPUs={cpus}", unit_argument(&unit))
     } else {
         format!("echo {cpus} > {}", quoted(&format!("{}/cpuset.cpus", group.folder)))
-    };
-    let need = format!(
-        "comes first: {unit} leaves its guests only CPUs {}, and the kernel refuses pins beyond them; to keep that \
-         bound, pin the guests within it instead",
-        group.cpus
-    );
-    command(line).needing(&need)
+    }
 }

@@ -1,5 +1,6 @@
 //! The way back from the placement plan: the pins as they are now.
 
+use super::cpu_groups::narrow;
 use super::placement::{MOST_PINS, tasksets};
 use super::shell::quoted;
 use super::{advice, command, is_transient, scope, virsh};
@@ -27,11 +28,12 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         ..GuestPlan::default()
     };
     if guest.config.libvirt == Some(false) {
-        let lines: Vec<String> = tasksets(guest, &before).take(MOST_PINS).collect();
+        let lines: Vec<String> = tasksets(guest, &before).take(MOST_PINS).chain(narrow(guest, part)).collect();
         return if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
     }
     let mut fix = Vec::new();
-    let lines = pins(ctx, guest, &before);
+    let mut lines = pins(ctx, guest, &before);
+    lines.extend(narrow(guest, part));
     if !lines.is_empty() {
         fix.push(command(lines.join("\n")));
     }

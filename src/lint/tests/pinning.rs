@@ -492,16 +492,20 @@ fn a_slice_that_lacks_the_pins_is_widened_first() {
         folder: folder.to_owned(),
         cpus: crate::kvm::CpuSet::parse("0-1").unwrap(),
     };
-    let judged = |folder: &'static str| {
+    let bounded = |folder: &'static str| {
         let xml = "<cputune><vcpupin vcpu='0' cpuset='3'/></cputune>";
         let guest = Guest::new("a", 10).linux(xml).vcpus(1, |_, t| busy(50.0, 0.0)(t.may_run("0-1").on(1)));
-        judge(&Fixture::new(host()).guest(guest.facts(|f| f.cpu_groups = vec![slice(folder)])).model())
+        Fixture::new(host()).guest(guest.facts(|f| f.cpu_groups = vec![slice(folder)])).model()
     };
+    let judged = |folder| judge(&bounded(folder));
     let report = judged("/sys/fs/cgroup/machine.slice");
     let f = get(&report, "affinity-drift");
     assert!(f.evidence.iter().any(|e| e.contains("machine.slice leaves it only CPUs 0-1")), "{f:#?}");
     assert!(f.fix[0].text.starts_with("systemctl set-property machine.slice AllowedCPUs=0-1,3"), "{f:#?}");
     assert!(f.fix[1].text.starts_with("virsh vcpupin a 0 3"), "{f:#?}");
+    let plan = crate::lint::plan(&bounded("/sys/fs/cgroup/machine.slice"), &Options::default());
+    let undo: Vec<&str> = plan.guests[0].undo.iter().flat_map(|fix| fix.text.lines()).collect();
+    assert_eq!(undo.last(), Some(&"systemctl set-property machine.slice AllowedCPUs=0-1"), "{undo:#?}");
     let report = judged("/sys/fs/cgroup/cpuset/my guests");
     let first = &get(&report, "affinity-drift").fix[0].text;
     assert_eq!(first, "echo 0-1,3 > '/sys/fs/cgroup/cpuset/my guests/cpuset.cpus'");
