@@ -45,7 +45,7 @@ fn exits_agree_with_perf_kvm_stat() {
     let settings =
         format!("KVMTOP={}\nGUEST={}\nWORK={}\n", env!("CARGO_BIN_EXE_kvmtop"), guest.display(), words.join(","));
     for (clock, words) in [(Clock::RealTime, "two CPUs"), (Clock::Instructions, "clock of instructions")] {
-        let shared = match nested::run("exits", clock, &format!("{settings}{job}"), 480) {
+        let shared = match nested::run("exits", clock, &format!("{settings}{job}"), 240) {
             Ok(shared) => shared,
             Err(why) => {
                 common::skipped(&format!("{TEST} ({words})"), &why);
