@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// A block device of the host, and its work for one guest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostDiskModel {
-    /// Its names and its place, as the sample has them; the figures are those of the interval's end.
+    /// Its name in the kernel.
     pub name: String,
     /// Its major and minor number.
     pub number: (u32, u32),
@@ -78,20 +78,20 @@ impl HostDiskModel {
     }
 
     fn new(now: &HostDisk, before: Option<&HostDisk>, interval: &SampleInterval) -> Self {
-        let HostDisk { name, number, alias, below, reads, writes, flushes, others, submitters } = now.clone();
+        let HostDisk { name, number, alias, below, reads, writes, flushes, others, submitters } = now;
         let grown = |now: &HostRequests, part: fn(&HostDisk) -> &HostRequests| {
             HostActivity::new(now, before.map(part), interval)
         };
         let earlier = |submitter: &Submitter| before.and_then(|b| b.submitters.get(submitter)).copied();
         Self {
-            name,
-            number,
-            alias,
-            below,
-            reads: grown(&reads, |disk| &disk.reads),
-            writes: grown(&writes, |disk| &disk.writes),
-            flushes: grown(&flushes, |disk| &disk.flushes),
-            others: grown(&others, |disk| &disk.others),
+            name: name.clone(),
+            number: *number,
+            alias: alias.clone(),
+            below: below.clone(),
+            reads: grown(reads, |disk| &disk.reads),
+            writes: grown(writes, |disk| &disk.writes),
+            flushes: grown(flushes, |disk| &disk.flushes),
+            others: grown(others, |disk| &disk.others),
             submitters: submitters.iter().map(|(s, n)| (*s, since(*n, earlier(s)))).filter(|(_, n)| *n > 0).collect(),
         }
     }

@@ -12,12 +12,8 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let t = &ctx.thresholds().disks;
     let Some(disks) = &guest.domain.host_disks else {
         let slow = |us: f64| t.storage_us.of(us).is_some();
-        if guest
-            .domain
-            .disks
-            .iter()
-            .any(|d| d.read_ops + d.write_ops >= t.timed_ops && d.slowest_us().is_some_and(slow))
-        {
+        let mut asked = guest.domain.disks.iter().filter(|d| d.read_ops + d.write_ops >= t.timed_ops);
+        if asked.any(|d| d.slowest_us().is_some_and(slow)) {
             verdicts.cannot_tell(texts::NOT_TIMED);
         }
         return;

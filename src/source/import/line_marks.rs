@@ -44,10 +44,10 @@ pub(super) fn without(text: &str) -> Cow<'_, str> {
 }
 
 /// Each line as `change` makes it; lines stay lines.
-fn by_line<'a>(text: &'a str, mut change: impl FnMut(&'a str) -> &'a str) -> Cow<'static, str> {
+pub(super) fn by_line<'a, L: AsRef<str>>(text: &'a str, mut change: impl FnMut(&'a str) -> L) -> Cow<'static, str> {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
-        out.push_str(change(line));
+        out.push_str(change(line).as_ref());
         out.push('\n');
     }
     Cow::Owned(out)
@@ -408,7 +408,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_has_no_more_marks(text in "[0-9:.|+> \t\nab<@-]{0,80}") {
+        fn any_text_is_survived_and_grows_by_no_more_than_a_line_end(text in "[0-9:.|+> \t\nab<@-]{0,80}") {
             let plain = without(&text).into_owned();
             prop_assert!(plain.len() <= text.len() + 1);
         }

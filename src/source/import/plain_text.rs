@@ -1,7 +1,7 @@
 //! The text of a file as its author saw it: without the encodings and the marks of mails, web pages, terminals and
 //! trackers. Lines keep their numbers, except where a mail's transfer encoding or a web page has broken them otherwise.
 
-use super::line_marks;
+use super::line_marks::{self, by_line};
 use crate::kvm::{domain_xml, sanitize};
 use std::borrow::Cow;
 
@@ -135,16 +135,6 @@ fn has_soft_breaks(head: &[u8]) -> bool {
     let lines = || head.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let broken = |line: &&[u8]| (72..=76).contains(&line.len()) && line.ends_with(b"=") && !line.ends_with(b"==");
     lines().filter(broken).take(2).count() == 2 && lines().all(|line| line.len() <= 78)
-}
-
-/// Each line as `change` makes it; lines stay lines.
-fn by_line(text: &str, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'static, str> {
-    let mut out = String::with_capacity(text.len());
-    for line in text.lines() {
-        out.push_str(&change(line));
-        out.push('\n');
-    }
-    Cow::Owned(out)
 }
 
 /// Without the sequences that a terminal acts on.

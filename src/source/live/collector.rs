@@ -1,13 +1,14 @@
 //! The collector: every source of the running host, once a tick, as one sample.
 
 mod options;
+mod shared_events;
 
 pub use options::{CollectorCommand, CollectorOptions};
 
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{Engine, EngineError, Reading};
+use crate::source::events::{EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
@@ -28,6 +29,7 @@ use crate::source::live::proc::threads::{Liveness, take_where};
 use crate::source::live::proc::visibility;
 use crate::source::live::source_status::{self, ProcView};
 use crate::source::live::timestamps::Timestamps;
+use shared_events::SharedEvents;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
@@ -62,8 +64,8 @@ pub struct Collector {
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
     shared_events: SharedEvents,
-    /// Processes that no tick saw, and that ended right after the engine was read: it has their last events at the next
-    /// reading.
+    /// Processes that no tick saw, with threads that had not ended when the engine was read: it has their last events
+    /// at the next reading.
     put_off: HashSet<i32>,
     next_ns: Option<u64>,
     /// When the host was booted, by the wall clock as it was last set.
@@ -72,25 +74,6 @@ pub struct Collector {
 
 /// A wall clock that moved so far against the others was set.
 const CLOCK_SET_MS: u64 = 1000;
-
-/// Counts by process (`--kvm-events`) in an interval in which two guests had its id.
-#[derive(Debug, Default)]
-struct SharedEvents {
-    /// How many there were: nobody knows whose they are.
-    lost: u64,
-}
-
-impl SharedEvents {
-    /// The counts of a guest, cumulative; none if it was not `alone`. `before`: their sum in the sample before.
-    fn of_one(&mut self, counted: BTreeMap<String, u64>, alone: bool, before: u64) -> BTreeMap<String, u64> {
-        if alone {
-            return counted;
-        }
-        let all = counted.values().fold(0, |sum: u64, n| sum.saturating_add(*n));
-        self.lost = self.lost.saturating_add(all.saturating_sub(before));
-        BTreeMap::new()
-    }
-}
 
 impl Collector {
     /// Prepares every source. Never fails: each sample lists what is missing.
@@ -190,12 +173,11 @@ impl Collector {
         // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
         // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
         // busy host.
-        let watched: Vec<(i32, i32)> = self.guests.values().flat_map(LiveGuest::processes).collect();
-        let read_engine = |engine: &mut Box<dyn Engine>| {
-            engine.watch(&watched);
-            engine.read()
-        };
-        let mut reading = self.options.engine.as_mut().map(read_engine).unwrap_or_default();
+        let mut reading = Reading::default();
+        if let Some(engine) = &mut self.options.engine {
+            engine.watch(&self.guests.values().flat_map(LiveGuest::processes).collect::<Vec<_>>());
+            reading = engine.read();
+        }
         let read = (self.options.clock)();
         for offers in self.options.metadata_sources.iter_mut().filter_map(|source| source.host_offers()) {
             self.host.inform(offers);
@@ -375,10 +357,11 @@ impl Collector {
 
     /// Gives each guest the block devices that worked for it.
     fn add_host_disks(&mut self, domains: &mut [DomainSample], reading: &mut Reading, now_ns: u64) {
+        self.block_devices.begin(now_ns);
         // From the end: of two guests that had one process id the later one, whose process is watched.
         for domain in domains.iter_mut().rev() {
             let Some(mut disks) = domain.facts.pid.and_then(|pid| reading.disks.remove(&pid)) else { continue };
-            disks.iter_mut().for_each(|disk| self.block_devices.name(disk, now_ns));
+            disks.iter_mut().for_each(|disk| self.block_devices.name(disk));
             domain.host_disks = Some(disks);
         }
     }

@@ -24,21 +24,27 @@ struct BlockDevice {
 #[derive(Debug)]
 pub(crate) struct BlockDevices {
     sys: PathBuf,
+    now_ns: u64,
     known: HashMap<(u32, u32), (u64, BlockDevice)>,
 }
 
 impl BlockDevices {
     pub(crate) fn new(sys: &Path) -> Self {
-        Self { sys: sys.to_path_buf(), known: HashMap::new() }
+        Self { sys: sys.to_path_buf(), now_ns: 0, known: HashMap::new() }
+    }
+
+    /// Begins a sample: forgets names that held long enough.
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.known.retain(|_, (read_ns, _)| now_ns.saturating_sub(*read_ns) < HOLDS_NS);
     }
 
     /// Gives a device its names.
-    pub(crate) fn name(&mut self, disk: &mut HostDisk, now_ns: u64) {
-        self.known.retain(|_, (read_ns, _)| now_ns.saturating_sub(*read_ns) < HOLDS_NS);
+    pub(crate) fn name(&mut self, disk: &mut HostDisk) {
         if self.known.len() >= MOST {
             self.known.clear();
         }
-        let sys = &self.sys;
+        let (sys, now_ns) = (&self.sys, self.now_ns);
         let (_, device) = self.known.entry(disk.number).or_insert_with(|| (now_ns, read(sys, disk.number)));
         let BlockDevice { name, alias, below } = device.clone();
         (disk.name, disk.alias, disk.below) = (name, alias, below);
@@ -83,7 +89,7 @@ mod tests {
         let mut devices = BlockDevices::new(sys);
         let mut named = |number| {
             let mut disk = HostDisk { number, ..HostDisk::default() };
-            devices.name(&mut disk, 1);
+            devices.name(&mut disk);
             (disk.name, disk.alias, disk.below.join(" "))
         };
         assert_eq!(named((252, 0)), ("dm-0".into(), Some("vg-guest".into()), "sda3 sdb".into()));
