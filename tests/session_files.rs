@@ -206,6 +206,20 @@ fn limits_drop_the_oldest_parts() {
     r.close().unwrap();
     assert!(dir.path().join("b.kvmtop.5").exists());
     assert_eq!(Session::open(&path).unwrap().len(), 100);
+    let parts = |name: &str| {
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
+        names.filter(|n| n.starts_with(name)).count()
+    };
+
+    // A wall clock that stands still, or is set back, makes no part longer.
+    let path = dir.path().join("c.kvmtop");
+    let mut r = Recorder::create(&path, Limits { size: None, age: Some(Duration::from_secs(80)) }).unwrap();
+    for (n, sample) in all.iter_mut().take(100).enumerate() {
+        sample.time_ms -= 2000 * n as i64;
+        r.append(sample).unwrap();
+    }
+    r.close().unwrap();
+    assert_eq!((parts("c."), parts("b.")), (10, 10));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The families of metrics. `docs/metrics.md` lists them.
 
-use super::guest::GuestMetrics;
+use super::guest::{GuestMetrics, HostRequestMetrics};
 use super::host::{HostCpuMetrics, HostMetrics};
 use super::ranked::Tally;
 use super::vcpu::{CpuMetrics, VcpuMetrics};
@@ -362,6 +362,46 @@ impl HostMetrics {
             for (name, guest) in &self.guests {
                 for (disk, counters) in &guest.disks {
                     rows.add_known(&[("domain", name), ("device", disk)], value(counters))?;
+                }
+            }
+        }
+        let host_disks: [(MetricFamily<'_>, Of<HostRequestMetrics>); 5] = [
+            (
+                MetricFamily::counter(
+                    "kvmtop_host_disk_requests",
+                    "Requests of the guest that a block device of the host completed",
+                ),
+                |r| Some(Whole(r.total.count)),
+            ),
+            (MetricFamily::counter("kvmtop_host_disk", "Bytes of these requests").bytes(), |r| Some(Whole(r.bytes))),
+            (
+                MetricFamily::counter("kvmtop_host_disk_time", "Their time from submission to completion").seconds(),
+                |r| r.total.ns.map(Nanoseconds),
+            ),
+            (
+                MetricFamily::counter(
+                    "kvmtop_host_disk_device_requests",
+                    "Requests of which the time in the device was taken",
+                ),
+                |r| Some(Whole(r.device.count)),
+            ),
+            (
+                MetricFamily::counter(
+                    "kvmtop_host_disk_device_time",
+                    "Their time from the issue to the driver to completion",
+                )
+                .seconds(),
+                |r| r.device.ns.map(Nanoseconds),
+            ),
+        ];
+        for (family, value) in host_disks {
+            let mut rows = Rows::of(e, family);
+            for (name, guest) in &self.guests {
+                for (disk, counters) in &guest.host_disks {
+                    for (kind, requests) in &counters.kinds {
+                        let labels = [("domain", name.as_str()), ("device", disk), ("operation", kind)];
+                        rows.add_known(&labels, value(requests))?;
+                    }
                 }
             }
         }

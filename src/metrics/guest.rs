@@ -4,7 +4,7 @@ use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics, add_known};
 use crate::kvm::thread_name::Role;
 use crate::kvm::{Space, userspace_exit};
-use crate::model::{DomainModel, ExitRow, ExitTable, born_since};
+use crate::model::{DomainModel, ExitRow, ExitTable, HostActivity, HostDiskModel, born_since};
 use crate::sample::{
     DiskSample, DomainFacts, DomainSample, DomainState, MemoryUse, NicSample, Sample, ThreadSample, ThreadTimes,
 };
@@ -31,6 +31,8 @@ pub struct GuestMetrics {
     pub userspace: Ranked<String>,
     /// Block devices by name.
     pub disks: BTreeMap<String, DiskSample>,
+    /// The host's block devices that worked for it, by name.
+    pub host_disks: BTreeMap<String, HostDiskMetrics>,
     /// Network interfaces by name.
     pub nics: BTreeMap<String, NicSample>,
     /// Time in which a group of its threads was throttled by its quota, nanoseconds.
@@ -41,6 +43,42 @@ pub struct GuestMetrics {
     pub swap_bytes: Option<u64>,
     /// Memory by NUMA node.
     pub node_memory: BTreeMap<u32, u64>,
+}
+
+/// A block device of the host: the guest's requests by the label of their kind, all kinds once it had one.
+#[derive(Debug, Clone, Default)]
+pub struct HostDiskMetrics {
+    /// Reads, writes, flushes and others.
+    pub kinds: [(&'static str, HostRequestMetrics); 4],
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HostRequestMetrics {
+    /// From submission to completion.
+    pub total: Tally,
+    /// From issue to the driver to completion, of those that a driver was timed with.
+    pub device: Tally,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl HostDiskMetrics {
+    fn add(&mut self, disk: &HostDiskModel) {
+        let kinds = [("read", &disk.reads), ("write", &disk.writes), ("flush", &disk.flushes), ("other", &disk.others)];
+        for (sum, (kind, more)) in self.kinds.iter_mut().zip(kinds) {
+            sum.0 = kind;
+            sum.1.add(more);
+        }
+    }
+}
+
+impl HostRequestMetrics {
+    fn add(&mut self, more: &HostActivity) {
+        self.total.add(Tally { count: more.total.count, ns: more.total.total_ns });
+        self.device.add(Tally { count: more.device.count, ns: more.device.total_ns });
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
 }
 
 impl GuestMetrics {
@@ -73,6 +111,9 @@ impl GuestMetrics {
         let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
         self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| (userspace_reason(*reason), untimed(*count))));
         self.add_devices(now, before);
+        for disk in model.host_disks.iter().flatten() {
+            add(&mut self.host_disks, &disk.name, |sum: &mut HostDiskMetrics| sum.add(disk));
+        }
         for group in &model.throttling {
             let name = if per_vcpu { group.group.as_str() } else { group_of_all(&group.group) };
             add(&mut self.throttled_ns, name, |ns: &mut u64| *ns = ns.saturating_add(group.throttled_ns));

@@ -20,7 +20,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds another one; a time that is unknown adds nothing.
-    fn add(&mut self, more: Self) {
+    pub fn add(&mut self, more: Self) {
         self.count = self.count.saturating_add(more.count);
         if let Some(ns) = more.ns {
             self.ns = Some(self.ns.unwrap_or(0).saturating_add(ns));

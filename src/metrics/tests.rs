@@ -3,7 +3,7 @@
 use super::*;
 use crate::analysis::{Pattern, Pipeline};
 use crate::kvm::Space;
-use crate::sample::{Direction, DiskSample, DomainState, NicSample, Sample};
+use crate::sample::{Direction, DiskSample, DomainState, HostDisk, HostRequests, NicSample, Sample, Timing};
 use crate::synthetic::{Fixture, Guest, Host};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,6 +89,34 @@ fn a_reading_of_disks_counts_once() {
     let values = values(&openmetrics(&metrics(false, samples)).unwrap());
     let reads = values.get(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#);
     assert_eq!(reads, Some(&14.0));
+}
+
+/// What a device of the host did until this second: 5 reads a second of 4 KiB and 2 ms, 1.5 ms of them in the device.
+fn host_disk(second: u64) -> HostDisk {
+    let times = |us: u64| Timing { count: 5 * second, total_ns: Some(5 * second * us * 1000), ..Timing::default() };
+    let reads = HostRequests { bytes: 5 * second * 4096, total: times(2000), device: times(1500) };
+    HostDisk { name: "sda".into(), number: (8, 0), reads, ..HostDisk::default() }
+}
+
+#[test]
+fn devices_of_the_host_have_counters_by_operation() {
+    let mut host = small_host();
+    let mut samples = Vec::new();
+    for second in 0..=10 {
+        host.guests[0].rest.host_disks = Some(vec![host_disk(second)]);
+        samples.push(host.sample(second as f64));
+    }
+    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
+    let value = |name: &str, operation: &str| {
+        let labels = format!(r#"{{domain="win10-2",device="sda",operation="{operation}"}}"#);
+        values.get(&format!("kvmtop_host_disk_{name}_total{labels}")).copied()
+    };
+    assert_eq!(value("requests", "read"), Some(50.0));
+    assert_eq!(value("bytes", "read"), Some(50.0 * 4096.0));
+    assert_eq!(value("time_seconds", "read"), Some(0.1));
+    assert_eq!(value("device_requests", "read"), Some(50.0));
+    assert_eq!(value("device_time_seconds", "read"), Some(0.075));
+    assert_eq!(value("requests", "flush"), Some(0.0));
 }
 
 #[test]
@@ -262,11 +290,15 @@ const TAIL: &str = "
 - `device` of an access is the region's name in the guest's `info mtree`, or the MSR's name; `unknown` has no owner.
 - `role` is `emulator`, `iothread`, `vhost`, `worker` or `other`. `reason` is the exit reason as the kernel names
   it, and `KVM_EXIT_*` for exits to the VMM.
+- `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.
+  They are timed with `--engine-detail disks` alone. Flushes and devices of the device mapper have no time in the
+  device.
 - `kvmtop_finding` has the number of findings of that rule; a finding about the host has an empty `domain`.
 
 ## How many series
 
-A host has about 60. A guest at work has about 70 without devices; a disk adds 9, an interface 5, a finding 2. What
+A host has about 60. A guest at work has about 70 without devices; a disk adds 9, an interface 5, a finding 2; with
+`--engine-detail disks` each block device of the host that works for the guest adds 20, of 32 at most. What
 a guest can choose is bounded: 20 devices and one `other`, 20 exit reasons and one `other`, 20 reasons of exits to
 the VMM and one `other`, 32 disks, interfaces and throttled groups each. What has no series of its own counts in
 `other`; a device gets the series of one that was idle for a minute, and at most 128 devices get one in a guest's
@@ -302,6 +334,7 @@ fn page() -> String {
     for (second, sample) in samples.iter_mut().enumerate() {
         extra.rest.devices_ns = second as u64 + 1;
         extra.rest.nics_ns = second as u64 + 1;
+        extra.rest.host_disks = Some(vec![host_disk(second as u64)]);
         extra.rest.throttling = vec![crate::sample::Throttling {
             group: "vcpu0".into(),
             throttled_ns: second as u64,

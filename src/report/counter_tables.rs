@@ -1,12 +1,12 @@
-//! A guest's counters as text: KVM's statistics, disks, network interfaces.
+//! A guest's counters as text: KVM's statistics, disks and the host's devices behind them, network interfaces.
 
 use super::table::{Table, cut, more};
-use crate::figures::{bytes, micros, or_unknown, rate};
+use crate::figures::{bytes, micros, or_unknown, percent, rate};
 use crate::model::DomainModel;
 
 /// All tables that have rows.
 pub(super) fn all(d: &DomainModel, rows: usize) -> String {
-    statistics(d, rows) + &disks(d) + &nics(d)
+    statistics(d, rows) + &disks(d) + &host_disks(d) + &nics(d)
 }
 
 /// KVM's statistics that grew, the fastest first. Those in nanoseconds are no counts of events.
@@ -50,6 +50,40 @@ fn disks(d: &DomainModel) -> String {
             or_unknown(disk.flush_mean_us, micros),
             or_unknown(disk.queue_depth, rate),
             or_unknown(disk.failed_ops, rate),
+        ]);
+    }
+    if t.is_empty() { String::new() } else { t.render(2) }
+}
+
+/// The host's block devices that worked for the guest, where they were timed.
+fn host_disks(d: &DomainModel) -> String {
+    let mut t = Table::new(&[
+        "<ON HOST",
+        "READ/s",
+        "WRITE/s",
+        "FLUSH/s",
+        "READ us",
+        "WRITE us",
+        "FLUSH us",
+        "DEVICE us",
+        "P99 us",
+        "<SUBMITTED BY",
+        "<STANDS FOR",
+    ]);
+    for disk in d.host_disks.iter().flatten() {
+        let most = disk.submitted_most().map(|(who, share)| format!("{} {}%", who.as_str(), percent(share)));
+        t.row([
+            cut(&disk.name, 32),
+            or_unknown(disk.reads.ops, rate),
+            or_unknown(disk.writes.ops, rate),
+            or_unknown(disk.flushes.ops, rate),
+            or_unknown(disk.reads.mean_us(), micros),
+            or_unknown(disk.writes.mean_us(), micros),
+            or_unknown(disk.flushes.mean_us(), micros),
+            or_unknown(disk.mean_us().1, micros),
+            or_unknown(disk.p99_us(), micros),
+            most.unwrap_or_else(|| "-".into()),
+            disk.alias.as_ref().map_or_else(|| "-".into(), |alias| cut(alias, 64)),
         ]);
     }
     if t.is_empty() { String::new() } else { t.render(2) }

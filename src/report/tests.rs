@@ -143,6 +143,22 @@ fn full() -> Model {
 }
 
 #[test]
+fn devices_of_the_host_stand_behind_the_disks() {
+    let mut model = full();
+    let mut device = crate::model::HostDiskModel { name: "dm-0".into(), ..Default::default() };
+    device.reads.ops = Some(120.0);
+    device.reads.total = crate::sample::Timing { count: 120, total_ns: Some(120 * 250_000), ..Default::default() };
+    device.submitters = [(crate::sample::Submitter::Iothread, 120)].into();
+    device.alias = Some("vg-win10".into());
+    model.domains[0].host_disks = Some(vec![device]);
+    let tables = super::counter_tables::all(&model.domains[0], 40);
+    let (_, table) = tables.split_once("  ON HOST").expect(&tables);
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    // Columns without a figure are left out.
+    assert_eq!(row, ["dm-0", "120", "250", "iothread", "100.0%", "vg-win10"], "{tables}");
+}
+
+#[test]
 fn json_keys_keep_their_order() {
     let (model, findings) = (full(), report_of(vec![finding(Severity::Critical, Some("win10-2"))]));
     let view = View { model: &model, findings: &findings, source: "live", domains: &DomainFilter::default() };

@@ -41,6 +41,8 @@ pub struct Recorder {
     header: Header,
     /// Whether the header of this run stands in the file.
     begun: bool,
+    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds.
+    part_began_ns: Option<u64>,
     /// What the user should know about how it began.
     note: Option<String>,
 }
@@ -69,14 +71,15 @@ impl Recorder {
             .map(|p| format!("{} exists: recording continues after its {} samples", path.display(), p.samples()));
         let note = aside.map(|a| a.note).or(continued);
         let writer = part.map_or_else(|| PartWriter::new(file), PartWriter::after);
-        Ok(Self { path: path.into(), named: true, limits, writer, header, begun: false, note })
+        Ok(Self { path: path.into(), named: true, limits, writer, header, begun: false, part_began_ns: None, note })
     }
 
     /// Begins a recording in an empty file that the caller made; `path` is only what it is called.
     pub fn into_file(file: std::fs::File, path: &Path) -> Self {
         let header = Header { tool: TOOL.into(), ..Header::default() };
         let (path, limits) = (path.into(), Limits::default());
-        Self { path, named: false, limits, writer: PartWriter::new(file), header, begun: false, note: None }
+        let writer = PartWriter::new(file);
+        Self { path, named: false, limits, writer, header, begun: false, part_began_ns: None, note: None }
     }
 
     /// What the user should know: that an existing recording is continued, or was moved aside.
@@ -101,7 +104,7 @@ impl Recorder {
     /// was deleted or moved away.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         self.still_there()?;
-        if self.part_is_full(sample.time_ms) {
+        if self.part_is_full(sample) {
             self.next_part()?;
         }
         self.put(sample).with_context(|| {
@@ -140,14 +143,20 @@ impl Recorder {
             self.writer.begin(&self.header)?;
             self.begun = true;
         }
-        self.writer.append(sample)
+        self.writer.append(sample)?;
+        self.part_began_ns.get_or_insert(sample.mono_ns);
+        Ok(())
     }
 
-    fn part_is_full(&self, now_ms: i64) -> bool {
+    fn part_is_full(&self, now: &Sample) -> bool {
         let long = self.limits.size.is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
-        let first = self.writer.first_ms.unwrap_or(now_ms);
-        let age = u64::try_from(now_ms.saturating_sub(first)).unwrap_or(0);
-        let old = self.limits.age.is_some_and(|a| u128::from(age) >= (a / PARTS).as_millis());
+        // The wall clock knows the age of a part that an earlier recorder began; it may be set back, and then a part
+        // would grow until it is as late again.
+        let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
+        let by_wall_clock = Duration::from_millis(u64::try_from(now.time_ms.saturating_sub(first_ms)).unwrap_or(0));
+        let began_ns = self.part_began_ns.unwrap_or(now.mono_ns);
+        let age = by_wall_clock.max(Duration::from_nanos(now.mono_ns.saturating_sub(began_ns)));
+        let old = self.limits.age.is_some_and(|a| age >= a / PARTS);
         self.writer.samples > 0 && (long || old)
     }
 
@@ -156,7 +165,7 @@ impl Recorder {
         self.writer.close()?;
         let file = rotation::rotate(&self.path, &self.writer.file)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
-        self.writer = self.writer.next(file);
+        (self.writer, self.part_began_ns) = (self.writer.next(file), None);
         self.begun = false;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
