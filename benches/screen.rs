@@ -13,8 +13,8 @@ mod synthetic;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use kvmtop::ui::{self, AppState, ScreenSession, Theme, Tick};
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use std::io::sink;
 use std::time::{Duration, Instant};
 use synthetic::Fixture;
@@ -48,16 +48,17 @@ fn press(state: &mut AppState, code: KeyCode) {
 
 /// Presses the keys in turns and draws after each.
 fn measure(name: &str, state: &mut AppState, keys: &[KeyCode]) {
-    let area = ratatui::layout::Rect::new(0, 0, state.size.0, state.size.1);
-    let options = ratatui::TerminalOptions { viewport: ratatui::Viewport::Fixed(area) };
-    let mut terminal =
-        Terminal::with_options(CrosstermBackend::new(sink()), options).expect("a terminal of fixed size");
+    let area = Rect::new(0, 0, state.size.0, state.size.1);
+    let mut shown = Buffer::empty(area);
     let theme = Theme::default();
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|round| {
             let start = Instant::now();
             press(state, keys[round % keys.len()]);
-            terminal.draw(|frame| ui::render(frame, state, &theme)).expect("nothing to fail");
+            let mut now = Buffer::empty(area);
+            ui::paint(&mut now, state, &theme);
+            ui::write_changes(&mut sink(), &shown, &now).expect("nothing to fail");
+            shown = now;
             start.elapsed()
         })
         .collect();

@@ -18,9 +18,6 @@ use crate::kvm::without_hidden;
 use anyhow::Context;
 use crossterm::event;
 use jiff::tz::TimeZone;
-use ratatui::Frame;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Position;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
@@ -106,7 +103,7 @@ pub fn run(
         feeder(events);
         let _ = gone.send(());
     })?;
-    let size = guard.terminal.size()?;
+    let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
     state.keys = options.keys;
     state.apply(&options.settings);
@@ -235,7 +232,7 @@ fn event_loop(
         if Guard::is_taken()
             && let Some((buffer, cursor)) = canvas.paint(state, &theme)
         {
-            guard.draw(|frame| show(frame, buffer, cursor))?;
+            guard.draw(buffer, cursor)?;
         }
         if asks && state.model.is_some() && Guard::is_taken() {
             asks = false;
@@ -285,19 +282,9 @@ fn event_loop(
     }
 }
 
-/// Shows a painted screen. A terminal that has another size by now reports it, and is painted again.
-fn show(frame: &mut Frame<'_>, buffer: &Buffer, cursor: Option<Position>) {
-    if frame.area() == buffer.area {
-        frame.buffer_mut().content.clone_from(&buffer.content);
-    }
-    if let Some(at) = cursor {
-        frame.set_cursor_position(at);
-    }
-}
-
 fn resize(guard: &mut Guard, state: &mut AppState) -> anyhow::Result<()> {
-    guard.terminal.autoresize()?;
-    let size = guard.terminal.size()?;
+    guard.forget();
+    let size = Guard::size()?;
     state.size = (size.width, size.height);
     state.settle();
     Ok(())

@@ -77,6 +77,14 @@ pub fn step(value: Option<f64>) -> i64 {
     }
 }
 
+/// Below this percentage of a CPU a thread is as good as idle: it moves past no other.
+const LITTLE_CPU: f64 = 5.0;
+
+/// The same for percent of a CPU.
+pub fn cpu_step(percent: Option<f64>) -> i64 {
+    step(percent.map(|p| if p < LITTLE_CPU { 0.0 } else { p }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +94,8 @@ mod tests {
         let [none, nothing, little, much] = [None, Some(0.2), Some(12.0), Some(90.0)].map(step);
         assert!(none < nothing && nothing < little && little < much);
         assert_eq!(step(Some(80.0)), step(Some(84.0)));
+        assert_eq!(cpu_step(Some(0.9)), cpu_step(Some(1.1)));
+        assert!(cpu_step(None) < cpu_step(Some(2.0)) && cpu_step(Some(2.0)) < cpu_step(Some(6.0)));
     }
 
     #[test]

@@ -1,24 +1,20 @@
 //! The terminal: taken over, and given back clean however the program ends.
 
 use super::background;
+use super::changed_cells::write_changes;
 use crate::kvm::without_hidden;
-use crossterm::cursor::{Hide, Show};
+use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
-    enable_raw_mode,
+    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
-use ratatui::backend::CrosstermBackend;
-use ratatui::layout::Position;
-use ratatui::{Frame, Terminal};
-use std::io::{self, BufWriter, Stdout, Write, stdout};
-use std::mem::ManuallyDrop;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Size};
+use std::io::{self, Write, stdout};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A frame leaves in one write: a slow line shows it whole.
-const BUFFER: usize = 1 << 16;
 
 /// Whether the terminal is taken over now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -28,9 +24,10 @@ static PANIC_HOOK: Once = Once::new();
 
 /// The terminal while kvmtop has it; dropping it gives it back.
 pub struct Guard {
-    /// To draw on. Never dropped: ratatui then shows the cursor, and panics if neither the terminal nor stderr is there
-    /// any more. [`give_back`] shows it.
-    pub terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
+    /// What it shows. `None` after something else may have been written on it.
+    shown: Option<Buffer>,
+    /// Whether its cursor is visible.
+    has_cursor: bool,
     /// Whether it can be asked to show a frame at once.
     synchronised: bool,
 }
@@ -49,27 +46,61 @@ impl Guard {
             }));
         });
         take()?;
-        let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
-        match Terminal::new(backend) {
-            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal), synchronised }),
-            Err(e) => {
-                give_back();
-                Err(e)
-            }
-        }
+        Ok(Self { shown: None, has_cursor: false, synchronised })
     }
 
-    /// Draws a frame; a terminal that can do so shows it once all of it is there.
+    /// Columns and rows.
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub fn draw(&mut self, paint: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        if !self.synchronised {
-            return self.terminal.draw(paint).map(drop);
+    pub fn size() -> io::Result<Size> {
+        terminal::size().map(Size::from)
+    }
+
+    /// Shows a picture, and the cursor where text is typed. A terminal that can do so shows it once all of it is there.
+    /// One that has another size by now reports it, and is painted again.
+    ///
+    /// # Errors
+    /// When the terminal is gone.
+    pub fn draw(&mut self, now: &Buffer, cursor: Option<Position>) -> io::Result<()> {
+        if Self::size()? != now.area.as_size() {
+            return Ok(());
         }
-        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
-        self.terminal.draw(paint)?;
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+        // A frame leaves in one write: a slow line shows it whole.
+        let mut frame = Vec::new();
+        if self.synchronised {
+            queue!(frame, BeginSynchronizedUpdate)?;
+        }
+        if std::mem::replace(&mut self.has_cursor, cursor.is_some()) {
+            queue!(frame, Hide)?;
+        }
+        match self.shown.as_ref().filter(|shown| shown.area == now.area) {
+            Some(shown) => write_changes(&mut frame, shown, now)?,
+            None => {
+                queue!(frame, Clear(ClearType::All))?;
+                write_changes(&mut frame, &Buffer::empty(now.area), now)?;
+            }
+        }
+        if let Some(Position { x, y }) = cursor {
+            queue!(frame, MoveTo(x, y), Show)?;
+        }
+        if self.synchronised {
+            queue!(frame, EndSynchronizedUpdate)?;
+        }
+        // Until all of it is written, what the terminal shows is not known.
+        let shown = self.shown.take();
+        let mut out = stdout().lock();
+        out.write_all(&frame)?;
+        out.flush()?;
+        let mut shown = shown.filter(|shown| shown.area == now.area).unwrap_or_else(|| Buffer::empty(now.area));
+        shown.content.clone_from(&now.content);
+        self.shown = Some(shown);
+        Ok(())
+    }
+
+    /// The next picture is drawn as a whole.
+    pub fn forget(&mut self) {
+        self.shown = None;
     }
 
     /// Whether the terminal is still ours: a panic of another thread has given it back already.
@@ -95,11 +126,9 @@ impl Guard {
     /// # Errors
     /// When the terminal is gone.
     pub fn resume(&mut self) -> io::Result<()> {
-        take()?;
-        // `Terminal::clear` asks the terminal for the cursor's position, and the thread that reads keys would get the
-        // answer.
-        let size = self.terminal.size()?;
-        self.terminal.resize((Position::ORIGIN, size).into())
+        self.shown = None;
+        self.has_cursor = false;
+        take()
     }
 
     /// Takes the mouse, or leaves it to the terminal, which then selects text with it.

@@ -20,6 +20,9 @@ use std::cmp::Reverse;
 /// How many threads of guests are named on a CPU.
 const NAMED: usize = 6;
 
+/// Other tasks are named from this share of a CPU on.
+const NAMED_TASK: f64 = 2.0;
+
 /// CPUs that the panel of the first screen shows as long as there is room.
 pub const PANEL_CPUS: usize = 8;
 
@@ -56,7 +59,11 @@ pub const HELP: [(&str, &str); 6] = [
         "Frequency as last read (cpufreq, every 5 s); `-` on kernels before 5.19, where reading it disturbs the CPU.",
     ),
     ("MOVES/s FROM", "Moves of the guests' threads that are here now, per second, and the CPUs that they came from."),
-    ("WHO", "guest/vCPU (`=`: pinned to this CPU only), busiest first; other tasks of the host, percent of a CPU."),
+    (
+        "WHO",
+        "guest/vCPU (`=`: pinned to this CPU only), busiest first; other tasks of the host, percent of a CPU, from \
+         20 on in steps of 5.",
+    ),
 ];
 
 /// The CPUs in the list. In the panel those that are shared, the selected guest's, and all that are busy; in the view
@@ -194,6 +201,11 @@ fn moves(model: &Model, cpu: &CpuModel) -> (Option<f64>, String) {
     (moved.zip(model.interval_s).map(|(n, s)| n as f64 / s), from)
 }
 
+/// A percentage, from 20 on in steps of 5: it is read for its size, and what stands behind it must not move.
+fn about(percent: f64) -> f64 {
+    if percent < 20.0 { percent } else { (percent / 5.0).round() * 5.0 }
+}
+
 /// What runs on a CPU: threads of guests, busiest first, then other tasks of the host.
 fn who(model: &Model, cpu: &CpuModel) -> String {
     let mut names = Vec::new();
@@ -213,12 +225,14 @@ fn who(model: &Model, cpu: &CpuModel) -> String {
         }
         names.push(name);
     }
-    let tasks = model.host.tasks.iter().filter(|t| t.last_cpu == cpu.cpu && t.cpu_percent >= 1.0);
+    let tasks = model.host.tasks.iter().filter(|t| t.last_cpu == cpu.cpu && t.cpu_percent >= NAMED_TASK);
     if names.len() > NAMED {
         let more = names.len() - NAMED;
         names.truncate(NAMED);
         names.push(format!("and {more} more"));
     }
-    names.extend(tasks.take(3).map(|t| format!("{} {} %", clean(&t.comm), share(t.cpu_percent))));
+    let mut tasks: Vec<_> = tasks.collect();
+    tasks.sort_by_key(|t| (Reverse(step(Some(t.cpu_percent))), t.tid));
+    names.extend(tasks.into_iter().take(3).map(|t| format!("{} {} %", clean(&t.comm), share(about(t.cpu_percent)))));
     names.join("  ")
 }

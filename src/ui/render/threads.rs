@@ -9,7 +9,7 @@ use crate::sample::SourceId;
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, ListRows, RowLook};
 use crate::ui::list_row_id::ListRowId;
-use crate::ui::order::{self, step};
+use crate::ui::order::{self, cpu_step, step};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
@@ -69,6 +69,10 @@ pub const HELP: [(&str, &str); 12] = [
     ("RT", "Real-time policy and priority."),
 ];
 
+/// Using and waiting for less of a CPU than this, a thread does nothing that matters: the row of one that wakes up now
+/// and then must not flicker.
+const IDLE: (f64, f64) = (0.5, 5.0);
+
 struct ThreadRow<'a> {
     domain: &'a DomainModel,
     thread: &'a ThreadModel,
@@ -105,7 +109,7 @@ fn rows(state: &AppState) -> Vec<ThreadRow<'_>> {
     rows.sort_by_cached_key(|r| {
         let t = r.thread;
         Reverse(match order {
-            order::CPU => step(t.cpu.map(|c| c.busy())),
+            order::CPU => cpu_step(t.cpu.map(|c| c.busy())),
             order::WAIT => step(t.cpu.and_then(|c| c.wait)),
             order::P99 => step(p99(t)),
             order::MOVES => step(moves(t, seconds)),
@@ -228,7 +232,7 @@ fn look(r: &ThreadRow<'_>, state: &AppState) -> RowLook {
     };
     match fired.filter(|f| f.marks.iter().any(mine)).map(|f| f.severity).max() {
         Some(severity) => RowLook::Marked(severity_role(severity)),
-        None if t.cpu.is_some_and(|c| c.busy() < 0.05 && c.wait.unwrap_or(0.0) < 0.05) => RowLook::Dim,
+        None if t.cpu.is_some_and(|c| c.busy() < IDLE.0 && c.wait.unwrap_or(0.0) < IDLE.1) => RowLook::Dim,
         None => RowLook::Plain,
     }
 }

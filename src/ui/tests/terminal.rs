@@ -124,6 +124,10 @@ impl Pty {
         };
         self.wait_for(words);
         assert_eq!(ended.exit_code(), status, "{}", self.text());
+        // What it wrote last may not have been read yet.
+        while self.seen.lock().unwrap().screen().alternate_screen() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let parser = self.seen.lock().unwrap();
         let screen = parser.screen();
         assert!(!screen.alternate_screen() && !screen.hide_cursor(), "{}", screen.contents());
