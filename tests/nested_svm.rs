@@ -1,5 +1,6 @@
 //! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf
-//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host.
+//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host. kvmtop has no
+//! more rights there than its service has, or a user of a binary that `docs/security.md` gives some.
 //!
 //! What can be equal: `kvmtop report` reads perf's own recording, so its figures are perf's to the last printed digit.
 //! The live engines see the same exits, so their counts are perf's. Each watcher reads the clock for itself, some
@@ -36,14 +37,22 @@ const WORK: [Work; 6] = [
 
 #[test]
 fn exits_agree_with_perf_kvm_stat() {
-    if let Some(why) = nested::missing(&["perf"]) {
+    if let Some(why) = nested::missing(&["perf", "setcap", "setpriv"]) {
         return common::skipped(TEST, &why);
     }
     let job = std::fs::read_to_string(nested::scripts().join("job.sh")).expect("the job");
     let guest = std::env::current_exe().expect("own path");
     let words: Vec<String> = WORK.iter().map(|work| work.word()).collect();
-    let settings =
-        format!("KVMTOP={}\nGUEST={}\nWORK={}\n", env!("CARGO_BIN_EXE_kvmtop"), guest.display(), words.join(","));
+    let after = |text: &'static str, before: &str| text.lines().find_map(|l| l.strip_prefix(before)).expect("rights");
+    let user = after(include_str!("../docs/security.md"), "setcap ").split(' ').next().expect("rights");
+    let service = after(include_str!("../assets/packaging/kvmtop-record.service"), "CapabilityBoundingSet=");
+    let service = service.to_lowercase().replace("cap_", "+").replace(' ', ",");
+    let settings = format!(
+        "KVMTOP={}\nGUEST={}\nWORK={}\nUSER={user}\nSERVICE=-all,{service}\n",
+        env!("CARGO_BIN_EXE_kvmtop"),
+        guest.display(),
+        words.join(",")
+    );
     for (clock, words) in [(Clock::RealTime, "two CPUs"), (Clock::Instructions, "clock of instructions")] {
         let shared = match nested::run("exits", clock, &format!("{settings}{job}"), 240) {
             Ok(shared) => shared,

@@ -1,8 +1,19 @@
 # Runs in the emulated host: one guest that does known work, watched by kvmtop and by `perf kvm stat` from before its
 # birth until after its end, once with each engine, so that all three see the very same exits.
-# $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. The test puts lines that
-# set these before the script.
+# $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. $SERVICE, $USER: the
+# rights that a service and a user have. The test puts lines that set these before the script.
 cd /run || exit 1
+
+# kvmtop as it is installed: as a service of root with the perf engine, by a user with BPF.
+cp "$KVMTOP" user-kvmtop && setcap "$USER" user-kvmtop || exit 1
+watch_with() {
+    options="--batch --json -d 1 -n 1000 --engine $1 --no-monitor"
+    # shellcheck disable=SC2086 # several words
+    case $1 in
+    perf) exec setpriv --bounding-set "$SERVICE" "$KVMTOP" $options ;;
+    bpf) exec setpriv --reuid nobody --regid nogroup --clear-groups ./user-kvmtop $options ;;
+    esac
+}
 
 # Waits until a command succeeds; the emulated host is slow and this machine may be busy.
 until_true() {
@@ -16,7 +27,9 @@ until_true() {
 lines_above() { [ "$(wc -l < "$1")" -gt "$2" ]; }
 
 for engine in perf bpf; do
-    $KVMTOP --batch --json -d 1 -n 1000 --engine $engine --no-monitor > $engine.json 2> /shared/$engine.err &
+    # Debian's kernel lets no user trace at its own level, 3.
+    [ $engine = perf ] || echo 2 > /proc/sys/kernel/perf_event_paranoid
+    watch_with $engine > $engine.json 2> /shared/$engine.err &
     kvmtop=$!
     # perf comes second: a tracepoint calls who came first first, and what perf does at an entry (10 us in emulation)
     # would else be part of the time that kvmtop's program measures after it.

@@ -32,7 +32,19 @@ fn has_cap_bpf() -> bool {
 /// `kernel/events/core.c`).
 pub const PARANOID_OF_MAINLINE: i32 = 2;
 
+/// `kernel.perf_event_paranoid`; `None` where it cannot be read.
+pub fn paranoid() -> Option<i32> {
+    std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
+}
+
 fn events_need_admin() -> bool {
-    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-    level.is_ok_and(|text| text.trim().parse::<i32>().is_ok_and(|level| level > PARANOID_OF_MAINLINE))
+    paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE)
+}
+
+/// Why a thread with `CAP_PERFMON` opens no event at this level, and the cure; `None` where the level is no bar to it.
+pub fn paranoid_refusal(level: Option<i32>, effective: CapabilitySet) -> Option<(String, String)> {
+    let level = level.filter(|level| *level > PARANOID_OF_MAINLINE)?;
+    let barred = effective.contains(CapabilitySet::PERFMON) && !effective.contains(CapabilitySet::SYS_ADMIN);
+    let why = format!("kernel.perf_event_paranoid is {level}, with which CAP_PERFMON is not enough");
+    barred.then(|| (why, "sysctl kernel.perf_event_paranoid=2".to_owned()))
 }

@@ -1,6 +1,8 @@
 //! Explains why the kernel refused a step, and what to do about it.
 
 use crate::source::events::EngineError;
+use crate::source::privileges;
+use rustix::thread::CapabilitySet;
 use std::fmt::Display;
 use std::io;
 
@@ -53,6 +55,8 @@ pub(super) struct Rights {
     pub lockdown: String,
     /// `uname -r`.
     pub kernel: String,
+    /// `kernel.perf_event_paranoid`.
+    pub paranoid: Option<i32>,
 }
 
 const CAP_SYS_ADMIN: u32 = 21;
@@ -67,7 +71,7 @@ impl Rights {
             .lines()
             .find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-        Self { caps, lockdown: read("/sys/kernel/security/lockdown"), kernel }
+        Self { caps, lockdown: read("/sys/kernel/security/lockdown"), kernel, paranoid: privileges::paranoid() }
     }
 
     fn lacks(&self, cap: u32) -> bool {
@@ -82,7 +86,7 @@ impl Rights {
 
     /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is of no interest.
     fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<(&'static str, String)> {
-        let setcap = crate::source::privileges::hint;
+        let setcap = privileges::hint;
         if denied && self.lacks(CAP_BPF) {
             Some(("this process has neither CAP_BPF nor CAP_SYS_ADMIN", setcap()))
         } else if denied && self.lacks(CAP_PERFMON) {
@@ -114,6 +118,12 @@ impl Rights {
         };
         if let Some((why, fix)) = self.all_of_bpf(refusal, denied) {
             return EngineError { cause: format!("BPF cannot be used: {why}"), fix };
+        }
+        // A program is attached to a tracepoint by an event of perf.
+        let effective = CapabilitySet::from_bits_retain(self.caps.unwrap_or(0));
+        let paranoid = privileges::paranoid_refusal(self.paranoid, effective);
+        if let Some((why, fix)) = paranoid.filter(|_| denied && refusal.stage == Stage::Attach) {
+            return EngineError { cause: format!("{what} failed: {why}"), fix };
         }
         let (why, fix) = if matches!(refusal.error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
             (
@@ -150,6 +160,7 @@ mod tests {
             caps: Some(caps),
             lockdown: "none [integrity] confidentiality\n".into(),
             kernel: "6.1.0-56-amd64".into(),
+            paranoid: Some(2),
         }
     }
 
@@ -162,6 +173,20 @@ mod tests {
         assert!(half.cause.contains("CAP_BPF but not CAP_PERFMON"), "{half:?}");
         let both = rights(1 << CAP_BPF | 1 << CAP_PERFMON).explain(&refused(Stage::Attach, libc::ENOENT));
         assert!(both.cause.starts_with("attaching to the tracepoint kvm_pio failed: No such file"), "{both:?}");
+    }
+
+    #[test]
+    fn the_levels_of_debian_are_named() {
+        let (bpf, admin) = (1 << CAP_BPF | 1 << CAP_PERFMON, 1 << CAP_SYS_ADMIN);
+        let said = |paranoid, caps| {
+            let rights = Rights { paranoid: Some(paranoid), ..rights(caps) };
+            rights.explain(&refused(Stage::Attach, libc::EACCES))
+        };
+        let barred = said(3, bpf);
+        let cause = "attaching to the tracepoint kvm_pio failed: kernel.perf_event_paranoid is 3, with which \
+                     CAP_PERFMON is not enough";
+        assert_eq!((barred.cause.as_str(), barred.fix.as_str()), (cause, "sysctl kernel.perf_event_paranoid=2"));
+        assert!(!said(2, bpf).cause.contains("paranoid") && !said(4, bpf | admin).cause.contains("paranoid"));
     }
 
     #[test]

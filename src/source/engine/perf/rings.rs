@@ -5,10 +5,12 @@ use super::time_order::TimeOrder;
 use crate::source::engine::monotonic_ns;
 use crate::source::events::EngineError;
 use crate::source::pairing::{EventDecoder, RawSample};
+use crate::source::privileges;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
 use perf_event_open_sys::ioctls;
+use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -111,10 +113,12 @@ pub(crate) fn allow_files(wanted: usize) {
 
 fn refused(cpu: u32, error: &io::Error) -> EngineError {
     let (why, fix) = match error.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => (
-            "kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(),
-            crate::source::privileges::hint(),
-        ),
+        Some(libc::EACCES | libc::EPERM) => {
+            let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+            privileges::paranoid_refusal(privileges::paranoid(), effective).unwrap_or_else(|| {
+                ("kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(), privileges::hint())
+            })
+        }
         Some(libc::EMFILE | libc::ENFILE) => {
             ("too many open files: each tracepoint takes one a CPU".into(), "ulimit -n 65536".into())
         }
