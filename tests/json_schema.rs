@@ -8,7 +8,9 @@ mod common;
 
 use common::guest::{Guest, Work};
 use jsonschema::Validator;
-use kvmtop::sample::{CodeSpace, Function, HostDisk, ProfiledThread, StackCount, StackProfile};
+use kvmtop::sample::{
+    CodeSpace, Function, GuestInterrupts, HostDisk, Injection, ProfiledThread, StackCount, StackProfile,
+};
 use kvmtop::session::{Limits, Recorder, Session};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -169,7 +171,8 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
     }
 }
 
-/// Two samples of the demo; a guest's stacks were sampled between them, and its block devices timed.
+/// Two samples of the demo; a guest's stacks were sampled between them, its block devices timed and its interrupts
+/// traced.
 fn with_what_is_asked_for(folder: &Path) -> PathBuf {
     let mut demo = Session::open(&root().join("assets/demo.kvmtop")).expect("the demo").cursor();
     let path = folder.join("profile.kvmtop");
@@ -188,6 +191,8 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
             })
         });
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
+        let injection = Injection { count: at as u64 + 1, ..Injection::default() };
+        sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection] });
         recorder.append(&sample).expect("written");
     }
     recorder.close().expect("closed");

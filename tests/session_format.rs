@@ -10,7 +10,7 @@ use syn::{Attribute, Expr, Fields, GenericArgument, Item, Lit, Meta, PathArgumen
 
 const MARKER: &str = "-->\n";
 /// What a sample's bytes hold, in order, and what the other frames hold.
-const ROOTS: [&str; 6] = ["Header", "Segment", "HostFacts", "DomainFacts", "Sample", "HostDisk"];
+const ROOTS: [&str; 7] = ["Header", "Segment", "HostFacts", "DomainFacts", "Sample", "HostDisk", "GuestInterrupts"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -315,6 +315,9 @@ fn a_reader_of_the_document_reads_the_demo() {
                 let sample = reader.value("Sample", &mut bytes);
                 if !bytes.is_empty() {
                     reader.value("List<Option<List<HostDisk>>>", &mut bytes);
+                }
+                if !bytes.is_empty() {
+                    reader.value("List<Option<GuestInterrupts>>", &mut bytes);
                 }
                 assert!(bytes.is_empty(), "sample {samples}: {} bytes are left", bytes.len());
                 let ours = cursor.at(samples).unwrap();

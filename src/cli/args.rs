@@ -136,6 +136,8 @@ pub struct SamplingArgs {
     /// What to trace beyond exits and the scheduler; each costs the guests something
     ///
     /// disks: what the host's block devices take for the guests' requests. The Disks view traces it while it is open.
+    ///
+    /// interrupts: what interrupts vCPUs, and how long it is on its way. The Latency view traces it while it is open.
     #[arg(long, value_enum, value_name = "DETAIL", value_delimiter = ',')]
     pub engine_detail: Vec<EngineDetail>,
 }
@@ -474,6 +476,8 @@ pub enum EngineChoice {
 pub enum EngineDetail {
     /// What the host's block devices take for the guests' requests
     Disks,
+    /// What interrupts vCPUs, and how long it is on its way
+    Interrupts,
 }
 
 impl EngineChoice {

@@ -78,6 +78,11 @@ pub fn start_with(settings: &Settings, files: CapabilitySet, at_once: bool) -> L
     {
         say(&format!("--engine-detail disks: {}; {}", why.cause, why.fix));
     }
+    if settings.engine_detail.contains(&EngineDetail::Interrupts)
+        && let Err(why) = feed.set_interrupts(true)
+    {
+        say(&format!("--engine-detail interrupts: {}; {}", why.cause, why.fix));
+    }
     keep(privileges::for_sampling(kind, settings.monitor) | files);
     LiveHost { feed, commands }
 }

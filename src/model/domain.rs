@@ -3,7 +3,8 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::Earlier;
 use super::{
-    AccessRow, CpuShare, ExitTable, HostDiskModel, SampleInterval, ThreadModel, accesses, exits, since, total,
+    AccessRow, CpuShare, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel, accesses, exits, since,
+    total,
 };
 use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
@@ -66,6 +67,8 @@ pub struct DomainModel {
     pub disks: Vec<DiskRates>,
     /// The host's block devices that worked for it; `None` where they are not timed.
     pub host_disks: Option<Vec<HostDiskModel>>,
+    /// What interrupted its vCPUs, the most frequent first; `None` where it is not traced.
+    pub interrupts: Option<Vec<InjectionModel>>,
     /// Network interfaces.
     pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
@@ -254,6 +257,7 @@ impl DomainModel {
             counters,
             disks: devices::disks(now),
             host_disks: HostDiskModel::all(now, before, interval),
+            interrupts: InjectionModel::all(now, before, interval),
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),

@@ -12,6 +12,7 @@ mod guest;
 mod history;
 mod host;
 mod host_disks;
+mod interrupts;
 mod latency;
 mod sum;
 mod timing;
@@ -26,6 +27,7 @@ pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use host_disks::{HostActivity, HostDiskModel, addressed};
+pub use interrupts::InjectionModel;
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sum::ModelSum;
 

@@ -185,6 +185,10 @@ pub struct JsonDomain {
     /// Disks view).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_disks: Option<Vec<JsonHostDisk>>,
+    /// What interrupted the vCPUs, the most frequent first. Left out unless it is traced (`--engine-detail interrupts`,
+    /// the Latency view).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<Vec<JsonInterrupt>>,
     /// Network interfaces, from libvirt. Empty without it, and in the first interval.
     pub nics: Vec<JsonNic>,
     /// Its memory on the host.
@@ -432,6 +436,55 @@ pub struct JsonHostDisk {
     /// Number of requests by the thread that submitted them: `main`, `iothread`, `pool` (QEMU's thread pool),
     /// `io_uring` (a worker of it), `vhost`, `vcpu`, `other`.
     pub submitted: BTreeMap<&'static str, u64>,
+}
+
+/// Interrupts of one kind to one vCPU, by one injector.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonInterrupt {
+    /// What it is: `gsi` (a line of the interrupt controller), `msi` (a message), `ipi` (from another vCPU), `local`
+    /// (announced by nothing: the local APIC's timer, mostly).
+    pub source: &'static str,
+    /// Number of the line (`gsi`), else the vector.
+    pub number: u32,
+    /// The device that a PC has on this line. `null`: another line, or no line.
+    pub line: Option<&'static str>,
+    /// KVM's number of the vCPU.
+    pub vcpu: u32,
+    /// Who injected it: `main`, `iothread`, `vhost`, `vcpu`, `kworker` (irqfd's slow path), `interrupt` (of the host:
+    /// an assigned device without posted interrupts), `other`.
+    pub by: &'static str,
+    /// Name of the injecting thread. `null`: a vCPU, or no thread of the guest.
+    pub thread: Option<String>,
+    /// Its thread id. `null`: as for `thread`.
+    pub tid: Option<i32>,
+    /// Number of interrupts in the interval.
+    pub count: u64,
+    /// Interrupts per second. `null`: the length of the interval is not known.
+    pub rate: Option<f64>,
+    /// Those that found another one on its way to the vCPU; no time covers them.
+    pub joined: u64,
+    /// Those to a vCPU that slept.
+    pub woken: u64,
+    /// Mean time from the injection until KVM woke the thread of a vCPU that slept, microseconds. `null`: none slept.
+    pub wake_mean_us: Option<f64>,
+    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: none slept.
+    pub wake_p99_us: Option<f64>,
+    /// Mean time from there until the thread had a CPU, microseconds. `null`: none slept.
+    pub delay_mean_us: Option<f64>,
+    /// 99th percentile of it. `null`: none slept.
+    pub delay_p99_us: Option<f64>,
+    /// Mean time from the injection until a vCPU that slept ran the guest, microseconds; what it is longer than the two
+    /// above passes between the CPU and the guest. `null`: none slept, or the kernel fires no `kvm_entry`.
+    pub slept_mean_us: Option<f64>,
+    /// 99th percentile of it. `null`: as for the mean.
+    pub slept_p99_us: Option<f64>,
+    /// Those to a vCPU that did not sleep. `null`: the kernel fires no `kvm_entry`, or none arrived.
+    pub kicked: Option<u64>,
+    /// Mean time from the injection until a vCPU that did not sleep entered the guest, microseconds. `null`: none, or
+    /// the kernel fires no `kvm_entry`.
+    pub kick_mean_us: Option<f64>,
+    /// 99th percentile of it. `null`: as for the mean.
+    pub kick_p99_us: Option<f64>,
 }
 
 /// A network interface of a guest, as libvirt counts it.

@@ -3,8 +3,9 @@
 use super::View;
 use super::document::{
     JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding,
-    JsonFunction, JsonHost, JsonHostDisk, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic, JsonNodeMemory, JsonProfile,
-    JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines, JsonUserspaceExit, SCHEMA,
+    JsonFunction, JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic,
+    JsonNodeMemory, JsonProfile, JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines,
+    JsonUserspaceExit, SCHEMA,
 };
 use crate::kvm::thread_name::Role;
 use crate::kvm::userspace_exit;
@@ -13,7 +14,7 @@ use crate::lint;
 use crate::model::call_tree::{self, FunctionTime};
 use crate::model::{
     self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind, HostDiskModel,
-    Model, Sureness, ThreadModel,
+    InjectionModel, Model, Sureness, ThreadModel,
 };
 use crate::sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, StackProfile, Timing};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
@@ -197,6 +198,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
         counters: d.counters.iter().map(|(name, rate)| (name.clone(), *rate)).collect(),
         disks: d.disks.iter().map(disk).collect(),
         host_disks: d.host_disks.as_ref().map(|disks| disks.iter().map(host_disk).collect()),
+        interrupts: d.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect()),
         nics: d.nics.iter().map(nic).collect(),
         memory: JsonMemory {
             resident_bytes: d.memory.resident,
@@ -208,6 +210,31 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             local_percent: d.local_memory_percent(&m.host.facts.topology),
         },
         profile: new_profile.map(|new| profile(d.name(), facts.pid, &new.stacks)),
+    }
+}
+
+fn interrupt(i: &InjectionModel) -> JsonInterrupt {
+    JsonInterrupt {
+        source: i.source.as_str(),
+        number: i.source.number(),
+        line: i.source.line_name(),
+        vcpu: i.vcpu,
+        by: i.by.as_str(),
+        thread: i.comm.clone(),
+        tid: i.tid,
+        count: i.count,
+        rate: i.rate,
+        joined: i.joined,
+        woken: i.wake.count,
+        wake_mean_us: i.wake.mean_us(),
+        wake_p99_us: i.wake.quantile_us(0.99),
+        delay_mean_us: i.delay.mean_us(),
+        delay_p99_us: i.delay.quantile_us(0.99),
+        slept_mean_us: i.slept.mean_us(),
+        slept_p99_us: i.slept.quantile_us(0.99),
+        kicked: (i.kick.count + i.slept.count > 0).then_some(i.kick.count),
+        kick_mean_us: i.kick.mean_us(),
+        kick_p99_us: i.kick.quantile_us(0.99),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::events::ThreadEvents;
 use super::host::Affinity;
 use super::host_disk::HostDisk;
+use super::interrupts::GuestInterrupts;
 use super::profile::StackProfile;
 use crate::kvm::CpuSet;
 use crate::kvm::cmdline::QemuCommand;
@@ -194,6 +195,9 @@ pub struct DomainSample {
     /// the sample.
     #[serde(skip)]
     pub host_disks: Option<Vec<HostDisk>>,
+    /// What interrupted its vCPUs; `None` where it is not traced. A recording stores it behind `host_disks`.
+    #[serde(skip)]
+    pub interrupts: Option<GuestInterrupts>,
 }
 
 /// One reading of a thread of a guest.

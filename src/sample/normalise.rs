@@ -15,9 +15,9 @@
 
 use super::{
     AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, EngineStatus, ExitCell, Function,
-    Histogram, HostDisk, HostFacts, HostMemory, HostRequests, HostSample, HostTask, MemoryUse, Migrations, NicSample,
-    OtherTask, OwnCost, Placement, ProfiledThread, Sample, StackCount, StackProfile, ThreadEvents, ThreadSample,
-    ThreadTimes, Throttling, Timing, UserspaceCell,
+    GuestInterrupts, Histogram, HostDisk, HostFacts, HostMemory, HostRequests, HostSample, HostTask, Injection,
+    MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement, ProfiledThread, Sample, StackCount, StackProfile,
+    ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
 };
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::MAX_CPUS;
@@ -241,6 +241,7 @@ impl DomainSample {
             nics_ns,
             profile,
             host_disks,
+            interrupts,
         } = self;
         threads.iter_mut().for_each(ThreadSample::normalise);
         unattributed.normalise();
@@ -274,6 +275,7 @@ impl DomainSample {
             Arc::make_mut(profile).normalise();
         }
         host_disks.iter_mut().flatten().for_each(HostDisk::normalise);
+        interrupts.iter_mut().for_each(GuestInterrupts::normalise);
     }
 }
 
@@ -291,6 +293,18 @@ impl HostDisk {
             device.normalise();
         }
         cut(submitters.values_mut());
+    }
+}
+
+impl GuestInterrupts {
+    fn normalise(&mut self) {
+        let Self { injections } = self;
+        for Injection { source: _, vcpu: _, by: _, tid: _, comm, count, joined, wake, delay, slept, kick } in injections
+        {
+            comm.iter_mut().for_each(clean_name);
+            cut([count, joined]);
+            [wake, delay, slept, kick].into_iter().for_each(Timing::normalise);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! is charged to the port, address or MSR seen inside it.
 
 use crate::kvm::topology::HostTopology;
-use crate::sample::{EngineKind, EngineLevel, HostDisk, ThreadEvents};
+use crate::sample::{EngineKind, EngineLevel, GuestInterrupts, HostDisk, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
 
 /// One life of a thread id: the kernel gives an id to another thread once its thread has ended.
@@ -47,6 +47,8 @@ pub struct Reading {
     /// What the host's block devices did for each guest, by its process; no guest where they are not timed. Names are
     /// missing.
     pub disks: HashMap<i32, Vec<HostDisk>>,
+    /// What interrupted each guest, by its process; no guest where it is not traced.
+    pub interrupts: HashMap<i32, GuestInterrupts>,
     /// Events the kernel dropped.
     pub lost: u64,
     /// Events counted in an `other` cell because a table was full, or of threads without a place.
@@ -99,9 +101,27 @@ pub trait Engine: Send {
         if on { Err(cannot()) } else { Ok(()) }
     }
 
-    /// Whose requests of block devices count: processes, and the guest's process that each works for.
+    /// Starts or stops tracing what interrupts guests ([`Reading::interrupts`]).
+    ///
+    /// # Errors
+    /// When the kernel refuses, or the engine cannot.
+    fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        let cannot = || EngineError {
+            cause: format!("the {} engine does not trace interrupts of guests", self.kind().as_str()),
+            fix: "use --engine bpf".into(),
+        };
+        if on { Err(cannot()) } else { Ok(()) }
+    }
+
+    /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
+    /// for.
     fn watch(&mut self, processes: &[(i32, i32)]) {
         let _ = processes;
+    }
+
+    /// The vCPU threads, each with the guest's process: the targets of interrupts.
+    fn watch_vcpus(&mut self, threads: &[(i32, i32)]) {
+        let _ = threads;
     }
 
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.

@@ -266,6 +266,8 @@ pub enum Control {
     SetKvmEvents(bool),
     /// The view of the disks is open (`true`) or closed: the host's block devices are to be timed or need not be.
     ShowDisks(bool),
+    /// The view of latencies is open (`true`) or closed: interrupts of guests are to be traced or need not be.
+    ShowInterrupts(bool),
     /// Record into this file from now on. The source `recording` of the samples reports how that goes.
     StartRecord(PathBuf),
     /// Close the recording.

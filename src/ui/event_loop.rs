@@ -35,6 +35,12 @@ use std::time::{Duration, Instant};
 const WAITING: usize = 32;
 /// How long leaving waits for the collector to close what it has open.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// What asks for figures, or says that they need not be.
+type AskFor = fn(bool) -> Control;
+
+/// The views whose figures cost guests something: they are traced while the view is open.
+const ON_DEMAND: [(ScreenView, AskFor); 2] =
+    [(ScreenView::Disks, Control::ShowDisks), (ScreenView::Latency, Control::ShowInterrupts)];
 
 /// How the screen looks and what it shows.
 #[derive(Debug, Clone, Default)]
@@ -219,7 +225,7 @@ fn event_loop(
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     let mut canvas = Canvas::default();
-    let mut shows_disks = false;
+    let mut asked_for = ScreenView::Guests;
     let (mut choice, mut theme) = ((state.theme, look.background), look.theme(state.theme));
     loop {
         if (state.theme, look.background) != choice {
@@ -238,12 +244,14 @@ fn event_loop(
             asks = false;
             Guard::ask_background()?;
         }
-        let disks = state.view.shown == ScreenView::Disks;
-        if std::mem::replace(&mut shows_disks, disks) != disks
-            && let Some(control) = &handlers.control
-        {
-            // A collector that is gone shows nothing more anyway.
-            let _ = control.send(Control::ShowDisks(disks));
+        let before = std::mem::replace(&mut asked_for, state.view.shown);
+        for (view, ask) in ON_DEMAND {
+            if (before == view) != (asked_for == view)
+                && let Some(control) = &handlers.control
+            {
+                // A collector that is gone shows nothing more anyway.
+                let _ = control.send(ask(asked_for == view));
+            }
         }
         let Ok(first) = wake.recv() else { return Ok(()) };
         let mut next = Some(first);

@@ -5,11 +5,15 @@
 //! be in place before the first access.
 #![allow(unsafe_code, reason = "maps a guest's memory and hands it to KVM")]
 
-use kvm_bindings::{kvm_regs, kvm_userspace_memory_region};
-use kvm_ioctls::{Kvm, VcpuExit, VcpuFd};
+use kvm_bindings::{
+    KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, kvm_irq_routing, kvm_irq_routing_entry, kvm_irqchip, kvm_irqfd, kvm_msi,
+    kvm_regs, kvm_userspace_memory_region,
+};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const ENV: &str = "KVMTOP_TEST_GUEST";
@@ -50,6 +54,9 @@ pub enum Work {
     TripleFault,
     /// Loads a float from device memory, which KVM's emulator does not have.
     UnknownInstruction,
+    /// Sleeps (`true`) or spins (`false`) until it is interrupted as [`Guest::interrupt`] orders, and counts that at
+    /// [`PROGRESS`].
+    Interrupted(bool),
     /// Is not run: `KVM_RUN` returns EINVAL, because the process asks for registers that do not exist.
     RefusedRun,
 }
@@ -82,6 +89,7 @@ impl Work {
             Self::CountedApic => "capic:0:0".into(),
             Self::TripleFault => "triple:0:0".into(),
             Self::UnknownInstruction => "unknown:0:0".into(),
+            Self::Interrupted(sleeps) => format!("interrupted:{}:0", u8::from(sleeps)),
             Self::RefusedRun => "refused:0:0".into(),
         }
     }
@@ -107,6 +115,7 @@ impl Work {
             "capic" => Self::CountedApic,
             "triple" => Self::TripleFault,
             "unknown" => Self::UnknownInstruction,
+            "interrupted" => Self::Interrupted(a == 1),
             "refused" => Self::RefusedRun,
             _ => Self::Idle,
         }
@@ -189,25 +198,128 @@ impl Work {
             }
             Self::TripleFault => c.extend([0x0f, 0x0b]), // ud2, without an interrupt table
             Self::UnknownInstruction => c.extend([0xd9, 0x06, 0, 0]), // fld dword [0]; ds is no memory
-            Self::RefusedRun => c.push(0xf4),            // hlt
+            Self::Interrupted(sleeps) => {
+                c.push(0xfb); // sti
+                c.extend(if sleeps { [0xf4, 0xeb, 0xfd] } else { [0x90, 0xeb, 0xfd] }); // again: hlt or nop; jmp again
+                c.resize(HANDLER as usize, 0xf4);
+                count(&mut c);
+                c.extend([0x66, 0xa3, 0xb0, 0x00, 0xcf]); // mov [0xb0], eax (end of interrupt); iret
+            }
+            Self::RefusedRun => c.push(0xf4), // hlt
         }
         c
     }
 
     fn is_endless(self) -> bool {
         use Work::{CountedApic, CountedMsr, CountedPort, Idle, MmioLoop, PacedReads, PortLoop, SweepThenLoop};
-        let counted = matches!(self, CountedPort(_) | CountedMsr(_) | CountedApic);
+        let counted = matches!(self, CountedPort(_) | CountedMsr(_) | CountedApic | Self::Interrupted(_));
         counted || matches!(self, PortLoop(_) | MmioLoop(_) | SweepThenLoop(_) | Idle | PacedReads(..))
     }
 
     fn data_base(self) -> u64 {
         match self {
             Self::MmioReads(a, _) | Self::MmioLoop(a) => u64::from(a & !0xf),
-            Self::CountedApic => 0xfee0_0000,
+            Self::CountedApic | Self::Interrupted(_) => 0xfee0_0000,
             Self::UnknownInstruction => 0xfed0_0000,
             _ => 0,
         }
     }
+}
+
+/// How a guest is interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// `KVM_SIGNAL_MSI`.
+    Message,
+    /// `KVM_IRQ_LINE` of [`LINE`], through the IOAPIC.
+    Line,
+    /// An irqfd whose line is routed to a message.
+    Irqfd,
+}
+
+/// The line of [`Way::Line`].
+pub const LINE: u32 = 10;
+/// Where the interrupt handler stands in a vCPU's code.
+const HANDLER: u16 = 0x40;
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Message, Self::Line, Self::Irqfd];
+
+    /// The vector that the guest gets.
+    pub fn vector(self) -> u8 {
+        0x40 + self as u8
+    }
+}
+
+/// The address of a message to vCPU 0.
+const MESSAGE: u32 = 0xfee0_0000;
+
+/// Interrupts vCPU 0 so often.
+fn interrupt(vm: &VmFd, progress: &AtomicU32, way: Way, times: u32) {
+    let vector = u32::from(way.vector());
+    let mut eventfd = None;
+    match way {
+        Way::Message => {}
+        Way::Line => {
+            let mut chip = kvm_irqchip { chip_id: KVM_IRQCHIP_IOAPIC, ..kvm_irqchip::default() };
+            vm.get_irqchip(&mut chip).expect("the IOAPIC");
+            // SAFETY: the chip asked for has this part. An edge to vCPU 0, not masked.
+            unsafe { chip.chip.ioapic.redirtbl[LINE as usize].bits = u64::from(vector) };
+            vm.set_irqchip(&chip).expect("the IOAPIC");
+        }
+        Way::Irqfd => eventfd = Some(irqfd(vm, vector)),
+    }
+    for _ in 0..times {
+        // It sleeps again, and has polled before.
+        std::thread::sleep(Duration::from_millis(3));
+        let before = progress.load(Ordering::Relaxed);
+        match (way, &eventfd) {
+            (Way::Line, _) => {
+                vm.set_irq_line(LINE, true).expect("a line");
+                vm.set_irq_line(LINE, false).expect("a line");
+            }
+            (_, Some(eventfd)) => drop(rustix::io::write(eventfd, &1_u64.to_ne_bytes()).expect("an eventfd")),
+            _ => {
+                let message = kvm_msi { address_lo: MESSAGE, data: vector, ..kvm_msi::default() };
+                assert_eq!(vm.signal_msi(message).expect("a message"), 1);
+            }
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        while progress.load(Ordering::Relaxed) == before {
+            if Instant::now() > until {
+                // A panic would wait for the vCPUs' threads.
+                eprintln!("the guest does not see {way:?}");
+                std::process::exit(1);
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// An eventfd that is a message to vCPU 0.
+fn irqfd(vm: &VmFd, vector: u32) -> OwnedFd {
+    const KVM_SET_GSI_ROUTING: libc::c_ulong = 0x4008_ae6a;
+    const KVM_IRQFD: libc::c_ulong = 0x4020_ae76;
+    #[repr(C)]
+    struct Routing {
+        head: kvm_irq_routing,
+        entry: kvm_irq_routing_entry,
+    }
+    let mut routing = Routing { head: kvm_irq_routing::default(), entry: kvm_irq_routing_entry::default() };
+    routing.head.nr = 1;
+    (routing.entry.gsi, routing.entry.type_) = (24, KVM_IRQ_ROUTING_MSI);
+    (routing.entry.u.msi.address_lo, routing.entry.u.msi.data) = (MESSAGE, vector);
+    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("an eventfd");
+    let request = kvm_irqfd { fd: eventfd.as_raw_fd() as u32, gsi: 24, ..kvm_irqfd::default() };
+    // SAFETY: both are what the kernel reads for these requests, one entry with its head.
+    let done = unsafe {
+        [
+            libc::ioctl(vm.as_raw_fd(), KVM_SET_GSI_ROUTING, &raw const routing),
+            libc::ioctl(vm.as_raw_fd(), KVM_IRQFD, &raw const request),
+        ]
+    };
+    assert_eq!(done, [0, 0], "{}", std::io::Error::last_os_error());
+    eventfd
 }
 
 /// Makes the test binary able to be a guest.
@@ -261,6 +373,12 @@ impl Guest {
         self.to.write_all(b"rest\n").expect("the guest listens");
     }
 
+    /// Interrupts vCPU 0 so often in this way, each time after it has handled the one before and could sleep again.
+    pub fn interrupt(&mut self, way: Way, times: u32) {
+        self.to.write_all(format!("{way:?} {times}\n").as_bytes()).expect("the guest listens");
+        self.wait_for("guest interrupted");
+    }
+
     /// Waits until every counted piece of work is done. The process lives on.
     pub fn wait_done(&mut self) {
         self.wait_for("guest done");
@@ -300,7 +418,8 @@ pub fn main() {
     let vm = kvm.create_vm().expect("a VM");
     let work: Vec<Work> = words.split(',').map(Work::parse).collect();
     // Only then: with it, the kernel and not this process would serve the HLT of the others.
-    if work.contains(&Work::CountedApic) {
+    let interrupted = work.iter().any(|w| matches!(w, Work::Interrupted(_)));
+    if interrupted || work.contains(&Work::CountedApic) {
         vm.create_irq_chip().expect("an interrupt controller");
     }
     let size = MEMORY;
@@ -320,6 +439,11 @@ pub fn main() {
             let to = memory.cast::<u8>().add(LOAD as usize + i * 256);
             std::ptr::copy_nonoverlapping(code.as_ptr(), to, code.len());
         }
+    }
+    for vector in Way::ALL.map(Way::vector) {
+        let handler = (LOAD as u16 + HANDLER).to_le_bytes();
+        // SAFETY: the real-mode interrupt table is at the beginning of the mapping.
+        unsafe { std::ptr::copy_nonoverlapping(handler.as_ptr(), memory.cast::<u8>().add(4 * usize::from(vector)), 2) };
     }
     let region = kvm_userspace_memory_region {
         slot: 0,
@@ -350,16 +474,24 @@ pub fn main() {
         go.wait();
         done.wait();
         say("guest done");
-        while handle_command() {}
+        // SAFETY: aligned, within the mapping.
+        let progress = unsafe { &*memory.cast::<AtomicU32>().add(PROGRESS / 4) };
+        while handle_command(&vm, progress) {}
         std::process::exit(0);
     });
 }
 
 /// Does what the parent says; answers whether to go on.
-fn handle_command() -> bool {
+fn handle_command(vm: &VmFd, progress: &AtomicU32) -> bool {
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
     let order = line.trim();
+    if let Some((way, times)) = order.split_once(' ') {
+        let way = Way::ALL.into_iter().find(|w| format!("{w:?}") == way).expect("a way");
+        interrupt(vm, progress, way, times.parse().expect("a number"));
+        say("guest interrupted");
+        return true;
+    }
     REST.store(order == "rest", Ordering::Relaxed);
     matches!(order, "rest" | "work")
 }
@@ -421,6 +553,12 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
         }
     }
     vcpu.set_sregs(&s).expect("sregs");
+    if matches!(work, Work::Interrupted(_)) {
+        let mut lapic = vcpu.get_lapic().expect("the local APIC");
+        // The spurious-interrupt vector register: enabled. LVT0 masked: the PIC has no lines to this vCPU.
+        (lapic.regs[0xf0], lapic.regs[0xf1], lapic.regs[0x352]) = (-1, 1, 1);
+        vcpu.set_lapic(&lapic).expect("the local APIC");
+    }
     let rip = LOAD + index as u64 * 256;
     vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
     if work.is_endless() {

@@ -40,8 +40,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         }
     })?;
     keep(files);
-    let disks_always = settings.engine_detail.contains(&EngineDetail::Disks);
-    forward(requests, commands, recording, profile_requests, disks_always)?;
+    forward(requests, commands, recording, profile_requests, settings.engine_detail.clone())?;
     let feeder = move |events: SyncSender<ScreenEvent>| {
         // It ends when the screen does, and closes what it has in the kernel before.
         if show.send(events).is_ok() {
@@ -97,14 +96,17 @@ fn forward(
     commands: Sender<CollectorCommand>,
     recording: Sender<RecordingRequest>,
     profiles: Sender<ProfileRequest>,
-    disks_always: bool,
+    always: Vec<EngineDetail>,
 ) -> std::io::Result<()> {
     std::thread::Builder::new().name("control".into()).spawn(move || {
         for control in requests {
             // The feed lives as long as the collector does.
             let command = match control {
                 Control::SetEngineLevel(level) => CollectorCommand::Level(level),
-                Control::ShowDisks(on) => CollectorCommand::Disks(on || disks_always),
+                Control::ShowDisks(on) => CollectorCommand::Disks(on || always.contains(&EngineDetail::Disks)),
+                Control::ShowInterrupts(on) => {
+                    CollectorCommand::Interrupts(on || always.contains(&EngineDetail::Interrupts))
+                }
                 Control::SetKvmEvents(on) => CollectorCommand::KvmEvents(on),
                 Control::Quit => CollectorCommand::Stop,
                 Control::StartRecord(path) => {

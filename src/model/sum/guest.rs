@@ -5,6 +5,7 @@ use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::accesses::{self, AccessRow};
 use crate::model::exits::{self, share};
+use crate::model::interrupts::{self, InjectionModel};
 use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, HostDiskModel, NicRates, ThreadModel};
 use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask, Throttling, Timing};
 use std::cmp::Reverse;
@@ -47,6 +48,7 @@ impl GuestSum {
             counters,
             disks,
             host_disks,
+            interrupts,
             nics,
             throttling,
             node_memory,
@@ -91,6 +93,9 @@ impl GuestSum {
         add_disks(&mut sum.disks, disks, seconds, rows);
         if let Some(host_disks) = host_disks {
             add_host_disks(sum.host_disks.get_or_insert_default(), host_disks, rows);
+        }
+        if let Some(interrupts) = interrupts {
+            add_interrupts(sum.interrupts.get_or_insert_default(), interrupts, rows);
         }
         add_nics(&mut sum.nics, nics, seconds, rows);
         add_throttling(&mut sum.throttling, throttling, rows);
@@ -138,6 +143,10 @@ impl GuestSum {
         }
         sum.disks.iter_mut().for_each(|disk| finish_disk(disk, seconds.unwrap_or(1.0)));
         sum.host_disks.iter_mut().flatten().for_each(|disk| disk.finish(seconds));
+        if let Some(all) = &mut sum.interrupts {
+            all.iter_mut().for_each(|injection| injection.finish(seconds));
+            interrupts::order(all);
+        }
         sum.nics.iter_mut().for_each(|nic| finish_nic(nic, seconds.unwrap_or(1.0)));
         sum
     }
@@ -281,6 +290,16 @@ fn add_host_disks(disks: &mut Vec<HostDiskModel>, now: Vec<HostDiskModel>, rows:
         let new = HostDiskModel { number: disk.number, ..HostDiskModel::default() };
         if let Some(sum) = places.same_or_new(disks, place, |d| d.number, new, rows) {
             sum.add(disk);
+        }
+    }
+}
+
+fn add_interrupts(all: &mut Vec<InjectionModel>, now: Vec<InjectionModel>, rows: &mut RowCount) {
+    let mut places = EntryPlaces::new();
+    for (place, injection) in now.into_iter().enumerate() {
+        let new = InjectionModel::none_of(injection.key());
+        if let Some(sum) = places.same_or_new(all, place, InjectionModel::key, new, rows) {
+            sum.add(injection);
         }
     }
 }

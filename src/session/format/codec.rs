@@ -5,7 +5,7 @@
 
 use super::budget;
 use super::frame::{self, FrameKind, HEAD, Stamp};
-use crate::sample::{DomainFacts, HostDisk, HostFacts, Sample};
+use crate::sample::{DomainFacts, GuestInterrupts, HostDisk, HostFacts, Sample};
 use crate::session::SEGMENT_BYTES;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -58,9 +58,9 @@ pub fn unpack_header(payload: &[u8]) -> Option<Header> {
 /// What stands before the sample in a frame.
 type NewFacts = (Option<HostFacts>, Vec<DomainFacts>, Vec<u32>);
 
-/// What stands behind the sample, if anything: each guest's block devices of the host. Recorders once wrote nothing
-/// there, and their readers pass over what they find.
-type HostDisks<T> = Vec<Option<T>>;
+/// What stands behind the sample, if anything, for each guest: its block devices of the host, then its interrupts.
+/// Recorders once wrote nothing there, then only the former, and their readers pass over what they do not know.
+type OfEachGuest<T> = Vec<Option<T>>;
 
 /// What makes a guest the same in two samples: PID, start of the process, name.
 type FactsKey = (Option<i32>, u64, String);
@@ -107,9 +107,15 @@ impl SegmentWriter {
         self.buffer.clear();
         let sample = (new_host, new_domains, numbers, sample);
         let mut bytes = postcard::to_extend(&sample, std::mem::take(&mut self.buffer))?;
-        let disks: HostDisks<&[HostDisk]> = sample.3.domains.iter().map(|d| d.host_disks.as_deref()).collect();
-        if disks.iter().any(Option::is_some) {
+        let domains = &sample.3.domains;
+        let disks: OfEachGuest<&[HostDisk]> = domains.iter().map(|d| d.host_disks.as_deref()).collect();
+        let interrupts: OfEachGuest<&GuestInterrupts> = domains.iter().map(|d| d.interrupts.as_ref()).collect();
+        let interrupted = interrupts.iter().any(Option::is_some);
+        if interrupted || disks.iter().any(Option::is_some) {
             bytes = postcard::to_extend(&disks, bytes)?;
+        }
+        if interrupted {
+            bytes = postcard::to_extend(&interrupts, bytes)?;
         }
         ensure!(bytes.len() <= LONGEST, "a sample of {} bytes is larger than the format allows", bytes.len());
         self.raw += bytes.len();
@@ -208,10 +214,19 @@ impl SegmentReader {
         let mut memory = SAMPLE_MEMORY;
         let (mut sample, rest): (Sample, _) = budget::take_from(bytes, &mut memory).context(DAMAGED)?;
         if !rest.is_empty() {
-            let (disks, _): (HostDisks<Vec<HostDisk>>, _) = budget::take_from(rest, &mut memory).context(DAMAGED)?;
+            let (disks, rest): (OfEachGuest<Vec<HostDisk>>, _) =
+                budget::take_from(rest, &mut memory).context(DAMAGED)?;
             ensure!(disks.len() == sample.domains.len(), DAMAGED);
             for (domain, disks) in sample.domains.iter_mut().zip(disks) {
                 domain.host_disks = disks;
+            }
+            if !rest.is_empty() {
+                let (interrupts, _): (OfEachGuest<GuestInterrupts>, _) =
+                    budget::take_from(rest, &mut memory).context(DAMAGED)?;
+                ensure!(interrupts.len() == sample.domains.len(), DAMAGED);
+                for (domain, interrupts) in sample.domains.iter_mut().zip(interrupts) {
+                    domain.interrupts = interrupts;
+                }
             }
         }
         ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");

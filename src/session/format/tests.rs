@@ -46,6 +46,7 @@ fn a_list_takes_no_more_memory_than_stated() {
         ("log line", growth(&log)),
         ("disk", growth(&DiskSample::default())),
         ("host disk", growth(&HostDisk::default())),
+        ("injection", growth(&Injection::default())),
         ("throttling", growth(&Throttling::default())),
         ("facts", growth(&DomainFacts::default())),
         ("text", growth(&String::new())),
@@ -87,6 +88,27 @@ fn block_devices_stand_behind_the_sample() {
     let mut reader = SegmentReader::new(None).unwrap();
     reader.advance(Stamp::split(FrameKind::First, &frame[super::HEAD..]).unwrap().1).unwrap();
     assert_eq!(reader.sample().unwrap(), sample);
+}
+
+#[test]
+fn interrupts_stand_behind_the_block_devices() {
+    let guest = |pid, interrupts| {
+        let facts = DomainFacts { pid: Some(pid), ..DomainFacts::default() };
+        DomainSample { facts: facts.into(), interrupts, ..DomainSample::default() }
+    };
+    let mut injection = Injection { source: IrqSource::Msi(0x31), count: 3, tid: Some(7), ..Injection::default() };
+    injection.wake.add(5000);
+    let interrupts = GuestInterrupts { injections: vec![injection] };
+    let mut sample = Sample { domains: vec![guest(1, None), guest(2, Some(interrupts))], ..Sample::default() };
+    for disks in [None, Some(vec![HostDisk { name: "dm-0".into(), ..HostDisk::default() }])] {
+        sample.domains[0].host_disks = disks;
+        let mut writer = SegmentWriter::new().unwrap();
+        let stamp = Stamp { number: 0, time_ms: 0, run: true };
+        let frame = writer.pack(FrameKind::First, stamp, &sample).unwrap();
+        let mut reader = SegmentReader::new(None).unwrap();
+        reader.advance(Stamp::split(FrameKind::First, &frame[super::HEAD..]).unwrap().1).unwrap();
+        assert_eq!(reader.sample().unwrap(), sample);
+    }
 }
 
 #[test]

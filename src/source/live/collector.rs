@@ -139,6 +139,18 @@ impl Collector {
         }
     }
 
+    /// Switches tracing of what interrupts guests on or off.
+    ///
+    /// # Errors
+    /// There is no engine, it cannot, or the kernel refuses.
+    pub fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        match &mut self.options.engine {
+            Some(engine) => engine.set_interrupts(on),
+            None if on => Err(source_status::no_engine(&self.options.engine_problems)),
+            None => Ok(()),
+        }
+    }
+
     /// Reads everything once.
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
@@ -176,6 +188,7 @@ impl Collector {
         let mut reading = Reading::default();
         if let Some(engine) = &mut self.options.engine {
             engine.watch(&self.guests.values().flat_map(LiveGuest::processes).collect::<Vec<_>>());
+            engine.watch_vcpus(&self.guests.values().flat_map(LiveGuest::vcpu_threads).collect::<Vec<_>>());
             reading = engine.read();
         }
         let read = (self.options.clock)();
@@ -194,6 +207,9 @@ impl Collector {
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_host_disks(&mut domains, &mut reading, now.mono_ns);
+        for domain in domains.iter_mut().rev() {
+            domain.interrupts = domain.facts.pid.and_then(|pid| reading.interrupts.remove(&pid));
+        }
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let sample = Sample {
@@ -433,6 +449,7 @@ impl Collector {
             CollectorCommand::Level(level) => self.set_level(level),
             CollectorCommand::KvmEvents(on) => self.set_kvm_events(on),
             CollectorCommand::Disks(on) => self.set_disks(on),
+            CollectorCommand::Interrupts(on) => self.set_interrupts(on),
             CollectorCommand::Interval(interval) => {
                 self.options.interval = interval;
                 Ok(())

@@ -32,8 +32,8 @@ pub const KEPT: &[KeptRow] = &[
     KeptRow {
         when: "sampling with the bpf engine",
         set: BPF,
-        reason: "the programs are loaded again when `e` or `K` is pressed, when the Disks view opens, and when more \
-            vCPUs come than there is room for",
+        reason: "the programs are loaded again when `e` or `K` is pressed, when the Disks or the Latency view opens, \
+                 and when more vCPUs come than there is room for",
     },
     KeptRow {
         when: "sampling with the perf engine, and its thread that empties the rings",

@@ -1,7 +1,7 @@
 //! The help: every key and every column, from the same tables that define them.
 
 use super::popup::{self, StyledLine};
-use super::{accesses, cpus, disks, esxtop, exits, host_disks, latency, memory, threads, userspace};
+use super::{accesses, cpus, disks, esxtop, exits, host_disks, interrupts, latency, memory, threads, userspace};
 use crate::ui::guest_columns::COLUMNS;
 use crate::ui::keymap::When;
 use crate::ui::state::AppState;
@@ -40,6 +40,7 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         ("ACCESSES", &accesses::HELP[..]),
         ("PCPUS", &cpus::HELP[..]),
         ("LATENCY", &latency::HELP[..]),
+        ("INTERRUPTS", &interrupts::HELP[..]),
         ("DISKS AND NICS", &disks::HELP[..]),
         ("BLOCK DEVICES OF THE HOST", &host_disks::HELP[..]),
         ("MEMORY", &memory::HELP[..]),

@@ -15,6 +15,7 @@ mod header;
 mod help;
 mod histogram;
 mod host_disks;
+mod interrupts;
 mod latency;
 mod latency_strip;
 mod memory;

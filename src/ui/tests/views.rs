@@ -1,8 +1,8 @@
 //! What the views show and say beyond their snapshots.
 
 use super::*;
-use crate::model::HostDiskModel;
-use crate::sample::{SourceId, SourceStatus, Submitter, Timing};
+use crate::model::{HostDiskModel, InjectionModel};
+use crate::sample::{Injector, IrqSource, SourceId, SourceStatus, Submitter, Timing};
 
 fn shown(f: &Fixture, keys: &str, width: u16, height: u16) -> String {
     let mut state = judged(f, width, height);
@@ -53,6 +53,31 @@ fn the_hosts_block_devices_stand_below_the_disks() {
     assert!(with.contains("ON HOST"), "{with}");
     assert!(shown(Some(Vec::new())).contains("asked a block device"), "timed, and nothing to show");
     assert!(!shown(None).contains("asked a block device") && !shown(None).contains("ON HOST"));
+}
+
+#[test]
+fn interrupts_stand_below_the_latencies() {
+    let shown = |interrupts: Option<Vec<InjectionModel>>, size| {
+        let mut model = Fixture::busy_host().model();
+        model.domains[0].interrupts = interrupts;
+        let mut state = AppState::new(ScreenSession::default(), size);
+        state.absorb(Tick { model, ..Tick::default() });
+        press(&mut state, "6a");
+        text(&draw(&state, &Theme::default()))
+    };
+    let mut serial = InjectionModel { source: IrqSource::Gsi(4), count: 100, rate: Some(50.0), ..Default::default() };
+    (serial.by, serial.comm) = (Injector::Iothread, Some("IO io1".into()));
+    serial.wake = Timing { count: 25, total_ns: Some(25 * 3000), ..Timing::default() };
+    serial.delay = Timing { count: 25, total_ns: Some(25 * 71_000), ..Timing::default() };
+    let message = InjectionModel { source: IrqSource::Msi(0x31), vcpu: 2, count: 7, ..Default::default() };
+    let with = shown(Some(vec![serial, message]), (150, 40));
+    let row = with.lines().find(|line| line.contains("gsi 4 serial 1")).unwrap_or_else(|| panic!("{with}"));
+    for part in ["vcpu 0", "IO io1", " 50", " 25", " 3.0", " 71"] {
+        assert!(row.contains(part), "{part}: {with}");
+    }
+    assert!(with.contains("msi 0x31") && with.contains("vcpu 2"), "{with}");
+    assert!(shown(Some(Vec::new()), (80, 24)).contains("No vCPU was interrupted"), "traced, and nothing to show");
+    assert!(!shown(None, (150, 40)).contains("INTERRUPT"));
 }
 
 #[test]

@@ -31,7 +31,8 @@ bpf\t'Counted inside the kernel by BPF programs: cheapest'
 perf\t'Tracepoints through perf rings'
 none\t'No tracing: KVM\'s own counters and /proc'"
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
-complete -c kvmtop -n "__fish_kvmtop_needs_command" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'"
+complete -c kvmtop -n "__fish_kvmtop_needs_command" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'
+interrupts\t'What interrupts vCPUs, and how long it is on its way'"
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -l warn -d 'Raise the severity of these findings by one step' -r
 complete -c kvmtop -n "__fish_kvmtop_needs_command" -l allow -d 'Hide these findings; `all` hides all but those of --warn' -r
@@ -65,7 +66,8 @@ bpf\t'Counted inside the kernel by BPF programs: cheapest'
 perf\t'Tracepoints through perf rings'
 none\t'No tracing: KVM\'s own counters and /proc'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
-complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'"
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'
+interrupts\t'What interrupts vCPUs, and how long it is on its way'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l warn -d 'Raise the severity of these findings by one step' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand record" -l allow -d 'Hide these findings; `all` hides all but those of --warn' -r
@@ -115,7 +117,8 @@ bpf\t'Counted inside the kernel by BPF programs: cheapest'
 perf\t'Tracepoints through perf rings'
 none\t'No tracing: KVM\'s own counters and /proc'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand plan" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
-complete -c kvmtop -n "__fish_kvmtop_using_subcommand plan" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'"
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand plan" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'
+interrupts\t'What interrupts vCPUs, and how long it is on its way'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand plan" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand plan" -l warn -d 'Raise the severity of these findings by one step' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand plan" -l allow -d 'Hide these findings; `all` hides all but those of --warn' -r
@@ -131,7 +134,8 @@ bpf\t'Counted inside the kernel by BPF programs: cheapest'
 perf\t'Tracepoints through perf rings'
 none\t'No tracing: KVM\'s own counters and /proc'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
-complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'"
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'
+interrupts\t'What interrupts vCPUs, and how long it is on its way'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l warn -d 'Raise the severity of these findings by one step' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand check" -l allow -d 'Hide these findings; `all` hides all but those of --warn' -r
@@ -151,7 +155,8 @@ bpf\t'Counted inside the kernel by BPF programs: cheapest'
 perf\t'Tracepoints through perf rings'
 none\t'No tracing: KVM\'s own counters and /proc'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
-complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'"
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'
+interrupts\t'What interrupts vCPUs, and how long it is on its way'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l config -d 'Read this config file instead of the usual one' -r -F
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l json -d 'Print one JSON object'
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand doctor" -l no-monitor -d 'Never talk to the QEMU monitor (devices are then named from tables)'
@@ -165,7 +170,8 @@ bpf\t'Counted inside the kernel by BPF programs: cheapest'
 perf\t'Tracepoints through perf rings'
 none\t'No tracing: KVM\'s own counters and /proc'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l libvirt-uri -d 'The libvirt connection to use [default: libvirt\'s own choice]' -r
-complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'"
+complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l engine-detail -d 'What to trace beyond exits and the scheduler; each costs the guests something' -r -f -a "disks\t'What the host\'s block devices take for the guests\' requests'
+interrupts\t'What interrupts vCPUs, and how long it is on its way'"
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l domain -d 'Only these guests: a glob on the name, a UUID or a PID; repeatable' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l warn -d 'Raise the severity of these findings by one step' -r
 complete -c kvmtop -n "__fish_kvmtop_using_subcommand export" -l allow -d 'Hide these findings; `all` hides all but those of --warn' -r

@@ -2,18 +2,17 @@
 
 use super::object::{self, Choices, Object};
 use super::refusal::{Refusal, Rights, Stage};
-use super::sys;
+use super::watched::WatchedIds;
+use super::{kernel_btf, sys};
 use crate::kvm::kernel_types::{self, KernelField};
 use crate::sample::{BUCKETS, Histogram, HostDisk, HostRequests, Submitter, Timing};
 use crate::source::events::EngineError;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// `max_entries` of `cells` and `watched` in `disks.bpf.c`.
+/// `max_entries` of `cells` in `disks.bpf.c`.
 const CELLS: usize = 4096;
-const WATCHED: usize = 8192;
 /// Words of `struct key` and `struct cell` there.
 const KEY: usize = 4;
 const CELL: usize = 77;
@@ -22,6 +21,9 @@ const SUBMITTED: usize = 5;
 const TOTAL: usize = 13;
 const DEVICE: usize = TOTAL + BUCKETS;
 const _: () = assert!(DEVICE + BUCKETS == CELL);
+
+/// What is not known without it.
+const UNKNOWN: &str = "the host's block devices are not timed";
 
 /// The programs in the order in which they are attached, the last step first: no request then has an earlier step but
 /// no later one. Each with the one for kernels before 5.11, whose tracepoint has the queue in front (include/trace/
@@ -45,8 +47,7 @@ const BY_DISK: [KernelField; 2] = [("bio", "bi_disk"), ("gendisk", "major")];
 #[derive(Debug)]
 pub(super) struct DiskTimer {
     cells: OwnedFd,
-    /// The map of watched processes, and what is in it.
-    watched: (OwnedFd, HashMap<i32, i32>),
+    watched: WatchedIds<1>,
     untimed: sys::Mapping,
     programs: Vec<OwnedFd>,
     _links: Vec<OwnedFd>,
@@ -58,7 +59,7 @@ impl DiskTimer {
     /// # Errors
     /// No BTF to find the fields by, or no right to attach.
     pub fn start(rights: &Rights) -> Result<Self, EngineError> {
-        let choices = Choices { constants: places(&kernel_btf()?)?, ..Choices::default() };
+        let choices = Choices { constants: places(&kernel_btf::read(UNKNOWN)?)?, ..Choices::default() };
         Self::attach(&choices).map_err(|refusal| rights.explain(&refusal))
     }
 
@@ -84,31 +85,15 @@ impl DiskTimer {
         Ok(Self {
             untimed: object.mapping("untimed", 1, size_of::<u64>())?,
             cells: object.take_map("cells")?,
-            watched: (object.take_map("watched")?, HashMap::new()),
+            watched: WatchedIds::new(object.take_map("watched")?),
             programs,
             _links: links,
         })
     }
 
-    /// Sets whose requests are timed: processes, and the guest's process that each works for. Those beyond the map's
-    /// size are left out.
+    /// Sets whose requests are timed: processes, and the guest's process that each works for.
     pub fn watch(&mut self, processes: &[(i32, i32)]) {
-        let wanted: HashMap<i32, i32> = processes.iter().copied().take(WATCHED).collect();
-        let (map, known) = &mut self.watched;
-        known.retain(|process, owner| {
-            let stays = wanted.get(process) == Some(owner);
-            if !stays {
-                // It was put there.
-                let _ = sys::delete(map.as_fd(), [process.cast_unsigned()]);
-            }
-            stays
-        });
-        for (process, owner) in wanted {
-            let add = || sys::update(map.as_fd(), Some(process.cast_unsigned()), &owner.to_ne_bytes());
-            if !known.contains_key(&process) && add().is_ok() {
-                known.insert(process, owner);
-            }
-        }
+        self.watched.set(processes);
     }
 
     /// What was timed so far, by the guest's process. Devices have numbers only.
@@ -124,7 +109,7 @@ impl DiskTimer {
         }
         // A guest without a request yet is timed as well.
         let mut by_guest: HashMap<i32, Vec<HostDisk>> =
-            self.watched.1.values().map(|owner| (*owner, Vec::new())).collect();
+            self.watched.owners().map(|owner| (owner, Vec::new())).collect();
         for ((owner, _), disk) in disks {
             by_guest.entry(owner).or_default().push(disk);
         }
@@ -150,28 +135,12 @@ impl DiskTimer {
     }
 }
 
-/// The kernel's types.
-fn kernel_btf() -> Result<Vec<u8>, EngineError> {
-    let mut btf = Vec::new();
-    let limit = kernel_types::MOST_BYTES as u64;
-    let read = std::fs::File::open("/sys/kernel/btf/vmlinux").and_then(|file| file.take(limit).read_to_end(&mut btf));
-    let missing = |e| EngineError {
-        cause: format!("the host's block devices are not timed: /sys/kernel/btf/vmlinux: {e}"),
-        fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y".into(),
-    };
-    read.map(|_| btf).map_err(missing)
-}
-
 /// The constants of `disks.bpf.c` for a kernel with these types.
 pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
     let wanted: Vec<KernelField> =
         FIELDS.iter().map(|(_, field)| *field).chain(ITERATOR).chain(BY_DEVICE).chain(BY_DISK).collect();
     let found = kernel_types::offsets(btf, &wanted).unwrap_or_default();
-    let missing = |(of, field): &KernelField| EngineError {
-        cause: format!("the host's block devices are not timed: this kernel's struct {of} has no {field}"),
-        fix: "please report the kernel's version (uname -r)".into(),
-    };
-    let at = |field: KernelField| found.get(&field).copied().ok_or_else(|| missing(&field));
+    let at = |field: KernelField| kernel_btf::offset(&found, field, UNKNOWN);
     let mut places = HashMap::new();
     for (constant, field) in FIELDS {
         places.insert(constant, at(field)?);
@@ -212,7 +181,7 @@ fn add(disk: &mut HostDisk, kind: u32, cell: &[u64; CELL]) {
 }
 
 /// Without the empty buckets at the end.
-fn histogram(buckets: &[u64]) -> Histogram {
+pub(super) fn histogram(buckets: &[u64]) -> Histogram {
     let used = buckets.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1);
     Histogram(buckets.iter().take(used).copied().collect())
 }
@@ -240,7 +209,7 @@ mod tests {
 
     #[test]
     fn places_come_from_this_kernel() {
-        let Ok(btf) = kernel_btf() else { return };
+        let Ok(btf) = kernel_btf::read("") else { return };
         let places = places(&btf).unwrap();
         assert_eq!(places.len(), 7);
         // The first fields of a bio have been these since 2002 (include/linux/blk_types.h).

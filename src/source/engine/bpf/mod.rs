@@ -7,7 +7,7 @@
 //! kernel's `format` file (`btf`).
 //!
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
-//! takes some 5 MiB of kernel memory while it is on.
+//! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
 //!
 //! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes
 //! room for, and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and
@@ -17,6 +17,8 @@
 mod btf;
 mod decode;
 mod disks;
+mod interrupts;
+mod kernel_btf;
 mod kvm_events;
 mod layout;
 mod object;
@@ -26,11 +28,13 @@ mod running;
 mod snapshot;
 mod sys;
 mod tables;
+mod watched;
 
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
 use crate::source::events::{Engine, EngineError, Reading, ThreadKey};
 use disks::DiskTimer;
+use interrupts::InterruptTracer;
 use kvm_events::KvmEvents;
 use refusal::Rights;
 use running::Running;
@@ -48,6 +52,7 @@ pub struct BpfEngine {
     running: Option<Running>,
     kvm_events: Option<KvmEvents>,
     disks: Option<DiskTimer>,
+    interrupts: Option<InterruptTracer>,
     /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
     fires: Option<bool>,
     /// Events that replaced programs had counted since their last reading.
@@ -71,6 +76,7 @@ impl BpfEngine {
             running: None,
             kvm_events: None,
             disks: None,
+            interrupts: None,
             fires: None,
             cut_off: 0,
             ceiling,
@@ -121,9 +127,25 @@ impl Engine for BpfEngine {
         Ok(())
     }
 
+    fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        if on != self.interrupts.is_some() {
+            self.interrupts = if on { Some(InterruptTracer::start(&Rights::here())?) } else { None };
+        }
+        Ok(())
+    }
+
     fn watch(&mut self, processes: &[(i32, i32)]) {
         if let Some(disks) = &mut self.disks {
             disks.watch(processes);
+        }
+        if let Some(interrupts) = &mut self.interrupts {
+            interrupts.watch(processes);
+        }
+    }
+
+    fn watch_vcpus(&mut self, threads: &[(i32, i32)]) {
+        if let Some(interrupts) = &mut self.interrupts {
+            interrupts.watch_vcpus(threads);
         }
     }
 
@@ -143,6 +165,11 @@ impl Engine for BpfEngine {
             reading.disks = disks.read();
             reading.lost += disks.lost();
         }
+        if let Some(interrupts) = &self.interrupts {
+            reading.interrupts = interrupts.read();
+            reading.lost += interrupts.lost();
+            reading.overflow += interrupts.of_nobody();
+        }
         reading
     }
 
@@ -155,6 +182,9 @@ impl Engine for BpfEngine {
         }
         if let Some(disks) = &self.disks {
             disks.forget(processes);
+        }
+        if let Some(interrupts) = &self.interrupts {
+            interrupts.forget(processes);
         }
     }
 

@@ -22,6 +22,9 @@ static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf
 /// The object of `assets/bpf/disks.bpf.c`.
 static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/disks.bpf.o"));
 
+/// The object of `assets/bpf/interrupts.bpf.c`.
+static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/interrupts.bpf.o"));
+
 /// Settings of an object that are fixed before it is loaded.
 #[derive(Debug, Default)]
 pub(super) struct Choices<'a> {
@@ -51,6 +54,11 @@ pub(super) fn events_object() -> Result<aya_obj::Object, Refusal> {
 /// Parses the one that times block devices.
 pub(super) fn disks_object() -> Result<aya_obj::Object, Refusal> {
     aya_obj::Object::parse(&DISKS.0).map_err(|e| Refusal::broken(&e))
+}
+
+/// Parses the one that traces interrupts.
+pub(super) fn interrupts_object() -> Result<aya_obj::Object, Refusal> {
+    aya_obj::Object::parse(&INTERRUPTS.0).map_err(|e| Refusal::broken(&e))
 }
 
 impl Object {

@@ -22,9 +22,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 const EXIT_6_18: &str = include_str!("../../../../tests/fixtures/kvm/kvm_exit.format");
 
 /// A `format` file with these fields, each `name:offset:size`.
-fn made(fields: &[&str]) -> EventFormat {
-    let mut text =
-        String::from("name: kvm_exit\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\n");
+fn made(event: &str, fields: &[&str]) -> EventFormat {
+    let mut text = format!("name: {event}\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\n");
     for field in fields {
         let parts: Vec<&str> = field.split(':').collect();
         text += &format!("\tfield:u32 {};\toffset:{};\tsize:{};\tsigned:0;\n", parts[0], parts[1], parts[2]);
@@ -47,19 +46,19 @@ fn fields_are_found_where_the_format_file_says() {
     let now = loads(format::parse(EXIT_6_18).unwrap());
     assert!(now.is_superset(&[8, 24, 56].into()), "{now:?}");
     // 5.3 and before: no vcpu_id. A vendor's kernel: vcpu_id first. No kernel yet: everything elsewhere.
-    let old = loads(made(&["exit_reason:8:4", "guest_rip:16:8", "isa:24:4", "info1:32:8"]));
+    let old = loads(made("kvm_exit", &["exit_reason:8:4", "guest_rip:16:8", "isa:24:4", "info1:32:8"]));
     assert!(old.is_superset(&[8, 24].into()) && !old.contains(&56), "{old:?}");
-    let vendor = loads(made(&["vcpu_id:8:4", "exit_reason:1012:4", "isa:1024:4"]));
+    let vendor = loads(made("kvm_exit", &["vcpu_id:8:4", "exit_reason:1012:4", "isa:1024:4"]));
     assert!(vendor.is_superset(&[8, 1012, 1024].into()), "{vendor:?}");
-    let moved = loads(made(&["vcpu_id:1008:4", "exit_reason:1012:4", "isa:1024:4"]));
+    let moved = loads(made("kvm_exit", &["vcpu_id:1008:4", "exit_reason:1012:4", "isa:1024:4"]));
     assert!(moved.is_superset(&[1008, 1012, 1024].into()), "{moved:?}");
-    let arm = loads(made(&["ret:1000:4", "esr_ec:1004:4", "vcpu_pc:1008:8"]));
+    let arm = loads(made("kvm_exit", &["ret:1000:4", "esr_ec:1004:4", "vcpu_pc:1008:8"]));
     assert!(arm.is_superset(&[1000, 1004].into()) && !arm.contains(&1008), "{arm:?}");
 }
 
 #[test]
 fn a_field_of_an_odd_size_is_no_field() {
-    let event = made(&["exit_reason:9:4", "isa:16:3", "vcpu_id:24:4"]);
+    let event = made("kvm_exit", &["exit_reason:9:4", "isa:16:3", "vcpu_id:24:4"]);
     let found = loads(event);
     assert!(found.contains(&24) && !found.contains(&9) && !found.contains(&16), "{found:?}");
 }
@@ -97,6 +96,13 @@ fn the_verifier_takes_every_program() {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
         }
     }
+    let entry = made("kvm_entry", &["vcpu_id:8:4"]);
+    let interrupts = Object::prepare(object::interrupts_object().unwrap(), &[entry], &Choices::default()).unwrap();
+    for program in super::interrupts::PROGRAMS.into_iter().chain([super::interrupts::ENTRY]) {
+        if let Err(refusal) = interrupts.load(program) {
+            panic!("{program}: {}\n{}", refusal.error, refusal.log);
+        }
+    }
     assert!(object.take_map("slots").is_ok() && object.take_map("slots").is_err());
     note(&format!("RAN {NAME}"));
 }
@@ -120,7 +126,7 @@ fn the_objects_are_what_the_source_gives() {
         Ok(done) => assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr)),
         Err(e) => return note(&format!("SKIPPED {NAME}: no make: {e}")),
     }
-    for name in ["kvmtop.bpf.o", "events.bpf.o", "disks.bpf.o"] {
+    for name in ["kvmtop.bpf.o", "events.bpf.o", "disks.bpf.o", "interrupts.bpf.o"] {
         let (shipped, built) = (std::fs::read(format!("{source}/{name}")), std::fs::read(out.path().join(name)));
         assert!(shipped.unwrap() == built.unwrap(), "{name} is not what its source gives: run make -C assets/bpf");
     }

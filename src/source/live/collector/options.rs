@@ -17,6 +17,8 @@ pub enum CollectorCommand {
     KvmEvents(bool),
     /// Switch timing of the host's block devices on or off.
     Disks(bool),
+    /// Switch tracing of interrupts of guests on or off.
+    Interrupts(bool),
     /// Set the time between samples.
     Interval(Duration),
     /// Take a sample at once.

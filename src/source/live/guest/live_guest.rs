@@ -116,6 +116,13 @@ impl LiveGuest {
         self.helpers.keys().copied().chain([pid]).map(move |process| (process, pid))
     }
 
+    /// Its vCPU threads, each with its process.
+    pub(crate) fn vcpu_threads(&self) -> impl Iterator<Item = (i32, i32)> {
+        let pid = self.identity.pid;
+        let is_vcpu = move |t: &&LiveThread| self.roles.role(t.tid, &t.comm, t.tid == pid).0 == Role::Vcpu;
+        self.threads.living.values().filter(is_vcpu).map(move |t| (t.tid, pid))
+    }
+
     /// The guest as a metadata source identifies it.
     pub(crate) fn watched(&self) -> WatchedGuest {
         WatchedGuest {

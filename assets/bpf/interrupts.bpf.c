@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * Times the way of an interrupt to a vCPU, in the kernel, without copying events.
+ *
+ * KVM announces an interrupt (kvm_set_irq, kvm_msi_set_irq, kvm_apic_ipi) and then gives it to the local APIC of each
+ * vCPU that it is for (kvm_apic_accept_irq), all within one call of whoever injects it: a thread of the guest, vhost, a
+ * kernel worker, a hard interrupt. A vCPU that sleeps is woken within that call too, a running one is kicked. So what
+ * a context announced last belongs to what its vCPUs accept next, and the vCPU thread that it wakes then is the target.
+ * kvm_vcpu_wakeup says whether the vCPU did sleep in KVM, kvm_entry when it runs the guest again.
+ *
+ * An interrupt that comes to a vCPU while another one is on its way to it is counted, not timed.
+ */
+#include "buckets.h"
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+/* Where the thread id of a task_struct is, bytes, by the running kernel's BTF. Set before the programs load. */
+const volatile u32 task_pid = 0;
+
+enum source { OTHER_SOURCE, GSI, MSI, IPI };
+
+/* Who injects. */
+enum injector { MAIN, IOTHREAD, VHOST, VCPU, KWORKER, INTERRUPT, OTHER };
+
+/* What the events of one kind of interrupt have in common. */
+struct key {
+	u32 owner;
+	u32 source; /* its kind << 24 | number of the GSI, else the vector */
+	u32 vcpu;   /* KVM's number of the target */
+	u32 by, tid; /* the injector; its thread id where it is a thread of the guest that is no vCPU, else 0 */
+	u32 pad;
+};
+
+struct span {
+	u64 count, ns;
+	u64 histogram[BUCKETS];
+};
+
+struct cell {
+	u64 count;
+	u64 joined;	     /* those that found another one on its way */
+	char comm[16];	     /* of the injector when it first came, where `tid` is not 0 */
+	struct span wake;  /* a vCPU that slept: from the injection to the wake-up */
+	struct span delay; /* from there until its thread had a CPU */
+	struct span slept; /* from the injection until it ran the guest */
+	struct span kick;  /* a vCPU that did not sleep: the same */
+};
+
+_Static_assert(sizeof(struct cell) == 140 * 8, "src/source/engine/bpf/interrupts.rs reads a cell as words");
+
+/* What the context of this CPU (a task, or interrupts) announced, and which vCPU accepted it last. */
+struct context {
+	u64 task;
+	u32 kind, number;
+	u64 at; /* 0: none was accepted, or it was woken */
+	struct key key;
+};
+
+struct target {
+	u32 owner, vcpu;
+};
+
+/* An interrupt on its way. */
+struct flight {
+	u64 at;
+	u32 asleep, pad;
+	struct key key;
+};
+
+/* A vCPU's thread, and the wake-up that an interrupt gave it. */
+struct vcpu {
+	u32 owner, vcpu;
+	u64 at, waking, running; /* ns; `waking` 0: none */
+};
+
+/* Which process an injecting one works for: itself, or the guest of a vhost kernel thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, u32);
+} watched SEC(".maps");
+
+/* By thread id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct vcpu);
+} vcpus SEC(".maps");
+
+/* Of tasks, and of interrupts. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, struct context);
+} contexts SEC(".maps");
+
+/* Whether this CPU handles a device's interrupt (1), or expires a timer (2). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} interrupted SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct target);
+	__type(value, struct flight);
+} flights SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct key);
+	__type(value, struct cell);
+} cells SEC(".maps");
+
+/* What a new cell holds: it is larger than a program's stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cell);
+} empty SEC(".maps");
+
+/* What the reader wants to know besides. */
+struct totals {
+	u64 untimed;  /* interrupts that found no place in `flights` or `cells` */
+	u64 foreign;  /* injected by a kernel worker or a hard interrupt, which belong to no guest */
+	u64 claimed;  /* of them, those that woke a vCPU and so have a guest */
+	u64 entries;  /* 1: kvm_entry fires on this kernel */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct totals);
+} totals SEC(".maps");
+
+static always_inline struct totals *all(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&totals, &zero);
+}
+
+static always_inline int lost(void)
+{
+	struct totals *t = all();
+
+	if (t)
+		__sync_fetch_and_add(&t->untimed, 1);
+	return 0;
+}
+
+static always_inline int entries_fire(void)
+{
+	struct totals *t = all();
+
+	return t && t->entries;
+}
+
+static always_inline u32 in_interrupt(void)
+{
+	u32 zero = 0, *state = bpf_map_lookup_elem(&interrupted, &zero);
+
+	return state && *state;
+}
+
+static always_inline int set_interrupt(u32 bit, u32 value)
+{
+	u32 zero = 0, *state = bpf_map_lookup_elem(&interrupted, &zero);
+
+	if (state)
+		*state = (*state & ~bit) | value;
+	return 0;
+}
+
+SEC("raw_tracepoint/irq_handler_entry")
+int irq_handler_entry(struct raw_args *ctx)
+{
+	return set_interrupt(1, 1);
+}
+
+SEC("raw_tracepoint/irq_handler_exit")
+int irq_handler_exit(struct raw_args *ctx)
+{
+	return set_interrupt(1, 0);
+}
+
+SEC("raw_tracepoint/hrtimer_expire_entry")
+int hrtimer_expire_entry(struct raw_args *ctx)
+{
+	return set_interrupt(2, 2);
+}
+
+SEC("raw_tracepoint/hrtimer_expire_exit")
+int hrtimer_expire_exit(struct raw_args *ctx)
+{
+	return set_interrupt(2, 0);
+}
+
+/* The context that runs on this CPU. */
+static always_inline struct context *context(void)
+{
+	u32 which = in_interrupt() ? 1 : 0;
+
+	return bpf_map_lookup_elem(&contexts, &which);
+}
+
+static always_inline int announce(u32 kind, u32 number)
+{
+	struct context *c = context();
+
+	if (!c)
+		return 0;
+	c->task = bpf_get_current_task();
+	c->kind = kind;
+	c->number = number;
+	c->at = 0;
+	return 0;
+}
+
+/* gsi, level, source */
+SEC("raw_tracepoint/kvm_set_irq")
+int kvm_set_irq(struct raw_args *ctx)
+{
+	u32 gsi = ctx->arg[0], level = ctx->arg[1];
+
+	return level ? announce(GSI, gsi & 0xffffff) : announce(OTHER_SOURCE, 0);
+}
+
+/* It ends the delivery (arch/x86/kvm/ioapic.c, ioapic_set_irq). */
+SEC("raw_tracepoint/kvm_ioapic_set_irq")
+int kvm_ioapic_set_irq(struct raw_args *ctx)
+{
+	return announce(OTHER_SOURCE, 0);
+}
+
+/* address, data: the vector is data's low byte. An irqfd of a GSI that is routed to an MSI comes here too. */
+SEC("raw_tracepoint/kvm_msi_set_irq")
+int kvm_msi_set_irq(struct raw_args *ctx)
+{
+	return announce(MSI, ctx->arg[1] & 0xff);
+}
+
+/* icr_low, dest_id */
+SEC("raw_tracepoint/kvm_apic_ipi")
+int kvm_apic_ipi(struct raw_args *ctx)
+{
+	return announce(IPI, ctx->arg[0] & 0xff);
+}
+
+#define NAMED(a, b, c, d) (a | b << 8 | c << 16 | d << 24)
+
+/* QEMU names threads with `-name debug-threads=on`, as libvirt starts it: "IO iothread1". */
+static always_inline u32 injector_of(u64 id)
+{
+	union {
+		char comm[16];
+		u32 begin;
+	} name = {};
+	u32 tid = id;
+
+	if (in_interrupt())
+		return INTERRUPT;
+	if (bpf_map_lookup_elem(&vcpus, &tid))
+		return VCPU;
+	bpf_get_current_comm(name.comm, sizeof(name.comm));
+	if (name.begin == NAMED('k', 'w', 'o', 'r'))
+		return KWORKER;
+	if (name.begin == NAMED('v', 'h', 'o', 's'))
+		return VHOST;
+	if ((name.begin & 0xffffff) == NAMED('I', 'O', ' ', 0))
+		return IOTHREAD;
+	return tid == id >> 32 ? MAIN : OTHER;
+}
+
+static noinline struct cell *cell_of(const struct key *key)
+{
+	struct cell *cell, *none;
+	u32 zero = 0;
+
+	if (!key)
+		return 0;
+	cell = bpf_map_lookup_elem(&cells, key);
+	if (cell)
+		return cell;
+	none = bpf_map_lookup_elem(&empty, &zero);
+	if (none && !bpf_map_update_elem(&cells, key, none, BPF_NOEXIST)) {
+		cell = bpf_map_lookup_elem(&cells, key);
+		if (cell && key->tid)
+			bpf_get_current_comm(cell->comm, sizeof(cell->comm));
+		return cell;
+	}
+	return bpf_map_lookup_elem(&cells, key);
+}
+
+static always_inline void add(struct span *t, u64 ns)
+{
+	__sync_fetch_and_add(&t->count, 1);
+	__sync_fetch_and_add(&t->ns, ns);
+	__sync_fetch_and_add(&t->histogram[log2_bucket(ns)], 1);
+}
+
+/* Counts an interrupt, and lets its way begin. */
+static always_inline int begin(const struct key *key, u64 now)
+{
+	struct target target = { .owner = key->owner, .vcpu = key->vcpu };
+	struct flight flight = { .at = now, .key = *key };
+	struct cell *cell = cell_of(key);
+
+	if (!cell)
+		return lost();
+	__sync_fetch_and_add(&cell->count, 1);
+	/* Where kvm_entry does not fire, nothing ends the way of a kicked vCPU. */
+	if (!bpf_map_update_elem(&flights, &target, &flight, entries_fire() ? BPF_NOEXIST : BPF_ANY))
+		return 0;
+	if (!bpf_map_lookup_elem(&flights, &target))
+		return lost();
+	__sync_fetch_and_add(&cell->joined, 1);
+	return 0;
+}
+
+/* vcpu_id (called apicid), delivery mode, trigger mode, vector */
+SEC("raw_tracepoint/kvm_apic_accept_irq")
+int kvm_apic_accept_irq(struct raw_args *ctx)
+{
+	u32 mode = ctx->arg[1] >> 8 & 7, vector = ctx->arg[3] & 0xff;
+	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+	u32 process = id >> 32, by = injector_of(id), *owner = 0;
+	struct context *c = context();
+	struct key key = {};
+	struct totals *t;
+
+	/* Fixed and lowest priority: the others have no vector (NMI, INIT, ...). */
+	if (!c || mode > 1)
+		return 0;
+	if (c->task != bpf_get_current_task()) {
+		c->task = bpf_get_current_task();
+		c->kind = OTHER_SOURCE;
+	}
+	if (c->kind == GSI)
+		key.source = GSI << 24 | c->number;
+	else
+		key.source = (c->number == vector ? c->kind : OTHER_SOURCE) << 24 | vector;
+	key.vcpu = ctx->arg[0];
+	key.by = by;
+	if (by != INTERRUPT)
+		owner = bpf_map_lookup_elem(&watched, &process);
+	c->at = now;
+	if (!owner) {
+		c->key = key;
+		/* Any other task is of a guest that is not watched. */
+		t = by == INTERRUPT || by == KWORKER ? all() : 0;
+		if (t)
+			__sync_fetch_and_add(&t->foreign, 1);
+		else
+			c->at = 0;
+		return 0;
+	}
+	key.owner = *owner;
+	if (by != VCPU)
+		key.tid = id;
+	c->key = key;
+	return begin(&key, now);
+}
+
+static always_inline u32 number_at(u64 at)
+{
+	u32 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
+	return value;
+}
+
+SEC("raw_tracepoint/sched_waking")
+int sched_waking(struct raw_args *ctx)
+{
+	struct context *c = context();
+	struct flight *flight;
+	struct target target;
+	struct totals *t;
+	struct vcpu *v;
+	u32 tid;
+
+	if (!c || !c->at || c->task != bpf_get_current_task())
+		return 0;
+	tid = number_at(ctx->arg[0] + task_pid);
+	v = bpf_map_lookup_elem(&vcpus, &tid);
+	if (!v)
+		return 0;
+	if (!c->key.owner) {
+		c->key.owner = v->owner;
+		t = all();
+		if (t)
+			__sync_fetch_and_add(&t->claimed, 1);
+		begin(&c->key, c->at);
+	}
+	target.owner = c->key.owner;
+	target.vcpu = c->key.vcpu;
+	flight = bpf_map_lookup_elem(&flights, &target);
+	if (v->owner == target.owner && flight && flight->at == c->at) {
+		v->vcpu = target.vcpu;
+		v->at = c->at;
+		v->running = 0;
+		v->waking = bpf_ktime_get_ns();
+	}
+	c->at = 0;
+	return 0;
+}
+
+static always_inline int runs(u64 task)
+{
+	u32 tid = number_at(task + task_pid);
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &tid);
+
+	if (v && v->waking && !v->running)
+		v->running = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* 4.x to 7.x: preempt, prev, next */
+SEC("raw_tracepoint/sched_switch")
+int sched_switch(struct raw_args *ctx)
+{
+	return runs(ctx->arg[2]);
+}
+
+/* ns, waited, valid: the vCPU leaves its sleep, or the polling before it. */
+SEC("raw_tracepoint/kvm_vcpu_wakeup")
+int kvm_vcpu_wakeup(struct raw_args *ctx)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &tid);
+	struct target target;
+	struct flight *flight;
+	struct cell *cell;
+	struct key key;
+	u64 waking;
+
+	if (!v || !v->waking)
+		return 0;
+	waking = v->waking;
+	v->waking = 0;
+	target.owner = v->owner;
+	target.vcpu = v->vcpu;
+	flight = bpf_map_lookup_elem(&flights, &target);
+	/* It was woken before it had left the CPU. */
+	if (!flight || flight->at != v->at || !v->running || !(ctx->arg[1] & 0xff))
+		return 0;
+	flight->asleep = 1;
+	key = flight->key;
+	cell = cell_of(&key);
+	if (cell) {
+		add(&cell->wake, waking - v->at);
+		add(&cell->delay, v->running - waking);
+	}
+	if (!entries_fire())
+		bpf_map_delete_elem(&flights, &target);
+	return 0;
+}
+
+/* The fields of this kernel's `format` file, by a BTF that kvmtop makes of it: offsets below are placeholders. */
+struct trace_event_raw_kvm_entry {
+	u64 common;
+	u32 vcpu_id;
+} relocated;
+
+/* A classic tracepoint program that returns 0 takes the event away from every perf session on the host. */
+enum { PASS = 1 };
+
+SEC("tracepoint/kvm/kvm_entry")
+int kvm_entry(struct trace_event_raw_kvm_entry *ctx)
+{
+	struct target target = { .owner = bpf_get_current_pid_tgid() >> 32, .vcpu = ctx->vcpu_id };
+	struct flight *flight = bpf_map_lookup_elem(&flights, &target);
+	struct totals *t;
+	struct cell *cell;
+	struct key key;
+	u64 ns;
+
+	if (!flight) {
+		t = all();
+		if (t && !t->entries)
+			t->entries = 1;
+		return PASS;
+	}
+	ns = bpf_ktime_get_ns() - flight->at;
+	key = flight->key;
+	cell = cell_of(&key);
+	if (cell)
+		add(flight->asleep ? &cell->slept : &cell->kick, ns);
+	bpf_map_delete_elem(&flights, &target);
+	return PASS;
+}

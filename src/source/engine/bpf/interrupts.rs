@@ -1,0 +1,234 @@
+//! On demand: traces what interrupts guests (`assets/bpf/interrupts.bpf.c`).
+
+use super::super::tracefs::Tracefs;
+use super::object::{self, Choices, Object};
+use super::refusal::{Refusal, Rights, Stage};
+use super::sys;
+use super::watched::WatchedIds;
+use super::{disks::histogram, kernel_btf};
+use crate::kvm::format::{self, EventFormat};
+use crate::kvm::kernel_types::{self, KernelField};
+use crate::kvm::sanitize;
+use crate::sample::{BUCKETS, GuestInterrupts, Injection, Injector, IrqSource, Timing};
+use crate::source::events::EngineError;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// `max_entries` of `cells` and `flights` in `interrupts.bpf.c`.
+const CELLS: usize = 4096;
+const FLIGHTS: usize = 8192;
+/// Words of `struct key`, `struct cell` and `struct flight` there.
+const KEY: usize = 6;
+const CELL: usize = 140;
+const FLIGHT: usize = 5;
+/// Where the name begins, and the first of the four spans: words.
+const COMM: usize = 2;
+const SPANS: usize = 4;
+const SPAN: usize = 2 + BUCKETS;
+const _: () = assert!(SPANS + 4 * SPAN == CELL);
+
+/// What is not known without it.
+const UNKNOWN: &str = "interrupts of guests are not traced";
+
+/// The programs on raw tracepoints in the order in which they are attached, the last step of an interrupt first.
+pub(super) const PROGRAMS: [&str; 12] = [
+    "kvm_vcpu_wakeup",
+    "sched_switch",
+    "irq_handler_exit",
+    "irq_handler_entry",
+    "hrtimer_expire_exit",
+    "hrtimer_expire_entry",
+    "sched_waking",
+    "kvm_apic_accept_irq",
+    "kvm_ioapic_set_irq",
+    "kvm_apic_ipi",
+    "kvm_msi_set_irq",
+    "kvm_set_irq",
+];
+/// The one whose fields differ between kernels.
+pub(super) const ENTRY: &str = "kvm_entry";
+
+/// The constants that hold fields' places.
+const FIELDS: [(&str, KernelField); 1] = [("task_pid", ("task_struct", "pid"))];
+
+/// The attached programs. Dropping this removes them from the kernel.
+#[derive(Debug)]
+pub(super) struct InterruptTracer {
+    cells: OwnedFd,
+    flights: OwnedFd,
+    watched: WatchedIds<1>,
+    vcpus: WatchedIds<8>,
+    totals: sys::Mapping,
+    programs: Vec<(&'static str, OwnedFd)>,
+    _links: Vec<OwnedFd>,
+}
+
+impl InterruptTracer {
+    /// Traces from now on, of no process yet.
+    ///
+    /// # Errors
+    /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to attach.
+    pub fn start(rights: &Rights) -> Result<Self, EngineError> {
+        let choices = Choices { constants: places(&kernel_btf::read(UNKNOWN)?)?, ..Choices::default() };
+        let tracefs = Tracefs::open()?;
+        let (entry, id) = (entry_format(&tracefs)?, tracefs.id("kvm", ENTRY)?);
+        Self::attach(&entry, id, &choices).map_err(|refusal| rights.explain(&refusal))
+    }
+
+    fn attach(entry: &EventFormat, id: u64, choices: &Choices<'_>) -> Result<Self, Refusal> {
+        let mut object = Object::prepare(object::interrupts_object()?, std::slice::from_ref(entry), choices)?;
+        let (mut programs, mut links) = (Vec::new(), Vec::new());
+        for event in [ENTRY].into_iter().chain(PROGRAMS) {
+            let program = object.load(event)?;
+            let link = match event {
+                ENTRY => sys::attach_tracepoint(program.as_fd(), id),
+                event => sys::attach_raw(program.as_fd(), event),
+            };
+            links.push(link.map_err(|e| Refusal::new(Stage::Attach, event, e))?);
+            programs.push((event, program));
+        }
+        Ok(Self {
+            totals: object.mapping("totals", 1, 4 * size_of::<u64>())?,
+            cells: object.take_map("cells")?,
+            flights: object.take_map("flights")?,
+            watched: WatchedIds::new(object.take_map("watched")?),
+            vcpus: WatchedIds::new(object.take_map("vcpus")?),
+            programs,
+            _links: links,
+        })
+    }
+
+    /// Sets who injects for whom: processes, and the guest's process that each works for.
+    pub fn watch(&mut self, processes: &[(i32, i32)]) {
+        self.watched.set(processes);
+    }
+
+    /// Sets the vCPU threads, each with its guest's process.
+    pub fn watch_vcpus(&mut self, threads: &[(i32, i32)]) {
+        self.vcpus.set(threads);
+    }
+
+    /// What was counted so far, by the guest's process.
+    pub fn read(&self) -> HashMap<i32, GuestInterrupts> {
+        // A guest without an interrupt yet is traced as well.
+        let mut by_guest: HashMap<i32, GuestInterrupts> =
+            self.watched.owners().map(|owner| (owner, GuestInterrupts::default())).collect();
+        let mut cells = BTreeMap::new();
+        for (key, cell) in sys::lookup_all::<KEY, CELL>(self.cells.as_fd(), CELLS).unwrap_or_default() {
+            cells.insert(key, cell);
+        }
+        for (key, cell) in cells {
+            by_guest.entry(key[0].cast_signed()).or_default().injections.push(injection(key, &cell));
+        }
+        by_guest
+    }
+
+    /// Interrupts that could not be counted.
+    pub fn lost(&self) -> u64 {
+        // Scheduler events can nest; most of those missed concern threads that run no guest.
+        let of_kvm = self.programs.iter().filter_map(|(event, program)| event.starts_with("kvm_").then_some(program));
+        let missed: u64 = of_kvm.filter_map(|program| sys::missed(program.as_fd())).sum();
+        missed + self.total(0)
+    }
+
+    /// Interrupts of kernel workers and of the host's interrupts to vCPUs that ran: nothing says whose they are.
+    pub fn of_nobody(&self) -> u64 {
+        self.total(1).saturating_sub(self.total(2))
+    }
+
+    fn total(&self, nth: usize) -> u64 {
+        self.totals.at::<AtomicU64>(nth * size_of::<u64>()).map_or(0, |n| n.load(Relaxed))
+    }
+
+    /// Frees what was counted for these guests.
+    pub fn forget(&self, processes: &[i32]) {
+        if processes.is_empty() {
+            return;
+        }
+        let gone = |owner: u32| processes.contains(&owner.cast_signed());
+        for (key, _) in sys::lookup_all::<KEY, CELL>(self.cells.as_fd(), CELLS).unwrap_or_default() {
+            if gone(key[0]) {
+                let _ = sys::delete(self.cells.as_fd(), key);
+            }
+        }
+        for (key, _) in sys::lookup_all::<2, FLIGHT>(self.flights.as_fd(), FLIGHTS).unwrap_or_default() {
+            if gone(key[0]) {
+                let _ = sys::delete(self.flights.as_fd(), key);
+            }
+        }
+    }
+}
+
+/// The number of the vCPU in `kvm_entry` on this kernel.
+pub(super) fn entry_format(tracefs: &Tracefs) -> Result<EventFormat, EngineError> {
+    format::parse(&tracefs.format_text("kvm", ENTRY)?).map_err(|e| EngineError {
+        cause: format!("the format file of kvm:{ENTRY} cannot be read: {e}"),
+        fix: "report this kernel's version to the authors of kvmtop".into(),
+    })
+}
+
+/// The constants of `interrupts.bpf.c` for a kernel with these types.
+pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
+    let wanted = FIELDS.map(|(_, field)| field);
+    let found = kernel_types::offsets(btf, &wanted).unwrap_or_default();
+    FIELDS.into_iter().map(|(name, field)| Ok((name, kernel_btf::offset(&found, field, UNKNOWN)?))).collect()
+}
+
+/// A cell as the sample has it.
+fn injection([_, source, vcpu, by, tid, _]: [u32; KEY], cell: &[u64; CELL]) -> Injection {
+    let [count, joined, ..] = *cell;
+    let number = source & 0xff_ffff;
+    let words = |start: usize, length: usize| cell.get(start..start + length).unwrap_or_default();
+    let span = |nth: usize| match words(SPANS + nth * SPAN, SPAN) {
+        [count, ns, buckets @ ..] => {
+            Timing { count: *count, total_ns: Some(*ns), histogram: Some(histogram(buckets)), ..Timing::default() }
+        }
+        _ => Timing::default(),
+    };
+    let name: Vec<u8> = words(COMM, 2).iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
+    Injection {
+        source: match source >> 24 {
+            1 => IrqSource::Gsi(number),
+            2 => IrqSource::Msi(number),
+            3 => IrqSource::Ipi(number),
+            _ => IrqSource::Local(number),
+        },
+        vcpu,
+        by: Injector::ALL.get(by as usize).copied().unwrap_or_default(),
+        tid: (tid != 0).then(|| tid.cast_signed()),
+        comm: (!name.is_empty()).then(|| sanitize(&String::from_utf8_lossy(&name), 64)),
+        count,
+        joined,
+        wake: span(0),
+        delay: span(1),
+        slept: span(2),
+        kick: span(3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Histogram;
+
+    #[test]
+    fn a_cell_is_read_as_the_program_writes_it() {
+        let mut cell = [0; CELL];
+        (cell[0], cell[1]) = (10, 2);
+        cell[COMM] = u64::from_ne_bytes(*b"IO io1\0\0");
+        for nth in 0..4 {
+            let start = SPANS + nth * SPAN;
+            (cell[start], cell[start + 1], cell[start + 2 + nth]) = (nth as u64 + 1, 1000, nth as u64 + 1);
+        }
+        let seen = injection([7, 2 << 24 | 0x31, 2, 1, 99, 0], &cell);
+        assert_eq!((seen.source, seen.vcpu, seen.by), (IrqSource::Msi(0x31), 2, Injector::Iothread));
+        assert_eq!((seen.tid, seen.comm.as_deref()), (Some(99), Some("IO io1")));
+        assert_eq!((seen.count, seen.joined), (10, 2));
+        let counts = [&seen.wake, &seen.delay, &seen.slept, &seen.kick].map(|span| span.count);
+        assert_eq!((counts, seen.kick.total_ns), ([1, 2, 3, 4], Some(1000)));
+        assert_eq!(seen.slept.histogram, Some(Histogram(vec![0, 0, 3])));
+        let timer = injection([7, 0xec, 0, 3, 0, 0], &[0; CELL]);
+        assert_eq!((timer.source, timer.by, timer.tid), (IrqSource::Local(0xec), Injector::Vcpu, None));
+    }
+}
