@@ -99,9 +99,7 @@ impl AppState {
         let guest = self.domain().map(DomainModel::key);
         self.rows.of(guest);
         self.settle_view();
-        if self.view.shown == ScreenView::Guests {
-            self.rows.now = render::measure(self);
-        }
+        self.rows.now = render::measure(self);
         if let Some(Popup::Finding { key, .. }) = &self.popup
             && self.finding(key).is_none()
         {

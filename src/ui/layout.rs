@@ -28,6 +28,8 @@ const SIDE_BY_SIDE: u16 = 120;
 pub const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
 /// With fewer rows the host's line and the line of views are left out.
 const ROOMY: u16 = 16;
+/// Lines from which on a view's room is shared with another one.
+const LEAST_COMPANION: usize = 8;
 /// Lines below the rows of the exits: how long one takes, and what it means.
 const EXITS_FOOT: usize = 6;
 
@@ -91,7 +93,7 @@ pub fn plan(state: &AppState) -> Plan {
     if matches!(state.popup, Some(Popup::Finding { .. } | Popup::Stacks { .. })) {
         plan.opened = cut.area;
     } else if state.view.shown != ScreenView::Guests {
-        plan.panels = vec![(state.view.shown, cut.area)];
+        plan.panels = with_companions(state, cut);
     } else if no_guest && roomy {
         // A missing source may be the reason that no guest is seen.
         plan.table = cut.top(3);
@@ -102,6 +104,31 @@ pub fn plan(state: &AppState) -> Plan {
         first_screen(&mut plan, cut, state);
     }
     plan
+}
+
+/// The view, and in the room that it leaves those about the same guest that explain it.
+fn with_companions(state: &AppState, mut cut: Cutter) -> Vec<(ScreenView, Rect)> {
+    let view = state.view.shown;
+    let companions: &[ScreenView] = match view {
+        _ if state.view.is_of_all() => &[],
+        ScreenView::Threads => &[ScreenView::Latency],
+        ScreenView::Accesses => &[ScreenView::Exits, ScreenView::Latency],
+        _ => &[],
+    };
+    let rows = |view| state.rows.now.rows.get(&view).copied().unwrap_or(0);
+    let mut panels = vec![(view, cut.area)];
+    // Title and headers. Where there is no row a text says why.
+    let mut lines = if rows(view) > 0 { rows(view) + 2 } else { usize::MAX };
+    for companion in companions {
+        if rows(*companion) > 0 && lines.saturating_add(LEAST_COMPANION) <= cut.area.height.into() {
+            if let Some((_, area)) = panels.last_mut() {
+                *area = cut.top(lines as u16);
+            }
+            panels.push((*companion, cut.area));
+            lines = panel_need(state, *companion).most;
+        }
+    }
+    panels
 }
 
 /// What stands in a column of the first screen.
@@ -177,6 +204,8 @@ fn strip_need(state: &AppState, height: usize) -> Need {
 fn panel_need(state: &AppState, view: ScreenView) -> Need {
     let (least, want, most) = match (view, state.rows.of_panel(view)) {
         (_, 0) => (0, 0, 0),
+        // A filter that shows no guest leaves the host.
+        (view, _) if view != ScreenView::Cpus && state.domain().is_none() => (0, 0, 0),
         // Exits to the VMM have no distribution.
         (ScreenView::Exits, n) if state.model.as_ref().is_some_and(Model::no_kvm_exit) => (3, n + 2, n + 2),
         (ScreenView::Exits, n) => (4, (n + 2).min(10), n + 2 + EXITS_FOOT),

@@ -172,7 +172,8 @@ pub(super) fn realtime_shares(vcpu: u32, cpu: Option<u32>, count: usize) -> Stri
 pub(super) fn host_tasks(used: f64, cpu: u32, vcpu: &str, names: &str, wait: Option<f64>) -> String {
     let waits =
         wait.map_or_else(String::new, |w| format!("; the vCPU waits {} % of the time it wants the CPU", figure(w)));
-    format!("tasks outside of guests use {} % of CPU {cpu}, to which {vcpu} is pinned: {names}{waits}", figure(used))
+    let used = figure(used);
+    format!("{used} % of CPU {cpu}, to which {vcpu} is pinned, goes to tasks outside of guests: {names}{waits}")
 }
 
 pub(super) fn check_host_tasks(cpu: u32) -> String {

@@ -102,8 +102,8 @@ pub(super) fn poll_parameter(ns: &str) -> String {
 
 pub(super) fn moves(vcpu: &str, rate: f64, window: &str, m: &Migrations, all: f64) -> String {
     format!(
-        "{vcpu} moved {} times/s {window} ({} to another core, {} to another last-level cache, {} to another node); \
-         all busy vCPUs together {} times/s",
+        "{} moves/s of {vcpu} {window} ({} to another core, {} to another last-level cache, {} to another node); \
+         all busy vCPUs together {}/s",
         figure(rate),
         m.cross_core,
         m.cross_llc,

@@ -87,8 +87,12 @@ pub fn table(state: &AppState) -> Option<Cow<'_, ExitTable>> {
 /// How many rows it has.
 pub fn len(state: &AppState) -> usize {
     let rows = table(state).map_or(0, |t| t.rows.len());
-    // Where there are none, a sentence says why.
-    rows.max(if instead(state) { userspace::exits(state).len().max(2) } else { 0 })
+    // Where there are none, a sentence of two lines says why.
+    let userspace = if instead(state) { userspace::exits(state).len() } else { 0 };
+    match rows.max(userspace) {
+        0 if instead(state) => 2,
+        n => n,
+    }
 }
 
 /// What the rows are about, in their order.

@@ -158,6 +158,34 @@ fn few_lines_stay_blank() {
 }
 
 #[test]
+fn what_a_short_list_leaves_shows_more_of_the_guest() {
+    for (w, h) in [(120, 40), (200, 50)] {
+        for (view, companion) in [(ScreenView::Threads, "LATENCY"), (ScreenView::Accesses, "EXITS")] {
+            let mut state = judged(&crowd(4), w, h);
+            press(&mut state, &view.key().to_string());
+            let shown = lines(&state);
+            let (first, last) = (view.title(), companion);
+            let line_of = |title: &str| shown.iter().position(|l| l.starts_with(&format!("─ {title}")));
+            assert!(line_of(first) < line_of(last), "no {last} at {w}x{h}:\n{}", shown.join("\n"));
+            let blank = shown.iter().filter(|l| l.trim().is_empty()).count();
+            assert!(blank <= usize::from(h) / 2, "{blank} blank lines below {first}:\n{}", shown.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn a_filter_that_shows_no_guest_leaves_no_empty_panel() {
+    for (w, h) in [(60, 15), (80, 24), (120, 40)] {
+        let mut state = judged(&crowd(4), w, h);
+        press(&mut state, "/nosuch<Enter>");
+        let shown = lines(&state);
+        let titles = shown.iter().filter(|l| l.starts_with("─ "));
+        let empty = |title: &str| ["EXITS", "ACCESSES", "THREADS", "MEMORY"].iter().any(|t| title.contains(t));
+        assert!(!titles.clone().any(|t| empty(t)), "{}", shown.join("\n"));
+    }
+}
+
+#[test]
 fn every_size_draws_every_view() {
     let first = busy(120, 40);
     let (mut widths, mut heights): (Vec<u16>, Vec<u16>) =
