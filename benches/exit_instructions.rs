@@ -101,6 +101,7 @@ fn measure(load: &str, rounds: usize, perf: bool) {
     let mut watchers = vec![
         ("kvmtop --engine none", format!("{kvmtop} --batch --json --engine none")),
         ("kvmtop --engine bpf", format!("{kvmtop} --batch --json --engine bpf")),
+        ("the same, interrupts", format!("{kvmtop} --batch --json --engine bpf --engine-detail interrupts")),
         ("the same, counts only", counts),
         ("kvmtop --engine perf", format!("{kvmtop} --batch --json --engine perf")),
     ];

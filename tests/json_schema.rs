@@ -9,7 +9,7 @@ mod common;
 use common::guest::{Guest, Work};
 use jsonschema::Validator;
 use kvmtop::sample::{
-    CodeSpace, Function, GuestInterrupts, HostDisk, Injection, ProfiledThread, StackCount, StackProfile,
+    CodeSpace, Doorbell, Function, GuestInterrupts, HostDisk, Injection, ProfiledThread, StackCount, StackProfile,
 };
 use kvmtop::session::{Limits, Recorder, Session};
 use serde_json::{Value, json};
@@ -191,8 +191,10 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
             })
         });
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
+        let mut doorbell = Doorbell::default();
+        (0..=at).for_each(|_| doorbell.time.add(1000));
         let injection = Injection { count: at as u64 + 1, ..Injection::default() };
-        sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection] });
+        sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection], doorbells: vec![doorbell] });
         recorder.append(&sample).expect("written");
     }
     recorder.close().expect("closed");

@@ -9,13 +9,19 @@
  * kvm_vcpu_wakeup says whether the vCPU did sleep in KVM, kvm_entry when it runs the guest again.
  *
  * An interrupt that comes to a vCPU while another one is on its way to it is counted, not timed.
+ *
+ * The other way, a guest's write that KVM turns into an eventfd (a doorbell) wakes a thread of its VMM or vhost within
+ * the exit: what a vCPU thread wakes after kvm_pio or kvm_mmio, before it returns to the guest or to the VMM. A thread
+ * that was awake anyway is not seen.
  */
 #include "buckets.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
-/* Where the thread id of a task_struct is, bytes, by the running kernel's BTF. Set before the programs load. */
+/* Where fields of a task_struct are, bytes, by the running kernel's BTF. Set before the programs load. */
 const volatile u32 task_pid = 0;
+const volatile u32 task_tgid = 0;
+const volatile u32 task_comm = 0;
 
 enum source { OTHER_SOURCE, GSI, MSI, IPI };
 
@@ -54,6 +60,31 @@ struct context {
 	u32 kind, number;
 	u64 at; /* 0: none was accepted, or it was woken */
 	struct key key;
+	u64 ringer; /* the task of a vCPU that wrote to this place; 0: it left the exit */
+	u64 place;
+	u32 space;
+	u32 rung; /* a thread that a vCPU woke without such a write */
+};
+
+/* Doorbells of one place that wake one thread. */
+struct bell_key {
+	u32 owner, space, low, high; /* space: 1 port, 2 memory */
+	u32 to, tid;		     /* the thread, and what it is: enum injector */
+};
+
+struct bell {
+	u64 count;
+	char comm[16];
+	struct span ran; /* from the wake-up until the thread had a CPU */
+};
+
+_Static_assert(sizeof(struct bell) == 37 * 8, "src/source/engine/bpf/interrupts.rs reads a bell as words");
+
+/* A thread that a doorbell woke. */
+struct ring {
+	u64 at, ran; /* ns; ran 0: it has no CPU yet */
+	struct bell_key key; /* space 0: KVM has not said which place it was */
+	char comm[16];
 };
 
 struct target {
@@ -97,7 +128,7 @@ struct {
 	__type(value, struct context);
 } contexts SEC(".maps");
 
-/* Whether this CPU handles a device's interrupt (1), or expires a timer (2). */
+/* Whether this CPU handles a device's interrupt (1), expires a timer (2) or runs a softirq (4). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -126,6 +157,29 @@ struct {
 	__type(key, u32);
 	__type(value, struct cell);
 } empty SEC(".maps");
+
+/* By thread id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct ring);
+} rings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct bell_key);
+	__type(value, struct bell);
+} bells SEC(".maps");
+
+/* What a new bell holds. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct bell);
+} silent SEC(".maps");
 
 /* What the reader wants to know besides. */
 struct totals {
@@ -206,6 +260,18 @@ int hrtimer_expire_exit(struct raw_args *ctx)
 	return set_interrupt(2, 0);
 }
 
+SEC("raw_tracepoint/softirq_entry")
+int softirq_entry(struct raw_args *ctx)
+{
+	return set_interrupt(4, 4);
+}
+
+SEC("raw_tracepoint/softirq_exit")
+int softirq_exit(struct raw_args *ctx)
+{
+	return set_interrupt(4, 0);
+}
+
 /* The context that runs on this CPU. */
 static always_inline struct context *context(void)
 {
@@ -259,13 +325,26 @@ int kvm_apic_ipi(struct raw_args *ctx)
 
 #define NAMED(a, b, c, d) (a | b << 8 | c << 16 | d << 24)
 
-/* QEMU names threads with `-name debug-threads=on`, as libvirt starts it: "IO iothread1". */
+/* A thread by its name, which QEMU gives with `-name debug-threads=on`, as libvirt starts it: "IO iothread1". */
+static always_inline u32 named(u32 begin, int is_main)
+{
+	if (begin == NAMED('k', 'w', 'o', 'r'))
+		return KWORKER;
+	if (begin == NAMED('v', 'h', 'o', 's'))
+		return VHOST;
+	if ((begin & 0xffffff) == NAMED('I', 'O', ' ', 0))
+		return IOTHREAD;
+	return is_main ? MAIN : OTHER;
+}
+
+union name {
+	char comm[16];
+	u32 begin;
+};
+
 static always_inline u32 injector_of(u64 id)
 {
-	union {
-		char comm[16];
-		u32 begin;
-	} name = {};
+	union name name = {};
 	u32 tid = id;
 
 	if (in_interrupt())
@@ -273,13 +352,7 @@ static always_inline u32 injector_of(u64 id)
 	if (bpf_map_lookup_elem(&vcpus, &tid))
 		return VCPU;
 	bpf_get_current_comm(name.comm, sizeof(name.comm));
-	if (name.begin == NAMED('k', 'w', 'o', 'r'))
-		return KWORKER;
-	if (name.begin == NAMED('v', 'h', 'o', 's'))
-		return VHOST;
-	if ((name.begin & 0xffffff) == NAMED('I', 'O', ' ', 0))
-		return IOTHREAD;
-	return tid == id >> 32 ? MAIN : OTHER;
+	return named(name.begin, tid == id >> 32);
 }
 
 static noinline struct cell *cell_of(const struct key *key)
@@ -380,6 +453,123 @@ static always_inline u32 number_at(u64 at)
 	return value;
 }
 
+/* The current thread wakes another one, which is no vCPU: by a doorbell, if it is a vCPU within such a write. */
+static noinline int rings_for(struct context *c, u64 task, u32 tid)
+{
+	u32 me = bpf_get_current_pid_tgid(), process, *owner;
+	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &me);
+	struct ring ring = {};
+	union name name = {};
+
+	if (!c || !v)
+		return 0;
+	process = number_at(task + task_tgid);
+	owner = bpf_map_lookup_elem(&watched, &process);
+	if (!owner || *owner != v->owner)
+		return 0;
+	bpf_probe_read_kernel(name.comm, sizeof(name.comm), (void *)(task + task_comm));
+	__builtin_memcpy(ring.comm, name.comm, sizeof(ring.comm));
+	ring.key.owner = *owner;
+	ring.key.to = named(name.begin, tid == process);
+	ring.key.tid = tid;
+	c->rung = 0;
+	if (c->ringer == bpf_get_current_task()) {
+		ring.key.space = c->space;
+		ring.key.low = c->place;
+		ring.key.high = c->place >> 32;
+		c->ringer = 0;
+	} else {
+		c->task = bpf_get_current_task();
+		c->rung = tid;
+	}
+	ring.at = bpf_ktime_get_ns();
+	return bpf_map_update_elem(&rings, &tid, &ring, BPF_ANY) ? lost() : 0;
+}
+
+static noinline int answered(const struct ring *ring)
+{
+	struct bell *bell, *none;
+	u32 zero = 0;
+
+	if (!ring)
+		return 0;
+	bell = bpf_map_lookup_elem(&bells, &ring->key);
+	if (!bell) {
+		none = bpf_map_lookup_elem(&silent, &zero);
+		if (none)
+			bpf_map_update_elem(&bells, &ring->key, none, BPF_NOEXIST);
+		bell = bpf_map_lookup_elem(&bells, &ring->key);
+		if (!bell)
+			return lost();
+		__builtin_memcpy(bell->comm, ring->comm, sizeof(bell->comm));
+	}
+	__sync_fetch_and_add(&bell->count, 1);
+	add(&bell->ran, ring->ran - ring->at);
+	return 0;
+}
+
+static always_inline int wrote(u32 space, u64 place)
+{
+	struct context *c = context();
+
+	if (!c)
+		return 0;
+	c->ringer = bpf_get_current_task();
+	c->space = space;
+	c->place = place;
+	return 0;
+}
+
+/* rw (1: write), port, size, count, value. Before the write is done. */
+SEC("raw_tracepoint/kvm_pio")
+int kvm_pio(struct raw_args *ctx)
+{
+	return (u32)ctx->arg[0] == 1 ? wrote(1, (u16)ctx->arg[1]) : 0;
+}
+
+/* type (2: write), length, address, value. Before the write is done. */
+SEC("raw_tracepoint/kvm_mmio")
+int kvm_mmio(struct raw_args *ctx)
+{
+	return (u32)ctx->arg[0] == 2 ? wrote(2, ctx->arg[2]) : 0;
+}
+
+/* address: the eventfd was signalled before (handle_ept_misconfig, arch/x86/kvm/vmx/vmx.c). */
+SEC("raw_tracepoint/kvm_fast_mmio")
+int kvm_fast_mmio(struct raw_args *ctx)
+{
+	struct context *c = context();
+	struct ring *ring, whole;
+	u32 tid;
+
+	if (!c || !c->rung || c->task != bpf_get_current_task())
+		return 0;
+	tid = c->rung;
+	c->rung = 0;
+	ring = bpf_map_lookup_elem(&rings, &tid);
+	if (!ring || ring->key.space)
+		return 0;
+	ring->key.space = 2;
+	ring->key.low = ctx->arg[0];
+	ring->key.high = ctx->arg[0] >> 32;
+	if (!ring->ran)
+		return 0;
+	whole = *ring;
+	bpf_map_delete_elem(&rings, &tid);
+	return answered(&whole);
+}
+
+/* The VMM goes on with the write itself. */
+SEC("raw_tracepoint/kvm_userspace_exit")
+int kvm_userspace_exit(struct raw_args *ctx)
+{
+	struct context *c = context();
+
+	if (c)
+		c->ringer = 0;
+	return 0;
+}
+
 SEC("raw_tracepoint/sched_waking")
 int sched_waking(struct raw_args *ctx)
 {
@@ -390,11 +580,17 @@ int sched_waking(struct raw_args *ctx)
 	struct vcpu *v;
 	u32 tid;
 
-	if (!c || !c->at || c->task != bpf_get_current_task())
+	if (!c)
 		return 0;
 	tid = number_at(ctx->arg[0] + task_pid);
 	v = bpf_map_lookup_elem(&vcpus, &tid);
-	if (!v)
+	if (!v) {
+		/* What woke it before, woke it before it had left its CPU. */
+		if (bpf_map_lookup_elem(&rings, &tid))
+			bpf_map_delete_elem(&rings, &tid);
+		return in_interrupt() ? 0 : rings_for(c, ctx->arg[0], tid);
+	}
+	if (!c->at || c->task != bpf_get_current_task())
 		return 0;
 	if (!c->key.owner) {
 		c->key.owner = v->owner;
@@ -421,9 +617,22 @@ static always_inline int runs(u64 task)
 	u32 tid = number_at(task + task_pid);
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &tid);
 
-	if (v && v->waking && !v->running)
-		v->running = bpf_ktime_get_ns();
-	return 0;
+	struct ring *ring, whole;
+
+	if (v) {
+		if (v->waking && !v->running)
+			v->running = bpf_ktime_get_ns();
+		return 0;
+	}
+	ring = bpf_map_lookup_elem(&rings, &tid);
+	if (!ring || ring->ran)
+		return 0;
+	ring->ran = bpf_ktime_get_ns();
+	if (!ring->key.space)
+		return 0;
+	whole = *ring;
+	bpf_map_delete_elem(&rings, &tid);
+	return answered(&whole);
 }
 
 /* 4.x to 7.x: preempt, prev, next */
@@ -481,11 +690,16 @@ int kvm_entry(struct trace_event_raw_kvm_entry *ctx)
 {
 	struct target target = { .owner = bpf_get_current_pid_tgid() >> 32, .vcpu = ctx->vcpu_id };
 	struct flight *flight = bpf_map_lookup_elem(&flights, &target);
+	struct context *c = context();
 	struct totals *t;
 	struct cell *cell;
 	struct key key;
 	u64 ns;
 
+	if (c) {
+		c->ringer = 0;
+		c->rung = 0;
+	}
 	if (!flight) {
 		t = all();
 		if (t && !t->entries)

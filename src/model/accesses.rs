@@ -160,13 +160,13 @@ pub(super) fn merge(sum: &mut AccessRow, row: &AccessRow, missing: MissingExtrem
 }
 
 /// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine type.
-struct Owners<'a> {
+pub(super) struct Owners<'a> {
     known: Option<(&'a DeviceMap, Origin)>,
     built_in: DeviceMap,
 }
 
 impl<'a> Owners<'a> {
-    fn of(facts: &'a DomainFacts) -> Self {
+    pub(super) fn of(facts: &'a DomainFacts) -> Self {
         let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
         let of_command = || facts.command.as_ref()?.arch();
         let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref()).or_else(of_command);
@@ -178,7 +178,7 @@ impl<'a> Owners<'a> {
         Self { known, built_in }
     }
 
-    fn name(&self, space: Space, address: u64) -> Option<DeviceName> {
+    pub(super) fn name(&self, space: Space, address: u64) -> Option<DeviceName> {
         if space == Space::Msr {
             let name = msr::name(u32::try_from(address).ok()?)?.into_owned();
             return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });

@@ -3,8 +3,8 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::Earlier;
 use super::{
-    AccessRow, CpuShare, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel, accesses, exits, since,
-    total,
+    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel,
+    accesses, exits, since, total,
 };
 use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
@@ -69,6 +69,8 @@ pub struct DomainModel {
     pub host_disks: Option<Vec<HostDiskModel>>,
     /// What interrupted its vCPUs, the most frequent first; `None` where it is not traced.
     pub interrupts: Option<Vec<InjectionModel>>,
+    /// Its doorbells, the most frequent first; `None` where they are not traced.
+    pub doorbells: Option<Vec<DoorbellModel>>,
     /// Network interfaces.
     pub nics: Vec<NicRates>,
     /// Bandwidth control, growth within the interval.
@@ -258,6 +260,7 @@ impl DomainModel {
             disks: devices::disks(now),
             host_disks: HostDiskModel::all(now, before, interval),
             interrupts: InjectionModel::all(now, before, interval),
+            doorbells: DoorbellModel::all(now, before, interval),
             nics: devices::nics(now),
             throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
             node_memory: now.node_memory.clone(),

@@ -1,8 +1,10 @@
 //! What interrupted a guest's vCPUs within an interval.
 
+use super::accesses::Owners;
 use super::earlier::Earlier;
 use super::{SampleInterval, since};
-use crate::sample::{DomainSample, Injection, Injector, IrqSource, MissingExtreme, Timing};
+use crate::kvm::Space;
+use crate::sample::{DomainSample, Doorbell, Injection, Injector, IrqSource, MissingExtreme, Timing};
 
 /// Interrupts of one kind to one vCPU, by one injector.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +33,80 @@ pub struct InjectionModel {
     pub slept: Timing,
     /// The same, to a vCPU that did not sleep.
     pub kick: Timing,
+}
+
+/// Writes of the guest to one place that KVM passed on as an eventfd and that woke one thread.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DoorbellModel {
+    /// Ports or memory.
+    pub space: Space,
+    /// Port number or guest-physical address.
+    pub address: u64,
+    /// Its device, if known.
+    pub device: Option<String>,
+    /// What the thread is.
+    pub to: Injector,
+    /// The thread.
+    pub tid: i32,
+    /// Its name.
+    pub comm: String,
+    /// Such writes per second; `None` if the interval's length is not known.
+    pub rate: Option<f64>,
+    /// From the wake-up until the thread had a CPU.
+    pub time: Timing,
+}
+
+/// What makes doorbells the same.
+type DoorbellKey = (Space, u64, i32);
+
+impl DoorbellModel {
+    /// The doorbells of a guest, the most frequent first; `None` where they are not traced.
+    pub(super) fn all(
+        now: &DomainSample,
+        before: Option<&DomainSample>,
+        interval: &SampleInterval,
+    ) -> Option<Vec<Self>> {
+        let key = |bell: &Doorbell| (bell.space, bell.address, bell.tid);
+        let before = before.and_then(|b| b.interrupts.as_ref()).map_or(&[][..], |b| &b.doorbells);
+        let mut before = Earlier::new(before, key);
+        let owners = Owners::of(&now.facts);
+        let grown = |bell: &Doorbell| {
+            let time = bell.time.since(before.find(&key(bell)).map(|b| &b.time));
+            let Doorbell { space, address, to, tid, comm, .. } = bell;
+            let device = owners.name(*space, *address).map(|device| device.name);
+            let (rate, comm) = (interval.rate(time.count), comm.clone());
+            Self { space: *space, address: *address, device, to: *to, tid: *tid, comm, rate, time }
+        };
+        let now = now.interrupts.as_ref().filter(|_| interval.started)?;
+        let mut all: Vec<Self> = now.doorbells.iter().map(grown).filter(|bell| bell.time.count > 0).collect();
+        order_doorbells(&mut all);
+        Some(all)
+    }
+
+    pub(super) fn key(&self) -> DoorbellKey {
+        (self.space, self.address, self.tid)
+    }
+
+    /// None of this kind yet; [`DoorbellModel::add`] adds them.
+    pub(super) fn none_of((space, address, tid): DoorbellKey) -> Self {
+        Self { space, address, tid, ..Self::default() }
+    }
+
+    /// Adds another interval; [`DoorbellModel::finish`] makes a rate of the sum.
+    pub(super) fn add(&mut self, more: Self) {
+        self.time.merge(&more.time, MissingExtreme::Unknown);
+        (self.to, self.comm) = (more.to, more.comm);
+        self.device = more.device.or(self.device.take());
+    }
+
+    pub(super) fn finish(&mut self, seconds: Option<f64>) {
+        self.rate = seconds.map(|s| self.time.count as f64 / s);
+    }
+}
+
+/// The most frequent first.
+pub(super) fn order_doorbells(all: &mut [DoorbellModel]) {
+    all.sort_by_key(|bell| (std::cmp::Reverse(bell.time.count), bell.key()));
 }
 
 /// What makes interrupts the same kind.
@@ -126,8 +202,10 @@ mod tests {
     fn sample(mono_s: u64, times: u64, each_ns: u64) -> Sample {
         let mut injection = Injection { source: IrqSource::Msi(0x31), count: times, ..Injection::default() };
         (0..times / 2).for_each(|_| injection.wake.add(each_ns));
+        let mut bell = Doorbell { space: Space::Pio, address: 0x608, comm: "IO io1".into(), ..Doorbell::default() };
+        (0..times).for_each(|_| bell.time.add(each_ns));
         let quiet = Injection { source: IrqSource::Gsi(4), count: 7, ..Injection::default() };
-        let interrupts = Some(GuestInterrupts { injections: vec![quiet, injection] });
+        let interrupts = Some(GuestInterrupts { injections: vec![quiet, injection], doorbells: vec![bell] });
         let domain = DomainSample { interrupts, ..DomainSample::default() };
         Sample { mono_ns: mono_s * 1_000_000_000, domains: vec![domain], ..Sample::default() }
     }
@@ -143,10 +221,15 @@ mod tests {
         assert_eq!((all[0].wake.mean_us(), all[0].kick.mean_us()), (Some(2.0), None));
         assert_eq!(all[0].asleep_percent(), Some(50.0));
         assert!(Model::new(&b, Base::Start).domains[0].interrupts.is_none());
+        let bells = model.domains[0].doorbells.as_ref().unwrap();
+        assert_eq!((bells[0].time.count, bells[0].rate, bells[0].time.mean_us()), (20, Some(10.0), Some(2.0)));
+        assert_eq!(bells[0].device.as_deref(), Some("acpi-tmr"));
         let mut sum = ModelSum::default();
         sum.add(model);
         sum.add(Model::new(&sample(4, 60, 2000), Base::Previous(&b)));
-        let all = sum.finish().domains[0].interrupts.clone().unwrap();
+        let sum = sum.finish();
+        let all = sum.domains[0].interrupts.as_ref().unwrap();
+        assert_eq!(sum.domains[0].doorbells.as_ref().unwrap()[0].time.count, 50);
         assert_eq!((all[0].count, all[0].rate.map(f64::round), all[0].wake.count), (50, Some(17.0), 25));
     }
 }

@@ -27,7 +27,7 @@ pub use guest::{GuestGuess, GuestKind, Sureness, kind_of_name};
 pub use history::{HISTORY_POINTS, History, HistoryPoint, PastExits};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel};
 pub use host_disks::{HostActivity, HostDiskModel, addressed};
-pub use interrupts::InjectionModel;
+pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{LATENCY_BANDS, LATENCY_POINTS, LATENCY_STEP, LatencyPoint};
 pub use sum::ModelSum;
 

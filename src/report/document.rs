@@ -189,6 +189,10 @@ pub struct JsonDomain {
     /// the Latency view).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<Vec<JsonInterrupt>>,
+    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first. Left out
+    /// as `interrupts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doorbells: Option<Vec<JsonDoorbell>>,
     /// Network interfaces, from libvirt. Empty without it, and in the first interval.
     pub nics: Vec<JsonNic>,
     /// Its memory on the host.
@@ -485,6 +489,31 @@ pub struct JsonInterrupt {
     pub kick_mean_us: Option<f64>,
     /// 99th percentile of it. `null`: as for the mean.
     pub kick_p99_us: Option<f64>,
+}
+
+/// Writes of a guest to one place that woke one thread.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JsonDoorbell {
+    /// `pio` or `mmio`.
+    pub space: &'static str,
+    /// Port or guest-physical address, such as `0xfebf9000`.
+    pub address: String,
+    /// Its device. `null`: not known.
+    pub device: Option<String>,
+    /// What the woken thread is: `main`, `iothread`, `vhost`, `kworker`, `other`.
+    pub to: &'static str,
+    /// Its name.
+    pub thread: String,
+    /// Its thread id.
+    pub tid: i32,
+    /// Number of such writes in the interval that woke it; while it is awake none does.
+    pub count: u64,
+    /// The same per second. `null`: the length of the interval is not known.
+    pub rate: Option<f64>,
+    /// Mean time from the wake-up until the thread had a CPU, microseconds. `null`: not measured.
+    pub mean_us: Option<f64>,
+    /// 99th percentile of it, microseconds; estimated from a histogram by powers of two. `null`: not measured.
+    pub p99_us: Option<f64>,
 }
 
 /// A network interface of a guest, as libvirt counts it.

@@ -2,8 +2,8 @@
 
 use super::View;
 use super::document::{
-    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonExit, JsonFinding,
-    JsonFunction, JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic,
+    JsonAccess, JsonCost, JsonCpu, JsonCpuTime, JsonDisk, JsonDocument, JsonDomain, JsonDoorbell, JsonExit,
+    JsonFinding, JsonFunction, JsonHost, JsonHostDisk, JsonInterrupt, JsonKvmEvent, JsonLasting, JsonMemory, JsonNic,
     JsonNodeMemory, JsonProfile, JsonProfiledThread, JsonSource, JsonStack, JsonThread, JsonUnjudgedLines,
     JsonUserspaceExit, SCHEMA,
 };
@@ -13,8 +13,8 @@ use crate::kvm::without_hidden;
 use crate::lint;
 use crate::model::call_tree::{self, FunctionTime};
 use crate::model::{
-    self, AccessRow, CpuModel, DomainModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind, HostDiskModel,
-    InjectionModel, Model, Sureness, ThreadModel,
+    self, AccessRow, CpuModel, DomainModel, DoorbellModel, ExitRow, ExitTable, GuestConfig, GuestGuess, GuestKind,
+    HostDiskModel, InjectionModel, Model, Sureness, ThreadModel,
 };
 use crate::sample::{DomainFacts, Function, HostFacts, ProfiledThread, SourceStatus, StackCount, StackProfile, Timing};
 use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
@@ -199,6 +199,7 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
         disks: d.disks.iter().map(disk).collect(),
         host_disks: d.host_disks.as_ref().map(|disks| disks.iter().map(host_disk).collect()),
         interrupts: d.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect()),
+        doorbells: d.doorbells.as_ref().map(|all| all.iter().map(doorbell).collect()),
         nics: d.nics.iter().map(nic).collect(),
         memory: JsonMemory {
             resident_bytes: d.memory.resident,
@@ -210,6 +211,21 @@ fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
             local_percent: d.local_memory_percent(&m.host.facts.topology),
         },
         profile: new_profile.map(|new| profile(d.name(), facts.pid, &new.stacks)),
+    }
+}
+
+fn doorbell(bell: &DoorbellModel) -> JsonDoorbell {
+    JsonDoorbell {
+        space: bell.space.as_str(),
+        address: format!("{:#x}", bell.address),
+        device: bell.device.clone(),
+        to: bell.to.as_str(),
+        thread: bell.comm.clone(),
+        tid: bell.tid,
+        count: bell.time.count,
+        rate: bell.rate,
+        mean_us: bell.time.mean_us(),
+        p99_us: bell.time.quantile_us(0.99),
     }
 }
 

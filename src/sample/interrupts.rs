@@ -1,6 +1,7 @@
 //! What interrupted a guest's vCPUs, and how long each way took.
 
 use super::Timing;
+use crate::kvm::Space;
 use serde::{Deserialize, Serialize};
 
 /// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (the Latency view, `--engine-detail
@@ -9,6 +10,25 @@ use serde::{Deserialize, Serialize};
 pub struct GuestInterrupts {
     /// Interrupts that KVM gave to the vCPUs' local APICs, by what they are and who injected them.
     pub injections: Vec<Injection>,
+    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, by place and thread.
+    pub doorbells: Vec<Doorbell>,
+}
+
+/// Writes to one place that woke one thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doorbell {
+    /// Ports or memory.
+    pub space: Space,
+    /// Port number or guest-physical address.
+    pub address: u64,
+    /// What the thread is.
+    pub to: Injector,
+    /// The thread.
+    pub tid: i32,
+    /// Its name, sanitized.
+    pub comm: String,
+    /// From the wake-up until the thread had a CPU.
+    pub time: Timing,
 }
 
 /// Interrupts of one kind to one vCPU, by one injector.

@@ -14,10 +14,10 @@
 //! without `..`, so that a new field does not compile before its limit is written here.
 
 use super::{
-    AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, EngineStatus, ExitCell, Function,
-    GuestInterrupts, Histogram, HostDisk, HostFacts, HostMemory, HostRequests, HostSample, HostTask, Injection,
-    MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement, ProfiledThread, Sample, StackCount, StackProfile,
-    ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
+    AccessCell, BUCKETS, Burst, CpuTimes, DiskSample, DomainFacts, DomainSample, Doorbell, EngineStatus, ExitCell,
+    Function, GuestInterrupts, Histogram, HostDisk, HostFacts, HostMemory, HostRequests, HostSample, HostTask,
+    Injection, MemoryUse, Migrations, NicSample, OtherTask, OwnCost, Placement, ProfiledThread, Sample, StackCount,
+    StackProfile, ThreadEvents, ThreadSample, ThreadTimes, Throttling, Timing, UserspaceCell,
 };
 use crate::kvm::cmdline::{self, QemuCommand};
 use crate::kvm::cpu_set::MAX_CPUS;
@@ -298,7 +298,11 @@ impl HostDisk {
 
 impl GuestInterrupts {
     fn normalise(&mut self) {
-        let Self { injections } = self;
+        let Self { injections, doorbells } = self;
+        for Doorbell { space: _, address: _, to: _, tid: _, comm, time } in doorbells {
+            clean_name(comm);
+            time.normalise();
+        }
         for Injection { source: _, vcpu: _, by: _, tid: _, comm, count, joined, wake, delay, slept, kick } in injections
         {
             comm.iter_mut().for_each(clean_name);

@@ -5,7 +5,7 @@ use crate::kvm::Space;
 use crate::kvm::thread_name::Role;
 use crate::model::accesses::{self, AccessRow};
 use crate::model::exits::{self, share};
-use crate::model::interrupts::{self, InjectionModel};
+use crate::model::interrupts::{self, DoorbellModel, InjectionModel};
 use crate::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, HostDiskModel, NicRates, ThreadModel};
 use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask, Throttling, Timing};
 use std::cmp::Reverse;
@@ -49,6 +49,7 @@ impl GuestSum {
             disks,
             host_disks,
             interrupts,
+            doorbells,
             nics,
             throttling,
             node_memory,
@@ -96,6 +97,9 @@ impl GuestSum {
         }
         if let Some(interrupts) = interrupts {
             add_interrupts(sum.interrupts.get_or_insert_default(), interrupts, rows);
+        }
+        if let Some(doorbells) = doorbells {
+            add_doorbells(sum.doorbells.get_or_insert_default(), doorbells, rows);
         }
         add_nics(&mut sum.nics, nics, seconds, rows);
         add_throttling(&mut sum.throttling, throttling, rows);
@@ -146,6 +150,10 @@ impl GuestSum {
         if let Some(all) = &mut sum.interrupts {
             all.iter_mut().for_each(|injection| injection.finish(seconds));
             interrupts::order(all);
+        }
+        if let Some(all) = &mut sum.doorbells {
+            all.iter_mut().for_each(|bell| bell.finish(seconds));
+            interrupts::order_doorbells(all);
         }
         sum.nics.iter_mut().for_each(|nic| finish_nic(nic, seconds.unwrap_or(1.0)));
         sum
@@ -300,6 +308,16 @@ fn add_interrupts(all: &mut Vec<InjectionModel>, now: Vec<InjectionModel>, rows:
         let new = InjectionModel::none_of(injection.key());
         if let Some(sum) = places.same_or_new(all, place, InjectionModel::key, new, rows) {
             sum.add(injection);
+        }
+    }
+}
+
+fn add_doorbells(all: &mut Vec<DoorbellModel>, now: Vec<DoorbellModel>, rows: &mut RowCount) {
+    let mut places = EntryPlaces::new();
+    for (place, bell) in now.into_iter().enumerate() {
+        let new = DoorbellModel::none_of(bell.key());
+        if let Some(sum) = places.same_or_new(all, place, DoorbellModel::key, new, rows) {
+            sum.add(bell);
         }
     }
 }

@@ -46,6 +46,7 @@ fn a_list_takes_no_more_memory_than_stated() {
         ("log line", growth(&log)),
         ("disk", growth(&DiskSample::default())),
         ("host disk", growth(&HostDisk::default())),
+        ("doorbell", growth(&Doorbell::default())),
         ("injection", growth(&Injection::default())),
         ("throttling", growth(&Throttling::default())),
         ("facts", growth(&DomainFacts::default())),
@@ -98,7 +99,7 @@ fn interrupts_stand_behind_the_block_devices() {
     };
     let mut injection = Injection { source: IrqSource::Msi(0x31), count: 3, tid: Some(7), ..Injection::default() };
     injection.wake.add(5000);
-    let interrupts = GuestInterrupts { injections: vec![injection] };
+    let interrupts = GuestInterrupts { injections: vec![injection], doorbells: vec![Doorbell::default()] };
     let mut sample = Sample { domains: vec![guest(1, None), guest(2, Some(interrupts))], ..Sample::default() };
     for disks in [None, Some(vec![HostDisk { name: "dm-0".into(), ..HostDisk::default() }])] {
         sample.domains[0].host_disks = disks;

@@ -1,7 +1,7 @@
 //! What interrupted vCPUs and how long each way took, a part of the view of latencies.
 
 use crate::figures::{micros, percent, rate};
-use crate::model::{DomainModel, InjectionModel};
+use crate::model::{DomainModel, DoorbellModel, InjectionModel};
 use crate::sample::IrqSource;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
@@ -10,6 +10,7 @@ use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use std::cmp::Reverse;
 
 /// Headers and layout.
 const COLUMNS: [(&str, ColumnLayout); 11] = [
@@ -27,7 +28,7 @@ const COLUMNS: [(&str, ColumnLayout); 11] = [
 ];
 
 /// What the columns mean.
-pub const HELP: [(&str, &str); 5] = [
+pub const HELP: [(&str, &str); 6] = [
     (
         "INTERRUPT",
         "What KVM gave to a vCPU's local APIC, traced by BPF while this view is open or with --engine-detail \
@@ -47,40 +48,95 @@ pub const HELP: [(&str, &str); 5] = [
          thread had a CPU, and from the injection until it ran the guest, mean.",
     ),
     ("P99 us", "99 of 100 interrupts, of both kinds, took less from the injection to the guest."),
+    (
+        "DOORBELL",
+        "A port or an address whose writes KVM passes on as an eventfd, as of virtio queues, and the thread that they \
+         woke: RUNS us from the wake-up until it had a CPU, mean. A thread that is awake anyway needs no wake-up \
+         and is not counted.",
+    ),
+];
+
+/// Headers and layout of the doorbells.
+const BELL_COLUMNS: [(&str, ColumnLayout); 7] = [
+    ("GUEST", ColumnLayout::left(8, 14, 1)),
+    ("DOORBELL", ColumnLayout::left(17, 2, 0)),
+    ("DEVICE", ColumnLayout::left(8, 16, 2)),
+    ("WAKES", ColumnLayout::left(9, 8, 0)),
+    ("BELL/s", ColumnLayout::right(6, 2, 0)),
+    ("RUNS us", ColumnLayout::right(7, 1, 0)),
+    ("P99 us", ColumnLayout::right(6, 2, 1)),
 ];
 
 /// Interrupts with their guest.
-pub type InterruptRow<'a> = (&'a DomainModel, &'a InjectionModel);
+type InterruptRow<'a> = (&'a DomainModel, &'a InjectionModel);
 
-/// The interrupts, the most frequent first; `None` where they are not traced.
-pub fn rows(state: &AppState) -> Option<Vec<InterruptRow<'_>>> {
-    let guests = state.guests_in_view();
-    let mut traced = guests.into_iter().filter_map(|d| Some((d, d.interrupts.as_ref()?))).peekable();
-    traced.peek()?;
-    let mut rows: Vec<InterruptRow<'_>> = traced.flat_map(|(d, all)| all.iter().map(move |i| (d, i))).collect();
-    rows.sort_by_key(|(_, i)| std::cmp::Reverse(i.count));
-    Some(rows)
+/// What is shown of the guests in view, the most frequent first.
+#[derive(Debug)]
+pub struct InterruptRows<'a> {
+    interrupts: Vec<InterruptRow<'a>>,
+    doorbells: Vec<(&'a DomainModel, &'a DoorbellModel)>,
 }
 
-/// The lines that they take of so many: with a rule and headers, at most a third.
-pub fn height(all: u16, rows: usize) -> u16 {
-    (rows.clamp(1, 16) as u16 + 2).min(all / 3)
+impl<'a> InterruptRows<'a> {
+    /// `None` where they are not traced.
+    pub fn of(state: &'a AppState) -> Option<Self> {
+        let guests = state.guests_in_view();
+        guests.iter().find(|d| d.interrupts.is_some())?;
+        let all = guests.iter().flat_map(|d| d.interrupts.iter().flatten().map(move |i| (*d, i)));
+        let mut interrupts: Vec<InterruptRow<'_>> = all.collect();
+        interrupts.sort_by_key(|(_, i)| Reverse(i.count));
+        let all = guests.iter().flat_map(|d| d.doorbells.iter().flatten().map(move |bell| (*d, bell)));
+        let mut doorbells: Vec<_> = all.collect();
+        doorbells.sort_by_key(|(_, bell)| Reverse(bell.time.count));
+        Some(Self { interrupts, doorbells })
+    }
+
+    /// The lines of each table with its headers.
+    fn lines(&self) -> [u16; 2] {
+        let bells = if self.doorbells.is_empty() { 0 } else { self.doorbells.len().min(8) as u16 + 1 };
+        [self.interrupts.len().clamp(1, 16) as u16 + 1, bells]
+    }
+
+    /// The lines that they take of so many: with a rule, at most two fifths.
+    pub fn height(&self, all: u16) -> u16 {
+        (self.lines().iter().sum::<u16>() + 1).min(all * 2 / 5)
+    }
+
+    /// Paints them below a rule.
+    pub fn paint(&self, buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+        if area.height == 0 {
+            return;
+        }
+        let rule = theme.glyphs.rule.to_string().repeat(area.width.into());
+        put(buf, area.x, area.y, &rule, area.width, theme.style(Look::Dim));
+        let area = Rect { y: area.y + 1, height: area.height - 1, ..area };
+        let [upper, lower] = self.lines();
+        let upper = upper.min(area.height.saturating_sub(lower.min(area.height / 2)));
+        let below = Rect { y: area.y + upper, height: area.height - upper, ..area };
+        let area = Rect { height: upper, ..area };
+        if self.interrupts.is_empty() {
+            super::say(buf, area, "No vCPU was interrupted through KVM in the interval.", Look::Dim, theme);
+        } else {
+            let rows: Vec<_> = self.interrupts.iter().map(|(d, i)| (cells(state, d, i), RowLook::Plain)).collect();
+            List { columns: &COLUMNS, rows, at: None }.paint(buf, area, theme);
+        }
+        if !self.doorbells.is_empty() {
+            let rows: Vec<_> = self.doorbells.iter().map(|(d, b)| (bell_cells(state, d, b), RowLook::Plain)).collect();
+            List { columns: &BELL_COLUMNS, rows, at: None }.paint(buf, below, theme);
+        }
+    }
 }
 
-/// Paints them below a rule.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, rows: &[InterruptRow<'_>], theme: &Theme) {
-    if area.height == 0 {
-        return;
-    }
-    let rule = theme.glyphs.rule.to_string().repeat(area.width.into());
-    put(buf, area.x, area.y, &rule, area.width, theme.style(Look::Dim));
-    let area = Rect { y: area.y + 1, height: area.height - 1, ..area };
-    if rows.is_empty() {
-        super::say(buf, area, "No vCPU was interrupted within the interval.", Look::Dim, theme);
-        return;
-    }
-    let rows: Vec<_> = rows.iter().map(|(d, i)| (cells(state, d, i), RowLook::Plain)).collect();
-    List { columns: &COLUMNS, rows, at: None }.paint(buf, area, theme);
+fn bell_cells(state: &AppState, d: &DomainModel, bell: &DoorbellModel) -> Vec<Cell> {
+    vec![
+        super::guest_cell(state, d),
+        Cell::text(format!("{} {:#x}", bell.space.as_str(), bell.address)),
+        bell.device.as_deref().map_or_else(Cell::unknown, |device| Cell::text(clean(device))),
+        Cell::text(clean(&bell.comm)),
+        Cell::figure(bell.rate, rate),
+        Cell::figure(bell.time.mean_us(), micros),
+        Cell::figure(bell.time.quantile_us(0.99), micros),
+    ]
 }
 
 fn cells(state: &AppState, d: &DomainModel, i: &InjectionModel) -> Vec<Cell> {

@@ -1,7 +1,8 @@
 //! How long vCPUs wait for a CPU: wake-ups and run delay, now and over the last minutes, and who caused it.
 
+use super::interrupts::InterruptRows;
 use super::task_names::TaskNames;
-use super::{guests, interrupts, latency_strip, missing, row_of, say, title};
+use super::{guests, latency_strip, missing, row_of, say, title};
 use crate::figures::{micros, percent, rate};
 use crate::lint::Mark;
 use crate::model::{DomainModel, ThreadModel};
@@ -105,10 +106,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         inner.y += lines;
         inner.height -= lines;
     }
-    if let Some(traced) = interrupts::rows(state).filter(|_| state.view.shown == ScreenView::Latency) {
-        let below = interrupts::height(inner.height, traced.len());
+    if let Some(traced) = InterruptRows::of(state).filter(|_| state.view.shown == ScreenView::Latency) {
+        let below = traced.height(inner.height);
         inner.height -= below;
-        interrupts::paint(buf, Rect { y: inner.bottom(), height: below, ..inner }, state, &traced, theme);
+        traced.paint(buf, Rect { y: inner.bottom(), height: below, ..inner }, state, theme);
     }
     let strip = latency_strip::height(inner.height, rows.len() as u16 + 2, selected.is_some());
     if strip > 0 {

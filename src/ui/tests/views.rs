@@ -1,7 +1,8 @@
 //! What the views show and say beyond their snapshots.
 
 use super::*;
-use crate::model::{HostDiskModel, InjectionModel};
+use crate::kvm::Space;
+use crate::model::{DoorbellModel, HostDiskModel, InjectionModel};
 use crate::sample::{Injector, IrqSource, SourceId, SourceStatus, Submitter, Timing};
 
 fn shown(f: &Fixture, keys: &str, width: u16, height: u16) -> String {
@@ -60,6 +61,9 @@ fn interrupts_stand_below_the_latencies() {
     let shown = |interrupts: Option<Vec<InjectionModel>>, size| {
         let mut model = Fixture::busy_host().model();
         model.domains[0].interrupts = interrupts;
+        let mut bell = DoorbellModel { address: 0xfebf_9000, space: Space::Mmio, ..DoorbellModel::default() };
+        (bell.comm, bell.rate, bell.time.count) = ("IO io1".into(), Some(700.0), 700);
+        model.domains[0].doorbells = Some(vec![bell]);
         let mut state = AppState::new(ScreenSession::default(), size);
         state.absorb(Tick { model, ..Tick::default() });
         press(&mut state, "6a");
@@ -75,6 +79,8 @@ fn interrupts_stand_below_the_latencies() {
     for part in ["vcpu 0", "IO io1", " 50", " 25", " 3.0", " 71"] {
         assert!(row.contains(part), "{part}: {with}");
     }
+    let bell = with.lines().find(|line| line.contains("mmio 0xfebf9000")).unwrap_or_else(|| panic!("{with}"));
+    assert!(bell.contains("IO io1") && bell.contains("700"), "{with}");
     assert!(with.contains("msi 0x31") && with.contains("vcpu 2"), "{with}");
     assert!(shown(Some(Vec::new()), (80, 24)).contains("No vCPU was interrupted"), "traced, and nothing to show");
     assert!(!shown(None, (150, 40)).contains("INTERRUPT"));

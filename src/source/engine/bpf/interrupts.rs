@@ -8,8 +8,8 @@ use super::watched::WatchedIds;
 use super::{disks::histogram, kernel_btf};
 use crate::kvm::format::{self, EventFormat};
 use crate::kvm::kernel_types::{self, KernelField};
-use crate::kvm::sanitize;
-use crate::sample::{BUCKETS, GuestInterrupts, Injection, Injector, IrqSource, Timing};
+use crate::kvm::{Space, sanitize};
+use crate::sample::{BUCKETS, Doorbell, GuestInterrupts, Injection, Injector, IrqSource, Timing};
 use crate::source::events::EngineError;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,18 +28,28 @@ const SPANS: usize = 4;
 const SPAN: usize = 2 + BUCKETS;
 const _: () = assert!(SPANS + 4 * SPAN == CELL);
 
+/// `max_entries` of `bells`, and the words of a bell's value; its name begins at 1, its span at 3.
+const BELLS: usize = 4096;
+const BELL: usize = 3 + SPAN;
+
 /// What is not known without it.
 const UNKNOWN: &str = "interrupts of guests are not traced";
 
 /// The programs on raw tracepoints in the order in which they are attached, the last step of an interrupt first.
-pub(super) const PROGRAMS: [&str; 12] = [
+pub(super) const PROGRAMS: [&str; 18] = [
     "kvm_vcpu_wakeup",
     "sched_switch",
     "irq_handler_exit",
     "irq_handler_entry",
     "hrtimer_expire_exit",
     "hrtimer_expire_entry",
+    "softirq_exit",
+    "softirq_entry",
     "sched_waking",
+    "kvm_userspace_exit",
+    "kvm_fast_mmio",
+    "kvm_mmio",
+    "kvm_pio",
     "kvm_apic_accept_irq",
     "kvm_ioapic_set_irq",
     "kvm_apic_ipi",
@@ -50,12 +60,17 @@ pub(super) const PROGRAMS: [&str; 12] = [
 pub(super) const ENTRY: &str = "kvm_entry";
 
 /// The constants that hold fields' places.
-const FIELDS: [(&str, KernelField); 1] = [("task_pid", ("task_struct", "pid"))];
+const FIELDS: [(&str, KernelField); 3] = [
+    ("task_pid", ("task_struct", "pid")),
+    ("task_tgid", ("task_struct", "tgid")),
+    ("task_comm", ("task_struct", "comm")),
+];
 
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
 pub(super) struct InterruptTracer {
     cells: OwnedFd,
+    bells: OwnedFd,
     flights: OwnedFd,
     watched: WatchedIds<1>,
     vcpus: WatchedIds<8>,
@@ -91,6 +106,7 @@ impl InterruptTracer {
         Ok(Self {
             totals: object.mapping("totals", 1, 4 * size_of::<u64>())?,
             cells: object.take_map("cells")?,
+            bells: object.take_map("bells")?,
             flights: object.take_map("flights")?,
             watched: WatchedIds::new(object.take_map("watched")?),
             vcpus: WatchedIds::new(object.take_map("vcpus")?),
@@ -120,6 +136,13 @@ impl InterruptTracer {
         }
         for (key, cell) in cells {
             by_guest.entry(key[0].cast_signed()).or_default().injections.push(injection(key, &cell));
+        }
+        let mut bells = BTreeMap::new();
+        for (key, bell) in sys::lookup_all::<KEY, BELL>(self.bells.as_fd(), BELLS).unwrap_or_default() {
+            bells.insert(key, bell);
+        }
+        for (key, bell) in bells {
+            by_guest.entry(key[0].cast_signed()).or_default().doorbells.push(doorbell(key, &bell));
         }
         by_guest
     }
@@ -152,6 +175,11 @@ impl InterruptTracer {
                 let _ = sys::delete(self.cells.as_fd(), key);
             }
         }
+        for (key, _) in sys::lookup_all::<KEY, BELL>(self.bells.as_fd(), BELLS).unwrap_or_default() {
+            if gone(key[0]) {
+                let _ = sys::delete(self.bells.as_fd(), key);
+            }
+        }
         for (key, _) in sys::lookup_all::<2, FLIGHT>(self.flights.as_fd(), FLIGHTS).unwrap_or_default() {
             if gone(key[0]) {
                 let _ = sys::delete(self.flights.as_fd(), key);
@@ -179,14 +207,9 @@ pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineErr
 fn injection([_, source, vcpu, by, tid, _]: [u32; KEY], cell: &[u64; CELL]) -> Injection {
     let [count, joined, ..] = *cell;
     let number = source & 0xff_ffff;
-    let words = |start: usize, length: usize| cell.get(start..start + length).unwrap_or_default();
-    let span = |nth: usize| match words(SPANS + nth * SPAN, SPAN) {
-        [count, ns, buckets @ ..] => {
-            Timing { count: *count, total_ns: Some(*ns), histogram: Some(histogram(buckets)), ..Timing::default() }
-        }
-        _ => Timing::default(),
-    };
-    let name: Vec<u8> = words(COMM, 2).iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
+    let part = |start: usize, length: usize| cell.get(start..start + length).unwrap_or_default();
+    let span = |nth: usize| timing(part(SPANS + nth * SPAN, SPAN));
+    let name = comm(part(COMM, 2));
     Injection {
         source: match source >> 24 {
             1 => IrqSource::Gsi(number),
@@ -197,7 +220,7 @@ fn injection([_, source, vcpu, by, tid, _]: [u32; KEY], cell: &[u64; CELL]) -> I
         vcpu,
         by: Injector::ALL.get(by as usize).copied().unwrap_or_default(),
         tid: (tid != 0).then(|| tid.cast_signed()),
-        comm: (!name.is_empty()).then(|| sanitize(&String::from_utf8_lossy(&name), 64)),
+        comm: (!name.is_empty()).then_some(name),
         count,
         joined,
         wake: span(0),
@@ -205,6 +228,31 @@ fn injection([_, source, vcpu, by, tid, _]: [u32; KEY], cell: &[u64; CELL]) -> I
         slept: span(2),
         kick: span(3),
     }
+}
+
+/// A bell as the sample has it.
+fn doorbell([_, space, low, high, to, tid]: [u32; KEY], bell: &[u64; BELL]) -> Doorbell {
+    let part = |start: usize, length: usize| bell.get(start..start + length).unwrap_or_default();
+    Doorbell {
+        space: if space == 1 { Space::Pio } else { Space::Mmio },
+        address: u64::from(high) << 32 | u64::from(low),
+        to: Injector::ALL.get(to as usize).copied().unwrap_or_default(),
+        tid: tid.cast_signed(),
+        comm: comm(part(1, 2)),
+        time: timing(part(3, SPAN)),
+    }
+}
+
+/// A `struct span` of its words.
+fn timing(words: &[u64]) -> Timing {
+    let [count, ns, buckets @ ..] = words else { return Timing::default() };
+    Timing { count: *count, total_ns: Some(*ns), histogram: Some(histogram(buckets)), ..Timing::default() }
+}
+
+/// A task's name of its words.
+fn comm(words: &[u64]) -> String {
+    let name: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take_while(|b| *b != 0).collect();
+    sanitize(&String::from_utf8_lossy(&name), 64)
 }
 
 #[cfg(test)]
