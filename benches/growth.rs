@@ -6,7 +6,8 @@
 //! seconds, divided by the ticks in them.
 //!
 //! ```console
-//! cargo bench --bench growth -- [--ticks 20] [--threads 10,100,1000,2000] [--rates 1000,10000,50000,100000,200000]
+//! cargo bench --bench growth -- [--ticks 20] [--threads 10,100,1000,2000] [--awake 2000] \
+//!     [--rates 1000,10000,50000,100000,200000]
 //! ```
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
@@ -37,6 +38,14 @@ fn sleepers(threads: usize) -> Vec<Guest> {
         guest.go();
         guest.wait_done();
     }
+    guests
+}
+
+/// Starts so many threads of guests that all run, twice a second each.
+fn awake(threads: usize) -> Vec<Guest> {
+    let mut guests: Vec<Guest> =
+        (0..threads.div_ceil(VCPUS + 1)).map(|_| Guest::start(&[Work::PacedReads(0x71, 2); VCPUS], true)).collect();
+    guests.iter_mut().for_each(Guest::go);
     guests
 }
 
@@ -148,6 +157,12 @@ fn main() {
         let guests = sleepers(n as usize);
         let (none, bpf) = (kvmtop("none", ticks), kvmtop("bpf", ticks));
         println!("{n:>9} {} {} {} {}", cells(none), cells(bpf), cells(top(ticks)), cells(htop(ticks)));
+        drop(guests);
+    }
+    for n in list(&args, "--awake", "2000") {
+        let guests = awake(n as usize);
+        let (none, bpf) = (kvmtop("none", ticks), kvmtop("bpf", ticks));
+        println!("{n:>9} {} {}   all run", cells(none), cells(bpf));
         drop(guests);
     }
     println!("\n{:>9} {:>9} {:>19} {:>19}", "", "", "kvmtop none", "kvmtop bpf");

@@ -10,6 +10,7 @@ pub const MOST_BYTES: usize = 64 << 20;
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
+const KIND_FUNCTION: u32 = 12;
 
 /// A field: the struct's name, and its own.
 pub type KernelField = (&'static str, &'static str);
@@ -18,6 +19,48 @@ pub type KernelField = (&'static str, &'static str);
 /// out, and fields of anonymous structs within a struct are not found. `None`: this is no BTF of this machine's byte
 /// order.
 pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    let mut found = BTreeMap::new();
+    each_type(btf, |ty, types, strings| {
+        if ty.kind != KIND_STRUCT || !wanted.iter().any(|(of, _)| is_called(strings, ty.name, of)) {
+            return;
+        }
+        for member in (ty.rest..).step_by(12).take(ty.count) {
+            let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
+            // With bit fields the low 24 bits are the offset.
+            let offset = if ty.flag { offset & 0xff_ffff } else { offset } / 8;
+            let is_this = |(of, f): &&KernelField| is_called(strings, ty.name, of) && is_called(strings, field, f);
+            if let Some(field) = wanted.iter().find(is_this) {
+                found.entry(*field).or_insert(offset);
+            }
+        }
+    })?;
+    Some(found)
+}
+
+/// The number of the type of this function, by which a program that hangs on it is loaded.
+pub fn function(btf: &[u8], wanted: &str) -> Option<u32> {
+    let mut found = None;
+    each_type(btf, |ty, _, strings| {
+        if ty.kind == KIND_FUNCTION && is_called(strings, ty.name, wanted) {
+            found.get_or_insert(ty.id);
+        }
+    })?;
+    found
+}
+
+/// The head of a type: what stands before that which its kind says.
+struct TypeHead {
+    id: u32,
+    name: u32,
+    kind: u32,
+    count: usize,
+    flag: bool,
+    /// Where the rest begins.
+    rest: usize,
+}
+
+/// Calls `each` for the types in order, with the parts of types and of strings.
+fn each_type<'b>(btf: &'b [u8], mut each: impl FnMut(&TypeHead, &'b [u8], &'b [u8])) -> Option<()> {
     if u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?) != MAGIC {
         return None;
     }
@@ -27,26 +70,15 @@ pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelFiel
         btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
     };
     let (types, strings) = (part(8)?, part(16)?);
-    let mut found = BTreeMap::new();
     let mut at = 0;
-    // Each type: name, info (kind, number of what follows), size or type; then what its kind says.
-    while let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) {
-        let (kind, count, bits) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
-        let members = at + 12;
-        if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| is_called(strings, name, of)) {
-            for member in (members..).step_by(12).take(count) {
-                let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
-                // With bit fields the low 24 bits are the offset.
-                let offset = if bits { offset & 0xff_ffff } else { offset } / 8;
-                let is_this = |(of, f): &&KernelField| is_called(strings, name, of) && is_called(strings, field, f);
-                if let Some(field) = wanted.iter().find(is_this) {
-                    found.entry(*field).or_insert(offset);
-                }
-            }
-        }
-        at = members + length(kind, count)?;
+    // Each type: name, info (kind, number of what follows), size or type; then what its kind says. They count from 1.
+    for id in 1.. {
+        let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) else { break };
+        let (kind, count, flag) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
+        each(&TypeHead { id, name, kind, count, flag, rest: at + 12 }, types, strings);
+        at += 12 + length(kind, count)?;
     }
-    Some(found)
+    Some(())
 }
 
 /// The bytes that follow a type of this kind.
@@ -80,9 +112,9 @@ fn is_called(strings: &[u8], at: u32, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A BTF of one int and two structs.
+    /// A BTF of an int, two structs and a function.
     fn made() -> Vec<u8> {
-        let strings = b"\0int\0bio\0bi_opf\0bi_next\0biology\0";
+        let strings = b"\0int\0bio\0bi_opf\0bi_next\0biology\0probe\0";
         let at = |name: &str| {
             let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
             strings.windows(wanted.len()).position(|w| w == wanted).unwrap() as u32 + 1
@@ -91,6 +123,7 @@ mod tests {
         types.extend([at("biology"), 4 << 24 | 1, 4, at("bi_opf"), 1, 8 * 4]);
         types.extend([at("bio"), 1 << 31 | 4 << 24 | 2, 16]);
         types.extend([at("bi_next"), 1, 0, at("bi_opf"), 1, (4 << 24) | (8 * 12)]);
+        types.extend([at("probe"), KIND_FUNCTION << 24, 1]);
         let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let mut btf = [MAGIC.to_ne_bytes().as_slice(), &[1, 0]].concat();
         for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
@@ -107,11 +140,16 @@ mod tests {
     }
 
     #[test]
+    fn functions_have_numbers() {
+        assert_eq!((function(&made(), "probe"), function(&made(), "bio")), (Some(4), None));
+    }
+
+    #[test]
     fn damaged_btf_is_none_or_less() {
         let whole = made();
         assert_eq!(offsets(b"ELF", &[]), None);
         for cut in 0..whole.len() {
-            let _ = offsets(&whole[..cut], &[("bio", "bi_opf")]);
+            let _ = (offsets(&whole[..cut], &[("bio", "bi_opf")]), function(&whole[..cut], "probe"));
         }
         for at in 0..whole.len() {
             let mut damaged = whole.clone();

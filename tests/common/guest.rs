@@ -509,23 +509,23 @@ fn expect(what: &str) {
     }
 }
 
-/// Holds a vCPU to so many accesses a second, in bursts of five milliseconds.
+/// Holds a vCPU to so many accesses a second, in bursts of five milliseconds, or one at a time if they are few.
 struct Pace {
     /// Accesses in a burst; `None`: as fast as it goes.
     burst: Option<u32>,
+    period: Duration,
     left: u32,
     next: Instant,
 }
 
 impl Pace {
-    const PERIOD: Duration = Duration::from_millis(5);
-
     fn new(work: Work) -> Self {
-        let burst = match work {
-            Work::PacedReads(_, n) => Some((n / 200).max(1)),
-            _ => None,
+        let (burst, periods) = match work {
+            Work::PacedReads(_, n) => (Some((n / 200).max(1)), n.clamp(1, 200)),
+            _ => (None, 200),
         };
-        Self { burst, left: burst.unwrap_or(0), next: Instant::now() + Self::PERIOD }
+        let period = Duration::from_secs(1) / periods;
+        Self { burst, period, left: burst.unwrap_or(0), next: Instant::now() + period }
     }
 
     fn step(&mut self) {
@@ -534,7 +534,7 @@ impl Pace {
         if self.left == 0 {
             std::thread::sleep(self.next.saturating_duration_since(Instant::now()));
             // What a busy machine did not let it do is not made up for.
-            self.next = (self.next + Self::PERIOD).max(Instant::now());
+            self.next = (self.next + self.period).max(Instant::now());
             self.left = burst;
         }
     }
