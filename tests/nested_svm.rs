@@ -197,6 +197,9 @@ fn compare(engine: &str, clock: Clock, shared: &Path) {
     assert!(!intervals.is_empty(), "kvmtop said nothing; on stderr: {err}");
     assert!(intervals.iter().all(|i| i["engine"] == engine), "asked for {engine}; stderr: {err}");
     assert_eq!(intervals.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum::<u64>(), 0, "{engine}");
+    // `bpf_raw_tp_link_show_fdinfo` in kernel/bpf/syscall.c; a classic tracepoint is a perf event.
+    let raw = read(shared.join(format!("{engine}.files"))).contains("tp_name:\tkvm_exit\n");
+    assert_eq!(raw, engine == "bpf" && clock == Clock::Instructions, "{engine}: a raw kvm_exit");
     let perf = |event: &str| perf_table(&read(shared.join(format!("{engine}.{event}"))));
 
     let (live, perfs) = (exits(&intervals), perf("vmexit"));

@@ -110,7 +110,8 @@ struct slot {
 	u64 access_histogram[ACCESSES][BUCKETS];
 	u8 exit_index[256]; /* short code -> exit cell + 1 */
 	volatile u64 scratch; /* for values that the verifier must forget, as it follows all values of a variable */
-	u64 unused[73];
+	u64 kvm_vcpu; /* the struct kvm_vcpu that `vcpu` is of */
+	u64 unused[72];
 };
 
 _Static_assert(sizeof(struct exit_cell) == 368, "exit_cell");

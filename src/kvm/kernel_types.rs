@@ -19,16 +19,27 @@ pub type KernelField = (&'static str, &'static str);
 /// out, and fields of anonymous structs within a struct are not found. `None`: this is no BTF of this machine's byte
 /// order.
 pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    offsets_of(btf, &[], wanted)
+}
+
+/// The same of a module's BTF: it holds the types and the strings that the kernel's own, `kernel`, does not have.
+pub fn module_offsets(module: &[u8], kernel: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    offsets_of(module, parts(kernel)?.1, wanted)
+}
+
+fn offsets_of(btf: &[u8], before: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    let (types, own) = parts(btf)?;
+    let strings = &Strings { before, own };
     let mut found = BTreeMap::new();
-    each_type(btf, |ty, types, strings| {
-        if ty.kind != KIND_STRUCT || !wanted.iter().any(|(of, _)| is_called(strings, ty.name, of)) {
+    each_type(types, |ty| {
+        if ty.kind != KIND_STRUCT || !wanted.iter().any(|(of, _)| strings.is(ty.name, of)) {
             return;
         }
         for member in (ty.rest..).step_by(12).take(ty.count) {
             let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
             // With bit fields the low 24 bits are the offset.
             let offset = if ty.flag { offset & 0xff_ffff } else { offset } / 8;
-            let is_this = |(of, f): &&KernelField| is_called(strings, ty.name, of) && is_called(strings, field, f);
+            let is_this = |(of, f): &&KernelField| strings.is(ty.name, of) && strings.is(field, f);
             if let Some(field) = wanted.iter().find(is_this) {
                 found.entry(*field).or_insert(offset);
             }
@@ -39,9 +50,11 @@ pub fn offsets(btf: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelFiel
 
 /// The number of the type of this function, by which a program that hangs on it is loaded.
 pub fn function(btf: &[u8], wanted: &str) -> Option<u32> {
+    let (types, own) = parts(btf)?;
+    let strings = Strings { before: &[], own };
     let mut found = None;
-    each_type(btf, |ty, _, strings| {
-        if ty.kind == KIND_FUNCTION && is_called(strings, ty.name, wanted) {
+    each_type(types, |ty| {
+        if ty.kind == KIND_FUNCTION && strings.is(ty.name, wanted) {
             found.get_or_insert(ty.id);
         }
     })?;
@@ -59,8 +72,8 @@ struct TypeHead {
     rest: usize,
 }
 
-/// Calls `each` for the types in order, with the parts of types and of strings.
-fn each_type<'b>(btf: &'b [u8], mut each: impl FnMut(&TypeHead, &'b [u8], &'b [u8])) -> Option<()> {
+/// The parts of types and of strings.
+fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
     if u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?) != MAGIC {
         return None;
     }
@@ -69,13 +82,17 @@ fn each_type<'b>(btf: &'b [u8], mut each: impl FnMut(&TypeHead, &'b [u8], &'b [u
         let start = header.checked_add(word(btf, at)? as usize)?;
         btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
     };
-    let (types, strings) = (part(8)?, part(16)?);
+    Some((part(8)?, part(16)?))
+}
+
+/// Calls `each` for the types in order.
+fn each_type(types: &[u8], mut each: impl FnMut(&TypeHead)) -> Option<()> {
     let mut at = 0;
     // Each type: name, info (kind, number of what follows), size or type; then what its kind says. They count from 1.
     for id in 1.. {
         let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) else { break };
         let (kind, count, flag) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
-        each(&TypeHead { id, name, kind, count, flag, rest: at + 12 }, types, strings);
+        each(&TypeHead { id, name, kind, count, flag, rest: at + 12 });
         at += 12 + length(kind, count)?;
     }
     Some(())
@@ -102,10 +119,22 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Whether the zero-terminated text at this place of `strings` is `name`.
-fn is_called(strings: &[u8], at: u32, name: &str) -> bool {
-    let rest = strings.get(at as usize..).and_then(|text| text.strip_prefix(name.as_bytes()));
-    rest.is_some_and(|rest| rest.first() == Some(&0))
+/// Zero-terminated texts. Places in a module's go on where the kernel's end.
+struct Strings<'b> {
+    before: &'b [u8],
+    own: &'b [u8],
+}
+
+impl Strings<'_> {
+    /// Whether the text at this place is `name`.
+    fn is(&self, at: u32, name: &str) -> bool {
+        let at = at as usize;
+        let text = match at.checked_sub(self.before.len()) {
+            Some(at) => self.own.get(at..),
+            None => self.before.get(at..),
+        };
+        text.and_then(|text| text.strip_prefix(name.as_bytes())).is_some_and(|rest| rest.first() == Some(&0))
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +166,25 @@ mod tests {
         let wanted: [KernelField; 4] = [("bio", "bi_opf"), ("bio", "bi_next"), ("bio", "bi_bdev"), ("request", "bio")];
         let found = offsets(&made(), &wanted).unwrap();
         assert_eq!(found, [(("bio", "bi_opf"), 12), (("bio", "bi_next"), 0)].into());
+    }
+
+    #[test]
+    fn a_module_names_things_by_the_kernels_strings_and_its_own() {
+        let kernel = made();
+        let strings = parts(&kernel).unwrap().1;
+        let place = |name: &[u8]| strings.windows(name.len()).position(|w| w == name).unwrap() as u32;
+        let own = b"vcpu_svm\0vmcb\0";
+        let own_at = strings.len() as u32;
+        let types: Vec<u32> = vec![own_at, 4 << 24 | 2, 16, own_at + 9, 1, 8 * 8, place(b"bi_opf\0"), 1, 8 * 12];
+        let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let mut module = kernel[..8].to_vec();
+        for word in [0, types.len() as u32, types.len() as u32, own.len() as u32] {
+            module.extend(word.to_ne_bytes());
+        }
+        let module = [module, types, own.to_vec()].concat();
+        let wanted: [KernelField; 3] = [("vcpu_svm", "vmcb"), ("vcpu_svm", "bi_opf"), ("bio", "bi_opf")];
+        let found = module_offsets(&module, &kernel, &wanted).unwrap();
+        assert_eq!(found, [(("vcpu_svm", "vmcb"), 8), (("vcpu_svm", "bi_opf"), 12)].into());
     }
 
     #[test]

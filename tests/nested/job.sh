@@ -3,6 +3,8 @@
 # $KVMTOP: the program. $GUEST: the test binary that can be a guest. $WORK: what its vCPUs do. $SERVICE, $USER: the
 # rights that a service and a user have. The test puts lines that set these before the script.
 cd /run || exit 1
+# With two CPUs the kernel's types are hidden, so that `kvm_exit` is had as where a kernel has none.
+[ "$(nproc)" = 1 ] || mount -t tmpfs hidden /sys/kernel/btf || exit 1
 
 # kvmtop as it is installed: as a service of root with the perf engine, by a user with BPF.
 cp "$KVMTOP" user-kvmtop && setcap "$USER" user-kvmtop || exit 1
@@ -60,6 +62,7 @@ for engine in perf bpf; do
     wait $perf
     seen=$(wc -l < $engine.json)
     until_true lines_above $engine.json $((seen + 1)) || exit 1
+    cat /proc/$kvmtop/fdinfo/* > /shared/$engine.files
     kill -INT $kvmtop
     wait $kvmtop
     for event in vmexit ioport mmio msr; do

@@ -147,7 +147,8 @@ pub struct Slot {
     pub access_histogram: [[AtomicU64; crate::sample::BUCKETS]; ACCESSES],
     pub exit_index: [AtomicU8; 256],
     pub scratch: AtomicU64,
-    pub unused: [AtomicU64; 73],
+    pub kvm_vcpu: AtomicU64,
+    pub unused: [AtomicU64; 72],
 }
 
 /// Size of a slot.

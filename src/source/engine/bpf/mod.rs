@@ -3,8 +3,9 @@
 //!
 //! The programs are written in C (`assets/bpf/kvmtop.bpf.c` describes them) and shipped compiled. They use raw
 //! tracepoints wherever the arguments have been the same since Linux 5.5. `kvm_exit` does not pass its reason as an
-//! argument, so its program uses the classic tracepoint, and finds the fields through a BTF made from the running
-//! kernel's `format` file (`btf`).
+//! argument: where KVM's own BTF says where it is (`exit_reason`), a raw tracepoint reads it there; else its program
+//! uses the classic tracepoint, and finds the fields through a BTF made from the running kernel's `format` file
+//! (`btf`).
 //!
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
 //! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
@@ -19,6 +20,7 @@
 mod btf;
 mod decode;
 mod disks;
+mod exit_reason;
 mod interrupts;
 mod kernel_btf;
 mod kvm_events;

@@ -29,6 +29,19 @@ const fn x86(without: &'static str) -> &'static str {
     if cfg!(target_arch = "x86_64") { without } else { "" }
 }
 
+/// How `kvm_exit` can be had.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExitEvent {
+    /// Its number as a classic tracepoint.
+    pub id: u64,
+    /// Whether it is known where the reason is, so that a raw one does.
+    pub raw: bool,
+}
+
+/// The programs of a raw `kvm_exit`. The second would hang on the older tracepoint as well, and take something else for
+/// the reason: it is only for kernels that refuse the first, which reads more arguments than they have.
+pub(super) const RAW_EXIT: [&str; 2] = ["kvm_exit_raw_old", "kvm_exit_raw"];
+
 /// The one event that every KVM has.
 const NEEDED: &str = "kvm_userspace_exit";
 
@@ -65,8 +78,8 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Loads all programs of a level, then attaches them, so that all start within a moment of each other. `exit` is
-    /// the number of `kvm_exit`, or why it is not available.
+    /// Loads all programs of a level, then attaches them, so that all start within a moment of each other. `exit`:
+    /// `kvm_exit`, or why it is not available.
     ///
     /// # Errors
     /// When no program would work.
@@ -74,7 +87,7 @@ impl Attached {
         object: &Object,
         rights: &Rights,
         full: bool,
-        exit: Result<u64, EngineError>,
+        exit: Result<ExitEvent, EngineError>,
     ) -> Result<Self, EngineError> {
         let mut attached = Self::default();
         let mut loaded = Vec::new();
@@ -90,13 +103,36 @@ impl Attached {
                 Err(refusal) => attached.refused(spec, rights, &refusal)?,
             }
         }
-        let exit = exit.unwrap_or_default();
+        let (id, raw) = exit.map_or((0, false), |exit| (exit.id, exit.raw));
         for (spec, program) in loaded {
-            if let Err(refusal) = attached.attach(object, spec, program, exit) {
+            if spec.event == "kvm_exit" && raw && attached.attach_raw_exit(object) {
+                continue;
+            }
+            if let Err(refusal) = attached.attach(object, spec, program, id) {
                 attached.refused(spec, rights, &refusal)?;
             }
         }
         Ok(attached)
+    }
+
+    /// Whether a raw `kvm_exit` could be had.
+    fn attach_raw_exit(&mut self, object: &Object) -> bool {
+        let [old, new] = RAW_EXIT.map(|name| {
+            move || -> Result<(OwnedFd, OwnedFd), Refusal> {
+                let program = object.load(name)?;
+                let link = sys::attach_raw(program.as_fd(), "kvm_exit");
+                Ok((link.map_err(|e| Refusal::new(Stage::Attach, name, e))?, program))
+            }
+        });
+        let done = match old() {
+            Err(e) if e.stage == Stage::Attach && e.error.raw_os_error() == Some(libc::EINVAL) => new(),
+            done => done,
+        };
+        let Ok((link, program)) = done else { return false };
+        self.links.push(link);
+        self.programs.push(program);
+        self.names.push("kvm_exit");
+        true
     }
 
     fn attach(&mut self, object: &Object, spec: &ProgramSpec, program: OwnedFd, exit: u64) -> Result<(), Refusal> {

@@ -2,9 +2,10 @@
 
 use super::super::tracefs::Tracefs;
 use super::decode::{self, Measured, SlotDecoder};
+use super::exit_reason;
 use super::layout::Slot;
 use super::object::{self, Choices, Object};
-use super::programs::Attached;
+use super::programs::{Attached, ExitEvent};
 use super::refusal::{Refusal, Rights, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
@@ -64,9 +65,11 @@ impl Running {
         let exit = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let slots_of = |map| (map, slots as u32);
+        let level = [("level", if full { 2 } else { 1 })];
+        let raw = exit_reason::places();
         let choices = Choices {
             sizes: [slots_of("slots"), slots_of("owners"), slots_of("free_slots"), ("cpus", cpus)].into(),
-            constants: [("level", if full { 2 } else { 1 })].into(),
+            constants: raw.iter().flatten().map(|(name, at)| (*name, *at)).chain(level).collect(),
         };
         let object = object::main_object().map_err(explain)?;
         let mut object =
@@ -75,7 +78,8 @@ impl Running {
         let cpus = object.take_map("cpus").map_err(explain)?;
         fill_cpus(cpus.as_fd(), topology).map_err(explain)?;
         let snapshot = Snapshot::new().map_err(|e| explain(Refusal::new(Stage::Map, "slots", e)))?;
-        let attached = Attached::start(&object, &rights, full, exit.as_ref().map(|e| e.id).map_err(Clone::clone))?;
+        let by = exit.as_ref().map(|e| ExitEvent { id: e.id, raw: raw.is_some() }).map_err(Clone::clone);
+        let attached = Attached::start(&object, &rights, full, by)?;
         Ok(Self {
             tables,
             cpus,

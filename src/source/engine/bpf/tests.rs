@@ -84,7 +84,7 @@ fn the_verifier_takes_every_program() {
         Ok(object) => object,
         Err(refusal) => return note(&format!("SKIPPED {NAME}: {}", super::Rights::here().explain(&refusal).cause)),
     };
-    for program in programs::PROGRAMS.iter().map(|p| p.program).chain(["sched_switch_old"]) {
+    for program in programs::PROGRAMS.iter().map(|p| p.program).chain(["sched_switch_old"]).chain(programs::RAW_EXIT) {
         if let Err(refusal) = object.load(program) {
             let end: Vec<&str> = refusal.log.lines().rev().take(40).collect();
             panic!("{program}: {}\n{}", refusal.error, end.into_iter().rev().collect::<Vec<_>>().join("\n"));

@@ -49,10 +49,10 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The user and system times that `stat` shows (kernel/sched/cputime.c, `cputime_adjust`). The kernel counts them in its
-/// ticks, which fall on one or the other; it shows the exact time on a CPU, divided in their ratio, so that neither goes
-/// back. It therefore keeps what it showed last. A reading of a [`TaskReading`] shows the kernel nothing to keep, so
-/// that is kept here, and the later of both counts.
+/// The user and system times that `stat` shows (kernel/sched/cputime.c, `cputime_adjust`). The kernel counts them in
+/// its ticks, which fall on one or the other; it shows the exact time on a CPU, divided in their ratio, so that neither
+/// goes back. It therefore keeps what it showed last. A [`TaskReading`] gives the kernel nothing to keep, so that is
+/// kept here, and the later of both counts.
 fn shown_times(task: &TaskReading, before: Shown) -> Shown {
     let sum = |(user, system): Shown| user.saturating_add(system);
     let last = if sum(task.shown) >= sum(before) { task.shown } else { before };
