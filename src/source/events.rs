@@ -61,7 +61,7 @@ pub struct Reading {
 
 /// A thread as the kernel keeps it (`task_struct` in include/linux/sched.h).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TaskReading {
+pub struct KernelTask {
     /// Thread id.
     pub tid: i32,
     /// `__state` and `exit_state`, bits.
@@ -167,7 +167,7 @@ pub trait Engine: Send {
 
     /// The threads of these processes, sorted by id, where this is cheaper than /proc and says the same; processes that
     /// are left out have to be read there.
-    fn tasks(&mut self, processes: &[i32]) -> HashMap<i32, Vec<TaskReading>> {
+    fn tasks(&mut self, processes: &[i32]) -> HashMap<i32, Vec<KernelTask>> {
         let _ = processes;
         HashMap::new()
     }

@@ -8,7 +8,7 @@ pub use options::{CollectorCommand, CollectorOptions};
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{EngineError, Reading, TaskReading};
+use crate::source::events::{EngineError, KernelTask, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
@@ -305,7 +305,7 @@ impl Collector {
     }
 
     /// The threads of all guests, where the engine reads them in one pass. Its ids are those of the first namespace.
-    fn tasks(&mut self) -> HashMap<i32, Vec<TaskReading>> {
+    fn tasks(&mut self) -> HashMap<i32, Vec<KernelTask>> {
         let threads: usize = self.guests.values().map(|guest| guest.threads.living.len()).sum();
         match &mut self.options.engine {
             Some(engine) if threads >= MANY_THREADS && self.reader.real && !self.own_pid_namespace => {

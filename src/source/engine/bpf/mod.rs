@@ -37,7 +37,7 @@ mod watched;
 
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
-use crate::source::events::{Engine, EngineError, Reading, TaskReading, ThreadKey};
+use crate::source::events::{Engine, EngineError, KernelTask, Reading, ThreadKey};
 use disks::DiskTimer;
 use interrupts::InterruptTracer;
 use kvm_events::KvmEvents;
@@ -160,7 +160,7 @@ impl Engine for BpfEngine {
         }
     }
 
-    fn tasks(&mut self, processes: &[i32]) -> HashMap<i32, Vec<TaskReading>> {
+    fn tasks(&mut self, processes: &[i32]) -> HashMap<i32, Vec<KernelTask>> {
         self.tasks.get_or_init(|| TaskReader::start(&self.topology));
         self.tasks.get_mut().and_then(Option::as_mut).map(|tasks| tasks.read(processes)).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use super::watched::WatchedIds;
 use super::{kernel_btf, sys};
 use crate::kvm::kernel_types::{self, KernelField};
 use crate::kvm::topology::HostTopology;
-use crate::source::events::TaskReading;
+use crate::source::events::KernelTask;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -77,14 +77,14 @@ impl TaskReader {
 
     /// The threads of these processes, in the order of their ids; a process without any is left out. Empty when the
     /// kernel did not give them all.
-    pub fn read(&mut self, processes: &[i32]) -> HashMap<i32, Vec<TaskReading>> {
+    pub fn read(&mut self, processes: &[i32]) -> HashMap<i32, Vec<KernelTask>> {
         self.watched.set(&processes.iter().map(|process| (*process, *process)).collect::<Vec<_>>());
         self.pass().unwrap_or_default()
     }
 
-    fn pass(&self) -> std::io::Result<HashMap<i32, Vec<TaskReading>>> {
+    fn pass(&self) -> std::io::Result<HashMap<i32, Vec<KernelTask>>> {
         let mut file = sys::iterate(self.iterator.as_fd())?;
-        let mut threads: HashMap<i32, Vec<TaskReading>> = HashMap::new();
+        let mut threads: HashMap<i32, Vec<KernelTask>> = HashMap::new();
         let mut buffer = vec![0; BUFFER];
         for _ in 0..MOST_RECORDS {
             match file.read(&mut buffer) {
@@ -114,7 +114,7 @@ pub(super) fn places(btf: &[u8]) -> Option<HashMap<&'static str, u32>> {
 }
 
 /// The process and the thread of a record.
-fn decode(record: &[u8]) -> (i32, TaskReading) {
+fn decode(record: &[u8]) -> (i32, KernelTask) {
     let half = |at: usize| {
         let bytes = record.get(4 * at..).and_then(|rest| rest.first_chunk());
         bytes.copied().map_or(0, u32::from_ne_bytes)
@@ -123,7 +123,7 @@ fn decode(record: &[u8]) -> (i32, TaskReading) {
         let bytes = record.get(8 * at..).and_then(|rest| rest.first_chunk());
         bytes.copied().map_or(0, u64::from_ne_bytes)
     };
-    let task = TaskReading {
+    let task = KernelTask {
         tid: half(0).cast_signed(),
         state: half(2),
         exit_state: half(3),

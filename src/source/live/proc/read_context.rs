@@ -3,7 +3,7 @@
 use super::file;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
-use crate::source::events::TaskReading;
+use crate::source::events::KernelTask;
 use std::collections::HashMap;
 
 /// The buffer and the limits that all readings of a tick share.
@@ -22,7 +22,7 @@ pub(crate) struct ReadContext {
     /// Whether PIDs may be passed to system calls.
     pub real: bool,
     /// Threads by process, where an engine read them in this tick; taken out when they are used.
-    pub tasks: HashMap<i32, Vec<TaskReading>>,
+    pub tasks: HashMap<i32, Vec<KernelTask>>,
     /// Reads what a process can hold back.
     pub slow_files: SlowFiles,
 }

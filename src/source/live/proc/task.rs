@@ -1,14 +1,14 @@
 //! What /proc would say of a thread that an engine read as the kernel keeps it. Pure.
 
 use super::stat::{SchedStat, Stat, Switches, TICK_NS};
-use crate::source::events::TaskReading;
+use crate::source::events::KernelTask;
 
 /// User and system time, nanoseconds.
-pub(crate) type Shown = (u64, u64);
+pub(crate) type ShownTimes = (u64, u64);
 
 /// A thread as the texts of /proc have it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Task<'a> {
+pub(crate) struct TaskTexts<'a> {
     /// As `stat`, apart from what is of the whole process.
     pub stat: Stat<'a>,
     /// As `schedstat`; the number of times it got a CPU is not read.
@@ -16,12 +16,12 @@ pub(crate) struct Task<'a> {
     /// As `sched`.
     pub switches: Switches,
     /// What `shown_times` wants at the next reading.
-    pub shown: Shown,
+    pub shown: ShownTimes,
 }
 
-impl<'a> Task<'a> {
+impl<'a> TaskTexts<'a> {
     /// `before`: the times that this thread's reading before gave.
-    pub(crate) fn new(task: &'a TaskReading, before: Shown) -> Self {
+    pub(crate) fn new(task: &'a KernelTask, before: ShownTimes) -> Self {
         let shown = shown_times(task, before);
         let end = task.comm.iter().position(|b| *b == 0).unwrap_or(task.comm.len());
         Self {
@@ -51,10 +51,10 @@ impl<'a> Task<'a> {
 
 /// The user and system times that `stat` shows (kernel/sched/cputime.c, `cputime_adjust`). The kernel counts them in
 /// its ticks, which fall on one or the other; it shows the exact time on a CPU, divided in their ratio, so that neither
-/// goes back. It therefore keeps what it showed last. A [`TaskReading`] gives the kernel nothing to keep, so that is
+/// goes back. It therefore keeps what it showed last. A [`KernelTask`] gives the kernel nothing to keep, so that is
 /// kept here, and the later of both counts.
-fn shown_times(task: &TaskReading, before: Shown) -> Shown {
-    let sum = |(user, system): Shown| user.saturating_add(system);
+fn shown_times(task: &KernelTask, before: ShownTimes) -> ShownTimes {
+    let sum = |(user, system): ShownTimes| user.saturating_add(system);
     let last = if sum(task.shown) >= sum(before) { task.shown } else { before };
     let run = task.run_ns;
     if sum(last) >= run {
@@ -95,8 +95,8 @@ fn state_letter(state: u32, exit_state: u32) -> u8 {
 mod tests {
     use super::*;
 
-    fn task(user_ns: u64, system_ns: u64, run_ns: u64, shown: Shown) -> TaskReading {
-        TaskReading { user_ns, system_ns, shown, run_ns, ..TaskReading::default() }
+    fn task(user_ns: u64, system_ns: u64, run_ns: u64, shown: ShownTimes) -> KernelTask {
+        KernelTask { user_ns, system_ns, shown, run_ns, ..KernelTask::default() }
     }
 
     #[test]

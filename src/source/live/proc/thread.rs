@@ -7,10 +7,10 @@ use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
 use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
-use super::task::{Shown, Task};
+use super::task::{ShownTimes, TaskTexts};
 use crate::kvm::{CpuSet, sanitize};
 use crate::sample::{Placement, ThreadTimes};
-use crate::source::events::{TaskReading, ThreadKey};
+use crate::source::events::{KernelTask, ThreadKey};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub(crate) struct LiveThread {
     schedstat: Option<OwnedFd>,
     sched: Option<OwnedFd>,
     seen: Option<SchedStat>,
-    /// The times and the affinity's sign of a [`TaskReading`].
-    shown: Shown,
+    /// The times and the affinity's sign of a [`KernelTask`].
+    shown: ShownTimes,
     mask: Option<u64>,
     /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
     first_migrations: Option<u64>,
@@ -107,10 +107,10 @@ impl LiveThread {
     pub(super) fn take(
         &mut self,
         folder: impl AsFd,
-        reading: &TaskReading,
+        reading: &KernelTask,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
-        let task = Task::new(reading, self.shown);
+        let task = TaskTexts::new(reading, self.shown);
         if task.stat.start_ticks != self.start_ticks {
             return self.read(folder, reader);
         }

@@ -7,7 +7,7 @@ use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
 use super::thread::LiveThread;
-use crate::source::events::TaskReading;
+use crate::source::events::KernelTask;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -110,7 +110,7 @@ impl Threads {
     }
 
     /// Takes over the threads that an engine read.
-    fn take(&mut self, mut tasks: Vec<TaskReading>, reader: &mut ReadContext) {
+    fn take(&mut self, mut tasks: Vec<KernelTask>, reader: &mut ReadContext) {
         tasks.truncate(MAX_THREADS);
         self.clock = None;
         self.failure = None;
