@@ -2,7 +2,7 @@
 
 use super::accesses::Owners;
 use super::earlier::Earlier;
-use super::{SampleInterval, since};
+use super::{DomainModel, SampleInterval, since};
 use crate::kvm::Space;
 use crate::sample::{DomainSample, Doorbell, Injection, Injector, IrqSource, MissingExtreme, Timing};
 
@@ -185,6 +185,20 @@ impl InjectionModel {
     /// Share of the interrupts that woke the vCPU, percent.
     pub fn asleep_percent(&self) -> Option<f64> {
         (self.count > 0).then(|| 100.0 * self.wake.count as f64 / self.count as f64)
+    }
+}
+
+impl DomainModel {
+    /// The interrupts that pass a test, as one; `None` where they are not traced or there is none. KVM's numbers of
+    /// vCPUs are not always the VMM's, so these are of all vCPUs.
+    pub fn interrupts_that(&self, wanted: impl Fn(&InjectionModel) -> bool) -> Option<InjectionModel> {
+        let mut these = self.interrupts.iter().flatten().filter(|i| wanted(i)).cloned();
+        let mut sum = these.next()?;
+        for more in these {
+            sum.rate = sum.rate.zip(more.rate).map(|(a, b)| a + b);
+            sum.add(more);
+        }
+        Some(sum)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
 use crate::model::{ThreadModel, total};
+use crate::sample::Injector;
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
 const FEWEST_ISOLATED: f64 = 10.0;
@@ -41,15 +42,15 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
     let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
     let where_ = if isolated { texts::KWORKER_ISOLATED } else { texts::KWORKER_NOT_ISOLATED };
+    let traced = guest.domain.interrupts_that(|i| i.by == Injector::Kworker);
+    let mut evidence = vec![texts::kworker_wakeups(&thread.label(), rate, &guest.window()), where_.into()];
+    evidence.extend(traced.and_then(|i| texts::kworker_injections(&i)));
+    evidence.push(texts::CHECK_KWORKER.into());
     verdicts.find(Finding {
         severity: if rate >= warning { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Medium,
         target: Target::Vcpu(thread.index.unwrap_or_default()),
-        evidence: vec![
-            texts::kworker_wakeups(&thread.label(), rate, &guest.window()),
-            where_.into(),
-            texts::CHECK_KWORKER.into(),
-        ],
+        evidence,
         fix: vec![fixes::advice(if vhost { texts::KWORKER_AND_VHOST } else { texts::KWORKER_AND_POLLING })],
         marks: thread.index.map(Mark::Vcpu).into_iter().collect(),
         ..texts::KWORKER.finding()

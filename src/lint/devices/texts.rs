@@ -4,6 +4,7 @@ use crate::figures::{figure, or_unknown};
 use crate::kvm::Space;
 use crate::kvm::device_property::DeviceProperty;
 use crate::lint::engine::prose::Prose;
+use crate::model::{DoorbellModel, InjectionModel};
 
 pub(super) const INTX: Prose = Prose {
     title: "A virtio device interrupts through INTx instead of MSI-X",
@@ -184,6 +185,24 @@ pub(super) fn late_wakeup(ns: u64) -> String {
 
 pub(super) fn kworker_wakeups(vcpu: &str, rate: f64, window: &str) -> String {
     format!("kworkers wake {vcpu} {} times/s {window}", or_unknown(Some(rate), figure))
+}
+
+/// What the way of these interrupts took, where they were traced.
+pub(super) fn kworker_injections(traced: &InjectionModel) -> Option<String> {
+    let (rate, wake, delay) = (traced.rate?, traced.wake.mean_us()?, traced.delay.mean_us()?);
+    let (wake, delay) = (figure(wake), figure(delay));
+    let rate = figure(rate);
+    Some(format!(
+        "kworkers inject {rate} interrupts/s into the guest; a vCPU that sleeps is woken {wake} us later and has a CPU \
+         {delay} us after that"
+    ))
+}
+
+/// What the VMM's threads take to answer doorbells, where that was traced.
+pub(super) fn doorbells(bells: &[DoorbellModel]) -> Option<String> {
+    let bell = bells.first()?;
+    let (rate, mean) = (figure(bell.rate?), figure(bell.time.mean_us()?));
+    Some(format!("the doorbell {:#x} wakes {} {rate} times/s, which runs {mean} us later", bell.address, bell.comm))
 }
 
 // What cannot be judged.

@@ -86,6 +86,7 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let mut evidence =
         vec![kicks.describe(guest, "virtio notifications", ""), texts::vmm_exits(to_vmm, &guest.window())];
     evidence.extend(cited);
+    evidence.extend(guest.domain.doorbells.as_deref().and_then(texts::doorbells));
     evidence.push(texts::CHECK_KICKS.into());
     if fix.is_empty() {
         fix.push(fixes::advice(texts::NO_IOEVENTFD_OFF));

@@ -3,6 +3,7 @@
 use crate::figures::figure;
 use crate::kvm::Isa;
 use crate::lint::engine::prose::Prose;
+use crate::model::InjectionModel;
 use crate::sample::Migrations;
 
 pub(super) const PAUSES: Prose = Prose {
@@ -151,6 +152,17 @@ pub(super) fn check_wait(pid: i32, tid: i32) -> String {
 pub(super) fn wakeups(vcpu: &str, count: u64, median_us: f64, p99_us: f64, window: &str) -> String {
     let (median, p99) = (figure(median_us), figure(p99_us));
     format!("{vcpu}: of {count} wake-ups half took over {median} us and one in a hundred over {p99} us {window}")
+}
+
+/// The way of the interrupts that woke it, where they were traced.
+pub(super) fn interrupts(traced: &InjectionModel) -> Option<String> {
+    let (wake, delay) = (figure(traced.wake.mean_us()?), figure(traced.delay.mean_us()?));
+    let guest = traced.slept.mean_us().map(|us| format!(", and ran the guest {} us after the injection", figure(us)));
+    let (guest, count) = (guest.unwrap_or_default(), traced.wake.count);
+    Some(format!(
+        "{count} interrupts woke vCPUs of the guest: {wake} us after the injection; they had a CPU {delay} us \
+         later{guest}"
+    ))
 }
 
 pub(super) fn check_wakeups(cpu: u32) -> String {

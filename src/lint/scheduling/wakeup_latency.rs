@@ -35,14 +35,15 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         } else {
             continue;
         };
+        let mut evidence = vec![texts::wakeups(&thread.label(), w.count, median, p99, &guest.window())];
+        let traced = guest.domain.interrupts_that(|i| i.wake.count > 0);
+        evidence.extend(traced.and_then(|i| texts::interrupts(&i)));
+        evidence.push(texts::check_wakeups(cpu));
         return verdicts.find(Finding {
             severity,
             confidence: Confidence::Medium,
             target: Target::Vcpu(thread.index.unwrap_or_default()),
-            evidence: vec![
-                texts::wakeups(&thread.label(), w.count, median, p99, &guest.window()),
-                texts::check_wakeups(cpu),
-            ],
+            evidence,
             fix: vec![
                 fixes::command(texts::SHALLOW_SLEEP).needing(texts::SHALLOW_SLEEP_NEED),
                 fixes::advice(texts::GUEST_IDLES_CPU),

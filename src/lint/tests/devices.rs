@@ -2,7 +2,8 @@ use super::*;
 use crate::kvm::device_map::{DeviceMap, MapSource, Region};
 use crate::kvm::device_property::{DeviceProperty, PropertyPlace};
 use crate::kvm::{Space, cmdline};
-use crate::sample::Burst;
+use crate::model::InjectionModel;
+use crate::sample::{Burst, Injector};
 
 fn mapped(guest: Guest, regions: &[(Space, u64, u64, &str)]) -> Guest {
     let mut map = DeviceMap::new(MapSource::Mtree);
@@ -172,6 +173,21 @@ fn kworkers_on_isolated_cpus() {
     };
     fires(&woken("kworker/4:1", 200, "4-5"), "irqfd-kworker", Severity::Info);
     fires(&woken("kworker/4:1", 5000, ""), "irqfd-kworker", Severity::Warning);
+    let mut injected = InjectionModel { by: Injector::Kworker, rate: Some(700.0), ..InjectionModel::default() };
+    injected.wake.add(3_000);
+    injected.delay.add(40_000);
+    let said = |interrupts| {
+        let mut f = Fixture::new(host()).guest(Guest::new("g", 5).linux("").vcpus(1, |_, t| t.pinned(1))).model();
+        f.domains[0].interrupts = interrupts;
+        let thread = f.domains[0].threads.iter_mut().find(|t| t.index == Some(0)).unwrap();
+        thread.woken_by = vec![crate::sample::OtherTask { tid: 9, comm: "kworker/4:1".into(), count: 5000, ns: 0 }];
+        get(&judge(&f), "irqfd-kworker").evidence.join("\n")
+    };
+    let evidence = said(Some(vec![injected]));
+    for part in ["inject 700 interrupts/s into the guest", "is woken 3", "and has a CPU 40"] {
+        assert!(evidence.contains(part), "{part}: {evidence}");
+    }
+    assert!(!said(None).contains("inject"));
     silent(&woken("kworker/4:1", 200, "6-7"), "irqfd-kworker");
     silent(&woken("kworker/u8:1", 200, "0-7"), "irqfd-kworker");
     silent(&woken("qemu", 5000, "4"), "irqfd-kworker");
