@@ -468,6 +468,9 @@ static noinline int rings_for(struct context *c, u64 task, u32 tid)
 	if (!owner || *owner != v->owner)
 		return 0;
 	bpf_probe_read_kernel(name.comm, sizeof(name.comm), (void *)(task + task_comm));
+	/* KVM's own threads (kvm-pit, after an end of interrupt) have no eventfd. */
+	if (name.begin == NAMED('k', 'v', 'm', '-'))
+		return 0;
 	__builtin_memcpy(ring.comm, name.comm, sizeof(ring.comm));
 	ring.key.owner = *owner;
 	ring.key.to = named(name.begin, tid == process);
