@@ -2,7 +2,7 @@
 
 use super::accesses::Owners;
 use super::earlier::Earlier;
-use super::{DomainModel, SampleInterval, since};
+use super::{SampleInterval, since};
 use crate::kvm::Space;
 use crate::sample::{DomainSample, Doorbell, Injection, Injector, IrqSource, MissingExtreme, Timing};
 
@@ -188,11 +188,11 @@ impl InjectionModel {
     }
 }
 
-impl DomainModel {
-    /// The interrupts that pass a test, as one; `None` where they are not traced or there is none. KVM's numbers of
-    /// vCPUs are not always the VMM's, so these are of all vCPUs.
-    pub fn interrupts_that(&self, wanted: impl Fn(&InjectionModel) -> bool) -> Option<InjectionModel> {
-        let mut these = self.interrupts.iter().flatten().filter(|i| wanted(i)).cloned();
+impl InjectionModel {
+    /// The interrupts of a guest that pass a test, as one; `None` where they are not traced or there is none. KVM's
+    /// numbers of vCPUs are not always the VMM's, so these are of all vCPUs.
+    pub fn sum_of(all: Option<&[Self]>, wanted: impl Fn(&Self) -> bool) -> Option<Self> {
+        let mut these = all?.iter().filter(|i| wanted(i)).cloned();
         let mut sum = these.next()?;
         for more in these {
             sum.rate = sum.rate.zip(more.rate).map(|(a, b)| a + b);

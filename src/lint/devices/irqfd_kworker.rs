@@ -7,7 +7,7 @@ use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
-use crate::model::{ThreadModel, total};
+use crate::model::{InjectionModel, ThreadModel, total};
 use crate::sample::Injector;
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
@@ -42,7 +42,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
     let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);
     let where_ = if isolated { texts::KWORKER_ISOLATED } else { texts::KWORKER_NOT_ISOLATED };
-    let traced = guest.domain.interrupts_that(|i| i.by == Injector::Kworker);
+    let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.by == Injector::Kworker);
     let mut evidence = vec![texts::kworker_wakeups(&thread.label(), rate, &guest.window()), where_.into()];
     evidence.extend(traced.and_then(|i| texts::kworker_injections(&i)));
     evidence.push(texts::CHECK_KWORKER.into());

@@ -6,6 +6,7 @@ use crate::lint::context::guest::GuestContext;
 use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, Target};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
+use crate::model::InjectionModel;
 
 /// Fewer wake-ups have no 99th percentile.
 const FEWEST_WAKEUPS: u64 = 20;
@@ -36,7 +37,7 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             continue;
         };
         let mut evidence = vec![texts::wakeups(&thread.label(), w.count, median, p99, &guest.window())];
-        let traced = guest.domain.interrupts_that(|i| i.wake.count > 0);
+        let traced = InjectionModel::sum_of(guest.domain.interrupts.as_deref(), |i| i.wake.count > 0);
         evidence.extend(traced.and_then(|i| texts::interrupts(&i)));
         evidence.push(texts::check_wakeups(cpu));
         return verdicts.find(Finding {
