@@ -28,7 +28,7 @@ const MAX_COPIES: u32 = 64;
 const LOOKS: u32 = 200;
 const WAIT: Duration = Duration::from_micros(50);
 /// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a while.
-const WAITS: u32 = 400;
+const WAITS: u32 = 1000;
 
 /// The shortest and the longest duration of an interval, nanoseconds; a longest of 0 is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
