@@ -2,7 +2,7 @@ use super::*;
 use crate::kvm::device_map::{DeviceMap, MapSource, Region};
 use crate::kvm::device_property::{DeviceProperty, PropertyPlace};
 use crate::kvm::{Space, cmdline};
-use crate::model::InjectionModel;
+use crate::model::{DoorbellModel, InjectionModel};
 use crate::sample::{Burst, Injector};
 
 fn mapped(guest: Guest, regions: &[(Space, u64, u64, &str)]) -> Guest {
@@ -54,6 +54,17 @@ fn virtio_kicks() {
     silent(&judge(&kick(5000.0, 1.0).model()), "virtio-kicks");
     silent(&judge(&kick(50.0, 50.0).model()), "virtio-kicks");
     cannot(&from_file(&kick(5000.0, 5000.0), None), "virtio-kicks");
+    // What traced doorbells add.
+    let mut traced = kick(5000.0, 5000.0).model();
+    let mut bell =
+        DoorbellModel { address: 0xfe20_3000, comm: "vhost-5".into(), rate: Some(4800.0), ..DoorbellModel::default() };
+    bell.time.add(12_000);
+    traced.domains[0].doorbells = Some(vec![bell]);
+    let evidence = get(&judge(&traced), "virtio-kicks").evidence.join("\n");
+    assert!(
+        evidence.contains("the doorbell 0xfe203000 wakes vhost-5 4800 times/s, which runs 12 us later"),
+        "{evidence}"
+    );
 }
 
 #[test]
