@@ -174,7 +174,7 @@ fn wake_latency() {
     }
     traced.domains[0].interrupts = Some(vec![woken]);
     let evidence = get(&judge(&traced), "wakeup-latency").evidence.join("\n");
-    let way = "4 interrupts woke vCPUs of the guest: 5 us after the injection; they had a CPU 1900 us later, and ran the \
-               guest 1950 us after the injection";
+    let way = "4 interrupts woke vCPUs of the guest: 5 us after the injection; they had a CPU 1900 us later, and ran \
+               the guest 1950 us after the injection";
     assert!(evidence.contains(way), "{evidence}");
 }
