@@ -4,11 +4,11 @@
 
 mod common;
 
+use common::ftrace::Instance;
 use common::guest::{Guest, Work};
 use common::watch::Watch;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -165,27 +165,6 @@ fn tracefs_may_go_away_and_come_back() {
     }
 }
 
-/// An instance of ftrace with all of KVM's events switched on; removed when dropped.
-struct Instance(std::path::PathBuf);
-
-impl Instance {
-    fn new() -> Option<Self> {
-        let folder = Path::new("/sys/kernel/tracing/instances").join(format!("kvmtop-{}", std::process::id()));
-        std::fs::create_dir(&folder).ok()?;
-        let instance = Self(folder);
-        std::fs::write(instance.0.join("events/kvm/enable"), "1").ok()?;
-        Some(instance)
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // What cannot be removed is seen by the next test that makes it.
-        let _ = std::fs::write(self.0.join("events/kvm/enable"), "0");
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn other_tracers_of_the_same_events_take_none_away() {
     const TEST: &str = "other_tracers_of_the_same_events_take_none_away";
@@ -195,7 +174,7 @@ fn other_tracers_of_the_same_events_take_none_away() {
     let _alone = alone();
     let mut first = Watch::with_engine("bpf");
     let mut pids = BTreeSet::from([short_life()]);
-    let instance = Instance::new();
+    let instance = Instance::new().and_then(|i| i.enable("kvm").map(|()| i));
     let mut perf = Command::new("perf");
     perf.args(["stat", "-a", "-e", "kvm:*"]).stdout(Stdio::null()).stderr(Stdio::null());
     let perf = perf.spawn();
@@ -204,7 +183,7 @@ fn other_tracers_of_the_same_events_take_none_away() {
     catch_up(&mut second);
     catch_up(&mut second);
     let seen_by_second = second.stop();
-    let others = (instance.is_some(), perf.is_ok());
+    let others = (instance.is_ok(), perf.is_ok());
     drop(instance);
     if let Ok(mut perf) = perf {
         let _ = perf.kill();
@@ -445,20 +424,9 @@ fn faults_of_an_emulated_host() {
     if let Some(why) = common::nested::missing(&[]) {
         return common::skipped(TEST, &why);
     }
-    let own = std::env::current_exe().expect("own path");
-    let job = format!(
-        "cd /run\nKVMTOP_TEST_CHANGE_HOST=1 KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 \
-         a_cpu_may_go_and_come_back the_clock_may_be_set > /shared/said 2>&1\n\
-         echo $? > /shared/status\ntouch /shared/finished\n",
-        own.display()
-    );
-    let shared = match common::nested::run("faults", common::nested::Clock::RealTime, &job, 480) {
-        Ok(shared) => shared,
-        Err(why) => return common::skipped(TEST, &why),
-    };
-    let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
-    let (log, said) = (read("log"), read("said"));
-    assert_eq!(read("status").trim(), "0", "{said}");
-    assert_eq!(log.lines().filter(|line| line.starts_with("RAN")).count(), 4, "{log}{said}");
-    common::ran(TEST);
+    let tests = ["a_cpu_may_go_and_come_back", "the_clock_may_be_set"];
+    match common::nested::run_tests("faults", "KVMTOP_TEST_CHANGE_HOST=1", &tests, 480, 4) {
+        Ok(()) => common::ran(TEST),
+        Err(why) => common::skipped(TEST, &why),
+    }
 }

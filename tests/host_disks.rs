@@ -5,6 +5,7 @@
 mod common;
 
 use common::nested;
+use common::qemu::{self, Running};
 use kvmtop::kvm::topology::HostTopology;
 use kvmtop::sample::{HostDisk, HostRequests, Submitter};
 use kvmtop::source::engine::bpf::BpfEngine;
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::os::linux::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -64,32 +65,6 @@ fn of<'a>(device: &str, reading: &'a Reading, pid: i32) -> Option<&'a HostDisk> 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["-d", &self.device]).status();
-    }
-}
-
-/// A process that is killed when this is dropped.
-struct Running(Child);
-
-impl Running {
-    fn pid(&self) -> i32 {
-        self.0.id() as i32
-    }
-
-    /// Lets what waits go on to its end.
-    fn finish(&mut self) {
-        writeln!(self.0.stdin.as_ref().unwrap()).unwrap();
-        assert!(self.0.wait().unwrap().success());
-    }
-
-    fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).unwrap();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -210,41 +185,16 @@ fn an_emulated_host_is_timed() {
     if let Some(why) = nested::missing(&["losetup", "dmsetup"]) {
         return common::skipped(NAME, &why);
     }
-    let job = format!(
-        "cd /run\nKVMTOP_TEST_CHANGE_HOST=1 KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 \
-         every_request_of_a_watched_process_counts a_device_that_delays_is_timed_with_its_delay > /shared/said 2>&1\n\
-         echo $? > /shared/status\ntouch /shared/finished\n",
-        std::env::current_exe().unwrap().display()
-    );
-    let shared = match nested::run("disks", nested::Clock::RealTime, &job, 300) {
-        Ok(shared) => shared,
-        Err(why) => return common::skipped(NAME, &why),
-    };
-    let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
-    let (log, said) = (read("log"), read("said"));
-    assert_eq!(read("status").trim(), "0", "{said}");
-    assert_eq!(log.lines().filter(|line| line.starts_with("RAN")).count(), 2, "{log}{said}");
-    common::ran(NAME);
+    let tests = ["every_request_of_a_watched_process_counts", "a_device_that_delays_is_timed_with_its_delay"];
+    match nested::run_tests("disks", "KVMTOP_TEST_CHANGE_HOST=1", &tests, 300, 2) {
+        Ok(()) => common::ran(NAME),
+        Err(why) => common::skipped(NAME, &why),
+    }
 }
-
-/// Reads eight sectors after eight sectors by the BIOS for ever: `mov ah, 0x42; int 0x13; add [lba], 8; and [lba],
-/// 0x3fff`, with the packet behind it (SeaBIOS has a driver for virtio disks).
-const READER: [u8; 51] = [
-    0x31, 0xc0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0, 0xbc, 0x00, 0x7c, 0xfb, 0xbe, 0x23, 0x7c, 0xb8, 0x00, 0x42, 0xb2,
-    0x80, 0xcd, 0x13, 0x83, 0x06, 0x2b, 0x7c, 0x08, 0x81, 0x26, 0x2b, 0x7c, 0xff, 0x3f, 0xeb, 0xe9, 0x10, 0x00, 0x08,
-    0x00, 0x00, 0x00, 0x00, 0x10, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
-];
 
 /// QEMU with the disk, by native AIO on an `IOThread`.
 fn guest(disk: &LoopDevice) -> Result<Running, String> {
-    let drive = format!("file={},if=none,id=d0,format=raw,cache=none,aio=native", disk.device);
-    let qemu = Command::new("qemu-system-x86_64")
-        .args(["-name", "kt-disks,debug-threads=on", "-accel", "kvm", "-m", "32", "-display", "none", "-nodefaults"])
-        .args(["-object", "iothread,id=io1", "-drive", &drive, "-device", "virtio-blk-pci,drive=d0,iothread=io1"])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    qemu.map(Running).map_err(|e| format!("qemu-system-x86_64: {e}"))
+    qemu::with_disk("kt-disks", &format!("file={},cache=none,aio=native", disk.device))
 }
 
 /// Number of requests of a device in perf's file, and the mean time from issue to completion, microseconds: the oracle.
@@ -273,12 +223,7 @@ fn by_perf(file: &Path, (major, minor): (u32, u32)) -> (u64, f64) {
 fn the_device_takes_as_long_as_perf_says() {
     const NAME: &str = "host disks: the device takes as long as perf says";
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let boot = || {
-        let mut sector = READER.to_vec();
-        sector.resize(510, 0);
-        sector.extend([0x55, 0xaa]);
-        LoopDevice::new(&sector)
-    };
+    let boot = || LoopDevice::new(&qemu::reader());
     let have = || match Command::new("perf").arg("--version").output() {
         Ok(done) if done.status.success() && Path::new("/dev/kvm").exists() => Ok(()),
         _ => Err("needs perf and /dev/kvm".to_owned()),

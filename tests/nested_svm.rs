@@ -1,6 +1,6 @@
 //! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf
-//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host. kvmtop has no
-//! more rights there than its service has, or a user of a binary that `docs/security.md` gives some.
+//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host. kvmtop has no more rights there
+//! than its service has, or a user of a binary that `docs/security.md` gives some.
 //!
 //! What can be equal: `kvmtop report` reads perf's own recording, so its figures are perf's to the last printed digit.
 //! The live engines see the same exits, so their counts are perf's. Each watcher reads the clock for itself, some

@@ -38,6 +38,14 @@ static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
 
 static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 
+static always_inline u32 number_at(u64 at)
+{
+	u32 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
+	return value;
+}
+
 /* Arguments of a raw tracepoint, as TP_PROTO lists them. */
 struct raw_args {
 	u64 arg[5];

@@ -11,6 +11,7 @@
  * Counters of a cell are added to atomically, as completions run on several CPUs at once.
  */
 #include "buckets.h"
+#include "watched.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -51,14 +52,6 @@ struct cell {
 
 _Static_assert(sizeof(struct cell) == 77 * 8, "src/source/engine/bpf/disks.rs reads a cell as words");
 
-/* Which process a submitting one works for: itself, or the guest of a vhost kernel thread. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, u32);
-	__type(value, u32);
-} watched SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -93,14 +86,6 @@ struct {
 static always_inline u64 pointer_at(u64 at)
 {
 	u64 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
-	return value;
-}
-
-static always_inline u32 number_at(u64 at)
-{
-	u32 value = 0;
 
 	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
 	return value;

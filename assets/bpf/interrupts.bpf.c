@@ -15,6 +15,7 @@
  * that was awake anyway is not seen.
  */
 #include "buckets.h"
+#include "watched.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -103,14 +104,6 @@ struct vcpu {
 	u32 owner, vcpu;
 	u64 at, waking, running; /* ns; `waking` 0: none */
 };
-
-/* Which process an injecting one works for: itself, or the guest of a vhost kernel thread. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, u32);
-	__type(value, u32);
-} watched SEC(".maps");
 
 /* By thread id. */
 struct {
@@ -443,14 +436,6 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 		key.tid = id;
 	c->key = key;
 	return begin(&key, now);
-}
-
-static always_inline u32 number_at(u64 at)
-{
-	u32 value = 0;
-
-	bpf_probe_read_kernel(&value, sizeof(value), (void *)at);
-	return value;
 }
 
 /* The current thread wakes another one, which is no vCPU: by a doorbell, if it is a vCPU within such a write. */

@@ -3,7 +3,7 @@
  * Writes a record of each thread of watched processes, when kvmtop reads it: what /proc/PID/task/TID/{stat,schedstat,
  * sched} say in text.
  */
-#include "bpf.h"
+#include "watched.h"
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -40,13 +40,6 @@ struct bpf_iter__task {
 };
 
 static long (*const bpf_seq_write)(void *seq, const void *data, u32 len) = (void *)127;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, u32);
-	__type(value, u32);
-} watched SEC(".maps");
 
 #define WORD(at) (*(u64 *)(task + (at)))
 #define HALF(at) (*(u32 *)(task + (at)))

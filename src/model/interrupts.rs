@@ -186,9 +186,7 @@ impl InjectionModel {
     pub fn asleep_percent(&self) -> Option<f64> {
         (self.count > 0).then(|| 100.0 * self.wake.count as f64 / self.count as f64)
     }
-}
 
-impl InjectionModel {
     /// The interrupts of a guest that pass a test, as one; `None` where they are not traced or there is none. KVM's
     /// numbers of vCPUs are not always the VMM's, so these are of all vCPUs.
     pub fn sum_of(all: Option<&[Self]>, wanted: impl Fn(&Self) -> bool) -> Option<Self> {

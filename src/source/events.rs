@@ -160,8 +160,9 @@ pub trait Engine: Send {
         let _ = processes;
     }
 
-    /// The vCPU threads, each with the guest's process: the targets of interrupts.
-    fn watch_vcpus(&mut self, threads: &[(i32, i32)]) {
+    /// The vCPU threads, each with the guest's process: the targets of interrupts. Nobody looks for them while
+    /// interrupts are not traced.
+    fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
         let _ = threads;
     }
 

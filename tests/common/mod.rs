@@ -5,10 +5,12 @@
 pub mod cpu_group;
 pub mod exporter;
 pub mod findings;
+pub mod ftrace;
 pub mod guest;
 pub mod hog;
 pub mod libvirt;
 pub mod nested;
+pub mod qemu;
 pub mod watch;
 
 use serde_json::Value;

@@ -50,6 +50,23 @@ pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf,
     Err(format!("the emulated host did not finish in {TRIES} tries: {died}"))
 }
 
+/// Runs these tests of the calling binary in the emulated host, with these settings of their environment, for so many
+/// seconds at most; they have to pass and to say `ran` times that they ran. Or why the host could not be had.
+pub fn run_tests(name: &str, environment: &str, tests: &[&str], seconds: u32, ran: usize) -> Result<(), String> {
+    let job = format!(
+        "cd /run\n{environment} KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 {} > /shared/said \
+         2>&1\necho $? > /shared/status\ntouch /shared/finished\n",
+        std::env::current_exe().expect("own path").display(),
+        tests.join(" ")
+    );
+    let shared = run(name, Clock::RealTime, &job, seconds)?;
+    let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
+    let (log, said) = (read("log"), read("said"));
+    assert_eq!(read("status").trim(), "0", "{said}");
+    assert_eq!(log.lines().filter(|line| line.starts_with("RAN")).count(), ran, "{log}{said}");
+    Ok(())
+}
+
 /// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
 fn script(name: &str, args: &[&Path], last: &str, clock: Clock) -> Result<String, String> {
     let mut command = Command::new("sh");

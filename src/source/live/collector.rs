@@ -8,7 +8,7 @@ pub use options::{CollectorCommand, CollectorOptions};
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{EngineError, KernelTask, Reading};
+use crate::source::events::{Engine, EngineError, KernelTask, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
@@ -135,11 +135,7 @@ impl Collector {
     /// # Errors
     /// There is no engine, it cannot, or the kernel refuses.
     pub fn set_disks(&mut self, on: bool) -> Result<(), EngineError> {
-        match &mut self.options.engine {
-            Some(engine) => engine.set_disks(on),
-            None if on => Err(source_status::no_engine(&self.options.engine_problems)),
-            None => Ok(()),
-        }
+        self.switch(on, |engine| engine.set_disks(on))
     }
 
     /// Switches tracing of what interrupts guests on or off.
@@ -147,8 +143,16 @@ impl Collector {
     /// # Errors
     /// There is no engine, it cannot, or the kernel refuses.
     pub fn set_interrupts(&mut self, on: bool) -> Result<(), EngineError> {
+        self.switch(on, |engine| engine.set_interrupts(on))
+    }
+
+    fn switch(
+        &mut self,
+        on: bool,
+        set: impl FnOnce(&mut dyn Engine) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         match &mut self.options.engine {
-            Some(engine) => engine.set_interrupts(on),
+            Some(engine) => set(engine.as_mut()),
             None if on => Err(source_status::no_engine(&self.options.engine_problems)),
             None => Ok(()),
         }
@@ -192,7 +196,7 @@ impl Collector {
         let mut reading = Reading::default();
         if let Some(engine) = &mut self.options.engine {
             engine.watch(&self.guests.values().flat_map(LiveGuest::processes).collect::<Vec<_>>());
-            engine.watch_vcpus(&self.guests.values().flat_map(LiveGuest::vcpu_threads).collect::<Vec<_>>());
+            engine.watch_vcpus(&mut self.guests.values().flat_map(LiveGuest::vcpu_threads));
             reading = engine.read();
         }
         let read = (self.options.clock)();
@@ -210,10 +214,7 @@ impl Collector {
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
-        self.add_host_disks(&mut domains, &mut reading, now.mono_ns);
-        for domain in domains.iter_mut().rev() {
-            domain.interrupts = domain.facts.pid.and_then(|pid| reading.interrupts.remove(&pid));
-        }
+        self.add_engine_details(&mut domains, &mut reading, now.mono_ns);
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let sample = Sample {
@@ -386,12 +387,14 @@ impl Collector {
         domains
     }
 
-    /// Gives each guest the block devices that worked for it.
-    fn add_host_disks(&mut self, domains: &mut [DomainSample], reading: &mut Reading, now_ns: u64) {
+    /// Gives each guest the block devices that worked for it, and what interrupted it.
+    fn add_engine_details(&mut self, domains: &mut [DomainSample], reading: &mut Reading, now_ns: u64) {
         self.block_devices.begin(now_ns);
         // From the end: of two guests that had one process id the later one, whose process is watched.
         for domain in domains.iter_mut().rev() {
-            let Some(mut disks) = domain.facts.pid.and_then(|pid| reading.disks.remove(&pid)) else { continue };
+            let Some(pid) = domain.facts.pid else { continue };
+            domain.interrupts = reading.interrupts.remove(&pid);
+            let Some(mut disks) = reading.disks.remove(&pid) else { continue };
             disks.iter_mut().for_each(|disk| self.block_devices.name(disk));
             domain.host_disks = Some(disks);
         }

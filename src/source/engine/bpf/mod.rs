@@ -154,9 +154,9 @@ impl Engine for BpfEngine {
         }
     }
 
-    fn watch_vcpus(&mut self, threads: &[(i32, i32)]) {
+    fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
         if let Some(interrupts) = &mut self.interrupts {
-            interrupts.watch_vcpus(threads);
+            interrupts.watch_vcpus(&threads.collect::<Vec<_>>());
         }
     }
 
