@@ -1,5 +1,5 @@
 //! Faults of a host that kvmtop outlives: guests that come and go, tracefs that goes away, other tracers, no more
-//! files, no more memory, a CPU that goes, a clock that is set.
+//! files, no more memory, a CPU that goes, a clock that is set, a host that sleeps.
 #![allow(missing_docs, unsafe_code, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
@@ -9,7 +9,8 @@ use common::guest::{Guest, Work};
 use common::watch::Watch;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -366,6 +367,39 @@ fn assert_sound(what: &str, value: &Value) {
     }
 }
 
+/// `kvmtop record` at work, two samples a second.
+struct Recorder {
+    child: Child,
+    session: PathBuf,
+}
+
+impl Recorder {
+    /// Starts it and waits for the first sample.
+    fn start(session: PathBuf, engine: &str) -> Self {
+        let mut command = common::kvmtop();
+        command.args(["record", "-d", "0.5", "--engine", engine]).arg(&session).stderr(Stdio::null());
+        let child = command.spawn().expect("kvmtop records");
+        let begun = Instant::now();
+        while std::fs::metadata(&session).map_or(0, |m| m.len()) == 0 && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Self { child, session }
+    }
+
+    /// Ends it as Ctrl-C does, and plays what it recorded.
+    fn stop_and_replay(mut self) -> Vec<Value> {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::INT)
+            .expect("kvmtop lives");
+        assert!(self.child.wait().expect("it ends").success());
+        let mut replay = common::kvmtop();
+        let replayed = replay.args(["replay", "--batch", "--json"]).arg(&self.session).output().expect("it replays");
+        assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+        let replayed = common::intervals(&replayed.stdout);
+        assert!(replayed.len() > 3, "{} intervals recorded", replayed.len());
+        replayed
+    }
+}
+
 #[test]
 fn the_clock_may_be_set() {
     const TEST: &str = "the_clock_may_be_set";
@@ -379,15 +413,8 @@ fn the_clock_may_be_set() {
     }
     let dir = tempfile::tempdir().expect("folder");
     for engine in ["bpf", "perf"] {
-        let session = dir.path().join(engine);
         let mut watch = Watch::with_engine(engine);
-        let mut recorder = common::kvmtop();
-        recorder.args(["record", "-d", "0.5", "--engine", "none"]).arg(&session).stderr(Stdio::null());
-        let mut recorder = recorder.spawn().expect("kvmtop records");
-        let begun = Instant::now();
-        while std::fs::metadata(&session).map_or(0, |m| m.len()) == 0 && begun.elapsed() < Duration::from_secs(60) {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let recorder = Recorder::start(dir.path().join(engine), "none");
         let idle = Guest::start(&[Work::Idle], true);
         let mut pids = BTreeSet::from([short_life()]);
         catch_up(&mut watch);
@@ -397,17 +424,10 @@ fn the_clock_may_be_set() {
             catch_up(&mut watch);
             catch_up(&mut watch);
         }
-        rustix::process::kill_process(rustix::process::Pid::from_child(&recorder), rustix::process::Signal::INT)
-            .expect("kvmtop lives");
-        assert!(recorder.wait().expect("it ends").success());
+        let replayed = recorder.stop_and_replay();
         let seen = watch.stop();
         drop(idle);
         assert_counted(&format!("{TEST} ({engine})"), &seen, &pids);
-        let mut replay = common::kvmtop();
-        let replayed = replay.args(["replay", "--batch", "--json"]).arg(&session).output().expect("kvmtop replays");
-        assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
-        let replayed = common::intervals(&replayed.stdout);
-        assert!(replayed.len() > 3, "{} intervals recorded", replayed.len());
         for interval in seen.iter().chain(&replayed) {
             assert_sound("", interval);
             // The emulated host is slow.
@@ -415,6 +435,86 @@ fn the_clock_may_be_set() {
         }
         common::ran(&format!("{TEST} ({engine})"));
     }
+}
+
+/// Suspends the host to memory until its real-time clock rings, and answers how long it slept; or why it cannot.
+fn sleep_and_wake(seconds: u32) -> Result<Duration, String> {
+    const ALARM: &str = "/sys/class/rtc/rtc0/wakealarm";
+    let asleep = || {
+        use rustix::time::{ClockId, clock_gettime};
+        let since_boot = |clock| Duration::try_from(clock_gettime(clock)).expect("a time");
+        since_boot(ClockId::Boottime).saturating_sub(since_boot(ClockId::Monotonic))
+    };
+    let before = asleep();
+    std::fs::write(ALARM, format!("+{seconds}")).map_err(|e| format!("{ALARM}: {e}"))?;
+    std::fs::write("/sys/power/state", "mem").map_err(|e| format!("/sys/power/state: {e}"))?;
+    Ok(asleep().saturating_sub(before))
+}
+
+/// The longest stretch of wall time that lies between two intervals and is in none of them, seconds.
+fn longest_gap(seen: &[Value]) -> f64 {
+    let end = |i: &Value| i["time"].as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok()).expect("a time");
+    let gaps = seen.windows(2).map(|pair| (end(&pair[1]) - end(&pair[0])).total(jiff::Unit::Second).expect("seconds"));
+    gaps.zip(&seen[1..]).map(|(passed, interval)| passed - length(interval)).fold(0.0, f64::max)
+}
+
+/// Reads that go on while the host falls asleep and after it woke are counted, once each, or said to be missing; no
+/// interval has the time asleep in it, and the times of its neighbours show it as a gap.
+#[test]
+fn the_host_may_sleep() {
+    const TEST: &str = "the_host_may_sleep";
+    const ACROSS: u32 = 40_000;
+    if let Some(why) = may_change_the_host() {
+        return common::skipped(TEST, &why);
+    }
+    let _alone = alone();
+    let dir = tempfile::tempdir().expect("folder");
+    let mut watches = ["bpf", "perf"].map(|engine| (engine, Watch::with_engine(engine)));
+    let recorder = Recorder::start(dir.path().join("recording"), "bpf");
+    let mut check = common::kvmtop();
+    let check = check.args(["check", "--duration", "6s", "--engine", "none"]);
+    let check = check.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kvmtop checks");
+    let mut guest = Guest::start(&[Work::PortReads(0x608, ACROSS)], true);
+    watches.iter_mut().for_each(|(_, watch)| catch_up(watch));
+    guest.go();
+    std::thread::sleep(Duration::from_millis(500));
+    let slept = sleep_and_wake(6);
+    guest.wait_done();
+    let check = check.wait_with_output().expect("it ends");
+    let asleep = match slept {
+        Ok(asleep) if asleep > Duration::from_secs(1) => asleep.as_secs_f64(),
+        Ok(asleep) => return common::skipped(TEST, &format!("the host slept {asleep:?}")),
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let after = short_life();
+    let expected = u64::from(ACROSS + READS);
+    let pids = BTreeSet::from([guest.pid(), after]);
+    for (_, watch) in &mut watches {
+        catch_up(watch);
+        catch_up(watch);
+    }
+    let replayed = recorder.stop_and_replay();
+    let [bpf, perf] = watches.map(|(engine, watch)| (engine, watch.stop()));
+    for (what, seen) in [bpf, perf, ("replay", replayed)] {
+        let (counted, lost) = reads(&seen, &pids);
+        let gap = longest_gap(&seen);
+        // A ring of perf ends with its CPU, and a new one is there as soon as kvmtop runs again: what the guest
+        // did before that is said to be missing.
+        let said = seen.iter().flat_map(|i| i["sources"].as_array().expect("sources"));
+        let said = said.filter_map(|source| source["cause"].as_str()).find(|cause| cause.contains("came online"));
+        eprintln!("{what}: {counted} of {expected} reads, {lost} lost; {asleep:.1} s asleep, a gap of {gap:.1} s");
+        eprintln!("{what}: {}", said.unwrap_or("no gap is said"));
+        assert!(counted <= expected, "{what}");
+        assert!(counted + lost >= expected || (what == "perf" && said.is_some()), "{what}");
+        assert!((gap - asleep).abs() < 1.5, "{what}");
+        for interval in &seen {
+            assert_sound("", interval);
+            assert!(length(interval) < 60.0, "{}", interval["interval_s"]);
+        }
+    }
+    // 3: too little was seen, on a machine as slow as this one.
+    assert!(check.status.code().is_some_and(|code| code <= 3), "{}", String::from_utf8_lossy(&check.stderr));
+    common::ran(TEST);
 }
 
 /// What changes a whole host, in one that is emulated.
@@ -425,7 +525,8 @@ fn faults_of_an_emulated_host() {
         return common::skipped(TEST, &why);
     }
     let tests = ["a_cpu_may_go_and_come_back", "the_clock_may_be_set"];
-    match common::nested::run_tests("faults", "KVMTOP_TEST_CHANGE_HOST=1", &tests, 480, 4) {
+    let alone = ["the_host_may_sleep"];
+    match common::nested::run_tests_then_alone("faults", "KVMTOP_TEST_CHANGE_HOST=1", (&tests, 4), (&alone, 1), 540) {
         Ok(()) => common::ran(TEST),
         Err(why) => common::skipped(TEST, &why),
     }

@@ -49,6 +49,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
             lingering: keyed(lingering),
             not_read: not_read.into_iter().map(|(rule, guest)| (rule, key(guest))).collect(),
             now_ms: model.time_ms,
+            booted_ms: model.booted_ms,
             seconds: model.interval_s.unwrap_or(0.0),
             exactly: options.input == InputKind::Live,
         };

@@ -53,6 +53,9 @@ pub struct Model {
     pub time_ms: i64,
     /// End of the interval, seconds of `CLOCK_MONOTONIC`, by which the kernel's log is stamped; 0 for files.
     pub mono_s: f64,
+    /// When the host was booted by the wall clock as it stands, milliseconds since the Unix epoch: it changes when that
+    /// clock is set, and not while the host sleeps. `None` where the input does not tell.
+    pub booted_ms: Option<i64>,
     /// Length of the interval in seconds; `None` if there is no interval or its length is unknown.
     pub interval_s: Option<f64>,
     /// Number of intervals between samples that the figures are of; 1 except for a whole recording.
@@ -119,6 +122,8 @@ impl Model {
         Self {
             time_ms: sample.time_ms,
             mono_s: sample.mono_ns as f64 / 1e9,
+            booted_ms: (sample.boot_ns > 0)
+                .then(|| sample.time_ms.saturating_sub(i64::try_from(sample.boot_ns / 1_000_000).unwrap_or(0))),
             interval_s,
             intervals: 1,
             engine: sample.engine.clone(),

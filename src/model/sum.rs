@@ -47,6 +47,7 @@ impl ModelSum {
         let Model {
             time_ms,
             mono_s,
+            booted_ms,
             interval_s: _,
             intervals,
             engine,
@@ -60,7 +61,8 @@ impl ModelSum {
         } = interval;
         self.ns = self.ns.saturating_add((seconds * 1e9).round() as u64);
         let sum = &mut self.sum;
-        (sum.time_ms, sum.mono_s, sum.engine, sum.sources, sum.own_rss) = (time_ms, mono_s, engine, sources, own_rss);
+        (sum.time_ms, sum.mono_s, sum.booted_ms) = (time_ms, mono_s, booted_ms);
+        (sum.engine, sum.sources, sum.own_rss) = (engine, sources, own_rss);
         sum.intervals = sum.intervals.saturating_add(intervals);
         sum.lost = sum.lost.saturating_add(lost);
         sum.overflow = sum.overflow.saturating_add(overflow);

@@ -53,18 +53,51 @@ pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf,
 /// Runs these tests of the calling binary in the emulated host, with these settings of their environment, for so many
 /// seconds at most; they have to pass and to say `ran` times that they ran. Or why the host could not be had.
 pub fn run_tests(name: &str, environment: &str, tests: &[&str], seconds: u32, ran: usize) -> Result<(), String> {
+    let shared = run(name, Clock::RealTime, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
+    assert_passed(&shared, "", ran);
+    Ok(())
+}
+
+/// The same, and then these tests as `alone.sh` runs them; how often those have to say that they ran.
+pub fn run_tests_then_alone(
+    name: &str,
+    environment: &str,
+    (tests, ran): (&[&str], usize),
+    (alone, ran_alone): (&[&str], usize),
+    seconds: u32,
+) -> Result<(), String> {
+    let script = std::fs::read_to_string(scripts().join("alone.sh")).map_err(|e| e.to_string())?;
+    let own = own_path();
     let job = format!(
-        "cd /run\n{environment} KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 {} > /shared/said \
-         2>&1\necho $? > /shared/status\ntouch /shared/finished\n",
-        std::env::current_exe().expect("own path").display(),
-        tests.join(" ")
+        "{}TEST={own} KVMTOP={} TESTS='{}'\n{script}",
+        tests_job(environment, tests),
+        env!("CARGO_BIN_EXE_kvmtop"),
+        alone.join(" ")
     );
     let shared = run(name, Clock::RealTime, &job, seconds)?;
-    let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
+    assert_passed(&shared, "", ran);
+    assert_passed(&shared, "alone-", ran_alone);
+    Ok(())
+}
+
+fn own_path() -> String {
+    std::env::current_exe().expect("own path").display().to_string()
+}
+
+fn tests_job(environment: &str, tests: &[&str]) -> String {
+    format!(
+        "cd /run\n{environment} KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 {} > /shared/said \
+         2>&1\necho $? > /shared/status\n",
+        own_path(),
+        tests.join(" ")
+    )
+}
+
+fn assert_passed(shared: &Path, prefix: &str, ran: usize) {
+    let read = |name: &str| std::fs::read_to_string(shared.join(format!("{prefix}{name}"))).unwrap_or_default();
     let (log, said) = (read("log"), read("said"));
     assert_eq!(read("status").trim(), "0", "{said}");
     assert_eq!(log.lines().filter(|line| line.starts_with("RAN")).count(), ran, "{log}{said}");
-    Ok(())
 }
 
 /// Runs a script of `tests/nested`; its output, or the last line of what went wrong.

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The most patterns that are tracked at once.
 const MOST_PATTERNS: usize = 20_000;
+/// A wall clock that moved so far against the time since boot was set.
+const CLOCK_SET_MS: u64 = 1000;
 /// The most patterns that are named before they have lasted.
 const MOST_CANDIDATES: usize = 200;
 
@@ -31,6 +33,8 @@ pub struct RuleMemory {
     judged_s: HashMap<DomainKey, f64>,
     /// For how long the host was watched, at most a minute.
     watched_s: f64,
+    /// When the host was booted, by the wall clock that the beginnings of patterns are of.
+    booted_ms: Option<i64>,
 }
 
 /// One interval, for the memory.
@@ -43,6 +47,8 @@ pub(crate) struct NewInterval {
     pub not_read: HashSet<(&'static str, Subject)>,
     /// The end of the interval, milliseconds since the epoch.
     pub now_ms: i64,
+    /// When the host was booted, by the same clock.
+    pub booted_ms: Option<i64>,
     /// Its length.
     pub seconds: f64,
     /// Whether findings say exactly since when they hold, however long that is.
@@ -94,7 +100,8 @@ impl RuleMemory {
 
     /// Takes the findings of this interval and returns those that last.
     pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(&str) -> Hold) -> Vec<Finding> {
-        let NewInterval { found, lingering, not_read, now_ms, seconds, exactly } = new;
+        let NewInterval { found, lingering, not_read, now_ms, booted_ms, seconds, exactly } = new;
+        self.follow_clock(booted_ms);
         let mut reported = Vec::new();
         let (mut now, is_lasting) = (BTreeMap::new(), |f: &Finding| hold(f.rule) != Hold::While);
         for ((_, subject, number), severity, finding) in numbered(found) {
@@ -132,6 +139,16 @@ impl RuleMemory {
         }
         self.tracks.retain(|_, track| !track.is_over());
         reported
+    }
+
+    /// Where the wall clock was set, patterns began at other times by it.
+    fn follow_clock(&mut self, booted_ms: Option<i64>) {
+        let Some(now) = booted_ms else { return };
+        let by = now.saturating_sub(self.booted_ms.unwrap_or(now));
+        if self.booted_ms.is_none() || by.unsigned_abs() > CLOCK_SET_MS {
+            self.booted_ms = Some(now);
+            self.tracks.values_mut().for_each(|track| track.clock_was_set(by));
+        }
     }
 
     /// Takes note of a pattern that shows or lingers.
@@ -185,6 +202,7 @@ mod tests {
             lingering: of(c.to_ascii_lowercase()),
             not_read: if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() },
             now_ms: second as i64 * 1000,
+            booted_ms: None,
             seconds: 1.0,
             exactly: false,
         }
@@ -323,5 +341,22 @@ mod tests {
         assert!(last[0].lasting.as_ref().unwrap().is_longer);
         let exact = memory.settle(NewInterval { exactly: true, ..interval(100, 'i') }, |_| THREE_OF_FIVE);
         assert_eq!((exact[0].since_ms, exact[0].lasting.as_ref().unwrap().is_longer), (Some(9000), false));
+    }
+
+    #[test]
+    fn since_follows_a_clock_that_is_set_and_not_one_that_went_on_while_the_host_slept() {
+        const BOOTED: i64 = 1_700_000_000_000;
+        let mut memory = RuleMemory::default();
+        let mut since_s = |second: usize, booted_ms: i64| {
+            let now_ms = booted_ms + second as i64 * 1000;
+            let new = NewInterval { now_ms, booted_ms: Some(booted_ms), exactly: true, ..interval(0, 'i') };
+            let reported = memory.settle(new, |_| THREE_OF_FIVE);
+            reported.first().map(|f| (f.since_ms.unwrap() - BOOTED) / 1000)
+        };
+        assert_eq!([10, 11, 12].map(|second| since_s(second, BOOTED)), [None, None, Some(9)]);
+        assert_eq!(since_s(13, BOOTED + 300), Some(9), "a clock that is steered");
+        assert_eq!(since_s(14, BOOTED - 3_600_000), Some(9 - 3600), "set back by an hour");
+        assert_eq!(since_s(15, BOOTED), Some(9));
+        assert_eq!(since_s(8000, BOOTED), Some(9), "asleep for two hours");
     }
 }

@@ -99,6 +99,11 @@ impl PatternTrack {
         }
     }
 
+    /// The wall clock was set, so many milliseconds ahead.
+    pub fn clock_was_set(&mut self, by_ms: i64) {
+        self.since_ms = self.since_ms.saturating_add(by_ms);
+    }
+
     /// Whether nothing of it is left to remember.
     pub fn is_over(&self) -> bool {
         self.recent.iter().all(|o| o.lingers.is_none())

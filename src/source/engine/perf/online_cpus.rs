@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// Two readings of how long the host slept that differ by more are of a sleep in between, nanoseconds.
+const SLEPT_NS: u64 = 10_000_000;
 /// Passes over the rings from one look at every CPU to the next; the list of all is one file and read each time.
 const EVERY: u32 = 5;
 
@@ -17,7 +19,9 @@ pub(super) struct OnlineCpus {
     /// of the CPU (drivers/base/topology.c, `topology_add_dev`).
     seen: BTreeMap<u32, Option<u64>>,
     text: String,
-    looks: u32,
+    passes: u32,
+    /// How long the host slept up to the last look: all CPUs but one go offline for that, and no thread sees it.
+    asleep_ns: u64,
 }
 
 /// CPUs that changed since the look before.
@@ -27,6 +31,26 @@ pub(super) struct CpuChanges {
     pub stopped: Vec<u32>,
     /// Came online, or are again.
     pub started: Vec<u32>,
+    /// Whether each CPU was looked at, and not only the list of all.
+    pub looked: bool,
+}
+
+impl CpuChanges {
+    /// Whether a CPU went and came back, so that the list of all is the same.
+    pub fn came_back(&self) -> bool {
+        self.started.iter().any(|cpu| self.stopped.contains(cpu))
+    }
+}
+
+/// How long the host has slept since it was booted, nanoseconds.
+pub(super) fn asleep_ns() -> u64 {
+    let now = |clock| {
+        let time = rustix::time::clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    // In this order: the time between the two readings makes it longer, by less than a sleep.
+    let awake = now(rustix::time::ClockId::Monotonic);
+    now(rustix::time::ClockId::Boottime).saturating_sub(awake)
 }
 
 impl OnlineCpus {
@@ -36,7 +60,8 @@ impl OnlineCpus {
     }
 
     fn below(folder: &Path) -> Self {
-        let mut cpus = Self { folder: folder.into(), seen: BTreeMap::new(), text: String::new(), looks: 0 };
+        let mut cpus =
+            Self { folder: folder.into(), seen: BTreeMap::new(), text: String::new(), passes: 0, asleep_ns: 0 };
         cpus.text = cpus.list();
         cpus.seen = cpus.look();
         cpus
@@ -47,19 +72,22 @@ impl OnlineCpus {
         self.seen.keys().copied().collect()
     }
 
-    /// What changed since the last call.
-    pub fn changes(&mut self) -> CpuChanges {
+    /// What changed since the last call. `asleep_ns`: [`asleep_ns`].
+    pub fn changes(&mut self, asleep_ns: u64) -> CpuChanges {
         let text = self.list();
-        self.looks = self.looks.wrapping_add(1);
-        if text.is_empty() || (text == self.text && !self.looks.is_multiple_of(EVERY)) {
+        self.passes = self.passes.wrapping_add(1);
+        let slept = asleep_ns.abs_diff(self.asleep_ns) > SLEPT_NS;
+        if text.is_empty() || (text == self.text && !slept && !self.passes.is_multiple_of(EVERY)) {
             return CpuChanges::default();
         }
+        self.asleep_ns = asleep_ns;
         self.text = text;
         let now = self.look();
         let differs = |a: &BTreeMap<u32, Option<u64>>, b: &BTreeMap<u32, Option<u64>>| {
             a.iter().filter(|(cpu, since)| b.get(cpu) != Some(since)).map(|(cpu, _)| *cpu).collect()
         };
-        let changes = CpuChanges { stopped: differs(&self.seen, &now), started: differs(&now, &self.seen) };
+        let changes =
+            CpuChanges { stopped: differs(&self.seen, &now), started: differs(&now, &self.seen), looked: true };
         self.seen = now;
         changes
     }
@@ -86,18 +114,30 @@ mod tests {
         fs::write(root.path().join("online"), "0-2\n").unwrap();
         (0..3).for_each(|cpu| fs::create_dir_all(topology(cpu)).unwrap());
         let mut cpus = OnlineCpus::below(root.path());
-        assert_eq!((cpus.numbers(), cpus.changes()), (vec![0, 1, 2], CpuChanges::default()));
+        assert_eq!((cpus.numbers(), cpus.changes(0)), (vec![0, 1, 2], CpuChanges::default()));
         // Off: seen at once.
         fs::write(root.path().join("online"), "0,2\n").unwrap();
-        assert_eq!(cpus.changes(), CpuChanges { stopped: vec![1], started: vec![] });
+        let changes = |stopped: &[u32], started: &[u32]| CpuChanges {
+            stopped: stopped.to_vec(),
+            started: started.to_vec(),
+            looked: true,
+        };
+        assert_eq!(cpus.changes(0), changes(&[1], &[]));
         fs::write(root.path().join("online"), "0-2\n").unwrap();
-        assert_eq!(cpus.changes(), CpuChanges { stopped: vec![], started: vec![1] });
+        assert_eq!(cpus.changes(0), changes(&[], &[1]));
         // Off and on between two looks: the list is the same. The new folder is made first: it must be another inode.
-        fs::rename(topology(2), root.path().join("old")).unwrap();
-        fs::create_dir(topology(2)).unwrap();
-        let changes: Vec<_> = (0..EVERY).map(|_| cpus.changes()).filter(|c| *c != CpuChanges::default()).collect();
-        assert_eq!(changes, [CpuChanges { stopped: vec![2], started: vec![2] }]);
+        let restart = |old: &str| {
+            fs::rename(topology(2), root.path().join(old)).unwrap();
+            fs::create_dir(topology(2)).unwrap();
+        };
+        restart("old");
+        let looks = (0..EVERY).map(|_| cpus.changes(0)).filter(|c| c.looked).collect::<Vec<_>>();
+        assert_eq!(looks, [changes(&[2], &[2])]);
+        assert!(looks[0].came_back());
+        // The host slept: seen at once.
+        restart("older");
+        assert_eq!(cpus.changes(5_000_000_000), changes(&[2], &[2]));
         fs::remove_file(root.path().join("online")).unwrap();
-        assert_eq!(cpus.changes(), CpuChanges::default(), "unknown is no change");
+        assert_eq!(cpus.changes(5_000_000_000), CpuChanges::default(), "unknown is no change");
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that empties the rings.
 #![allow(unsafe_code, reason = "borrows the rings' descriptors for poll(2)")]
 
-use super::online_cpus::OnlineCpus;
+use super::online_cpus::{OnlineCpus, asleep_ns};
 use super::rings::{self, Ring, Wanted};
 use super::time_order::TimeOrder;
 use crate::kvm::CpuSet;
@@ -31,7 +31,8 @@ struct State {
     rings: Vec<Ring>,
     wanted: Vec<Wanted>,
     cpus: OnlineCpus,
-    /// When the CPUs were looked at last.
+    /// When the list of CPUs was read last, and when each of them was looked at.
+    listed: u64,
     looked: u64,
     /// What the rings of CPUs that went offline had lost.
     lost_before: u64,
@@ -116,6 +117,7 @@ impl Watcher {
             rings,
             wanted,
             cpus,
+            listed: monotonic_ns(),
             looked: monotonic_ns(),
             lost_before: 0,
             hotplug: Hotplug::default(),
@@ -239,8 +241,13 @@ impl State {
     /// Opens rings for CPUs that came online and closes those of CPUs that went offline, after their last events were
     /// taken out. Only the thread that polls the rings may call this.
     fn follow_cpus(&mut self) {
-        let before = std::mem::replace(&mut self.looked, monotonic_ns());
-        let mut changes = self.cpus.changes();
+        let now = monotonic_ns();
+        let mut changes = self.cpus.changes(asleep_ns());
+        let before = if changes.came_back() { self.looked } else { self.listed };
+        self.listed = now;
+        if changes.looked {
+            self.looked = now;
+        }
         for ring in self.rings.iter().filter(|ring| changes.stopped.contains(&ring.cpu)) {
             self.lost_before += ring.lost();
         }
