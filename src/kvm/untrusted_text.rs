@@ -29,6 +29,10 @@ pub fn without_hidden(text: &str) -> Cow<'_, str> {
 }
 
 fn safe(text: &str, max: usize, mark: Option<char>) -> String {
+    // As most are: a sample of many threads has tens of thousands.
+    if text.len() <= max && text.bytes().all(|b| matches!(b, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let mut out = String::new();
     let mut kept = 0;
     let mut chars = text.chars().peekable();

@@ -202,11 +202,10 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
     };
     let mut grown: Vec<_> = now
         .iter()
-        .map(|o| {
+        .filter_map(|o| {
             let (count, ns) = known(o);
-            OtherTask { count: o.count - count, ns: o.ns - ns, ..o.clone() }
+            (o.count > count).then(|| OtherTask { count: o.count - count, ns: o.ns - ns, ..o.clone() })
         })
-        .filter(|o| o.count > 0)
         .collect();
     grown.sort_by(|a, b| (b.ns, b.count, &a.comm, a.tid).cmp(&(a.ns, a.count, &b.comm, b.tid)));
     grown

@@ -41,9 +41,11 @@ fn get(n: &AtomicU64) -> u64 {
     n.load(Relaxed)
 }
 
-fn text(bytes: &[AtomicU8]) -> String {
-    let bytes: Vec<u8> = bytes.iter().map(|b| b.load(Relaxed)).take_while(|b| *b != 0).collect();
-    sanitize(&String::from_utf8_lossy(&bytes), 15)
+/// A thread's name, which ends with a zero.
+fn text(name: &[AtomicU8; 16]) -> String {
+    let name = name.each_ref().map(|b| b.load(Relaxed));
+    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    sanitize(&String::from_utf8_lossy(name), 15)
 }
 
 /// Without the empty buckets at the end.
