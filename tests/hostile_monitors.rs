@@ -1,8 +1,10 @@
-//! Guests whose command line names a monitor that is not theirs, or whose monitor is hostile.
+//! Guests whose command line names a monitor that is not theirs, or whose monitor is hostile; and that those of other
+//! users are asked all the same.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
+use common::watch::Watch;
 use kvmtop::kvm::Space;
 use kvmtop::kvm::cmdline::QemuCommand;
 use kvmtop::kvm::device_map::DeviceMap;
@@ -11,7 +13,7 @@ use kvmtop::source::live::metadata::device_maps::DeviceMaps;
 use kvmtop::source::live::metadata::libvirt::{Libvirt, LibvirtOptions};
 use kvmtop::source::live::{LibvirtAndQmp, MetadataSource, UuidClaim, WatchedGuest};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -392,5 +394,107 @@ fn a_guest_that_waits_for_its_monitor_is_paused() {
     assert!(is_paused(&mut source, &quiet, true));
     quiet.quiet = false;
     assert!(!is_paused(&mut source, &quiet, false), "whose vCPUs run is not paused, whatever was said before");
+    common::ran(TEST);
+}
+
+/// A QEMU of `nobody` under KVM that reads its disk for ever, its files and its monitor in a folder that is his alone.
+fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
+    let (disk, socket) = (folder.join("disk.img"), folder.join("qmp"));
+    let mut image = common::qemu::reader();
+    image.resize(16 << 20, 0);
+    std::fs::write(&disk, image).map_err(|e| e.to_string())?;
+    for path in [&disk, folder] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).map_err(|e| e.to_string())?;
+    }
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700)).map_err(|e| e.to_string())?;
+    let group = std::fs::metadata("/dev/kvm").map_err(|e| e.to_string())?.gid();
+    let mut qemu = as_nobody(&format!("--groups={group}"));
+    qemu.args(["qemu-system-x86_64", "-name", "users-own,debug-threads=on", "-accel", "kvm", "-m", "32"]);
+    qemu.args(["-display", "none", "-nodefaults", "-device", "virtio-blk-pci,drive=d0"]);
+    qemu.arg("-drive").arg(format!("file={},if=none,id=d0,format=raw", disk.display()));
+    qemu.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket.display()));
+    let mut qemu = Running(qemu.stdin(Stdio::null()).spawn().map_err(|e| format!("setpriv: {e}"))?);
+    let until = Instant::now() + Duration::from_secs(30);
+    while !socket.exists() {
+        if let Ok(Some(status)) = qemu.0.try_wait() {
+            return Err(format!("QEMU of another user: {status}"));
+        }
+        assert!(Instant::now() < until, "QEMU has no monitor");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(qemu)
+}
+
+const NOBODY: u32 = 65_534;
+
+fn as_nobody(groups: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", groups, "--"]).stdin(Stdio::null());
+    command
+}
+
+/// Until this command, which becomes kvmtop, says that the guest reads its disk, and what else is wanted of the guest.
+fn wait_for_its_disk(mut command: Command, pid: i32, wanted: impl Fn(&serde_json::Value) -> bool) {
+    command.args(["--batch", "--json", "-n", "1000", "-d", "0.5"]);
+    let mut watch = Watch::of(command);
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let domains = watch.last()["domains"].as_array().unwrap();
+        let guest = domains.iter().find(|d| d["pid"] == pid).unwrap_or(&serde_json::Value::Null);
+        let disk = guest["disks"].as_array().and_then(|disks| disks.first()).unwrap_or(&serde_json::Value::Null);
+        if disk["name"] == "d0" && disk["read_ops"].as_f64() > Some(0.0) && wanted(guest) {
+            assert_eq!(guest["name"], "users-own");
+            watch.stop();
+            return;
+        }
+        assert!(Instant::now() < until, "{guest}");
+        watch.next();
+    }
+}
+
+/// Root without the right to pass over permissions may connect to that monitor as its user alone.
+#[test]
+fn a_guest_of_another_user_is_asked_as_that_user() {
+    const TEST: &str = "a_guest_of_another_user_is_asked_as_that_user";
+    let _alone = alone();
+    let not_root = (!rustix::process::geteuid().is_root()).then(|| "not root".into());
+    if let Some(why) = common::cannot_run_guests().or(not_root) {
+        return common::skipped(TEST, &why);
+    }
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let qemu = match guest_of_nobody(folder.path()) {
+        Ok(qemu) => qemu,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let mut root = Command::new("setpriv");
+    root.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override", "--", env!("CARGO_BIN_EXE_kvmtop")]);
+    let traced = common::cannot_trace().is_none();
+    wait_for_its_disk(root, qemu.pid(), |guest| {
+        let is_disk = |device: &serde_json::Value| device.as_str().is_some_and(|name| name.contains("virtio-blk"));
+        !traced || guest["accesses"].as_array().unwrap().iter().any(|access| is_disk(&access["device"]))
+    });
+    common::ran(&format!("{TEST} (device names: {traced})"));
+}
+
+/// Without any right a user sees the disks of his own guest.
+#[test]
+fn a_user_sees_his_own_guest() {
+    const TEST: &str = "a_user_sees_his_own_guest";
+    let _alone = alone();
+    let not_root = (!rustix::process::geteuid().is_root()).then(|| "not root, who can be another user".into());
+    if let Some(why) = common::cannot_run_guests().or(not_root) {
+        return common::skipped(TEST, &why);
+    }
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let qemu = match guest_of_nobody(folder.path()) {
+        Ok(qemu) => qemu,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let program = folder.path().join("kvmtop");
+    std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut kvmtop = as_nobody("--clear-groups");
+    kvmtop.arg(&program);
+    wait_for_its_disk(kvmtop, qemu.pid(), |_| true);
     common::ran(TEST);
 }
