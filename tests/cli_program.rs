@@ -243,7 +243,13 @@ fn doctor_lists_every_source() {
     for name in ["procfs", "tracepoints", "libvirt", "monitor"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    assert!(text(&run(&["doctor", "--engine", "none"]).stdout).contains("start kvmtop with --engine auto"));
+    let facts = said["host"].as_array().expect("host").iter().filter_map(|fact| fact["name"].as_str());
+    let all =
+        ["rights", "lockdown", "kernel.perf_event_paranoid", "tracefs", "BPF", "BTF", "PID namespace", "/proc", "KVM"];
+    assert_eq!(facts.collect::<Vec<_>>(), all);
+    let plain = text(&run(&["doctor", "--engine", "none"]).stdout);
+    assert!(plain.contains("start kvmtop with --engine auto"));
+    assert!(all.iter().all(|name| plain.lines().any(|line| line.starts_with(name))), "{plain}");
 }
 
 #[test]
