@@ -13,6 +13,9 @@
  * The other way, a guest's write that KVM turns into an eventfd (a doorbell) wakes a thread of its VMM or vhost within
  * the exit: what a vCPU thread wakes after kvm_pio or kvm_mmio, before it returns to the guest or to the VMM. A thread
  * that was awake anyway is not seen.
+ *
+ * A guest that exits often runs the program of kvm_entry as often, and the whole host those of the scheduler, though
+ * few of these events are of an interrupt. So each asks a small table first whether there is anything to do.
  */
 #include "buckets.h"
 #include "watched.h"
@@ -23,6 +26,9 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 const volatile u32 task_pid = 0;
 const volatile u32 task_tgid = 0;
 const volatile u32 task_comm = 0;
+const volatile u32 task_notifiers = 0; /* preempt_notifiers */
+/* In a kvm_vcpu, by the BTF of KVM. */
+const volatile u32 at_vcpu_id = 0;
 
 enum source { OTHER_SOURCE, GSI, MSI, IPI };
 
@@ -61,10 +67,6 @@ struct context {
 	u32 kind, number;
 	u64 at; /* 0: none was accepted, or it was woken */
 	struct key key;
-	u64 ringer; /* the task of a vCPU that wrote to this place; 0: it left the exit */
-	u64 place;
-	u32 space;
-	u32 rung; /* a thread that a vCPU woke without such a write */
 };
 
 /* Doorbells of one place that wake one thread. */
@@ -113,21 +115,20 @@ struct {
 	__type(value, struct vcpu);
 } vcpus SEC(".maps");
 
-/* Of tasks, and of interrupts. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, u32);
-	__type(value, struct context);
-} contexts SEC(".maps");
+struct cpu {
+	u32 interrupted; /* it handles a device's interrupt (1), expires a timer (2) or runs a softirq (4) */
+	u32 pad;
+	struct context contexts[2]; /* of tasks, and of interrupts */
+	u64 task, vcpu; /* the thread and the struct kvm_vcpu that entered a guest here last */
+	struct target entered;
+};
 
-/* Whether this CPU handles a device's interrupt (1), expires a timer (2) or runs a softirq (4). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, u32);
-} interrupted SEC(".maps");
+	__type(value, struct cpu);
+} cpus SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -179,7 +180,6 @@ struct totals {
 	u64 untimed;  /* interrupts that found no place in `flights` or `cells` */
 	u64 foreign;  /* injected by a kernel worker or a hard interrupt, which belong to no guest */
 	u64 claimed;  /* of them, those that woke a vCPU and so have a guest */
-	u64 entries;  /* 1: kvm_entry fires on this kernel */
 };
 
 struct {
@@ -206,26 +206,60 @@ static always_inline int lost(void)
 	return 0;
 }
 
-static always_inline int entries_fire(void)
-{
-	struct totals *t = all();
+/* Whether kvm_entry fires on this kernel. */
+static volatile u32 entries_fire;
 
-	return t && t->entries;
+#define PLACES 4096
+#define place_of(n) ((((n) * 0x9e3779b97f4a7c15ull) >> 52) & (PLACES - 1))
+
+/* How many flights there are to the vCPUs of each place. */
+static volatile u32 in_flight[PLACES];
+
+/* Whether an interrupt or a doorbell ever woke a task of this place. */
+static volatile u32 woken[PLACES];
+
+/* What a vCPU's thread does within an exit. */
+static struct exit {
+	u64 task;
+	u64 written; /* it wrote to this port or address */
+	u32 space;   /* 0: it did not */
+	u32 rung;    /* a thread that it woke without such a write */
+} exits[PLACES];
+
+static always_inline struct exit *exit_of(u64 task)
+{
+	return &exits[place_of(task >> 6)];
 }
 
-static always_inline u32 in_interrupt(void)
+static always_inline volatile u32 *flights_to(const struct target *target)
 {
-	u32 zero = 0, *state = bpf_map_lookup_elem(&interrupted, &zero);
+	return &in_flight[place_of((u64)target->owner << 32 | target->vcpu)];
+}
 
-	return state && *state;
+static always_inline volatile u32 *was_woken(u64 task)
+{
+	return &woken[place_of(task >> 6)];
+}
+
+static always_inline void end_flight(const struct target *target)
+{
+	if (!bpf_map_delete_elem(&flights, target))
+		__sync_fetch_and_add(flights_to(target), -1);
+}
+
+static always_inline struct cpu *this_cpu(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
 }
 
 static always_inline int set_interrupt(u32 bit, u32 value)
 {
-	u32 zero = 0, *state = bpf_map_lookup_elem(&interrupted, &zero);
+	struct cpu *cpu = this_cpu();
 
-	if (state)
-		*state = (*state & ~bit) | value;
+	if (cpu)
+		cpu->interrupted = (cpu->interrupted & ~bit) | value;
 	return 0;
 }
 
@@ -266,19 +300,19 @@ int softirq_exit(struct raw_args *ctx)
 }
 
 /* The context that runs on this CPU. */
-static always_inline struct context *context(void)
+static always_inline struct context *context(struct cpu *cpu)
 {
-	u32 which = in_interrupt() ? 1 : 0;
-
-	return bpf_map_lookup_elem(&contexts, &which);
+	return &cpu->contexts[cpu->interrupted ? 1 : 0];
 }
 
 static always_inline int announce(u32 kind, u32 number)
 {
-	struct context *c = context();
+	struct cpu *cpu = this_cpu();
+	struct context *c;
 
-	if (!c)
+	if (!cpu)
 		return 0;
+	c = context(cpu);
 	c->task = bpf_get_current_task();
 	c->kind = kind;
 	c->number = number;
@@ -335,12 +369,12 @@ union name {
 	u32 begin;
 };
 
-static always_inline u32 injector_of(u64 id)
+static always_inline u32 injector_of(const struct cpu *cpu, u64 id)
 {
 	union name name = {};
 	u32 tid = id;
 
-	if (in_interrupt())
+	if (cpu->interrupted)
 		return INTERRUPT;
 	if (bpf_map_lookup_elem(&vcpus, &tid))
 		return VCPU;
@@ -385,9 +419,13 @@ static always_inline int begin(const struct key *key, u64 now)
 	if (!cell)
 		return lost();
 	__sync_fetch_and_add(&cell->count, 1);
-	/* Where kvm_entry does not fire, nothing ends the way of a kicked vCPU. */
-	if (!bpf_map_update_elem(&flights, &target, &flight, entries_fire() ? BPF_NOEXIST : BPF_ANY))
+	if (!bpf_map_update_elem(&flights, &target, &flight, BPF_NOEXIST)) {
+		__sync_fetch_and_add(flights_to(&target), 1);
 		return 0;
+	}
+	/* Nothing ends the way of a kicked vCPU then. */
+	if (!entries_fire)
+		return bpf_map_update_elem(&flights, &target, &flight, BPF_ANY) ? lost() : 0;
 	if (!bpf_map_lookup_elem(&flights, &target))
 		return lost();
 	__sync_fetch_and_add(&cell->joined, 1);
@@ -400,14 +438,17 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 {
 	u32 mode = ctx->arg[1] >> 8 & 7, vector = ctx->arg[3] & 0xff;
 	u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
-	u32 process = id >> 32, by = injector_of(id), *owner = 0;
-	struct context *c = context();
+	u32 process = id >> 32, by, *owner = 0;
+	struct cpu *cpu = this_cpu();
 	struct key key = {};
+	struct context *c;
 	struct totals *t;
 
 	/* Fixed and lowest priority: the others have no vector (NMI, INIT, ...). */
-	if (!c || mode > 1)
+	if (!cpu || mode > 1)
 		return 0;
+	c = context(cpu);
+	by = injector_of(cpu, id);
 	if (c->task != bpf_get_current_task()) {
 		c->task = bpf_get_current_task();
 		c->kind = OTHER_SOURCE;
@@ -438,15 +479,25 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 	return begin(&key, now);
 }
 
-/* The current thread wakes another one, which is no vCPU: by a doorbell, if it is a vCPU within such a write. */
-static noinline int rings_for(struct context *c, u64 task, u32 tid)
+/* A thread within KVM_RUN is loaded on a CPU, of which preemption tells KVM (vcpu_load, virt/kvm/kvm_main.c). */
+static always_inline int is_in_kvm(u64 task)
 {
-	u32 me = bpf_get_current_pid_tgid(), process, *owner;
+	u64 first = 0;
+
+	bpf_probe_read_kernel(&first, sizeof(first), (void *)(task + task_notifiers));
+	return first != 0;
+}
+
+/* The current thread wakes another one: by a doorbell, if it is a vCPU within such a write. */
+static noinline int rings_for(u64 current, u64 task)
+{
+	u32 me = bpf_get_current_pid_tgid(), tid = number_at(task + task_pid), process, *owner;
 	struct vcpu *v = bpf_map_lookup_elem(&vcpus, &me);
+	struct exit *exit = exit_of(current);
 	struct ring ring = {};
 	union name name = {};
 
-	if (!c || !v)
+	if (!v || bpf_map_lookup_elem(&vcpus, &tid))
 		return 0;
 	process = number_at(task + task_tgid);
 	owner = bpf_map_lookup_elem(&watched, &process);
@@ -460,17 +511,17 @@ static noinline int rings_for(struct context *c, u64 task, u32 tid)
 	ring.key.owner = *owner;
 	ring.key.to = named(name.begin, tid == process);
 	ring.key.tid = tid;
-	c->rung = 0;
-	if (c->ringer == bpf_get_current_task()) {
-		ring.key.space = c->space;
-		ring.key.low = c->place;
-		ring.key.high = c->place >> 32;
-		c->ringer = 0;
+	if (exit->task == current && exit->space) {
+		ring.key.space = exit->space;
+		ring.key.low = exit->written;
+		ring.key.high = exit->written >> 32;
 	} else {
-		c->task = bpf_get_current_task();
-		c->rung = tid;
+		exit->rung = tid;
 	}
+	exit->task = current;
+	exit->space = 0;
 	ring.at = bpf_ktime_get_ns();
+	*was_woken(task) = 1;
 	return bpf_map_update_elem(&rings, &tid, &ring, BPF_ANY) ? lost() : 0;
 }
 
@@ -498,13 +549,13 @@ static noinline int answered(const struct ring *ring)
 
 static always_inline int wrote(u32 space, u64 place)
 {
-	struct context *c = context();
+	u64 task = bpf_get_current_task();
+	struct exit *exit = exit_of(task);
 
-	if (!c)
-		return 0;
-	c->ringer = bpf_get_current_task();
-	c->space = space;
-	c->place = place;
+	exit->task = task;
+	exit->written = place;
+	exit->space = space;
+	exit->rung = 0;
 	return 0;
 }
 
@@ -526,14 +577,15 @@ int kvm_mmio(struct raw_args *ctx)
 SEC("raw_tracepoint/kvm_fast_mmio")
 int kvm_fast_mmio(struct raw_args *ctx)
 {
-	struct context *c = context();
+	u64 task = bpf_get_current_task();
+	struct exit *exit = exit_of(task);
 	struct ring *ring, whole;
 	u32 tid;
 
-	if (!c || !c->rung || c->task != bpf_get_current_task())
+	if (exit->task != task || !exit->rung)
 		return 0;
-	tid = c->rung;
-	c->rung = 0;
+	tid = exit->rung;
+	exit->rung = 0;
 	ring = bpf_map_lookup_elem(&rings, &tid);
 	if (!ring || ring->key.space)
 		return 0;
@@ -547,21 +599,9 @@ int kvm_fast_mmio(struct raw_args *ctx)
 	return answered(&whole);
 }
 
-/* The VMM goes on with the write itself. */
-SEC("raw_tracepoint/kvm_userspace_exit")
-int kvm_userspace_exit(struct raw_args *ctx)
+/* The current context injected and then wakes a thread. Whether that is a vCPU. */
+static noinline int wakes_vcpu(struct context *c, u64 task)
 {
-	struct context *c = context();
-
-	if (c)
-		c->ringer = 0;
-	return 0;
-}
-
-SEC("raw_tracepoint/sched_waking")
-int sched_waking(struct raw_args *ctx)
-{
-	struct context *c = context();
 	struct flight *flight;
 	struct target target;
 	struct totals *t;
@@ -570,15 +610,9 @@ int sched_waking(struct raw_args *ctx)
 
 	if (!c)
 		return 0;
-	tid = number_at(ctx->arg[0] + task_pid);
+	tid = number_at(task + task_pid);
 	v = bpf_map_lookup_elem(&vcpus, &tid);
-	if (!v) {
-		/* What woke it before, woke it before it had left its CPU. */
-		if (bpf_map_lookup_elem(&rings, &tid))
-			bpf_map_delete_elem(&rings, &tid);
-		return in_interrupt() ? 0 : rings_for(c, ctx->arg[0], tid);
-	}
-	if (!c->at || c->task != bpf_get_current_task())
+	if (!v)
 		return 0;
 	if (!c->key.owner) {
 		c->key.owner = v->owner;
@@ -595,9 +629,37 @@ int sched_waking(struct raw_args *ctx)
 		v->at = c->at;
 		v->running = 0;
 		v->waking = bpf_ktime_get_ns();
+		*was_woken(task) = 1;
 	}
 	c->at = 0;
+	return 1;
+}
+
+/* What woke it before, woke it before it had left its CPU. */
+static noinline int forget_ring(u64 task)
+{
+	u32 tid = number_at(task + task_pid);
+
+	if (bpf_map_lookup_elem(&rings, &tid))
+		bpf_map_delete_elem(&rings, &tid);
 	return 0;
+}
+
+SEC("raw_tracepoint/sched_waking")
+int sched_waking(struct raw_args *ctx)
+{
+	u64 current = bpf_get_current_task(), task = ctx->arg[0];
+	struct cpu *cpu = this_cpu();
+	struct context *c;
+
+	if (!cpu)
+		return 0;
+	c = context(cpu);
+	if (c->at && c->task == current && wakes_vcpu(c, task))
+		return 0;
+	if (*was_woken(task))
+		forget_ring(task);
+	return cpu->interrupted || !is_in_kvm(current) ? 0 : rings_for(current, task);
 }
 
 static always_inline int runs(u64 task)
@@ -627,7 +689,7 @@ static always_inline int runs(u64 task)
 SEC("raw_tracepoint/sched_switch")
 int sched_switch(struct raw_args *ctx)
 {
-	return runs(ctx->arg[2]);
+	return *was_woken(ctx->arg[2]) ? runs(ctx->arg[2]) : 0;
 }
 
 /* ns, waited, valid: the vCPU leaves its sleep, or the polling before it. */
@@ -659,8 +721,59 @@ int kvm_vcpu_wakeup(struct raw_args *ctx)
 		add(&cell->wake, waking - v->at);
 		add(&cell->delay, v->running - waking);
 	}
-	if (!entries_fire())
-		bpf_map_delete_elem(&flights, &target);
+	if (!entries_fire)
+		end_flight(&target);
+	return 0;
+}
+
+static noinline int arrived(u32 owner, u32 vcpu)
+{
+	struct target target = { .owner = owner, .vcpu = vcpu };
+	struct flight *flight = bpf_map_lookup_elem(&flights, &target);
+	struct cell *cell;
+	struct key key;
+	u64 ns;
+
+	if (!flight)
+		return 0;
+	ns = bpf_ktime_get_ns() - flight->at;
+	key = flight->key;
+	cell = cell_of(&key);
+	if (cell)
+		add(flight->asleep ? &cell->slept : &cell->kick, ns);
+	end_flight(&target);
+	return 0;
+}
+
+/* The thread runs its guest. */
+static always_inline void entered(u64 task, const struct target *target)
+{
+	struct exit *exit = exit_of(task);
+
+	if (exit->task == task)
+		exit->task = 0;
+	if (!entries_fire)
+		entries_fire = 1;
+	if (*flights_to(target))
+		arrived(target->owner, target->vcpu);
+}
+
+/* vcpu, since 5.10. */
+SEC("raw_tracepoint/kvm_entry")
+int kvm_entry_raw(struct raw_args *ctx)
+{
+	u64 task = bpf_get_current_task(), vcpu = ctx->arg[0];
+	struct cpu *cpu = this_cpu();
+
+	if (!cpu)
+		return 0;
+	if (cpu->vcpu != vcpu || cpu->task != task) {
+		cpu->vcpu = vcpu;
+		cpu->task = task;
+		cpu->entered.owner = bpf_get_current_pid_tgid() >> 32;
+		cpu->entered.vcpu = number_at(vcpu + at_vcpu_id);
+	}
+	entered(task, &cpu->entered);
 	return 0;
 }
 
@@ -673,32 +786,12 @@ struct trace_event_raw_kvm_entry {
 /* A classic tracepoint program that returns 0 takes the event away from every perf session on the host. */
 enum { PASS = 1 };
 
+/* Where the place of the number in a kvm_vcpu is not known: it costs several times as much. */
 SEC("tracepoint/kvm/kvm_entry")
 int kvm_entry(struct trace_event_raw_kvm_entry *ctx)
 {
 	struct target target = { .owner = bpf_get_current_pid_tgid() >> 32, .vcpu = ctx->vcpu_id };
-	struct flight *flight = bpf_map_lookup_elem(&flights, &target);
-	struct context *c = context();
-	struct totals *t;
-	struct cell *cell;
-	struct key key;
-	u64 ns;
 
-	if (c) {
-		c->ringer = 0;
-		c->rung = 0;
-	}
-	if (!flight) {
-		t = all();
-		if (t && !t->entries)
-			t->entries = 1;
-		return PASS;
-	}
-	ns = bpf_ktime_get_ns() - flight->at;
-	key = flight->key;
-	cell = cell_of(&key);
-	if (cell)
-		add(flight->asleep ? &cell->slept : &cell->kick, ns);
-	bpf_map_delete_elem(&flights, &target);
+	entered(bpf_get_current_task(), &target);
 	return PASS;
 }

@@ -1,9 +1,8 @@
 //! Where KVM on AMD keeps the reason of an exit, so that a raw tracepoint can read it (`assets/bpf/exits.h`).
 
 use super::kernel_btf;
-use crate::kvm::kernel_types::{self, KernelField, MOST_BYTES};
+use crate::kvm::kernel_types::KernelField;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
 
 const FIELDS: [KernelField; 4] =
     [("kvm_vcpu", "vcpu_id"), ("vcpu_svm", "vmcb"), ("vmcb", "control"), ("vmcb_control_area", "exit_code")];
@@ -11,14 +10,8 @@ const FIELDS: [KernelField; 4] =
 /// The constants of `exits.h` for the running kernel. `None` where they are not known, as on other CPUs and for a KVM
 /// that is built in: the classic tracepoint then says the reason.
 pub(super) fn places() -> Option<HashMap<&'static str, u32>> {
-    let mut module = Vec::new();
-    let file = std::fs::File::open("/sys/kernel/btf/kvm_amd").ok()?;
-    file.take(MOST_BYTES as u64).read_to_end(&mut module).ok()?;
     let kernel = kernel_btf::read("").ok()?;
-    // What the kernel itself uses as well is not said again in the module's.
-    let mut found = kernel_types::offsets(&kernel, &FIELDS)?;
-    found.extend(kernel_types::module_offsets(&module, &kernel, &FIELDS)?);
-    constants(&found)
+    constants(&kernel_btf::with_module("kvm_amd", &kernel, &FIELDS)?)
 }
 
 fn constants(found: &BTreeMap<KernelField, u32>) -> Option<HashMap<&'static str, u32>> {

@@ -36,7 +36,7 @@ const BELL: usize = 3 + SPAN;
 const UNKNOWN: &str = "interrupts of guests are not traced";
 
 /// The programs on raw tracepoints in the order in which they are attached, the last step of an interrupt first.
-pub(super) const PROGRAMS: [&str; 18] = [
+pub(super) const PROGRAMS: [&str; 17] = [
     "kvm_vcpu_wakeup",
     "sched_switch",
     "irq_handler_exit",
@@ -46,7 +46,6 @@ pub(super) const PROGRAMS: [&str; 18] = [
     "softirq_exit",
     "softirq_entry",
     "sched_waking",
-    "kvm_userspace_exit",
     "kvm_fast_mmio",
     "kvm_mmio",
     "kvm_pio",
@@ -56,15 +55,19 @@ pub(super) const PROGRAMS: [&str; 18] = [
     "kvm_msi_set_irq",
     "kvm_set_irq",
 ];
-/// The one whose fields differ between kernels.
-pub(super) const ENTRY: &str = "kvm_entry";
+/// The event that ends an interrupt's way, and the programs for it as a classic tracepoint and as a raw one.
+const ENTRY: &str = "kvm_entry";
+pub(super) const ENTRIES: [&str; 2] = [ENTRY, "kvm_entry_raw"];
 
 /// The constants that hold fields' places.
-const FIELDS: [(&str, KernelField); 3] = [
+const FIELDS: [(&str, KernelField); 4] = [
     ("task_pid", ("task_struct", "pid")),
     ("task_tgid", ("task_struct", "tgid")),
     ("task_comm", ("task_struct", "comm")),
+    ("task_notifiers", ("task_struct", "preempt_notifiers")),
 ];
+/// That of the vCPU's number, for a raw [`ENTRY`].
+const VCPU_ID: (&str, KernelField) = ("at_vcpu_id", ("kvm_vcpu", "vcpu_id"));
 
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
@@ -85,26 +88,40 @@ impl InterruptTracer {
     /// # Errors
     /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to attach.
     pub fn start(rights: &Rights) -> Result<Self, EngineError> {
-        let choices = Choices { constants: places(&kernel_btf::read(UNKNOWN)?)?, ..Choices::default() };
-        let tracefs = Tracefs::open()?;
-        let (entry, id) = (entry_format(&tracefs)?, tracefs.id("kvm", ENTRY)?);
-        Self::attach(&entry, id, &choices).map_err(|refusal| rights.explain(&refusal))
+        let kernel = kernel_btf::read(UNKNOWN)?;
+        let mut choices = Choices { constants: places(&kernel)?, ..Choices::default() };
+        let (name, field) = VCPU_ID;
+        let by_kernel = || kernel_types::offsets(&kernel, &[field]);
+        let number = kernel_btf::with_module("kvm", &kernel, &[field]).or_else(by_kernel).unwrap_or_default();
+        let number = number.get(&field).copied();
+        choices.constants.extend(number.map(|at| (name, at)));
+        let classic = match number {
+            Some(_) => None,
+            None => {
+                let tracefs = Tracefs::open()?;
+                Some((entry_format(&tracefs)?, tracefs.id("kvm", ENTRY)?))
+            }
+        };
+        Self::attach(classic, &choices).map_err(|refusal| rights.explain(&refusal))
     }
 
-    fn attach(entry: &EventFormat, id: u64, choices: &Choices<'_>) -> Result<Self, Refusal> {
-        let mut object = Object::prepare(object::interrupts_object()?, std::slice::from_ref(entry), choices)?;
+    /// `classic`: the record and the number of [`ENTRY`], where the raw one does not do.
+    fn attach(classic: Option<(EventFormat, u64)>, choices: &Choices<'_>) -> Result<Self, Refusal> {
+        let (records, id): (Vec<_>, Vec<_>) = classic.into_iter().unzip();
+        let mut object = Object::prepare(object::interrupts_object()?, &records, choices)?;
         let (mut programs, mut links) = (Vec::new(), Vec::new());
         for event in [ENTRY].into_iter().chain(PROGRAMS) {
-            let program = object.load(event)?;
-            let link = match event {
-                ENTRY => sys::attach_tracepoint(program.as_fd(), id),
-                event => sys::attach_raw(program.as_fd(), event),
+            let [_, raw_entry] = ENTRIES;
+            let hang = |program: &OwnedFd| match id.first() {
+                Some(id) if event == ENTRY => sys::attach_tracepoint(program.as_fd(), *id),
+                _ => sys::attach_raw(program.as_fd(), event),
             };
-            links.push(link.map_err(|e| Refusal::new(Stage::Attach, event, e))?);
+            let program = object.load(if event == ENTRY && id.is_empty() { raw_entry } else { event })?;
+            links.push(hang(&program).map_err(|e| Refusal::new(Stage::Attach, event, e))?);
             programs.push((event, program));
         }
         Ok(Self {
-            totals: object.mapping("totals", 1, 4 * size_of::<u64>())?,
+            totals: object.mapping("totals", 1, 3 * size_of::<u64>())?,
             cells: object.take_map("cells")?,
             bells: object.take_map("bells")?,
             flights: object.take_map("flights")?,

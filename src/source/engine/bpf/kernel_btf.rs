@@ -10,14 +10,28 @@ use std::io::Read;
 /// # Errors
 /// A kernel without BTF.
 pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
-    let mut btf = Vec::new();
-    let limit = kernel_types::MOST_BYTES as u64;
-    let read = std::fs::File::open("/sys/kernel/btf/vmlinux").and_then(|file| file.take(limit).read_to_end(&mut btf));
     let missing = |e| EngineError {
         cause: format!("{without}: /sys/kernel/btf/vmlinux: {e}"),
         fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y".into(),
     };
-    read.map(|_| btf).map_err(missing)
+    btf_of("vmlinux").map_err(missing)
+}
+
+/// The offsets of these fields by the BTF of the kernel and of a module. `None`: there is no such module, or it is part
+/// of the kernel itself.
+pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+    let module = btf_of(module).ok()?;
+    // What the kernel itself uses as well is not said again in the module's.
+    let mut found = kernel_types::offsets(kernel, fields)?;
+    found.extend(kernel_types::module_offsets(&module, kernel, fields)?);
+    Some(found)
+}
+
+fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
+    let mut btf = Vec::new();
+    let file = std::fs::File::open(format!("/sys/kernel/btf/{name}"))?;
+    file.take(kernel_types::MOST_BYTES as u64).read_to_end(&mut btf)?;
+    Ok(btf)
 }
 
 /// The offset of a field among those found.
