@@ -100,6 +100,11 @@ impl HostDiskModel {
         [&mut self.reads, &mut self.writes, &mut self.flushes, &mut self.others]
     }
 
+    /// No work of this device yet; [`HostDiskModel::add`] adds it.
+    pub(super) fn none_of(number: (u32, u32)) -> Self {
+        Self { number, ..Self::default() }
+    }
+
     /// Adds another interval; [`HostDiskModel::finish`] makes rates of the sum.
     pub(super) fn add(&mut self, mut more: Self) {
         for (sum, more) in self.kinds().into_iter().zip(more.kinds()) {

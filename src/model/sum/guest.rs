@@ -11,6 +11,7 @@ use crate::sample::{Direction, Histogram, Migrations, MissingExtreme, OtherTask,
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
 /// Access rows of one guest at most; further addresses are added up in one row of their kind.
 const MOST_ACCESSES: usize = 65_536;
@@ -91,18 +92,24 @@ impl GuestSum {
             }
         }
         add_counters(&mut sum.counters, counters, seconds, rows);
-        add_disks(&mut sum.disks, disks, seconds, rows);
-        if let Some(host_disks) = host_disks {
-            add_host_disks(sum.host_disks.get_or_insert_default(), host_disks, rows);
+        let disk = (|disk: &DiskRates| disk.name.clone(), |name| DiskRates { name, ..DiskRates::default() });
+        add_each(&mut sum.disks, disks, disk, |sum, disk| add_disk(sum, &disk, seconds), rows);
+        if let Some(now) = host_disks {
+            let disk = (|disk: &HostDiskModel| disk.number, HostDiskModel::none_of);
+            add_each(sum.host_disks.get_or_insert_default(), now, disk, HostDiskModel::add, rows);
         }
-        if let Some(interrupts) = interrupts {
-            add_interrupts(sum.interrupts.get_or_insert_default(), interrupts, rows);
+        if let Some(now) = interrupts {
+            let kind = (InjectionModel::key, InjectionModel::none_of);
+            add_each(sum.interrupts.get_or_insert_default(), now, kind, InjectionModel::add, rows);
         }
-        if let Some(doorbells) = doorbells {
-            add_doorbells(sum.doorbells.get_or_insert_default(), doorbells, rows);
+        if let Some(now) = doorbells {
+            let place = (DoorbellModel::key, DoorbellModel::none_of);
+            add_each(sum.doorbells.get_or_insert_default(), now, place, DoorbellModel::add, rows);
         }
-        add_nics(&mut sum.nics, nics, seconds, rows);
-        add_throttling(&mut sum.throttling, throttling, rows);
+        let nic = (|nic: &NicRates| nic.name.clone(), |name| NicRates { name, ..NicRates::default() });
+        add_each(&mut sum.nics, nics, nic, |sum, nic| add_nic(sum, &nic, seconds), rows);
+        let group = (|group: &Throttling| group.group.clone(), |group| Throttling { group, ..Throttling::default() });
+        add_each(&mut sum.throttling, throttling, group, |sum, group| add_throttling(sum, &group), rows);
         if let Some((bytes, growth)) = swap {
             sum.swap = Some((bytes, sum.swap.map_or(0, |(_, sum)| sum).saturating_add(growth)));
         }
@@ -282,42 +289,19 @@ fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed:
     entry.device = row.device.filter(|_| fits).or(entry.device.take());
 }
 
-fn add_disks(disks: &mut Vec<DiskRates>, now: Vec<DiskRates>, seconds: f64, rows: &mut RowCount) {
+/// Adds each to the row of the same key, or to a new one if there is room for it.
+fn add_each<K: Eq + Hash, T>(
+    sum: &mut Vec<T>,
+    now: Vec<T>,
+    (key, none_of): (impl Fn(&T) -> K, impl Fn(K) -> T),
+    add: impl Fn(&mut T, T),
+    rows: &mut RowCount,
+) {
     let mut places = EntryPlaces::new();
-    for (place, disk) in now.into_iter().enumerate() {
-        let new = DiskRates { name: disk.name.clone(), ..DiskRates::default() };
-        if let Some(sum) = places.same_or_new(disks, place, |d| d.name.clone(), new, rows) {
-            add_disk(sum, &disk, seconds);
-        }
-    }
-}
-
-fn add_host_disks(disks: &mut Vec<HostDiskModel>, now: Vec<HostDiskModel>, rows: &mut RowCount) {
-    let mut places = EntryPlaces::new();
-    for (place, disk) in now.into_iter().enumerate() {
-        let new = HostDiskModel { number: disk.number, ..HostDiskModel::default() };
-        if let Some(sum) = places.same_or_new(disks, place, |d| d.number, new, rows) {
-            sum.add(disk);
-        }
-    }
-}
-
-fn add_interrupts(all: &mut Vec<InjectionModel>, now: Vec<InjectionModel>, rows: &mut RowCount) {
-    let mut places = EntryPlaces::new();
-    for (place, injection) in now.into_iter().enumerate() {
-        let new = InjectionModel::none_of(injection.key());
-        if let Some(sum) = places.same_or_new(all, place, InjectionModel::key, new, rows) {
-            sum.add(injection);
-        }
-    }
-}
-
-fn add_doorbells(all: &mut Vec<DoorbellModel>, now: Vec<DoorbellModel>, rows: &mut RowCount) {
-    let mut places = EntryPlaces::new();
-    for (place, bell) in now.into_iter().enumerate() {
-        let new = DoorbellModel::none_of(bell.key());
-        if let Some(sum) = places.same_or_new(all, place, DoorbellModel::key, new, rows) {
-            sum.add(bell);
+    for (place, more) in now.into_iter().enumerate() {
+        let new = none_of(key(&more));
+        if let Some(sum) = places.same_or_new(sum, place, &key, new, rows) {
+            add(sum, more);
         }
     }
 }
@@ -352,16 +336,6 @@ fn finish_disk(disk: &mut DiskRates, seconds: f64) {
     }
 }
 
-fn add_nics(nics: &mut Vec<NicRates>, now: Vec<NicRates>, seconds: f64, rows: &mut RowCount) {
-    let mut places = EntryPlaces::new();
-    for (place, nic) in now.into_iter().enumerate() {
-        let new = NicRates { name: nic.name.clone(), ..NicRates::default() };
-        if let Some(sum) = places.same_or_new(nics, place, |n| n.name.clone(), new, rows) {
-            add_nic(sum, &nic, seconds);
-        }
-    }
-}
-
 fn add_nic(sum: &mut NicRates, nic: &NicRates, seconds: f64) {
     let NicRates { name: _, rx_bytes, tx_bytes, rx_packets, tx_packets, drops } = nic;
     sum.rx_bytes += rx_bytes * seconds;
@@ -378,14 +352,9 @@ fn finish_nic(nic: &mut NicRates, seconds: f64) {
     }
 }
 
-fn add_throttling(groups: &mut Vec<Throttling>, now: Vec<Throttling>, rows: &mut RowCount) {
-    let mut places = EntryPlaces::new();
-    for (place, group) in now.into_iter().enumerate() {
-        let Throttling { group, periods, throttled, throttled_ns } = group;
-        let new = Throttling { group, ..Throttling::default() };
-        let Some(sum) = places.same_or_new(groups, place, |g| g.group.clone(), new, rows) else { continue };
-        sum.periods = sum.periods.saturating_add(periods);
-        sum.throttled = sum.throttled.saturating_add(throttled);
-        sum.throttled_ns = sum.throttled_ns.saturating_add(throttled_ns);
-    }
+fn add_throttling(sum: &mut Throttling, now: &Throttling) {
+    let Throttling { group: _, periods, throttled, throttled_ns } = now;
+    sum.periods = sum.periods.saturating_add(*periods);
+    sum.throttled = sum.throttled.saturating_add(*throttled);
+    sum.throttled_ns = sum.throttled_ns.saturating_add(*throttled_ns);
 }
