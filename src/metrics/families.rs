@@ -1,8 +1,8 @@
 //! The families of metrics. `docs/metrics.md` lists them.
 
-use super::guest::{GuestMetrics, HostRequestMetrics};
+use super::guest::{GuestMetrics, HostRequestMetrics, InterruptKind, InterruptMetrics};
 use super::host::{HostCpuMetrics, HostMetrics};
-use super::ranked::Tally;
+use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
 use super::write::RowValue::{Durations, Nanoseconds, Whole};
 use super::write::{Labels, MetricFamily, RowValue, Rows};
@@ -24,6 +24,7 @@ impl Collector for HostMetrics {
         self.vcpus(e)?;
         self.vmm(e)?;
         self.exits(e)?;
+        self.interrupts(e)?;
         self.devices(e)
     }
 }
@@ -327,6 +328,79 @@ impl HostMetrics {
                     let (space, device) = access.map_or((OTHER, OTHER), |(s, device)| (s.as_str(), device.as_str()));
                     let labels = [("domain", name.as_str()), ("space", space), ("device", device)];
                     rows.add_known(&labels, value(&tally))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn interrupts(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Tallies = fn(&InterruptMetrics) -> &Ranked<InterruptKind>;
+        let count: Of<Tally> = |t| Some(Whole(t.count));
+        let time: Of<Tally> = |t| t.ns.map(Nanoseconds);
+        let tallies: [(MetricFamily<'_>, Tallies, Of<Tally>); 5] = [
+            (
+                MetricFamily::counter("kvmtop_interrupts", "Interrupts that KVM gave to the guest's vCPUs"),
+                |i| &i.injected,
+                count,
+            ),
+            (
+                MetricFamily::counter("kvmtop_interrupt_wakeups", "Interrupts that woke a sleeping vCPU"),
+                |i| &i.woke,
+                count,
+            ),
+            (
+                MetricFamily::counter("kvmtop_interrupt_wakeup_time", "From their injection until the vCPU had a CPU")
+                    .seconds(),
+                |i| &i.woke,
+                time,
+            ),
+            (
+                MetricFamily::counter(
+                    "kvmtop_interrupt_arrivals",
+                    "Interrupts of which the whole way was timed, where the kernel fires kvm_entry",
+                ),
+                |i| &i.arrived,
+                count,
+            ),
+            (
+                MetricFamily::counter(
+                    "kvmtop_interrupt_arrival_time",
+                    "From their injection until the vCPU ran the guest",
+                )
+                .seconds(),
+                |i| &i.arrived,
+                time,
+            ),
+        ];
+        for (family, of, value) in tallies {
+            let mut rows = Rows::of(e, family);
+            for (name, guest) in &self.guests {
+                for (kind, tally) in of(&guest.interrupts).rows() {
+                    let number = kind.map(|(source, _)| source.number().to_string());
+                    let (source, by) = kind.map_or((OTHER, OTHER), |(source, by)| (source.as_str(), by.as_str()));
+                    let number = number.as_deref().unwrap_or(OTHER);
+                    let labels = [("domain", name.as_str()), ("source", source), ("number", number), ("by", by)];
+                    rows.add_known(&labels, value(&tally))?;
+                }
+            }
+        }
+        let tallies: [(MetricFamily<'_>, Of<Tally>); 2] = [
+            (
+                MetricFamily::counter(
+                    "kvmtop_doorbells",
+                    "Writes of the guest that KVM passed on as an eventfd and that woke a thread",
+                ),
+                count,
+            ),
+            (MetricFamily::counter("kvmtop_doorbell_time", "From these until the thread had a CPU").seconds(), time),
+        ];
+        for (family, value) in tallies {
+            let mut rows = Rows::of(e, family);
+            for (name, guest) in &self.guests {
+                for (bell, tally) in guest.interrupts.rung.rows() {
+                    let (device, to) = bell.map_or((OTHER, OTHER), |(device, to)| (device.as_str(), to.as_str()));
+                    rows.add_known(&[("domain", name), ("device", device), ("to", to)], value(&tally))?;
                 }
             }
         }

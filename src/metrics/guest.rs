@@ -4,15 +4,20 @@ use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics, add_known};
 use crate::kvm::thread_name::Role;
 use crate::kvm::{Space, userspace_exit};
-use crate::model::{DomainModel, ExitRow, ExitTable, HostActivity, HostDiskModel, born_since};
+use crate::model::{
+    DomainModel, DoorbellModel, ExitRow, ExitTable, HostActivity, HostDiskModel, InjectionModel, born_since,
+};
 use crate::sample::{
-    DiskSample, DomainFacts, DomainSample, DomainState, MemoryUse, NicSample, Sample, ThreadSample, ThreadTimes,
+    DiskSample, DomainFacts, DomainSample, DomainState, Injector, IrqSource, MemoryUse, NicSample, Sample,
+    ThreadSample, ThreadTimes, Timing,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Disks, interfaces and limited groups of a guest at most, each kind.
 const MOST_DEVICES: usize = 32;
+/// The device of an address that has no known owner.
+const UNKNOWN_DEVICE: &str = "unknown";
 
 /// A guest: what is known of it, and counters that begin when kvmtop first sees it.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +38,8 @@ pub struct GuestMetrics {
     pub disks: BTreeMap<String, DiskSample>,
     /// The host's block devices that worked for it, by name.
     pub host_disks: BTreeMap<String, HostDiskMetrics>,
+    /// Its interrupts and doorbells, where they are traced.
+    pub interrupts: InterruptMetrics,
     /// Network interfaces by name.
     pub nics: BTreeMap<String, NicSample>,
     /// Time in which a group of its threads was throttled by its quota, nanoseconds.
@@ -61,6 +68,41 @@ pub struct HostRequestMetrics {
     pub device: Tally,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// What interrupts are, and who injects them.
+pub type InterruptKind = (IrqSource, Injector);
+
+/// Interrupts of the guest's vCPUs, and doorbells.
+#[derive(Debug, Clone, Default)]
+pub struct InterruptMetrics {
+    /// All interrupts, without a time.
+    pub injected: Ranked<InterruptKind>,
+    /// Those that woke a vCPU: until its thread had a CPU.
+    pub woke: Ranked<InterruptKind>,
+    /// Those that were seen to arrive: until the vCPU ran the guest.
+    pub arrived: Ranked<InterruptKind>,
+    /// Doorbells by device and by what they woke: until that had a CPU.
+    pub rung: Ranked<(String, Injector)>,
+}
+
+impl InterruptMetrics {
+    fn add(&mut self, now_ns: u64, model: &DomainModel) {
+        let all = || model.interrupts.iter().flatten();
+        let time = |part: &Timing| Tally { count: part.count, ns: part.total_ns };
+        let both = |a: &Timing, b: &Timing| {
+            let mut both = time(a);
+            both.add(time(b));
+            both
+        };
+        self.injected.add(now_ns, all().map(|i| ((i.source, i.by), untimed(i.count))));
+        let until_awake = |i: &InjectionModel| Tally { count: i.wake.count, ..both(&i.wake, &i.delay) };
+        self.woke.add(now_ns, all().map(|i| ((i.source, i.by), until_awake(i))));
+        self.arrived.add(now_ns, all().map(|i| ((i.source, i.by), both(&i.slept, &i.kick))));
+        let bells = model.doorbells.iter().flatten();
+        let device = |bell: &DoorbellModel| bell.device.clone().unwrap_or_else(|| UNKNOWN_DEVICE.into());
+        self.rung.add(now_ns, bells.map(|bell| ((device(bell), bell.to), time(&bell.time))));
+    }
 }
 
 impl HostDiskMetrics {
@@ -104,12 +146,13 @@ impl GuestMetrics {
         self.accesses.add(
             now_ns,
             model.accesses.iter().map(|row| {
-                let device = row.device_name().unwrap_or("unknown").to_owned();
+                let device = row.device_name().unwrap_or(UNKNOWN_DEVICE).to_owned();
                 ((row.space, device), Tally { count: row.span.count, ns: row.span.total_ns })
             }),
         );
         let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
         self.userspace.add(now_ns, to_vmm.map(|(_, reason, count)| (userspace_reason(*reason), untimed(*count))));
+        self.interrupts.add(now_ns, model);
         self.add_devices(now, before);
         for disk in model.host_disks.iter().flatten() {
             add(&mut self.host_disks, &disk.name, |sum: &mut HostDiskMetrics| sum.add(disk));

@@ -3,7 +3,10 @@
 use super::*;
 use crate::analysis::{Pattern, Pipeline};
 use crate::kvm::Space;
-use crate::sample::{Direction, DiskSample, DomainState, HostDisk, HostRequests, NicSample, Sample, Timing};
+use crate::sample::{
+    Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, Injector,
+    IrqSource, NicSample, Sample, Timing,
+};
 use crate::synthetic::{Fixture, Guest, Host};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,6 +92,53 @@ fn a_reading_of_disks_counts_once() {
     let values = values(&openmetrics(&metrics(false, samples)).unwrap());
     let reads = values.get(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#);
     assert_eq!(reads, Some(&14.0));
+}
+
+/// Ten interrupts a second to each of two vCPUs, half of which slept, and five doorbells.
+fn interrupts(second: u64) -> GuestInterrupts {
+    let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
+    let one = |vcpu: u32| Injection {
+        source: IrqSource::Msi(0x31),
+        vcpu,
+        by: Injector::Iothread,
+        count: 10 * second,
+        wake: times(5 * second, 4),
+        delay: times(5 * second, 6),
+        slept: times(5 * second, 20),
+        kick: times(5 * second, 2),
+        ..Injection::default()
+    };
+    let bell = Doorbell {
+        space: Space::Pio,
+        address: 0x608,
+        to: Injector::Vhost,
+        time: times(5 * second, 8),
+        ..Doorbell::default()
+    };
+    GuestInterrupts { injections: vec![one(0), one(1)], doorbells: vec![bell] }
+}
+
+#[test]
+fn interrupts_have_counters_by_source_and_injector() {
+    let mut host = small_host();
+    let mut samples = Vec::new();
+    for second in 0..=10 {
+        host.guests[0].rest.interrupts = Some(interrupts(second));
+        samples.push(host.sample(second as f64));
+    }
+    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
+    let value = |name: &str| {
+        values
+            .get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",source="msi",number="49",by="iothread"}}"#))
+            .copied()
+    };
+    assert_eq!(value("interrupts"), Some(200.0));
+    assert_eq!((value("interrupt_wakeups"), value("interrupt_wakeup_time_seconds")), (Some(100.0), Some(0.001)));
+    assert_eq!((value("interrupt_arrivals"), value("interrupt_arrival_time_seconds")), (Some(200.0), Some(0.0022)));
+    let bell = |name: &str| {
+        values.get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",device="acpi-tmr",to="vhost"}}"#)).copied()
+    };
+    assert_eq!((bell("doorbells"), bell("doorbell_time_seconds")), (Some(50.0), Some(0.0004)));
 }
 
 /// What a device of the host did until this second: 5 reads a second of 4 KiB and 2 ms, 1.5 ms of them in the device.
@@ -293,17 +343,22 @@ const TAIL: &str = "
 - `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.
   They are timed with `--engine-detail disks` alone. Flushes and devices of the device mapper have no time in the
   device.
+- `source` of an interrupt is `gsi` (a line of the guest's interrupt controller), `msi`, `ipi` or `local` (the local
+  APIC's timer, mostly), `number` the line's, else the vector; `by` is who injects: `main`, `iothread`, `vhost`,
+  `vcpu`, `kworker`, `interrupt` (of the host) or `other`. `to` is what a doorbell wakes, in the same words. They are
+  traced with `--engine-detail interrupts` alone.
 - `kvmtop_finding` has the number of findings of that rule; a finding about the host has an empty `domain`.
 
 ## How many series
 
 A host has about 60. A guest at work has about 70 without devices; a disk adds 9, an interface 5, a finding 2; with
-`--engine-detail disks` each block device of the host that works for the guest adds 20, of 32 at most. What
-a guest can choose is bounded: 20 devices and one `other`, 20 exit reasons and one `other`, 20 reasons of exits to
-the VMM and one `other`, 32 disks, interfaces and throttled groups each. What has no series of its own counts in
-`other`; a device gets the series of one that was idle for a minute, and at most 128 devices get one in a guest's
-life. With `--per-vcpu` each vCPU has about 35, at most 65. From the 1,025th guest on guests are counted in
-`kvmtop_guests_left_out` alone.
+`--engine-detail disks` each block device of the host that works for the guest adds 20, of 32 at most; with
+`--engine-detail interrupts` each source and injector adds 5, each device with doorbells 2, of 20 and one `other`
+at most. What a guest can choose is bounded: 20 devices and one `other`, 20 exit reasons and one `other`, 20
+reasons of exits to the VMM and one `other`, 32 disks, interfaces and throttled groups each. What has no series
+of its own counts in `other`; a device gets the series of one that was idle for a minute, and at most 128
+devices get one in a guest's life. With `--per-vcpu` each vCPU has about 35, at most 65. From the 1,025th guest
+on guests are counted in `kvmtop_guests_left_out` alone.
 
 ## Histograms
 
@@ -335,6 +390,7 @@ fn page() -> String {
         extra.rest.devices_ns = second as u64 + 1;
         extra.rest.nics_ns = second as u64 + 1;
         extra.rest.host_disks = Some(vec![host_disk(second as u64)]);
+        extra.rest.interrupts = Some(interrupts(second as u64));
         extra.rest.throttling = vec![crate::sample::Throttling {
             group: "vcpu0".into(),
             throttled_ns: second as u64,

@@ -1,4 +1,5 @@
-//! A guest's counters as text: KVM's statistics, disks and the host's devices behind them, network interfaces.
+//! A guest's counters as text: KVM's statistics, disks and the host's devices behind them, interrupts, network
+//! interfaces.
 
 use super::table::{Table, cut, more};
 use crate::figures::{bytes, micros, or_unknown, percent, rate};
@@ -6,7 +7,7 @@ use crate::model::DomainModel;
 
 /// All tables that have rows.
 pub(super) fn all(d: &DomainModel, rows: usize) -> String {
-    statistics(d, rows) + &disks(d) + &host_disks(d) + &nics(d)
+    statistics(d, rows) + &disks(d) + &host_disks(d) + &interrupts(d, rows) + &doorbells(d, rows) + &nics(d)
 }
 
 /// KVM's statistics that grew, the fastest first. Those in nanoseconds are no counts of events.
@@ -87,6 +88,58 @@ fn host_disks(d: &DomainModel) -> String {
         ]);
     }
     if t.is_empty() { String::new() } else { t.render(2) }
+}
+
+/// What interrupted its vCPUs, where that was traced, in the words of the Latency view.
+fn interrupts(d: &DomainModel, rows: usize) -> String {
+    let mut t = Table::new(&[
+        "<INTERRUPT",
+        "<TO",
+        "<FROM",
+        "COUNT",
+        "/s",
+        "ASLEEP%",
+        "KICK us",
+        "WAKE us",
+        "DELAY us",
+        "TOTAL us",
+        "P99 us",
+    ]);
+    let all = d.interrupts.as_deref().unwrap_or_default();
+    for i in all.iter().take(rows) {
+        t.row([
+            i.source.to_string(),
+            format!("vcpu {}", i.vcpu),
+            i.comm.as_deref().map_or_else(|| i.by.as_str().into(), |comm| cut(comm, 32)),
+            i.count.to_string(),
+            or_unknown(i.rate, rate),
+            or_unknown(i.asleep_percent(), percent),
+            or_unknown(i.kick.mean_us(), micros),
+            or_unknown(i.wake.mean_us(), micros),
+            or_unknown(i.delay.mean_us(), micros),
+            or_unknown(i.slept.mean_us(), micros),
+            or_unknown(i.p99_us(), micros),
+        ]);
+    }
+    if t.is_empty() { String::new() } else { t.render(2) + &more(all.len(), rows) }
+}
+
+/// Which threads doorbells woke.
+fn doorbells(d: &DomainModel, rows: usize) -> String {
+    let mut t = Table::new(&["<DOORBELL", "<DEVICE", "<WAKES", "COUNT", "/s", "RUNS us", "P99 us"]);
+    let all = d.doorbells.as_deref().unwrap_or_default();
+    for bell in all.iter().take(rows) {
+        t.row([
+            format!("{} {:#x}", bell.space.as_str(), bell.address),
+            bell.device.as_ref().map_or_else(|| "-".into(), |device| cut(device, 32)),
+            cut(&bell.comm, 32),
+            bell.time.count.to_string(),
+            or_unknown(bell.rate, rate),
+            or_unknown(bell.time.mean_us(), micros),
+            or_unknown(bell.time.quantile_us(0.99), micros),
+        ]);
+    }
+    if t.is_empty() { String::new() } else { t.render(2) + &more(all.len(), rows) }
 }
 
 fn nics(d: &DomainModel) -> String {

@@ -2,9 +2,10 @@
 
 use super::{View, diff, diff_text, json, text};
 use crate::analysis::{DomainFilter, JudgedInterval, Pattern};
+use crate::kvm::Space;
 use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, Severity, StillWatched, Target};
-use crate::model::{Base, Model};
-use crate::sample::{Direction, EngineKind, SourceId, SourceStatus};
+use crate::model::{Base, DoorbellModel, InjectionModel, Model};
+use crate::sample::{Direction, EngineKind, Injector, IrqSource, SourceId, SourceStatus, Timing};
 use crate::synthetic::{Fixture, Guest, Host};
 use serde_json::Value;
 
@@ -156,6 +157,33 @@ fn devices_of_the_host_stand_behind_the_disks() {
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     // Columns without a figure are left out.
     assert_eq!(row, ["dm-0", "120", "250", "iothread", "100.0%", "vg-win10"], "{tables}");
+}
+
+#[test]
+fn interrupts_and_doorbells_stand_below_the_disks() {
+    let mut model = full();
+    let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
+    model.domains[0].interrupts = Some(vec![InjectionModel {
+        source: IrqSource::Gsi(4),
+        vcpu: 1,
+        by: Injector::Iothread,
+        comm: Some("IO iothread1".into()),
+        count: 30,
+        rate: Some(15.0),
+        wake: times(15, 4),
+        delay: times(15, 11),
+        ..InjectionModel::default()
+    }]);
+    let bell = DoorbellModel { space: Space::Pio, address: 0x608, comm: "vhost-4242".into(), ..Default::default() };
+    model.domains[0].doorbells = Some(vec![DoorbellModel { rate: Some(3.5), time: times(7, 21), ..bell }]);
+    let tables = super::counter_tables::all(&model.domains[0], 40);
+    let row = |head: &str| -> String {
+        let (_, table) = tables.split_once(&format!("  {head}")).expect(&tables);
+        table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    // Columns without a figure are left out.
+    assert_eq!(row("INTERRUPT"), "gsi 4 serial 1 vcpu 1 IO iothread1 30 15.0 50.0 4.00 11.0", "{tables}");
+    assert_eq!(row("DOORBELL"), "pio 0x608 vhost-4242 7 3.50 21.0", "{tables}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::Timing;
 use crate::kvm::Space;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (the Latency view, `--engine-detail
 /// interrupts`).
@@ -111,6 +112,17 @@ impl IrqSource {
     pub fn number(self) -> u32 {
         let (Self::Gsi(n) | Self::Msi(n) | Self::Ipi(n) | Self::Local(n)) = self;
         n
+    }
+}
+
+/// `gsi 4 serial 1`, `msi 0x31`.
+impl fmt::Display for IrqSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.line_name()) {
+            (Self::Gsi(line), Some(device)) => write!(f, "gsi {line} {device}"),
+            (Self::Gsi(line), None) => write!(f, "gsi {line}"),
+            _ => write!(f, "{} {:#04x}", self.as_str(), self.number()),
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::figures::{micros, percent, rate};
 use crate::model::{DomainModel, DoorbellModel, InjectionModel};
-use crate::sample::IrqSource;
 use crate::ui::draw::put;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
@@ -142,7 +141,7 @@ fn bell_cells(state: &AppState, d: &DomainModel, bell: &DoorbellModel) -> Vec<Ce
 fn cells(state: &AppState, d: &DomainModel, i: &InjectionModel) -> Vec<Cell> {
     vec![
         super::guest_cell(state, d),
-        Cell::text(name(i.source)),
+        Cell::text(i.source.to_string()),
         Cell::text(format!("vcpu {}", i.vcpu)),
         Cell::text(i.comm.as_deref().map_or_else(|| i.by.as_str().into(), clean)),
         Cell::figure(i.rate, rate),
@@ -153,13 +152,4 @@ fn cells(state: &AppState, d: &DomainModel, i: &InjectionModel) -> Vec<Cell> {
         Cell::figure(i.slept.mean_us(), micros),
         Cell::figure(i.p99_us(), micros),
     ]
-}
-
-/// `gsi 4 serial 1`, `msi 0x31`.
-fn name(source: IrqSource) -> String {
-    match (source, source.line_name()) {
-        (IrqSource::Gsi(line), Some(device)) => format!("gsi {line} {device}"),
-        (IrqSource::Gsi(line), None) => format!("gsi {line}"),
-        _ => format!("{} {:#04x}", source.as_str(), source.number()),
-    }
 }
