@@ -1,10 +1,10 @@
 //! The way of interrupts as the BPF engine traces it: on a guest that is interrupted so often, and beside what ftrace
-//! saw of the same interrupts.
+//! saw of the same interrupts and doorbells.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 mod common;
 
-use common::ftrace::Instance;
+use common::ftrace::{self, Instance};
 use common::guest::{Guest, LINE, Way, Work};
 use common::nested;
 use common::qemu::{self, Running};
@@ -142,10 +142,73 @@ fn an_emulated_host_is_traced() {
     if let Some(why) = nested::missing(&[]) {
         return common::skipped(NAME, &why);
     }
-    let tests = ["every_interrupt_of_a_sleeping_vcpu_counts", "a_running_vcpu_is_kicked"];
-    match nested::run_tests("interrupts", "", &tests, 300, 2) {
+    let tests = [
+        "every_interrupt_of_a_sleeping_vcpu_counts",
+        "a_running_vcpu_is_kicked",
+        "interrupts_take_as_long_as_ftrace_says",
+    ];
+    match nested::run_tests("interrupts", "", &tests, 300, tests.len()) {
         Ok(()) => common::ran(NAME),
         Err(why) => common::skipped(NAME, &why),
+    }
+}
+
+/// The interrupts by a thread that woke the vCPU, by ftrace: how many, and the mean times from the interrupt to the
+/// wake-up, from there to the CPU, and from the interrupt to the guest, microseconds.
+fn ways_by_ftrace(text: &str, injector: i32) -> (u64, [f64; 3]) {
+    let (mut accepted, mut woken, mut enters) = (None, None, None);
+    let (mut count, mut sums) = (0, [0.0; 3]);
+    for event in ftrace::events(text) {
+        let is_injector = event.task.ends_with(&format!("-{injector}"));
+        match event.name {
+            "kvm_apic_accept_irq" if is_injector => (accepted, woken, enters) = (Some(event.us), None, None),
+            "sched_waking" if is_injector => woken = accepted.take().map(|at| (at, event.us)),
+            "sched_switch" => {
+                if let Some((at, woke)) = woken.take() {
+                    (count, enters) = (count + 1, Some(at));
+                    (sums[0], sums[1]) = (sums[0] + woke - at, sums[1] + event.us - woke);
+                }
+            }
+            "kvm_entry" => sums[2] += enters.take().map_or(0.0, |at| event.us - at),
+            _ => {}
+        }
+    }
+    (count, sums.map(|sum| sum / count as f64))
+}
+
+#[test]
+fn interrupts_take_as_long_as_ftrace_says() {
+    const NAME: &str = "interrupts: they take as long as ftrace says";
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut engine = match engine() {
+        Ok(engine) => engine,
+        Err(why) => return common::skipped(NAME, &why),
+    };
+    common::ran(NAME);
+    let mut guest = watched(&mut engine, true);
+    let vcpu = vcpu_of(guest.pid() as i32).expect("the vCPU's thread");
+    // The guest is interrupted only while both watch.
+    let ftrace = Instance::new().unwrap();
+    ftrace.enable("kvm/kvm_apic_accept_irq").unwrap();
+    ftrace.enable_filtered("sched/sched_waking", &format!("pid == {vcpu}")).unwrap();
+    ftrace.enable_filtered("sched/sched_switch", &format!("next_pid == {vcpu}")).unwrap();
+    ftrace.enable_filtered("kvm/kvm_entry", &format!("common_pid == {vcpu}")).unwrap();
+    // What is emulated for the first time takes long.
+    guest.interrupt(Way::Message, 20);
+    for (way, source) in [(Way::Line, IrqSource::Gsi(LINE)), (Way::Irqfd, IrqSource::Msi(0x42))] {
+        ftrace.clear().unwrap();
+        guest.interrupt(way, 200);
+        let text = ftrace.text().unwrap();
+        let seen = of(&mut engine, &guest, source);
+        let (count, theirs) = ways_by_ftrace(&text, seen.tid.expect("the thread that injects"));
+        let ours = [&seen.wake, &seen.delay, &seen.slept].map(|part| part.mean_us().unwrap_or_default());
+        println!("{way:?}: {} of {ours:.1?} us; ftrace: {count} of {theirs:.1?} us", seen.wake.count);
+        assert_eq!(seen.wake.count, count, "{way:?}: {text}");
+        // Each reads the clock for itself, some microseconds apart, and more in an emulated host.
+        let apart = if fires_entry() { 100.0 } else { 10.0 };
+        for (ours, theirs) in ours.into_iter().zip(theirs) {
+            assert!((ours - theirs).abs() < apart + theirs / 10.0, "{way:?}: {ours:.1} us; ftrace: {theirs:.1} us");
+        }
     }
 }
 
@@ -160,17 +223,14 @@ fn virtio_guest(image: &Path) -> Result<Running, String> {
 /// How often the vCPU woke the `IOThread` by ftrace, and the mean time until that had a CPU, microseconds.
 fn by_ftrace(text: &str) -> (u64, f64) {
     let (mut woken, mut count, mut sum) = (None, 0, 0.0);
-    // "  CPU 0/KVM-97  [000] d..2. 2419.771216: sched_waking: comm=IO io1 pid=99 prio=120 target_cpu=001"
-    for line in text.lines() {
-        let Some((head, event)) = line.split_once(": sched_") else { continue };
-        let time: f64 = head.split_whitespace().last().unwrap().parse().unwrap();
-        if event.starts_with("waking") {
-            woken = head.trim().starts_with("CPU 0/KVM-").then_some(time);
+    for event in ftrace::events(text) {
+        if event.name == "sched_waking" {
+            woken = event.task.starts_with("CPU 0/KVM-").then_some(event.us);
         } else if let Some(began) = woken.take() {
-            (count, sum) = (count + 1, sum + time - began);
+            (count, sum) = (count + 1, sum + event.us - began);
         }
     }
-    (count, sum / count as f64 * 1e6)
+    (count, sum / count as f64)
 }
 
 /// perf is no measure: on some hosts it misses threads that follow the idle task.

@@ -33,10 +33,36 @@ impl Instance {
         self.enable(event)
     }
 
+    /// Forgets what was traced.
+    pub fn clear(&self) -> Result<()> {
+        self.write("trace", "")
+    }
+
     /// What was traced, in its order.
     pub fn text(&self) -> Result<String> {
         std::fs::read(self.0.join("trace")).map(|text| String::from_utf8_lossy(&text).into_owned())
     }
+}
+
+/// An event of the text.
+#[derive(Debug)]
+pub struct Event<'t> {
+    /// The task that ran: `IO io1-99`.
+    pub task: &'t str,
+    /// Its time, microseconds.
+    pub us: f64,
+    /// `sched_waking`.
+    pub name: &'t str,
+}
+
+/// `  IO io1-99   [000] d..2. 2419.771216: sched_waking: comm=CPU 0/KVM pid=97 prio=120 target_cpu=001`
+pub fn events(text: &str) -> impl Iterator<Item = Event<'_>> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let (head, rest) = line.split_once(" [")?;
+        let mut parts = rest.split(": ");
+        let seconds: f64 = parts.next()?.split_whitespace().last()?.parse().ok()?;
+        Some(Event { task: head.trim(), us: seconds * 1e6, name: parts.next()? })
+    })
 }
 
 impl Drop for Instance {
