@@ -69,7 +69,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         hold: Hold::USUAL,
         thresholds: &["pinning.wakeup_us"],
         limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
-            interrupts disabled look the same",
+            interrupts disabled look the same. Where interrupts are traced (the Latency view), what each part of their \
+            way took is evidence",
         fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the guest",
         links: &[links::CPU_IDLE, links::HALT_POLLING],
     },
