@@ -106,7 +106,9 @@ impl AppState {
             self.popup = None;
             self.say("the finding has cleared");
         }
-        let height = layout::plan(self).table_rows();
+        let plan = layout::plan(self);
+        let height = plan.table_rows();
+        (self.rows.of_all, self.rows.moved) = (plan.of_all, plan.moved);
         let t = &mut self.table;
         t.offset = t.offset.min(t.rows.len().saturating_sub(height));
         if t.at < t.offset {

@@ -127,8 +127,8 @@ pub static COLUMNS: [GuestColumn; 20] = [
         name: "name",
         json: "name",
         header: "GUEST",
-        help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it; a mark \
-               behind it says that it is paused or has ended.",
+        help: "Name of the guest; Enter shows its threads. The mark before it is the worst finding about it, or says \
+               that it is too new to be judged in full; a mark behind it says that it is paused or has ended.",
         layout: ColumnLayout::left(14, 14, 0),
         sort: |d, _| SortValue::Name(d.name().to_lowercase()),
         cell: cells::name,

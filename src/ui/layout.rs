@@ -11,14 +11,16 @@
 //! ```
 //!
 //! Panels stand in the order of what matters. Each gets the lines it needs as long as there are any; what is left goes
-//! to those that have more to show.
+//! to those that have more to show, and to disks and memory of all guests instead of the selected one.
 
+use super::panel_rows::MovedPanel;
 use super::render::{LATENCY_PICTURE, PANEL_CPUS};
 use super::state::{AppState, Popup};
 use super::view::ScreenView;
 use crate::model::Model;
 use crate::sample::SourceState;
 use ratatui::layout::Rect;
+use std::collections::BTreeSet;
 
 /// Smallest screen (columns, rows) that can show anything.
 pub const SMALLEST: (u16, u16) = (40, 10);
@@ -28,6 +30,8 @@ const SIDE_BY_SIDE: u16 = 120;
 pub const RIGHT_OF_TABLE: (u16, u16) = (180, 30);
 /// With fewer rows the host's line and the line of views are left out.
 const ROOMY: u16 = 16;
+/// How many blank lines a panel's move from one column to the other has to save.
+const WORTH_A_MOVE: usize = 6;
 /// Lines from which on a view's room is shared with another one.
 const LEAST_COMPANION: usize = 8;
 /// Lines below the rows of the exits: how long one takes, and what it means.
@@ -48,6 +52,10 @@ pub struct Plan {
     pub strip: Rect,
     /// The view, or the panels of the selected guest, with their titles.
     pub panels: Vec<(ScreenView, Rect)>,
+    /// Those of them that show all guests instead of the selected one.
+    pub of_all: BTreeSet<ScreenView>,
+    /// The panel that is moved below the table.
+    pub moved: Option<MovedPanel>,
     /// The worst finding about the selected guest, with its title.
     pub worst: Rect,
     /// An opened finding, or stacks.
@@ -157,16 +165,23 @@ struct Need {
 fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
     let height = usize::from(cut.area.height);
     let panel = |view| panel_need(state, view);
-    let worst = worst_need(state);
     let mut left = vec![table_need(state, height), strip_need(state, height)];
     let size = (cut.area.width, state.size.1);
     if size.0 >= RIGHT_OF_TABLE.0 && size.1 >= RIGHT_OF_TABLE.1 {
-        let right = [panel(ScreenView::Exits), panel(ScreenView::Accesses), worst];
-        let right: Vec<Need> = right.into_iter().chain([panel(ScreenView::Latency)]).collect();
-        left.extend([ScreenView::Threads, ScreenView::Cpus, ScreenView::Disks, ScreenView::Memory].map(panel));
+        let columns = |moved| two_columns(state, &left, moved);
+        let blank = |moved| -> usize {
+            let most = |needs: &Vec<Need>| needs.iter().map(|n| n.most).sum::<usize>();
+            columns(moved).iter().map(|needs| height.saturating_sub(most(needs))).sum()
+        };
+        // A panel moves only where that saves many blank lines.
+        let best = [None, Some(MovedPanel::Worst), Some(MovedPanel::Latency)].into_iter().min_by_key(|m| blank(*m));
+        let is_better = |best: &Option<MovedPanel>| blank(state.rows.moved) >= blank(*best) + WORTH_A_MOVE;
+        plan.moved = best.filter(is_better).unwrap_or(state.rows.moved);
+        let [below, right] = columns(plan.moved);
+        left = below;
         if right.iter().any(|n| n.most > 0) {
             let area = cut.right(right_width(size.0));
-            stack(plan, area, &right);
+            stack(plan, area, &right, state);
         }
     } else {
         if size.0 >= SIDE_BY_SIDE {
@@ -174,10 +189,27 @@ fn first_screen(plan: &mut Plan, mut cut: Cutter, state: &AppState) {
         } else {
             left.extend([ScreenView::Exits, ScreenView::Accesses].map(panel));
         }
-        left.extend([panel(ScreenView::Threads), worst]);
+        left.extend([panel(ScreenView::Threads), worst_need(state.rows.now.worst.0)]);
         left.extend([ScreenView::Cpus, ScreenView::Latency, ScreenView::Disks, ScreenView::Memory].map(panel));
     }
-    stack(plan, cut.area, &left);
+    stack(plan, cut.area, &left, state);
+}
+
+/// What stands below the table, behind `left`, and what stands beside it.
+fn two_columns(state: &AppState, left: &[Need], moved: Option<MovedPanel>) -> [Vec<Need>; 2] {
+    let panel = |view| panel_need(state, view);
+    let (mut below, mut beside) = (left.to_vec(), vec![panel(ScreenView::Exits), panel(ScreenView::Accesses)]);
+    below.push(panel(ScreenView::Threads));
+    let (narrow, wide) = state.rows.now.worst;
+    match moved {
+        Some(MovedPanel::Worst) => below.push(worst_need(wide)),
+        _ => beside.push(worst_need(narrow)),
+    }
+    below.push(panel(ScreenView::Cpus));
+    let latency = if moved == Some(MovedPanel::Latency) { &mut below } else { &mut beside };
+    latency.push(panel(ScreenView::Latency));
+    below.extend([ScreenView::Disks, ScreenView::Memory].map(panel));
+    [below, beside]
 }
 
 /// Width of what stands to the right of the table: the table keeps all of its columns at 200.
@@ -238,14 +270,13 @@ fn pair_need(state: &AppState) -> Need {
     }
 }
 
-fn worst_need(state: &AppState) -> Need {
-    let lines = state.rows.now.worst;
+fn worst_need(lines: usize) -> Need {
     let most = if lines > 0 { lines + 1 } else { 0 };
     Need { slot: Part::Worst, least: most.min(6), want: most.min(12), most }
 }
 
 /// Gives each need its lines, top to bottom.
-fn stack(plan: &mut Plan, area: Rect, needs: &[Need]) {
+fn stack(plan: &mut Plan, area: Rect, needs: &[Need], state: &AppState) {
     let mut room = usize::from(area.height);
     let mut lines: Vec<usize> = Vec::new();
     // The findings are the last to go: the table leaves them their least.
@@ -261,6 +292,15 @@ fn stack(plan: &mut Plan, area: Rect, needs: &[Need]) {
             let more = need.most.saturating_sub(*got).min(room);
             *got += more;
             room -= more;
+        }
+    }
+    for (lines, need) in lines.iter_mut().zip(needs).rev() {
+        let Part::Panel(view) = need.slot else { continue };
+        let of_all = state.rows.now.lines_of_all.get(&view).copied().unwrap_or(0);
+        if *lines > 0 && of_all > *lines && of_all - *lines <= room {
+            room -= of_all - *lines;
+            *lines = of_all;
+            plan.of_all.insert(view);
         }
     }
     if let Some(last) = lines.iter_mut().rev().find(|n| **n > 0) {

@@ -20,6 +20,7 @@ mod event;
 mod event_loop;
 mod export;
 mod filter;
+mod folded_findings;
 mod grid;
 mod guest_columns;
 mod guest_table;

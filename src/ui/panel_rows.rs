@@ -3,22 +3,36 @@
 
 use super::view::ScreenView;
 use crate::model::DomainKey;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// For how many intervals a panel keeps the height of its tallest one, once it is known for as long.
 const KEPT: usize = 30;
 /// For how many at first: a guest that boots touches devices that it never uses again.
 const KEPT_AT_FIRST: usize = 5;
 
+/// How many lines a panel may leave blank for rows that it had longer ago than a few intervals.
+const MOST_SPARE: usize = 3;
+
+/// A panel that usually stands beside the table and was moved below it, where there is more room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MovedPanel {
+    /// The worst finding.
+    Worst,
+    /// The latencies.
+    Latency,
+}
+
 /// What there is to show now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PanelSizes {
     /// The rows of each panel.
     pub rows: BTreeMap<ScreenView, usize>,
+    /// The lines of those panels that can show all guests, if they do.
+    pub lines_of_all: BTreeMap<ScreenView, usize>,
     /// Lines of the map of host CPUs.
     pub cpu_map: usize,
-    /// Lines of the worst finding about the selected guest; 0 without one.
-    pub worst: usize,
+    /// Lines of the worst finding about the selected guest beside the table and below it; 0 without one.
+    pub worst: (usize, usize),
 }
 
 /// What there is to show now, and what there was lately.
@@ -26,6 +40,10 @@ pub struct PanelSizes {
 pub struct PanelRows {
     /// Now.
     pub now: PanelSizes,
+    /// The panels that show all guests, because there is room.
+    pub of_all: BTreeSet<ScreenView>,
+    /// The panel that was moved below the table.
+    pub moved: Option<MovedPanel>,
     guest: Option<DomainKey>,
     /// How many intervals this guest has been watched.
     intervals: usize,
@@ -54,11 +72,15 @@ impl PanelRows {
         self.intervals += 1;
     }
 
-    /// The most rows that a panel had lately.
+    /// The most rows that a panel had lately; of rows long gone only a few are kept room for.
     pub fn of_panel(&self, view: ScreenView) -> usize {
         let window = (self.intervals / 2).clamp(KEPT_AT_FIRST, KEPT);
-        let recent = self.recent.get(&view).into_iter().flat_map(|recent| recent.iter().rev().take(window));
-        recent.chain(self.now.rows.get(&view)).max().copied().unwrap_or(0)
+        let most = |window| {
+            let recent = self.recent.get(&view).into_iter().flat_map(|recent| recent.iter().rev().take(window));
+            recent.chain(self.now.rows.get(&view)).max().copied().unwrap_or(0)
+        };
+        let just_now = most(KEPT_AT_FIRST);
+        most(window).min(just_now + MOST_SPARE)
     }
 }
 
@@ -79,8 +101,10 @@ mod tests {
         assert_eq!(rows.of_panel(ScreenView::Exits), 2, "soon while the guest is new");
         (0..2 * KEPT).for_each(|_| interval(&mut rows, 2));
         interval(&mut rows, 9);
-        (1..KEPT).for_each(|_| interval(&mut rows, 2));
-        assert_eq!(rows.of_panel(ScreenView::Exits), 9, "late once it is known");
+        (1..KEPT_AT_FIRST).for_each(|_| interval(&mut rows, 2));
+        assert_eq!(rows.of_panel(ScreenView::Exits), 9);
+        (KEPT_AT_FIRST..KEPT).for_each(|_| interval(&mut rows, 2));
+        assert_eq!(rows.of_panel(ScreenView::Exits), 2 + MOST_SPARE, "late once it is known, but for many rows");
         interval(&mut rows, 2);
         assert_eq!(rows.of_panel(ScreenView::Exits), 2);
         rows.now.rows.clear();

@@ -250,9 +250,21 @@ impl AppState {
 
     /// The guests that the view is about, in the order of the table: all that pass the filter, or the selected one.
     pub fn guests_in_view(&self) -> Vec<&DomainModel> {
-        if !self.view.is_of_all() {
-            return self.domain().into_iter().collect();
-        }
+        self.guests_of(self.view.shown)
+    }
+
+    /// Whether a view, or a panel of the first screen, shows all guests instead of the selected one.
+    pub fn is_of_all(&self, view: ScreenView) -> bool {
+        if self.view.shown == ScreenView::Guests { self.rows.of_all.contains(&view) } else { self.view.is_of_all() }
+    }
+
+    /// The guests that a view, or a panel of the first screen, is about.
+    pub fn guests_of(&self, view: ScreenView) -> Vec<&DomainModel> {
+        if self.is_of_all(view) { self.guests() } else { self.domain().into_iter().collect() }
+    }
+
+    /// All guests that pass the filter, in the order of the table.
+    pub fn guests(&self) -> Vec<&DomainModel> {
         self.table.rows.iter().filter(|r| r.is_guest()).filter_map(|r| Some(self.at_row(*r)?.0)).collect()
     }
 

@@ -102,15 +102,11 @@ pub(super) fn poll_parameter(ns: &str) -> String {
 }
 
 pub(super) fn moves(vcpu: &str, rate: f64, window: &str, m: &Migrations, all: f64) -> String {
-    format!(
-        "{} moves/s of {vcpu} {window} ({} to another core, {} to another last-level cache, {} to another node); \
-         all busy vCPUs together {}/s",
-        figure(rate),
-        m.cross_core,
-        m.cross_llc,
-        m.cross_node,
-        figure(all)
-    )
+    let far = [(m.cross_core, "core"), (m.cross_llc, "last-level cache"), (m.cross_node, "node")];
+    let far = far.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} to another {what}"));
+    let far = far.collect::<Vec<_>>().join(", ");
+    let far = if far.is_empty() { far } else { format!(" ({far})") };
+    format!("{} moves/s of {vcpu} {window}{far}; all busy vCPUs together {}/s", figure(rate), figure(all))
 }
 
 pub(super) fn demand(percent: f64, waits: Option<f64>) -> String {

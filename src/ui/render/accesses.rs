@@ -1,9 +1,9 @@
 //! Ports, addresses and MSRs that the selected guest or vCPU touched, or all guests, with the device behind each.
 
 use super::{missing, say, scope, title};
-use crate::figures::{micros, rate, share};
+use crate::figures::{figure, micros, rate, share};
 use crate::lint::Mark;
-use crate::model::{AccessRow, DomainModel};
+use crate::model::{AccessRow, DomainModel, Model};
 use crate::sample::SourceId;
 use crate::ui::cells::{device_text, severity_role};
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
@@ -96,7 +96,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let right = total.map(|t| format!("{}/s", rate(t))).unwrap_or_default();
     let mut left = scope(state);
     if in_view {
-        left = format!("{left}  by {}", state.view.order());
+        // Without times their order is that of the counts.
+        let timed = rows.iter().any(|(_, row)| row.span.total_ns.is_some());
+        let order = if timed { state.view.order() } else { order::COUNT };
+        left = format!("{left}  by {order}");
     }
     if all > rows.len() {
         left = format!("{left}, the first {} of {all}", rows.len());
@@ -107,7 +110,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     if rows.is_empty() {
         let nothing = "No port, device memory or MSR was touched in this interval.";
-        say(buf, inner, &missing::because(state, nothing, &[SourceId::Tracepoints]), Look::Dim, theme);
+        // Accesses are counted where kvm_exit does not fire, too.
+        let counted = state.model.as_ref().is_some_and(Model::no_kvm_exit);
+        let sources: &[SourceId] = if counted { &[] } else { &[SourceId::Tracepoints] };
+        say(buf, inner, &missing::because(state, nothing, sources), Look::Dim, theme);
         return;
     }
     let list: List<'_> = List {
@@ -119,7 +125,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 }
 
 fn cells(state: &AppState, (d, r): &GuestAccess<'_>, in_view: bool) -> Vec<Cell> {
-    let count = Cell::text(rate(r.span.count as f64));
+    let count = Cell::text(figure(r.span.count as f64));
     let device = match &r.device {
         Some(d) => {
             let kernel = if d.in_kernel && r.space != crate::kvm::Space::Msr { " (k)" } else { "" };

@@ -112,7 +112,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let isolated = model.host.facts.topology.isolated.as_ref().filter(|s| !s.is_empty());
     let right = isolated.map(|s| format!("isolated {s}")).unwrap_or_default();
     let shared_count = model.host.cpus.iter().filter(|c| shared(model, c)).count();
-    let mut left = if in_view { format!("{}  by {}", guests(state), state.view.order()) } else { String::new() };
+    let mut left =
+        if in_view { format!("{}  by {}", guests(state, ScreenView::Cpus), state.view.order()) } else { String::new() };
     if shared_count > 0 {
         left = format!("{left}  {shared_count} shared by busy vCPUs").trim_start().into();
     }

@@ -1,6 +1,6 @@
 //! Disks and network interfaces of one guest or of all, as the VMM and the host's kernel count them.
 
-use super::{guest_cell, guests, host_disks, missing, row_of, say, title};
+use super::{guests, host_disks, missing, row_of, say, title};
 use crate::figures::{micros, rate};
 use crate::model::{DiskRates, DomainModel, NicRates};
 use crate::sample::SourceId;
@@ -86,7 +86,7 @@ pub const HELP: [(&str, &str); 10] = [
 const SOURCES: [SourceId; 2] = [SourceId::Libvirt, SourceId::Monitor];
 
 fn disks(state: &AppState) -> Vec<(&DomainModel, &DiskRates)> {
-    let guests = state.guests_in_view().into_iter();
+    let guests = state.guests_of(ScreenView::Disks).into_iter();
     let mut rows: Vec<_> = guests.flat_map(|d| d.disks.iter().map(move |disk| (d, disk))).collect();
     let order = state.view.order_of(ScreenView::Disks);
     rows.sort_by_cached_key(|(_, d)| {
@@ -101,7 +101,7 @@ fn disks(state: &AppState) -> Vec<(&DomainModel, &DiskRates)> {
 }
 
 fn nics(state: &AppState) -> Vec<(&DomainModel, &NicRates)> {
-    let guests = state.guests_in_view().into_iter();
+    let guests = state.guests_of(ScreenView::Disks).into_iter();
     let mut rows: Vec<_> = guests.flat_map(|d| d.nics.iter().map(move |nic| (d, nic))).collect();
     let order = state.view.order_of(ScreenView::Disks);
     rows.sort_by_cached_key(|(_, n)| {
@@ -119,6 +119,17 @@ pub fn len(state: &AppState) -> usize {
     state.guests_in_view().iter().map(|d| d.disks.len() + d.nics.len()).sum()
 }
 
+/// Lines of a panel of all guests: two tables with headers of their own, if there are interfaces.
+pub fn lines_of_all(state: &AppState) -> usize {
+    let guests = state.guests();
+    let nics: usize = guests.iter().map(|d| d.nics.len()).sum();
+    guests.iter().map(|d| d.disks.len()).sum::<usize>().max(1) + 2 + if nics > 0 { nics + 2 } else { 0 }
+}
+
+fn name_cell(state: &AppState, d: &DomainModel) -> Cell {
+    if state.is_of_all(ScreenView::Disks) { Cell::text(clean(d.name())) } else { Cell::blank() }
+}
+
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     let disks = disks(state).into_iter().map(|(d, disk)| (d, &disk.name, false));
@@ -133,7 +144,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let bytes: f64 = disks.iter().map(|(_, d)| d.read_bytes + d.write_bytes).sum();
     let right =
         if disks.is_empty() { String::new() } else { format!("{} op/s  {} B/s", rate(operations), rate(bytes)) };
-    let left = format!("{}  by {}", guests(state), state.view.order_of(ScreenView::Disks));
+    let left = format!("{}  by {}", guests(state, ScreenView::Disks), state.view.order_of(ScreenView::Disks));
     let inner = title(buf, area, ScreenView::Disks.title(), &left, &right, theme);
     if inner.height < 2 {
         return;
@@ -190,7 +201,7 @@ fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> 
     let size = |bytes: f64, ops: f64| (ops > 0.0).then(|| bytes / ops);
     let failing = disk.failed_ops.is_some_and(|n| n > 0.0);
     vec![
-        guest_cell(state, d),
+        name_cell(state, d),
         Cell::text(clean(&disk.name)),
         Cell::text(rate(disk.read_ops)),
         Cell::text(rate(disk.write_ops)),
@@ -210,7 +221,7 @@ fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> 
 fn nic_cells(state: &AppState, d: &DomainModel, nic: &NicRates) -> Vec<Cell> {
     let size = |bytes: f64, packets: f64| (packets > 0.0).then(|| bytes / packets);
     vec![
-        guest_cell(state, d),
+        name_cell(state, d),
         Cell::text(clean(&nic.name)),
         Cell::text(rate(nic.rx_packets)),
         Cell::text(rate(nic.tx_packets)),

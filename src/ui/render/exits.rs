@@ -1,7 +1,7 @@
 //! Exits by reason: of the selected guest or vCPU, in the view also of all guests, with a map of who has them.
 
 use super::{exit_map, histogram, missing, say, scope, title, userspace};
-use crate::figures::{micros, percent, rate, share};
+use crate::figures::{figure, micros, percent, rate, share};
 use crate::kvm::exit_reason;
 use crate::lint::Mark;
 use crate::model::{ExitRateSource, ExitRow, ExitTable};
@@ -250,7 +250,7 @@ fn cells(r: &ExitRow, interval_s: Option<f64>, state: &AppState) -> Vec<Cell> {
     vec![
         Cell::text(clean(&r.reason)),
         Cell::figure(r.rate, rate),
-        if counted { Cell::text(rate(r.span.count as f64)) } else { Cell::blank() },
+        if counted { Cell::text(figure(r.span.count as f64)) } else { Cell::blank() },
         Cell::figure(r.count_percent, share),
         Cell::figure(r.work_percent, share),
         Cell::figure(cpu.filter(|_| !r.idle), percent),

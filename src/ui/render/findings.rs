@@ -1,10 +1,11 @@
 //! The findings, a line each: the strip below the tables, and the panel.
 
-use super::domains::severity_glyph;
+use super::finding_lines::{self, FindingLine, LineColumns, WHO};
+use super::popup::StyledLine;
 use super::{finding, header, say, scope, title};
-use crate::lint::{EVERY_RULE, Finding, StillWatched};
-use crate::ui::cells::severity_role;
+use crate::lint::{EVERY_RULE, StillWatched};
 use crate::ui::draw::{highlight, put};
+use crate::ui::folded_findings;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean, clean_line, fit_middle, fit_words, width, wrap};
 use crate::ui::theme::{Look, Theme};
@@ -12,31 +13,67 @@ use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// From this width on a line says since when the finding is seen.
-const SINCE_FROM: u16 = 100;
-/// Width of `seen since 14:03`.
-const SINCE_WIDTH: u16 = 16;
-/// With less room a line has the figure and no title.
-const FIGURE_ALONE: u16 = 50;
 /// Narrowest column of reasons why a rule cannot tell.
 const LEAST_REASON: u16 = 24;
-/// The narrowest and the widest column of guests.
-const WHO: (u16, u16) = (4, 24);
+/// Lines from which on the rules that cannot tell stand below the selected finding.
+const LEAST_TABLE: u16 = 4;
 
-/// The worst findings, as many as fit.
+/// How many lines the strip can fill below its title.
+pub fn strip_len(state: &AppState) -> usize {
+    folded_findings::fold(&state.findings).len() + usize::from(too_new(state).is_some())
+}
+
+/// The worst findings, as many as fit; below them which guests are too new to be judged in full.
 pub fn strip(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let n = state.findings.len();
+    let all = folded_findings::fold(&state.findings);
     let room = usize::from(area.height.saturating_sub(1));
-    let mut left = if n > room { format!("{room} of {n}") } else { n.to_string() };
-    if !state.watching.is_empty() {
-        left.push_str(&format!(", {} still watched", state.watching.len()));
-    }
+    let shown = &all[..all.len().min(room)];
+    let n: usize = shown.iter().map(|f| 1 + f.others.len()).sum();
+    let total = state.findings.len();
+    let left = match (n, total) {
+        (_, 0) => "none yet".to_string(),
+        _ if n < total => format!("{n} of {total}"),
+        _ => n.to_string(),
+    };
     let inner = title(buf, area, ScreenView::Findings.title(), &left, "9: evidence and fix", theme);
-    let shown = state.findings.iter().take(inner.height.into());
-    let columns = LineColumns::of(shown.clone(), inner.width);
-    for (i, f) in shown.enumerate() {
-        line(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, &columns, f, false, state, theme);
+    let mut lines: Vec<FindingLine> = shown.iter().map(|f| FindingLine::of(f, state, theme)).collect();
+    lines.extend(too_new(state).filter(|_| all.len() < room).map(|text| text.line(theme)));
+    let columns = LineColumns::of(&lines, inner.width);
+    for (i, l) in lines.iter().enumerate() {
+        finding_lines::paint(buf, Rect { y: inner.y + i as u16, height: 1, ..inner }, &columns, l, theme);
     }
+}
+
+/// Guests of which too little has been seen to say that nothing is wrong with them.
+struct TooNew {
+    who: String,
+    /// From when on enough will have been seen.
+    until: String,
+}
+
+impl TooNew {
+    fn line(self, theme: &Theme) -> FindingLine {
+        let text = format!("too new to be judged in full before {}", self.until);
+        let cut = theme.glyphs.cut;
+        FindingLine { mark: (cut, Look::Dim), who: self.who, title: text, ..FindingLine::default() }
+    }
+}
+
+/// In one line that stands still: the view of findings says for each guest what it waits for.
+fn too_new(state: &AppState) -> Option<TooNew> {
+    let model = state.model.as_ref()?;
+    let new: Vec<&StillWatched> = state.watching.iter().filter(|w| w.is_every_rule()).collect();
+    let guests: Vec<&str> = new.iter().filter_map(|w| w.domain.as_deref()).collect();
+    let who = match guests.as_slice() {
+        [] => return None,
+        all if all.len() == model.domains.len() && all.len() > 1 => format!("all {}", all.len()),
+        [first] => clean(first),
+        [first, others @ ..] => format!("{} +{}", clean(first), others.len()),
+    };
+    let left_s = new.iter().map(|w| w.needed_s - w.seen_s).fold(0.0, f64::max);
+    let until_ms = model.time_ms.saturating_add((left_s * 1e3) as i64);
+    // To the full minute behind it.
+    Some(TooNew { who, until: header::clock_minute(until_ms.saturating_add(59_999), state) })
 }
 
 /// Paints the panel.
@@ -65,35 +102,33 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         cannot_tell(buf, rest, state, theme);
         return;
     }
-    let note = still_watched(state).filter(|_| inner.height > 2);
-    let inner = match note {
-        Some(text) => {
-            let y = inner.bottom() - 1;
-            put(
-                buf,
-                inner.x + 2,
-                y,
-                &fit_words(&text, inner.width.saturating_sub(2), theme.glyphs.cut),
-                inner.width,
-                theme.style(Look::Dim),
-            );
-            Rect { height: inner.height - 1, ..inner }
-        }
-        None => inner,
-    };
     let at = (state.view.shown == ScreenView::Findings).then(|| state.view.at.min(n - 1));
-    // The selected one is shown below the list where both have room.
-    let list = (n as u16).min(inner.height).min((inner.height / 2).max(4));
-    if let Some(f) = at.and_then(|at| shown.get(at)) {
-        let room = Rect { y: inner.y + list + 1, height: inner.height.saturating_sub(list + 1), ..inner };
-        preview(buf, room, f, state, theme);
+    // The selected one is shown below the list where both have room, and below that what could not be judged.
+    let selected = at.and_then(|at| shown.get(at)).map_or_else(Vec::new, |f| finding::lines(f, state, inner.width));
+    let list_of = |height: u16| (n as u16).min(height).min((height / 2).max(4));
+    let used = list_of(inner.height).saturating_add(selected.len() as u16 + 1);
+    let mut inner = inner;
+    if used + LEAST_TABLE <= inner.height {
+        cannot_tell(buf, Rect { y: inner.y + used, height: inner.height - used, ..inner }, state, theme);
+    } else if let Some(text) = still_watched(state).filter(|_| inner.height > 2) {
+        inner.height -= 1;
+        let room = inner.width.saturating_sub(2);
+        let text = fit_words(&text, room, theme.glyphs.cut);
+        put(buf, inner.x + 2, inner.bottom(), &text, room, theme.style(Look::Dim));
     }
+    let list = list_of(inner.height);
+    let below = Rect { y: inner.y + list + 1, height: inner.height.saturating_sub(list + 1), ..inner };
+    preview(buf, below, selected, theme);
     let height = usize::from(list).max(1);
     let offset = at.map_or(0, |at| (at + 1).saturating_sub(height));
-    let columns = LineColumns::of(shown.iter().copied(), inner.width);
-    for (i, f) in shown.iter().enumerate().skip(offset).take(height) {
+    let lines: Vec<FindingLine> = shown.iter().map(|f| FindingLine::one(f, state, theme)).collect();
+    let columns = LineColumns::of(&lines, inner.width);
+    for (i, l) in lines.iter().enumerate().skip(offset).take(height) {
         let area = Rect { y: inner.y + (i - offset) as u16, height: 1, ..inner };
-        line(buf, area, &columns, f, at == Some(i), state, theme);
+        finding_lines::paint(buf, area, &columns, l, theme);
+        if at == Some(i) {
+            highlight(buf, area, theme);
+        }
     }
 }
 
@@ -162,83 +197,12 @@ fn still_watched(state: &AppState) -> Option<String> {
 }
 
 /// The selected finding below the list, as much as fits: Enter shows all of it.
-fn preview(buf: &mut Buffer, area: Rect, f: &Finding, state: &AppState, theme: &Theme) {
-    for (i, line) in finding::lines(f, state, area.width).into_iter().take(area.height.into()).enumerate() {
+fn preview(buf: &mut Buffer, area: Rect, lines: Vec<StyledLine>, theme: &Theme) {
+    for (i, line) in lines.into_iter().take(area.height.into()).enumerate() {
         let mut x = area.x + 2;
         for (text, role) in line {
             put(buf, x, area.y + i as u16, &text, area.right().saturating_sub(x), theme.style(role));
             x += width(&text);
         }
-    }
-}
-
-/// Where the parts of a line stand: the same on each line of a list, so that they can be read downwards.
-struct LineColumns {
-    who: u16,
-    figure: u16,
-    title: u16,
-    since: u16,
-}
-
-impl LineColumns {
-    /// As wide as the guests and figures of these findings are. A figure that takes more than half of the room stands
-    /// out of its column.
-    fn of<'a>(findings: impl Iterator<Item = &'a Finding> + Clone, columns: u16) -> Self {
-        let since = if columns >= SINCE_FROM { SINCE_WIDTH } else { 0 };
-        let widest = WHO.1.min((columns / 6).max(2 * WHO.0));
-        let who = findings.clone().map(|f| width(&who(f))).max().unwrap_or(0).clamp(WHO.0, widest);
-        let figure = 2 + who + 1;
-        let room = columns.saturating_sub(figure + since + u16::from(since > 0));
-        let widths = findings.map(|f| width(&figure_of(f)));
-        let widest = widths.filter(|w| *w <= room * 11 / 20).max().filter(|w| *w > 0);
-        Self { who, figure, title: figure + widest.map_or(0, |w| w + 2), since }
-    }
-}
-
-fn who(f: &Finding) -> String {
-    f.domain.as_deref().map_or_else(|| "host".to_string(), clean)
-}
-
-fn figure_of(f: &Finding) -> String {
-    f.figure().map(clean_line).unwrap_or_default()
-}
-
-/// A finding in a line: mark, guest, decisive figure, title, and since when it is seen.
-fn line(
-    buf: &mut Buffer,
-    area: Rect,
-    columns: &LineColumns,
-    f: &Finding,
-    selected: bool,
-    state: &AppState,
-    theme: &Theme,
-) {
-    let cut = theme.glyphs.cut;
-    let mark = severity_glyph(f.severity, theme).to_string();
-    put(buf, area.x, area.y, &mark, 1, theme.style(severity_role(f.severity)));
-    let end = area.width - columns.since;
-    let since = f.since_ms.map(|ms| format!("seen since {}", header::clock_minute(ms, state))).unwrap_or_default();
-    put(buf, area.x + end, area.y, &since, columns.since, theme.style(Look::Dim));
-    put(buf, area.x + 2, area.y, &fit_middle(&who(f), columns.who, cut), columns.who, theme.style(Look::Strong));
-    let end = end.saturating_sub(u16::from(columns.since > 0));
-    let (headline, figure) = (clean_line(&f.title), figure_of(f));
-    let mut part = |x: u16, text: &str, look: Look| {
-        let room = end.saturating_sub(x);
-        put(buf, area.x + x, area.y, &fit_words(text, room, cut), room, theme.style(look));
-    };
-    let behind = columns.figure + width(&figure) + 2;
-    if figure.is_empty() {
-        part(columns.figure, &headline, Look::Text);
-    } else {
-        part(columns.figure, &figure, Look::Text);
-        // Where both do not fit the figure tells more.
-        if behind <= columns.title && end - columns.figure >= FIGURE_ALONE {
-            part(columns.title, &headline, Look::Dim);
-        } else if behind + width(&headline) <= end {
-            part(behind, &headline, Look::Dim);
-        }
-    }
-    if selected {
-        highlight(buf, area, theme);
     }
 }

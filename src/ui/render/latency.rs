@@ -6,7 +6,7 @@ use super::{guests, latency_strip, missing, row_of, say, title};
 use crate::figures::{micros, percent, rate};
 use crate::lint::Mark;
 use crate::model::{DomainModel, ThreadModel};
-use crate::sample::{OtherTask, SourceId};
+use crate::sample::{EngineKind, EngineLevel, OtherTask, SourceId, SourceState};
 use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
@@ -91,7 +91,7 @@ pub fn at(state: &AppState) -> Option<(&DomainModel, &ThreadModel)> {
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = rows(state);
-    let left = format!("{}  by {}", guests(state), state.view.order_of(ScreenView::Latency));
+    let left = format!("{}  by {}", guests(state, ScreenView::Latency), state.view.order_of(ScreenView::Latency));
     let mut inner = title(buf, area, ScreenView::Latency.title(), &left, "WAIT% of the interval", theme);
     if rows.is_empty() {
         let nothing = "No vCPU thread is known: it is read from /proc/PID/task, which this input does not have.";
@@ -101,8 +101,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let selected = row_of(state, ScreenView::Latency).map(|at| at.min(rows.len() - 1));
     let at = selected.unwrap_or(0);
     if rows.iter().all(|(_, t)| t.wakeups.is_none()) {
-        let nothing = "Wake-ups are not measured: they need tracing at full level (key e).";
-        let lines = say(buf, inner, &missing::because(state, nothing, &[SourceId::Tracepoints]), Look::Dim, theme);
+        let lines = say(buf, inner, &no_wakeups(state), Look::Dim, theme);
         inner.y += lines;
         inner.height -= lines;
     }
@@ -121,6 +120,30 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let names = TaskNames::of(state);
     let rows: Vec<_> = rows.iter().map(|row| (cells(row, state, &names), look(row, state))).collect();
     List { columns: &COLUMNS, rows, at: selected }.paint(buf, inner, theme);
+}
+
+/// Why no vCPU has wake-ups.
+fn no_wakeups(state: &AppState) -> String {
+    let Some(model) = &state.model else { return String::new() };
+    let traces = !model.sources.iter().any(|s| s.id == SourceId::Tracepoints && s.state == SourceState::Missing);
+    let nothing = match Some((model.engine.kind, model.engine.level)).filter(|_| traces) {
+        Some((EngineKind::Bpf | EngineKind::Perf, EngineLevel::Full)) => {
+            return missing::because(
+                state,
+                "No wake-up measured yet: those of a vCPU are timed from its first event in KVM on.",
+                &[],
+            );
+        }
+        Some((EngineKind::Bpf | EngineKind::Perf, _)) if state.session.source.is_recorded() => {
+            "Wake-ups were not recorded: that needs tracing at full level."
+        }
+        Some((EngineKind::Bpf | EngineKind::Perf, _)) => {
+            "Wake-ups are not measured: that needs tracing at full level (key e)."
+        }
+        Some((EngineKind::File, _)) => "Wake-ups are not known: no file has the scheduler's events of these threads.",
+        Some((EngineKind::None, _)) | None => "Wake-ups are not measured: nothing is traced.",
+    };
+    missing::because(state, nothing, &[SourceId::Tracepoints])
 }
 
 fn cells((d, t): &VcpuRow<'_>, state: &AppState, names: &TaskNames<'_>) -> Vec<Cell> {

@@ -89,7 +89,7 @@ fn mib(bytes: Option<u64>) -> i64 {
 
 /// The guests, in the order of the view.
 fn rows(state: &AppState) -> Vec<&DomainModel> {
-    let mut rows = state.guests_in_view();
+    let mut rows = state.guests_of(ScreenView::Memory);
     let order = state.view.order_of(ScreenView::Memory);
     rows.sort_by_cached_key(|d| {
         Reverse(match order {
@@ -108,6 +108,11 @@ pub fn len(state: &AppState) -> usize {
     if guests.iter().any(|d| is_known(d)) { guests.len() } else { 0 }
 }
 
+/// Lines of a panel of all guests.
+pub fn lines_of_all(state: &AppState) -> usize {
+    state.guests().len() + 2
+}
+
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     if len(state) == 0 { Vec::new() } else { rows(state).iter().map(|d| ListRowId::of(d.key())).collect() }
@@ -121,7 +126,7 @@ fn is_known(d: &DomainModel) -> bool {
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = rows(state);
-    let left = format!("{}  by {}", guests(state), state.view.order_of(ScreenView::Memory));
+    let left = format!("{}  by {}", guests(state, ScreenView::Memory), state.view.order_of(ScreenView::Memory));
     let host = state.model.as_ref().and_then(|m| host(m, area.width.saturating_sub(40)));
     let mut inner = title(buf, area, ScreenView::Memory.title(), &left, &host.unwrap_or_default(), theme);
     if !rows.iter().any(|d| is_known(d)) {

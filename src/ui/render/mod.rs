@@ -9,6 +9,7 @@ mod esxtop;
 mod exit_map;
 mod exits;
 mod finding;
+mod finding_lines;
 mod findings;
 mod footer;
 mod header;
@@ -182,10 +183,15 @@ pub fn measure(state: &AppState) -> PanelSizes {
     let panels = [V::Exits, V::Accesses, V::Threads, V::Cpus, V::Latency, V::Disks, V::Memory, V::Findings];
     let wide = state.size.0 >= layout::RIGHT_OF_TABLE.0;
     let half = if wide { layout::right_width(state.size.0) } else { state.size.0 };
+    let rows = |view| if view == V::Findings { findings::strip_len(state) } else { len(state, view) };
     PanelSizes {
-        rows: panels.into_iter().map(|view| (view, len(state, view))).collect(),
+        rows: panels.into_iter().map(|view| (view, rows(view))).collect(),
+        lines_of_all: [(V::Disks, disks::lines_of_all(state)), (V::Memory, memory::lines_of_all(state))].into(),
         cpu_map: cpu_map::height(state, state.size.0 - if wide { half } else { 0 }).into(),
-        worst: state.worst_finding().map_or(0, |f| finding::brief(f, state, half).len()),
+        worst: state.worst_finding().map_or((0, 0), |f| {
+            let lines = |width| finding::brief(f, state, width).len();
+            (lines(half), lines(state.size.0 - if wide { half + 1 } else { 0 }))
+        }),
     }
 }
 
@@ -269,10 +275,12 @@ fn scope(state: &AppState) -> String {
     state.vcpu().map_or_else(|| name.clone(), |v| format!("{name} vcpu {v}"))
 }
 
-/// The same for a view that shows whole guests only.
-fn guests(state: &AppState) -> String {
-    let one = state.domain().filter(|_| !state.view.is_of_all());
-    one.map_or_else(|| scope(state), |d| super::text::clean(d.name()))
+/// The same for a view or panel that shows whole guests only.
+fn guests(state: &AppState, view: ScreenView) -> String {
+    if state.is_of_all(view) {
+        return crate::figures::count(state.guests_of(view).len(), "guest");
+    }
+    state.domain().map(|d| super::text::clean(d.name())).unwrap_or_default()
 }
 
 /// The selected row of a view; a panel of the first screen has none.

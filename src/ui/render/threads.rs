@@ -137,7 +137,12 @@ pub fn at(state: &AppState) -> Option<(&DomainModel, &ThreadModel)> {
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let rows = rows(state);
-    let left = format!("{}  {} threads by {}", guests(state), rows.len(), state.view.order_of(ScreenView::Threads));
+    let left = format!(
+        "{}  {} threads by {}",
+        guests(state, ScreenView::Threads),
+        rows.len(),
+        state.view.order_of(ScreenView::Threads)
+    );
     let inner = title(buf, area, ScreenView::Threads.title(), &left, "% of one host CPU", theme);
     if rows.is_empty() {
         let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";

@@ -19,7 +19,7 @@ const EXITS: [(&str, ColumnLayout); 4] = [
     ("EXIT TO VMM", ColumnLayout::left(20, 6, 0)),
     ("/s", ColumnLayout::right(6, 0, 0)),
     ("%CNT", ColumnLayout::right(4, 0, 1)),
-    ("MEANING", ColumnLayout::left(12, 60, 2)),
+    ("MEANING", ColumnLayout::left(12, 90, 2)),
 ];
 
 const RATES: [(&str, ColumnLayout); 2] =

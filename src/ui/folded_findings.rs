@@ -1,0 +1,76 @@
+//! Findings of several guests that say the same share a line of the first screen.
+
+use crate::lint::Finding;
+
+/// A finding, and the same one about other guests.
+#[derive(Debug, PartialEq)]
+pub struct FoldedFinding<'a> {
+    /// The most costly one: its figure stands in the line.
+    pub worst: &'a Finding,
+    /// The other guests, in the order of the findings.
+    pub others: Vec<&'a str>,
+}
+
+/// The findings, a line each: one of a rule, a severity and a title, wherever the first of them stands.
+pub fn fold(findings: &[Finding]) -> Vec<FoldedFinding<'_>> {
+    let mut lines: Vec<Vec<&Finding>> = Vec::new();
+    for f in findings {
+        let same = |line: &&mut Vec<&Finding>| {
+            f.domain.is_some()
+                && line.iter().all(|other| {
+                    (other.rule, other.severity, &other.title) == (f.rule, f.severity, &f.title)
+                        && other.domain.is_some()
+                        && other.domain != f.domain
+                })
+        };
+        match lines.iter_mut().find(same) {
+            Some(line) => line.push(f),
+            None => lines.push(vec![f]),
+        }
+    }
+    lines.into_iter().filter_map(|line| one(&line)).collect()
+}
+
+fn one<'a>(line: &[&'a Finding]) -> Option<FoldedFinding<'a>> {
+    let cost = |f: &Finding| f.cost.unwrap_or(0.0);
+    // The first of those that cost the same.
+    let worst = *line.iter().rev().max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let others = line.iter().filter(|f| !std::ptr::eq(**f, worst));
+    Some(FoldedFinding { worst, others: others.filter_map(|f| f.domain.as_deref()).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lint::Severity;
+
+    fn finding(rule: &'static str, domain: &str, severity: Severity, cost: f64) -> Finding {
+        let domain = Some(domain.to_owned()).filter(|d| d != "host");
+        Finding { rule, domain, severity, cost: Some(cost), title: rule.into(), ..Finding::default() }
+    }
+
+    #[test]
+    fn the_same_of_several_guests_is_a_line_that_begins_with_the_worst() {
+        use Severity::{Critical, Warning};
+        let mut all = vec![
+            finding("pm-timer", "a", Critical, 1.0),
+            finding("vcpu-wait", "a", Critical, 5.0),
+            finding("pm-timer", "b", Critical, 9.0),
+            finding("pm-timer", "c", Critical, 9.0),
+            finding("pm-timer", "b", Critical, 2.0),
+            finding("pm-timer", "d", Warning, 3.0),
+            finding("ksm", "host", Warning, 0.0),
+            finding("ksm", "host", Warning, 0.0),
+        ];
+        let lines = |all: &[Finding]| -> Vec<String> {
+            let who = |f: &FoldedFinding<'_>| {
+                format!("{} {} {}", f.worst.rule, f.worst.domain.as_deref().unwrap_or("host"), f.others.join(","))
+            };
+            fold(all).iter().map(who).collect()
+        };
+        let folded = ["pm-timer b a,c", "vcpu-wait a ", "pm-timer b ", "pm-timer d ", "ksm host ", "ksm host "];
+        assert_eq!(lines(&all), folded, "two about one guest stay two");
+        all[2].title = "another cause".into();
+        assert_eq!(lines(&all)[..3], ["pm-timer c a,b", "vcpu-wait a ", "pm-timer b "]);
+    }
+}
