@@ -63,7 +63,7 @@ const REPORT: &[&str] = &["report", "--json", "--duration", "10s"];
 
 #[test]
 fn guests() {
-    grows_slowly(&["Windows", "measured", "command lines"], REPORT);
+    grows_slowly(&["one CPU", "pinned apart", "Windows", "measured", "command lines"], REPORT);
 }
 
 #[test]

@@ -22,27 +22,55 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// Root without it sees no open files of processes with more rights: guests among them have no name.
-#[test]
-fn root_without_ptrace_could_not_look() {
-    const TEST: &str = "root_without_ptrace_could_not_look";
-    let kvmtop = env!("CARGO_BIN_EXE_kvmtop");
-    let without = ["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
-    let check = [kvmtop, "check", "--json", "--duration", "1s", "--engine", "none", "--no-monitor", "--allow", "all"];
-    let Some(out) = under("setpriv", &[&without[..], &check].concat()) else {
-        return common::skipped(TEST, "not root, or no setpriv");
-    };
-    let Ok(check) = serde_json::from_slice::<Value>(&out.stdout) else {
-        return common::skipped(TEST, &format!("setpriv: {}", said(&out)));
-    };
+const CHECK: [&str; 9] = ["check", "--json", "--duration", "1s", "--engine", "none", "--no-monitor", "--allow", "all"];
+
+/// `check` says why not all processes could be seen, names the cure, and ends with 3; or it did not run.
+fn assert_could_not_look(out: &Output, why: &str) -> Result<(), String> {
+    let check = serde_json::from_slice::<Value>(&out.stdout).map_err(|_| said(out))?;
     let sources = check["sources"].as_array().expect("sources");
     let procfs = sources.iter().find(|s| s["name"] == "procfs").expect("procfs");
     assert_eq!(procfs["state"], "degraded", "{procfs}");
     let [cause, fix] = ["cause", "fix"].map(|key| procfs[key].as_str().expect("a text"));
-    assert!(cause.contains("processes are not readable"), "{cause}");
+    assert!(cause.contains(why), "{cause}");
     assert!(fix.contains("cap_sys_ptrace"), "{fix}");
-    assert_eq!(out.status.code(), Some(3), "it could not look: {}", said(&out));
-    common::ran(TEST);
+    assert_eq!(out.status.code(), Some(3), "it could not look: {}", said(out));
+    Ok(())
+}
+
+/// Root without it sees no open files of processes with more rights: guests among them have no name.
+#[test]
+fn root_without_ptrace_could_not_look() {
+    const TEST: &str = "root_without_ptrace_could_not_look";
+    let without = ["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", env!("CARGO_BIN_EXE_kvmtop")];
+    let Some(out) = under("setpriv", &[&without[..], &CHECK].concat()) else {
+        return common::skipped(TEST, "not root, or no setpriv");
+    };
+    match assert_could_not_look(&out, "processes are not readable") {
+        Ok(()) => common::ran(TEST),
+        Err(why) => common::skipped(TEST, &format!("setpriv: {why}")),
+    }
+}
+
+/// A user for whom /proc has no processes but his own.
+#[test]
+fn a_user_from_whom_processes_are_hidden_could_not_look() {
+    const TEST: &str = "a_user_from_whom_processes_are_hidden_could_not_look";
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("kvmtop");
+    std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("a copy");
+    for path in [folder.path(), &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    let script = "mount -t proc -o hidepid=2 proc /proc && \
+                  exec setpriv --reuid=65534 --regid=65534 --clear-groups -- \"$0\" \"$@\"";
+    let arguments = ["-m", "sh", "-c", script, program.to_str().expect("text")];
+    let Some(out) = under("unshare", &[&arguments[..], &CHECK].concat()) else {
+        return common::skipped(TEST, "not root, or no unshare");
+    };
+    match assert_could_not_look(&out, "is mounted with hidepid=") {
+        Ok(()) => common::ran(TEST),
+        Err(why) => common::skipped(TEST, &why),
+    }
 }
 
 /// A file system that is read-only refuses the recording before anything is sampled.
