@@ -10,6 +10,7 @@ use crate::ui::draw::put;
 use crate::ui::state::AppState;
 use crate::ui::text::width;
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 
 /// A vCPU that uses less CPU time than this, in percent, shares its pCPU without harm.
 const BUSY: f64 = 10.0;
+/// From so many moves a second to a CPU on the map shows them.
+const MOVED: f64 = 1.0;
 /// Width of a core in the map.
 const CORE: u16 = 3;
 /// Columns between the cores of two caches.
@@ -45,6 +48,16 @@ pub fn mine(state: &AppState, model: &Model, cpu: &CpuModel) -> bool {
             && domain
                 .is_some_and(|d| d.key() == selected && d.threads.get(t.thread).is_some_and(|t| t.role == Thread::Vcpu))
     })
+}
+
+/// Moves per second of guests' threads to this CPU.
+fn moves_here(model: &Model, cpu: &CpuModel) -> f64 {
+    let came = |t: &GuestThread| {
+        let thread = model.domains.get(t.domain)?.threads.get(t.thread)?;
+        thread.migrations.from.filter(|from| t.here && *from != cpu.cpu).and(thread.migrations.total)
+    };
+    let moves = cpu.guest_threads.iter().filter_map(came).fold(0, u64::saturating_add);
+    model.interval_s.map_or(0.0, |s| moves as f64 / s)
 }
 
 pub fn worst(state: &AppState, cpu: u32) -> Option<Severity> {
@@ -186,7 +199,12 @@ fn mark(cpu: &CpuModel, state: &AppState, model: &Model, theme: &Theme) -> Optio
     if let Some(s) = severity {
         return Some((super::domains::severity_glyph(s, theme), severity_role(s)));
     }
-    mine(state, model, cpu).then_some(('<', Look::Strong))
+    if mine(state, model, cpu) {
+        return Some(('<', Look::Strong));
+    }
+    // Beside other panels the map stands still.
+    let moved = state.view.shown == ScreenView::Cpus && moves_here(model, cpu) >= MOVED;
+    moved.then_some(('+', Look::Dim))
 }
 
 /// The height shows how busy the CPU is, the colour with what most.
@@ -227,7 +245,7 @@ fn lines(
             for (i, cpu) in line.iter().enumerate() {
                 let x = area.x + LINE_NAME + i as u16;
                 glyph(buf, x, y, cpu, theme);
-                if let Some((_, role)) = mark(cpu, state, model, theme) {
+                if let Some((_, role)) = mark(cpu, state, model, theme).filter(|(_, role)| *role != Look::Dim) {
                     let style = if role == Look::Strong {
                         theme.style(role).add_modifier(Modifier::UNDERLINED)
                     } else {

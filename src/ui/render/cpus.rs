@@ -52,7 +52,11 @@ pub const HELP: [(&str, &str); 6] = [
         "A column is a core, a cell a hardware thread; a gap parts last-level caches. Height: how busy. Colour: with \
          what most. `|`: an isolated CPU.",
     ),
-    ("marks", "`<` a vCPU of the selected guest sits here. The severity mark: two or more busy vCPUs share the CPU."),
+    (
+        "marks",
+        "`<` a vCPU of the selected guest sits here. `+` a thread of another guest came from another CPU. The severity \
+         mark: two or more busy vCPUs share the CPU.",
+    ),
     ("GUEST USR SYS IRQ STEAL", "Percent of this CPU's time; guest is not in usr. esxtop: PCPU USED(%), by kind."),
     (
         "MHz",

@@ -9,7 +9,7 @@ use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
 use crate::ui::state::AppState;
-use crate::ui::text::clean;
+use crate::ui::text::{clean, wrap};
 use crate::ui::theme::{Look, Theme};
 use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
@@ -154,22 +154,28 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let devices = host_disks::rows(state).filter(|_| state.view.shown == ScreenView::Disks);
     // A panel of the first screen has nothing to say about what is not there.
     let no_nics = nics.is_empty() && state.view.shown != ScreenView::Disks;
+    let no_disk = missing::because(
+        state,
+        "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.",
+        &SOURCES,
+    );
+    // Without a disk a text says why.
+    let table = if disks.is_empty() { wrap(&no_disk, inner.width).len() } else { disks.len() } as u16 + 1;
     let [upper, lower] = if no_nics {
         [inner, Rect { height: 0, ..inner }]
     } else {
         let devices = devices.as_ref().map_or(0, |rows| rows.len().max(1) as u16 + 2);
-        halves(inner, disks.len().max(1) as u16 + 1 + devices, nics.len().max(1) as u16 + 1)
+        halves(inner, table + devices, nics.len().max(1) as u16 + 1)
     };
     let upper = if let Some(rows) = devices {
-        let [upper, below] = halves(upper, disks.len().max(1) as u16 + 1, rows.len().max(1) as u16 + 1);
+        let [upper, below] = halves(upper, table, rows.len().max(1) as u16 + 1);
         host_disks::paint(buf, below, state, &rows, theme);
         upper
     } else {
         upper
     };
     if disks.is_empty() {
-        let nothing = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
-        say(buf, upper, &missing::because(state, nothing, &SOURCES), Look::Dim, theme);
+        say(buf, upper, &no_disk, Look::Dim, theme);
     } else {
         let rows: Vec<_> = disks.iter().map(|(d, disk)| (disk_cells(state, d, disk), RowLook::Plain)).collect();
         List { columns: &DISK_COLUMNS, rows, at: at.filter(|at| *at < disks.len()) }.paint(buf, upper, theme);
@@ -183,7 +189,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if nics.is_empty() {
         let nothing = "No network interface is known: neither libvirt nor an open tap or macvtap device \
                        of the VMM names one.";
-        say(buf, lower, &missing::because(state, nothing, &SOURCES[..1]), Look::Dim, theme);
+        // Its cause is said above if there is no disk either.
+        let sources = if disks.is_empty() { &[] } else { &SOURCES[..1] };
+        say(buf, lower, &missing::because(state, nothing, sources), Look::Dim, theme);
     } else {
         let rows: Vec<_> = nics.iter().map(|(d, nic)| (nic_cells(state, d, nic), RowLook::Plain)).collect();
         List { columns: &NIC_COLUMNS, rows, at: in_nics }.paint(buf, lower, theme);

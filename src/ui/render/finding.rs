@@ -88,13 +88,19 @@ pub fn lines(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
     text.lines
 }
 
-/// What to know at first sight: the figures, the first fix, the reason.
-pub fn brief(f: &Finding, state: &AppState, columns: u16) -> Vec<StyledLine> {
+/// What to know at first sight: the figures, the first fix, the reason. With little room the decisive figure alone
+/// stands before the fix.
+pub fn brief(f: &Finding, state: &AppState, columns: u16, room: usize) -> Vec<StyledLine> {
+    let whole = first_sight(f, state, columns, 2);
+    if whole.len() > room { first_sight(f, state, columns, 1) } else { whole }
+}
+
+fn first_sight(f: &Finding, state: &AppState, columns: u16, figures: usize) -> Vec<StyledLine> {
     let mut text = Sections::new(columns);
-    for (i, e) in f.evidence.iter().filter(|e| !is_command(e)).take(2).enumerate() {
+    for (i, e) in f.evidence.iter().filter(|e| !is_command(e)).take(figures).enumerate() {
         text.add(if i == 0 { "SEEN" } else { "" }, &clean_lines(e), Look::Text);
     }
-    if let Some(ms) = f.since_ms {
+    if let Some(ms) = f.since_ms.filter(|_| figures > 1) {
         text.add("", &format!("seen since {}", header::clock(ms, state)), Look::Dim);
     }
     if let Some(fix) = f.fix.first() {
@@ -150,8 +156,8 @@ pub fn worst(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let who = state.domain().map(|d| clean(d.name())).unwrap_or_default();
     let left = format!("{who} {} {}", theme.glyphs.dot, clean_line(&f.title));
     let inner = title(buf, area, "WORST FINDING", &left, "", theme);
-    let mut all = brief(f, state, area.width);
     let room = usize::from(inner.height);
+    let mut all = brief(f, state, area.width, room);
     if all.len() > room && room > 0 {
         all.truncate(room - 1);
         all.push(vec![

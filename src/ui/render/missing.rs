@@ -15,7 +15,10 @@ pub fn because(state: &AppState, nothing: &str, sources: &[SourceId]) -> String 
     }
     let broken = sources.iter().find_map(|id| model.sources.iter().find(|s| s.id == *id && s.state != SourceState::Ok));
     match broken {
-        Some(source) => format!("{nothing} {}: {}", source.id.as_str(), clean_lines(&source.sentence())),
+        Some(source) => {
+            let (id, why) = (source.id.as_str(), clean_lines(&source.sentence()));
+            if why.starts_with(id) { format!("{nothing} {why}") } else { format!("{nothing} {id}: {why}") }
+        }
         None => nothing.to_string(),
     }
 }

@@ -189,7 +189,7 @@ pub fn measure(state: &AppState) -> PanelSizes {
         lines_of_all: [(V::Disks, disks::lines_of_all(state)), (V::Memory, memory::lines_of_all(state))].into(),
         cpu_map: cpu_map::height(state, state.size.0 - if wide { half } else { 0 }).into(),
         worst: state.worst_finding().map_or((0, 0), |f| {
-            let lines = |width| finding::brief(f, state, width).len();
+            let lines = |width| finding::brief(f, state, width, usize::MAX).len();
             (lines(half), lines(state.size.0 - if wide { half + 1 } else { 0 }))
         }),
     }

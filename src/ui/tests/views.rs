@@ -93,6 +93,37 @@ fn a_moving_thread_does_not_crowd_out_names() {
 }
 
 #[test]
+fn the_map_of_cpus_shows_moves() {
+    let map = |keys| {
+        let text = shown(&Fixture::busy_host(), keys, 120, 40);
+        text.lines().filter(|l| l.starts_with("   t")).map(String::from).collect::<Vec<_>>().join("\n")
+    };
+    // build-3 is not selected, and moves.
+    assert!(map("<Down><Down>5").contains('+'), "{}", map("<Down><Down>5"));
+    assert!(!map("<Down><Down>").contains('+'), "the panel stands still");
+}
+
+#[test]
+fn a_disk_that_is_not_known_is_explained_once_and_in_full() {
+    let why = "no libvirt daemon listens in /run/libvirt";
+    let f = Fixture::busy_host().source(SourceStatus::missing(
+        SourceId::Libvirt,
+        format!("libvirt is not used: {why}"),
+        "if libvirt runs the guests here: systemctl restart libvirtd (or virtqemud.socket); its guests go on running",
+    ));
+    let mut model = f.model();
+    model.domains.iter_mut().for_each(|d| (d.disks, d.nics) = (Vec::new(), Vec::new()));
+    model.domains[0].host_disks = Some(Vec::new());
+    let mut state = AppState::new(ScreenSession::default(), (120, 40));
+    state.absorb(Tick { model, ..Tick::default() });
+    press(&mut state, "7");
+    let text = text(&draw(&state, &Theme::default()));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("every 5 s. libvirt is not used:") && words.contains("guests go on running"), "{text}");
+    assert_eq!(words.matches(why).count(), 1, "{text}");
+}
+
+#[test]
 fn the_map_of_exits_has_a_column_for_each_vcpu_or_for_several() {
     let text = shown(&Fixture::many_vcpus(300), "3z", 80, 24);
     assert!(text.contains("HLT"), "{text}");
