@@ -48,6 +48,20 @@ fn a_pool_that_is_shared_on_purpose_is_no_overlap() {
     silent(&judge(&Fixture::new(host()).guest(pool("a", 10)).guest(pool("b", 20)).model()), "pin-overlap");
 }
 
+/// Where one CPU is online, every thread may run on that one alone, and nobody has pinned it.
+#[test]
+fn the_only_cpu_of_a_host_is_no_pin() {
+    let guest = |name, pid| {
+        let guest = Guest::new(name, pid).linux("").vcpus(2, |_, t| busy(20.0, 40.0)(t.may_run("0").on(0)));
+        guest.emulator(|t| busy(5.0, 5.0)(t.may_run("0").on(0)))
+    };
+    let fixture = Fixture::new(Host::numa(1, 1, 1)).guest(guest("a", 10)).guest(guest("b", 20));
+    let report = judge(&fixture.model());
+    for rule in ["pin-overlap", "emulator-on-vcpu", "isolated-pile-up", "affinity-drift"] {
+        silent(&report, rule);
+    }
+}
+
 #[test]
 fn overlap_from_configuration_alone() {
     let pins = |a, b| {
