@@ -526,7 +526,7 @@ fn faults_of_an_emulated_host() {
     }
     let tests = ["a_cpu_may_go_and_come_back", "the_clock_may_be_set"];
     let alone = ["the_host_may_sleep"];
-    match common::nested::run_tests_then_alone("faults", "KVMTOP_TEST_CHANGE_HOST=1", (&tests, 4), (&alone, 1), 540) {
+    match common::nested::run_tests_then_alone("faults", "KVMTOP_TEST_CHANGE_HOST=1", (&tests, 4), &alone, 540) {
         Ok(()) => common::ran(TEST),
         Err(why) => common::skipped(TEST, &why),
     }
