@@ -135,6 +135,32 @@ fn a_running_vcpu_is_kicked() {
     assert_eq!(engine.read().lost, 0);
 }
 
+/// A vCPU's thread that ends its work wakes the main thread, soon after the guest's last write.
+#[test]
+fn what_the_vmm_wakes_is_no_doorbell() {
+    const NAME: &str = "interrupts: what the VMM wakes is no doorbell";
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut engine = match engine() {
+        Ok(engine) => engine,
+        Err(why) => return common::skipped(NAME, &why),
+    };
+    common::ran(NAME);
+    let mut guest = Guest::start(&[Work::PortWrites(0x70, 1000)], true);
+    let pid = guest.pid() as i32;
+    engine.watch(&[(pid, pid)]);
+    // A thread names itself once it runs.
+    let looks = std::iter::repeat_with(|| {
+        std::thread::sleep(Duration::from_millis(10));
+        vcpu_of(pid)
+    });
+    let vcpu = looks.take(1000).flatten().next().expect("the vCPU's thread");
+    engine.watch_vcpus(&mut [(vcpu, pid)].into_iter());
+    guest.go();
+    guest.wait_done();
+    let seen = &engine.read().interrupts[&pid];
+    assert!(seen.doorbells.is_empty(), "{:#?}", seen.doorbells);
+}
+
 /// A real `kvm_amd`, which fires `kvm_entry`.
 #[test]
 fn an_emulated_host_is_traced() {
@@ -146,6 +172,7 @@ fn an_emulated_host_is_traced() {
         "every_interrupt_of_a_sleeping_vcpu_counts",
         "a_running_vcpu_is_kicked",
         "interrupts_take_as_long_as_ftrace_says",
+        "what_the_vmm_wakes_is_no_doorbell",
     ];
     match nested::run_tests("interrupts", "", &tests, 300, tests.len()) {
         Ok(()) => common::ran(NAME),

@@ -726,6 +726,18 @@ int kvm_vcpu_wakeup(struct raw_args *ctx)
 	return 0;
 }
 
+/* Where kvm_entry does not fire: what the thread wakes in its next exit is no answer to an earlier one's write. */
+SEC("raw_tracepoint/kvm_userspace_exit")
+int kvm_userspace_exit(struct raw_args *ctx)
+{
+	u64 task = bpf_get_current_task();
+	struct exit *exit = exit_of(task);
+
+	if (exit->task == task)
+		exit->task = 0;
+	return 0;
+}
+
 static noinline int arrived(u32 owner, u32 vcpu)
 {
 	struct target target = { .owner = owner, .vcpu = vcpu };

@@ -13,6 +13,7 @@ use crate::sample::{BUCKETS, Doorbell, GuestInterrupts, Injection, Injector, Irq
 use crate::source::events::EngineError;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// `max_entries` of `cells` and `flights` in `interrupts.bpf.c`.
@@ -58,6 +59,11 @@ pub(super) const PROGRAMS: [&str; 17] = [
 /// The event that ends an interrupt's way, and the programs for it as a classic tracepoint and as a raw one.
 const ENTRY: &str = "kvm_entry";
 pub(super) const ENTRIES: [&str; 2] = [ENTRY, "kvm_entry_raw"];
+
+/// What ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.
+pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
+/// The modules that fire [`ENTRY`].
+const FIRE_ENTRY: [&str; 2] = ["/sys/module/kvm_intel", "/sys/module/kvm_amd"];
 
 /// The constants that hold fields' places.
 const FIELDS: [(&str, KernelField); 4] = [
@@ -110,7 +116,8 @@ impl InterruptTracer {
         let (records, id): (Vec<_>, Vec<_>) = classic.into_iter().unzip();
         let mut object = Object::prepare(object::interrupts_object()?, &records, choices)?;
         let (mut programs, mut links) = (Vec::new(), Vec::new());
-        for event in [ENTRY].into_iter().chain(PROGRAMS) {
+        let ends_exit = (!FIRE_ENTRY.iter().any(|module| Path::new(module).exists())).then_some(USERSPACE_EXIT);
+        for event in [ENTRY].into_iter().chain(ends_exit).chain(PROGRAMS) {
             let [_, raw_entry] = ENTRIES;
             let hang = |program: &OwnedFd| match id.first() {
                 Some(id) if event == ENTRY => sys::attach_tracepoint(program.as_fd(), *id),
