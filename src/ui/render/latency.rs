@@ -31,7 +31,7 @@ pub const COLUMNS: [(&str, ColumnLayout); 11] = [
     ("DELAY us", ColumnLayout::right(8, 0, 6)),
     ("D99 us", ColumnLayout::right(6, 0, 1)),
     ("WOKEN BY", ColumnLayout::left(12, 24, 7)),
-    ("PRE-EMPTED BY", ColumnLayout::left(14, 24, 2)),
+    ("PRE-EMPTED BY", ColumnLayout::left(18, 24, 2)),
 ];
 
 /// What the columns and the picture mean.

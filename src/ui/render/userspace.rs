@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const EXITS: [(&str, ColumnLayout); 4] = [
-    ("EXIT TO VMM", ColumnLayout::left(20, 6, 0)),
+    ("EXIT TO VMM", ColumnLayout::left(14, 2, 0)),
     ("/s", ColumnLayout::right(6, 0, 0)),
     ("%CNT", ColumnLayout::right(4, 0, 1)),
     ("MEANING", ColumnLayout::left(12, 90, 2)),
