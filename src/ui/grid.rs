@@ -188,6 +188,19 @@ pub fn paint<'a>(
     }
 }
 
+/// Paints the shape of a severity in the margin of a row: its colour alone says nothing without colours.
+fn mark(buf: &mut Buffer, area: Rect, role: Look, theme: &Theme) {
+    let [critical, warning, info] = theme.glyphs.severity;
+    let shape = match role {
+        Look::Critical => critical,
+        Look::Warning => warning,
+        _ => info,
+    };
+    if let Some(x) = area.x.checked_sub(1) {
+        put(buf, x, area.y, &shape.to_string(), 1, theme.style(role));
+    }
+}
+
 /// A name and its state, `web-1 (paused)`, in a width. Of a long name the middle is left out; a narrow column has the
 /// first letter of the state.
 fn name_text(name: &str, state: Option<&str>, columns: u16, theme: &Theme) -> String {
@@ -272,6 +285,9 @@ impl<Rows: ListRows> List<'_, Rows> {
             let area = Rect { y: area.y + 1 + (line - offset) as u16, height: 1, ..area };
             let look = (self.rows.look(line), at == Some(line));
             paint(buf, area, &fitted, &layouts, |column| self.rows.cell(line, column), look, theme);
+            if let RowLook::Marked(role) = look.0 {
+                mark(buf, area, role, theme);
+            }
         }
     }
 
