@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Kernels panic now and then in emulation, towards the end of a run.
 const TRIES: usize = 3;
@@ -39,7 +40,11 @@ pub enum Clock {
 /// is returned; or why that could not be had.
 pub fn run(name: &str, clock: Clock, job: &str, seconds: u32) -> Result<PathBuf, String> {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
-    script("prepare.sh", &[&dir], "", clock)?;
+    {
+        static PREPARES: Mutex<()> = Mutex::new(());
+        let _one = PREPARES.lock().unwrap_or_else(PoisonError::into_inner);
+        script("prepare.sh", &[&dir], "", clock)?;
+    }
     let mut died = String::new();
     for _ in 0..TRIES {
         match life(&dir, &dir.join(name), clock, job, seconds) {
