@@ -10,7 +10,6 @@ pub const MOST_BYTES: usize = 64 << 20;
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
-const KIND_FUNCTION: u32 = 12;
 
 /// A field: the struct's name, and its own.
 pub type KernelField = (&'static str, &'static str);
@@ -29,47 +28,27 @@ pub fn module_offsets(module: &[u8], kernel: &[u8], wanted: &[KernelField]) -> O
 
 fn offsets_of(btf: &[u8], before: &[u8], wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
     let (types, own) = parts(btf)?;
-    let strings = &Strings { before, own };
+    let strings = Strings { before, own };
     let mut found = BTreeMap::new();
-    each_type(types, |ty| {
-        if ty.kind != KIND_STRUCT || !wanted.iter().any(|(of, _)| strings.is(ty.name, of)) {
-            return;
-        }
-        for member in (ty.rest..).step_by(12).take(ty.count) {
-            let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
-            // With bit fields the low 24 bits are the offset.
-            let offset = if ty.flag { offset & 0xff_ffff } else { offset } / 8;
-            let is_this = |(of, f): &&KernelField| strings.is(ty.name, of) && strings.is(field, f);
-            if let Some(field) = wanted.iter().find(is_this) {
-                found.entry(*field).or_insert(offset);
+    let mut at = 0;
+    // Each type: name, info (kind, number of what follows), size or type; then what its kind says.
+    while let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) {
+        let (kind, count, bits) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
+        let members = at + 12;
+        if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| strings.is(name, of)) {
+            for member in (members..).step_by(12).take(count) {
+                let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
+                // With bit fields the low 24 bits are the offset.
+                let offset = if bits { offset & 0xff_ffff } else { offset } / 8;
+                let is_this = |(of, f): &&KernelField| strings.is(name, of) && strings.is(field, f);
+                if let Some(field) = wanted.iter().find(is_this) {
+                    found.entry(*field).or_insert(offset);
+                }
             }
         }
-    })?;
+        at = members + length(kind, count)?;
+    }
     Some(found)
-}
-
-/// The number of the type of this function, by which a program that hangs on it is loaded.
-pub fn function(btf: &[u8], wanted: &str) -> Option<u32> {
-    let (types, own) = parts(btf)?;
-    let strings = Strings { before: &[], own };
-    let mut found = None;
-    each_type(types, |ty| {
-        if ty.kind == KIND_FUNCTION && strings.is(ty.name, wanted) {
-            found.get_or_insert(ty.id);
-        }
-    })?;
-    found
-}
-
-/// The head of a type: what stands before that which its kind says.
-struct TypeHead {
-    id: u32,
-    name: u32,
-    kind: u32,
-    count: usize,
-    flag: bool,
-    /// Where the rest begins.
-    rest: usize,
 }
 
 /// The parts of types and of strings.
@@ -83,19 +62,6 @@ fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
         btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
     };
     Some((part(8)?, part(16)?))
-}
-
-/// Calls `each` for the types in order.
-fn each_type(types: &[u8], mut each: impl FnMut(&TypeHead)) -> Option<()> {
-    let mut at = 0;
-    // Each type: name, info (kind, number of what follows), size or type; then what its kind says. They count from 1.
-    for id in 1.. {
-        let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) else { break };
-        let (kind, count, flag) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
-        each(&TypeHead { id, name, kind, count, flag, rest: at + 12 });
-        at += 12 + length(kind, count)?;
-    }
-    Some(())
 }
 
 /// The bytes that follow a type of this kind.
@@ -141,9 +107,9 @@ impl Strings<'_> {
 mod tests {
     use super::*;
 
-    /// A BTF of an int, two structs and a function.
+    /// A BTF of one int and two structs.
     fn made() -> Vec<u8> {
-        let strings = b"\0int\0bio\0bi_opf\0bi_next\0biology\0probe\0";
+        let strings = b"\0int\0bio\0bi_opf\0bi_next\0biology\0";
         let at = |name: &str| {
             let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
             strings.windows(wanted.len()).position(|w| w == wanted).unwrap() as u32 + 1
@@ -152,7 +118,6 @@ mod tests {
         types.extend([at("biology"), 4 << 24 | 1, 4, at("bi_opf"), 1, 8 * 4]);
         types.extend([at("bio"), 1 << 31 | 4 << 24 | 2, 16]);
         types.extend([at("bi_next"), 1, 0, at("bi_opf"), 1, (4 << 24) | (8 * 12)]);
-        types.extend([at("probe"), KIND_FUNCTION << 24, 1]);
         let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let mut btf = [MAGIC.to_ne_bytes().as_slice(), &[1, 0]].concat();
         for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
@@ -188,16 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn functions_have_numbers() {
-        assert_eq!((function(&made(), "probe"), function(&made(), "bio")), (Some(4), None));
-    }
-
-    #[test]
     fn damaged_btf_is_none_or_less() {
         let whole = made();
         assert_eq!(offsets(b"ELF", &[]), None);
         for cut in 0..whole.len() {
-            let _ = (offsets(&whole[..cut], &[("bio", "bi_opf")]), function(&whole[..cut], "probe"));
+            let _ = offsets(&whole[..cut], &[("bio", "bi_opf")]);
         }
         for at in 0..whole.len() {
             let mut damaged = whole.clone();

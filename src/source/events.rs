@@ -59,47 +59,6 @@ pub struct Reading {
     pub events: u64,
 }
 
-/// A thread as the kernel keeps it (`task_struct` in include/linux/sched.h).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KernelTask {
-    /// Thread id.
-    pub tid: i32,
-    /// `__state` and `exit_state`, bits.
-    pub state: u32,
-    /// The same of a thread that ends.
-    pub exit_state: u32,
-    /// Where it runs or ran last.
-    pub cpu: u32,
-    /// Scheduling policy.
-    pub policy: u32,
-    /// Priority under a real-time policy.
-    pub rt_priority: u32,
-    /// Start, nanoseconds after boot.
-    pub start_ns: u64,
-    /// User time as the kernel's ticks fell.
-    pub user_ns: u64,
-    /// System time likewise.
-    pub system_ns: u64,
-    /// The part of `user_ns` in a guest.
-    pub guest_ns: u64,
-    /// User and system time as /proc showed them last.
-    pub shown: (u64, u64),
-    /// Time on a CPU, exact.
-    pub run_ns: u64,
-    /// Time in a run queue.
-    pub wait_ns: u64,
-    /// Moves to another CPU.
-    pub migrations: u64,
-    /// Voluntary switches.
-    pub voluntary: u64,
-    /// Involuntary switches.
-    pub involuntary: u64,
-    /// Differs when the set of CPUs that it may run on differs.
-    pub affinity: u64,
-    /// Name, ended by a zero if it is shorter.
-    pub comm: [u8; 16],
-}
-
 /// Why an engine or a part of it cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}")]
@@ -164,13 +123,6 @@ pub trait Engine: Send {
     /// interrupts are not traced.
     fn watch_vcpus(&mut self, threads: &mut dyn Iterator<Item = (i32, i32)>) {
         let _ = threads;
-    }
-
-    /// The threads of these processes, sorted by id, where this is cheaper than /proc and says the same; processes that
-    /// are left out have to be read there.
-    fn tasks(&mut self, processes: &[i32]) -> HashMap<i32, Vec<KernelTask>> {
-        let _ = processes;
-        HashMap::new()
     }
 
     /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.

@@ -8,7 +8,7 @@ pub use options::{CollectorCommand, CollectorOptions};
 use crate::kvm::kernel_log::LogLine;
 use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
 use crate::source::Feed;
-use crate::source::events::{Engine, EngineError, KernelTask, Reading};
+use crate::source::events::{Engine, EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
 use crate::source::live::guest::resources::TickBudget;
 use crate::source::live::guest::traced_process::TracedProcess;
@@ -30,7 +30,7 @@ use crate::source::live::proc::visibility;
 use crate::source::live::source_status::{self, ProcView};
 use crate::source::live::timestamps::Timestamps;
 use shared_events::SharedEvents;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
@@ -38,9 +38,6 @@ use std::time::Duration;
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
-/// From so many threads of guests on they are read in one pass, if the engine can. It passes all threads of the host,
-/// and the kernel's types that it needs take some milliseconds to read.
-const MANY_THREADS: usize = 128;
 /// Time between two looks at how /proc is mounted.
 const MOUNTS_NS: u64 = 60_000_000_000;
 /// Reading /proc takes no longer, unless kvmtop did not run.
@@ -166,7 +163,6 @@ impl Collector {
             self.guests.values_mut().for_each(|guest| guest.clock_was_set(self.boot_time_ms));
         }
         self.reader.begin(SCHED_BUDGET);
-        self.reader.tasks = self.tasks();
         let many_nodes = self.host.facts().topology.nodes().len() > 1;
         let memory = self.host.memory();
         let swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
@@ -302,17 +298,6 @@ impl Collector {
         for (pid, guest) in &mut self.guests {
             let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
             guest.help(&self.options.paths, &mine, &mut self.reader);
-        }
-    }
-
-    /// The threads of all guests, where the engine reads them in one pass. Its ids are those of the first namespace.
-    fn tasks(&mut self) -> HashMap<i32, Vec<KernelTask>> {
-        let threads: usize = self.guests.values().map(|guest| guest.threads.living.len()).sum();
-        match &mut self.options.engine {
-            Some(engine) if threads >= MANY_THREADS && self.reader.real && !self.own_pid_namespace => {
-                engine.tasks(&self.guests.keys().copied().collect::<Vec<_>>())
-            }
-            _ => HashMap::new(),
         }
     }
 

@@ -33,8 +33,7 @@ pub const KEPT: &[KeptRow] = &[
         when: "sampling with the bpf engine",
         set: BPF,
         reason: "the programs are loaded again when `e` or `K` is pressed, when the Disks or the Latency view opens, \
-                 when more vCPUs come than there is room for, and when guests have so many threads that they are read \
-                 in one pass",
+                 and when more vCPUs come than there is room for",
     },
     KeptRow {
         when: "sampling with the perf engine, and its thread that empties the rings",

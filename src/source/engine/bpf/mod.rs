@@ -10,8 +10,6 @@
 //! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
 //! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
 //!
-//! On a host with many threads an iterator (`tasks`) reads what /proc says of them.
-//!
 //! Kernel memory is allocated when the programs load: 36 KiB for each of the threads that [`BpfEngine::new`] makes
 //! room for, and 256 KiB for the index from task to slot. What does not fit is counted as overflow, and
 //! [`Engine::make_room`] reloads the programs with larger tables. File descriptors hold everything: nothing stays in
@@ -32,20 +30,16 @@ mod running;
 mod snapshot;
 mod sys;
 mod tables;
-mod tasks;
 mod watched;
 
 use crate::kvm::topology::HostTopology;
 use crate::sample::{EngineKind, EngineLevel};
-use crate::source::events::{Engine, EngineError, KernelTask, Reading, ThreadKey};
+use crate::source::events::{Engine, EngineError, Reading, ThreadKey};
 use disks::DiskTimer;
 use interrupts::InterruptTracer;
 use kvm_events::KvmEvents;
 use refusal::Rights;
 use running::Running;
-use std::cell::OnceCell;
-use std::collections::HashMap;
-use tasks::TaskReader;
 
 /// The least number of slots: room for guests that start later, in 9 MiB of kernel memory.
 const MIN_SLOTS: usize = 256;
@@ -61,8 +55,6 @@ pub struct BpfEngine {
     kvm_events: Option<KvmEvents>,
     disks: Option<DiskTimer>,
     interrupts: Option<InterruptTracer>,
-    /// Loaded when it is first wanted; `None` where it cannot be.
-    tasks: OnceCell<Option<TaskReader>>,
     /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
     fires: Option<bool>,
     /// Events that replaced programs had counted since their last reading.
@@ -87,7 +79,6 @@ impl BpfEngine {
             kvm_events: None,
             disks: None,
             interrupts: None,
-            tasks: OnceCell::new(),
             fires: None,
             cut_off: 0,
             ceiling,
@@ -158,11 +149,6 @@ impl Engine for BpfEngine {
         if let Some(interrupts) = &mut self.interrupts {
             interrupts.watch_vcpus(&threads.collect::<Vec<_>>());
         }
-    }
-
-    fn tasks(&mut self, processes: &[i32]) -> HashMap<i32, Vec<KernelTask>> {
-        self.tasks.get_or_init(|| TaskReader::start(&self.topology));
-        self.tasks.get_mut().and_then(Option::as_mut).map(|tasks| tasks.read(processes)).unwrap_or_default()
     }
 
     fn read(&mut self) -> Reading {

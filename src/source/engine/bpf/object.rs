@@ -25,9 +25,6 @@ static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/
 /// The object of `assets/bpf/interrupts.bpf.c`.
 static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/interrupts.bpf.o"));
 
-/// The object of `assets/bpf/tasks.bpf.c`.
-static TASKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/bpf/tasks.bpf.o"));
-
 /// Settings of an object that are fixed before it is loaded.
 #[derive(Debug, Default)]
 pub(super) struct Choices<'a> {
@@ -62,11 +59,6 @@ pub(super) fn disks_object() -> Result<aya_obj::Object, Refusal> {
 /// Parses the one that traces interrupts.
 pub(super) fn interrupts_object() -> Result<aya_obj::Object, Refusal> {
     aya_obj::Object::parse(&INTERRUPTS.0).map_err(|e| Refusal::broken(&e))
-}
-
-/// Parses the one that reads threads.
-pub(super) fn tasks_object() -> Result<aya_obj::Object, Refusal> {
-    aya_obj::Object::parse(&TASKS.0).map_err(|e| Refusal::broken(&e))
 }
 
 impl Object {
@@ -109,29 +101,15 @@ impl Object {
         self.load_with(name, |_| ())
     }
 
-    /// Loads a program that iterates by this function of the kernel's BTF.
-    pub fn load_iterator(&self, name: &str, function: u32) -> Result<OwnedFd, Refusal> {
-        self.load_as(name, Some(ProgramType::Iterator(function)), |_| ())
-    }
-
     /// Loads one program after a last change to its instructions.
     pub fn load_with(&self, name: &str, change: impl FnOnce(&mut [bpf_insn])) -> Result<OwnedFd, Refusal> {
-        self.load_as(name, None, change)
-    }
-
-    fn load_as(
-        &self,
-        name: &str,
-        kind: Option<ProgramType>,
-        change: impl FnOnce(&mut [bpf_insn]),
-    ) -> Result<OwnedFd, Refusal> {
         let missing = || Refusal::broken(&format!("no program {name}"));
         let program = self.object.programs.get(name).ok_or_else(missing)?;
         let function = self.object.functions.get(&program.function_key()).ok_or_else(missing)?;
-        let kind = kind.unwrap_or(match program.section {
+        let kind = match program.section {
             ProgramSection::TracePoint => ProgramType::Tracepoint,
             _ => ProgramType::RawTracepoint,
-        });
+        };
         let mut instructions = function.instructions.clone();
         change(&mut instructions);
         let mut log = Vec::new();

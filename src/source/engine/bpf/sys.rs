@@ -17,32 +17,14 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_MAP_FREEZE: libc::c_int = 22;
 const BPF_MAP_LOOKUP_BATCH: libc::c_int = 24;
-const BPF_LINK_CREATE: libc::c_int = 28;
-const BPF_ITER_CREATE: libc::c_int = 33;
-
-/// `BPF_TRACE_ITER` of `enum bpf_attach_type`.
-const TRACE_ITERATOR: u32 = 28;
 
 /// `enum bpf_prog_type` (uapi/linux/bpf.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramType {
     /// Gets the record that `format` describes.
-    Tracepoint,
+    Tracepoint = 5,
     /// Gets the arguments of the tracepoint's `TP_PROTO`.
-    RawTracepoint,
-    /// Gets one thing after the other, typed by the kernel's BTF: the number of the function `bpf_iter_...` in it.
-    Iterator(u32),
-}
-
-impl ProgramType {
-    /// Type, attach type and what it is attached to.
-    fn numbers(self) -> (u32, u32, u32) {
-        match self {
-            Self::Tracepoint => (5, 0, 0),
-            Self::RawTracepoint => (17, 0, 0),
-            Self::Iterator(function) => (26, TRACE_ITERATOR, function),
-        }
-    }
+    RawTracepoint = 17,
 }
 
 /// Parts of `union bpf_attr` that are plain data, in the kernel's layout.
@@ -102,16 +84,6 @@ struct ProgramLoad {
     kernel_version: u32,
     flags: u32,
     name: [u8; 16],
-    interface: u32,
-    attach_type: u32,
-    btf: u32,
-    function_info_size: u32,
-    function_info: u64,
-    function_info_count: u32,
-    line_info_size: u32,
-    line_info: u64,
-    line_info_count: u32,
-    attach_btf_id: u32,
 }
 // SAFETY: `load_program` points to its slices with their lengths.
 unsafe impl Attr for ProgramLoad {}
@@ -124,16 +96,6 @@ struct RawTracepoint {
 }
 // SAFETY: `attach_raw` points to a C string.
 unsafe impl Attr for RawTracepoint {}
-
-#[repr(C)]
-struct LinkCreate {
-    program: u32,
-    target: u32,
-    attach_type: u32,
-    flags: u32,
-}
-// SAFETY: numbers only.
-unsafe impl Attr for LinkCreate {}
 
 #[repr(C)]
 struct One {
@@ -258,9 +220,8 @@ pub fn load_program(
     name: &str,
     log: &mut Vec<u8>,
 ) -> io::Result<OwnedFd> {
-    let (kind, attach_type, attach_btf_id) = kind.numbers();
     let mut attr = ProgramLoad {
-        kind,
+        kind: kind as u32,
         instruction_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
         license: license.as_ptr() as u64,
@@ -270,16 +231,6 @@ pub fn load_program(
         kernel_version: 0,
         flags: 0,
         name: short_name(name),
-        interface: 0,
-        attach_type,
-        btf: 0,
-        function_info_size: 0,
-        function_info: 0,
-        function_info_count: 0,
-        line_info_size: 0,
-        line_info: 0,
-        line_info_count: 0,
-        attach_btf_id,
     };
     let first = bpf(BPF_PROG_LOAD, &attr);
     let refused = match first {
@@ -329,24 +280,6 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     // SAFETY: both descriptors are open.
     let attached = unsafe { perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd().cast_unsigned()) } >= 0;
     if attached { Ok(event) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Makes an iterator of a loaded [`ProgramType::Iterator`].
-///
-/// # Errors
-/// The kernel's.
-pub fn iterator(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let program = program.as_raw_fd().cast_unsigned();
-    bpf(BPF_LINK_CREATE, &LinkCreate { program, target: 0, attach_type: TRACE_ITERATOR, flags: 0 }).and_then(owned)
-}
-
-/// A file whose reading runs an iterator's program from the first thing to the last, once.
-///
-/// # Errors
-/// The kernel's: EMFILE, ENOMEM.
-pub fn iterate(iterator: BorrowedFd<'_>) -> io::Result<std::fs::File> {
-    let one = One { value: iterator.as_raw_fd().cast_unsigned(), pad: 0 };
-    bpf(BPF_ITER_CREATE, &one).and_then(owned).map(Into::into)
 }
 
 /// Events for which a program did not run, because a BPF program was already running on that CPU (`recursion_misses` of

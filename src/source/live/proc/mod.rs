@@ -8,7 +8,6 @@ pub(crate) mod paths;
 pub(crate) mod read_context;
 pub(crate) mod slow_files;
 pub(crate) mod stat;
-pub(crate) mod task;
 pub(crate) mod thread;
 pub(crate) mod threads;
 pub(crate) mod visibility;

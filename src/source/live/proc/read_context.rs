@@ -3,8 +3,6 @@
 use super::file;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
-use crate::source::events::KernelTask;
-use std::collections::HashMap;
 
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
@@ -21,8 +19,6 @@ pub(crate) struct ReadContext {
     pub tick: u32,
     /// Whether PIDs may be passed to system calls.
     pub real: bool,
-    /// Threads by process, where an engine read them in this tick; taken out when they are used.
-    pub tasks: HashMap<i32, Vec<KernelTask>>,
     /// Reads what a process can hold back.
     pub slow_files: SlowFiles,
 }
@@ -36,7 +32,6 @@ impl ReadContext {
             over_budget: 0,
             tick: 0,
             real: paths.real,
-            tasks: HashMap::new(),
             slow_files: SlowFiles::default(),
         }
     }

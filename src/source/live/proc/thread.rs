@@ -7,10 +7,9 @@ use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
 use super::stat::{SchedStat, Stat, Switches, TICK_NS, status_value};
-use super::task::{ShownTimes, TaskTexts};
 use crate::kvm::{CpuSet, sanitize};
 use crate::sample::{Placement, ThreadTimes};
-use crate::source::events::{KernelTask, ThreadKey};
+use crate::source::events::ThreadKey;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -41,9 +40,6 @@ pub(crate) struct LiveThread {
     schedstat: Option<OwnedFd>,
     sched: Option<OwnedFd>,
     seen: Option<SchedStat>,
-    /// The times and the affinity's sign of a [`KernelTask`].
-    shown: ShownTimes,
-    mask: Option<u64>,
     /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
     first_migrations: Option<u64>,
     /// This kernel has no `sched` file (no `CONFIG_SCHED_DEBUG` before 6.15); `status` is read instead.
@@ -66,8 +62,6 @@ impl LiveThread {
             schedstat: None,
             sched: None,
             seen: None,
-            shown: (0, 0),
-            mask: None,
             first_migrations: Some(0),
             no_sched: false,
             life: None,
@@ -103,29 +97,6 @@ impl LiveThread {
         Ok(())
     }
 
-    /// Takes over what an engine read. A thread that seems to be another one is looked up in /proc.
-    pub(super) fn take(
-        &mut self,
-        folder: impl AsFd,
-        reading: &KernelTask,
-        reader: &mut ReadContext,
-    ) -> Result<(), FileError> {
-        let task = TaskTexts::new(reading, self.shown);
-        if task.stat.start_ticks != self.start_ticks {
-            return self.read(folder, reader);
-        }
-        self.show(&task.stat, Some(task.sched));
-        let first = self.first_migrations.take();
-        self.count(task.switches, first);
-        self.shown = task.shown;
-        // The next reading of files reads all of them.
-        self.seen = None;
-        if self.mask.replace(reading.affinity) != Some(reading.affinity) || self.is_affinity_due(reader) {
-            self.read_affinity(folder, reader);
-        }
-        Ok(())
-    }
-
     /// A thread that was running at the last reading may still be on the same CPU: the kernel updates its clocks only
     /// at the scheduler's tick, which a `nohz_full` CPU does not take.
     pub(super) fn runs(&self) -> bool {
@@ -151,19 +122,15 @@ impl LiveThread {
             return Err(FileError::Gone);
         }
         self.start_ticks = stat.start_ticks;
-        self.show(&stat, sched);
-        Ok(())
-    }
-
-    fn show(&mut self, stat: &Stat<'_>, sched: Option<SchedStat>) {
         if self.comm.as_bytes() != stat.comm {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        self.times = Some(times(stat, sched));
+        self.times = Some(times(&stat, sched));
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;
         self.place.rt_priority = stat.rt_priority;
+        Ok(())
     }
 
     fn read_switches(&mut self, task: impl AsFd, reader: &mut ReadContext) {
@@ -180,19 +147,15 @@ impl LiveThread {
         match read_kept(task, name, &mut self.sched, reader.keep_below, &mut reader.buf) {
             Ok(text) => {
                 let switches = Switches::parse(text);
-                self.count(switches, first);
+                self.first_migrations = first.or(switches.migrations);
+                self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
+                if let Some(times) = &mut self.times {
+                    times.voluntary = switches.voluntary;
+                    times.involuntary = switches.involuntary;
+                }
             }
             Err(FileError::Gone) if self.sched.is_none() => self.no_sched = true,
             Err(_) => {}
-        }
-    }
-
-    fn count(&mut self, switches: Switches, first: Option<u64>) {
-        self.first_migrations = first.or(switches.migrations);
-        self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
-        if let Some(times) = &mut self.times {
-            times.voluntary = switches.voluntary;
-            times.involuntary = switches.involuntary;
         }
     }
 

@@ -1,13 +1,11 @@
 //! The threads of a process.
 //!
-//! An engine may have read them all in one pass. Else, if the CPU clock of a process did not move, none of its threads
-//! ran, and none is read.
+//! If the CPU clock of a process did not move, none of its threads ran, and none is read.
 
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
 use super::thread::LiveThread;
-use crate::source::events::KernelTask;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -96,35 +94,6 @@ impl Threads {
     /// Reads all threads, including new ones; moves ended ones to `gone`.
     pub(crate) fn read(&mut self, reader: &mut ReadContext) -> Liveness {
         self.gone.clear();
-        match reader.tasks.remove(&self.pid) {
-            Some(tasks) => self.take(tasks, reader),
-            None => self.read_files(reader),
-        }
-        match self.living.get(&self.pid) {
-            None if self.failure.is_some() => Liveness::Alive,
-            None => Liveness::Ended,
-            // The leader may end before the others; when it is the last thread, the process waits to be reaped.
-            Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Liveness::Ended,
-            Some(_) => Liveness::Alive,
-        }
-    }
-
-    /// Takes over the threads that an engine read.
-    fn take(&mut self, mut tasks: Vec<KernelTask>, reader: &mut ReadContext) {
-        tasks.truncate(MAX_THREADS);
-        self.clock = None;
-        self.failure = None;
-        let folder = self.task.as_fd();
-        self.gone.extend(take_where(&mut self.living, |tid, thread| {
-            let task = tasks.binary_search_by_key(tid, |task| task.tid).ok().and_then(|at| tasks.get(at));
-            task.is_none_or(|task| thread.take(folder, task, reader) == Err(FileError::Gone))
-        }));
-        for task in &tasks {
-            self.look_for(task.tid, reader);
-        }
-    }
-
-    fn read_files(&mut self, reader: &mut ReadContext) {
         let before = self.living.len();
         let task = self.task.as_fd();
         // Spread by PID, so that not all processes are listed in the same tick.
@@ -139,7 +108,7 @@ impl Threads {
                     thread.read_affinity(task, reader);
                 }
             }
-            return;
+            return Liveness::Alive;
         }
         self.gone.extend(take_where(&mut self.living, |_, t| t.read(task, reader) == Err(FileError::Gone)));
         // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so one system call shows
@@ -155,6 +124,13 @@ impl Threads {
                 Err(FileError::Gone) => self.gone.extend(std::mem::take(&mut self.living).into_values()),
                 Err(why) => self.failure = Some(why),
             }
+        }
+        match self.living.get(&self.pid) {
+            None if self.failure.is_some() => Liveness::Alive,
+            None => Liveness::Ended,
+            // The leader may end before the others; when it is the last thread, the process waits to be reaped.
+            Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Liveness::Ended,
+            Some(_) => Liveness::Alive,
         }
     }
 
