@@ -33,7 +33,7 @@ pub use sum::ModelSum;
 
 use std::collections::HashMap;
 
-use crate::sample::{DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus};
+use crate::sample::{self, DomainFacts, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus};
 
 /// What a sample is compared with.
 #[derive(Debug, Clone, Copy)]
@@ -122,8 +122,7 @@ impl Model {
         Self {
             time_ms: sample.time_ms,
             mono_s: sample.mono_ns as f64 / 1e9,
-            booted_ms: (sample.boot_ns > 0)
-                .then(|| sample.time_ms.saturating_sub(i64::try_from(sample.boot_ns / 1_000_000).unwrap_or(0))),
+            booted_ms: (sample.boot_ns > 0).then(|| sample::booted_ms(sample.time_ms, sample.boot_ns)),
             interval_s,
             intervals: 1,
             engine: sample.engine.clone(),

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 /// One reading of the host, its guests and kvmtop itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Wall clock, milliseconds since the Unix epoch. For display only.
+    /// The wall clock at `mono_ns`, milliseconds since the Unix epoch. For display only.
     pub time_ms: i64,
     /// `CLOCK_MONOTONIC` when the engine's counters were read, nanoseconds. The base of every rate.
     pub mono_ns: u64,
@@ -53,4 +53,12 @@ pub struct Sample {
     pub sources: Vec<SourceStatus>,
     /// CPU time and memory of kvmtop itself.
     pub own: OwnCost,
+}
+
+/// A wall clock that moved so far against the time since boot was set.
+pub(crate) const CLOCK_SET_MS: u64 = 1000;
+
+/// When the host was booted by the wall clock, milliseconds since the Unix epoch, from one instant on both clocks.
+pub(crate) fn booted_ms(time_ms: i64, boot_ns: u64) -> i64 {
+    time_ms.saturating_sub(i64::try_from(boot_ns / 1_000_000).unwrap_or(0))
 }

@@ -1,5 +1,6 @@
 //! All input. Everything here yields [`Sample`]s and keeps its opinions to itself.
 
+mod clock;
 mod domain_stats;
 pub mod engine;
 pub mod events;

@@ -8,13 +8,11 @@ use super::hold::Hold;
 use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
 use super::report::StillWatched;
 use crate::model::{DomainKey, DomainModel, Model};
-use crate::sample::DomainState;
+use crate::sample::{CLOCK_SET_MS, DomainState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The most patterns that are tracked at once.
 const MOST_PATTERNS: usize = 20_000;
-/// A wall clock that moved so far against the time since boot was set.
-const CLOCK_SET_MS: u64 = 1000;
 /// The most patterns that are named before they have lasted.
 const MOST_CANDIDATES: usize = 200;
 

@@ -6,7 +6,9 @@ mod shared_events;
 pub use options::{CollectorCommand, CollectorOptions};
 
 use crate::kvm::kernel_log::LogLine;
-use crate::sample::{CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus};
+use crate::sample::{
+    CLOCK_SET_MS, CpuTimes, DomainSample, EngineLevel, EngineStatus, HostMemory, HostSample, Sample, SourceStatus,
+};
 use crate::source::Feed;
 use crate::source::events::{Engine, EngineError, Reading};
 use crate::source::live::guest::live_guest::LiveGuest;
@@ -71,9 +73,6 @@ pub struct Collector {
     /// When the host was booted, by the wall clock as it was last set.
     boot_time_ms: i64,
 }
-
-/// A wall clock that moved so far against the others was set.
-const CLOCK_SET_MS: u64 = 1000;
 
 impl Collector {
     /// Prepares every source. Never fails: each sample lists what is missing.
@@ -214,7 +213,7 @@ impl Collector {
         let engine = self.engine_status(&reading);
         let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
         let sample = Sample {
-            time_ms: read.time_ms,
+            time_ms: read.time_ms_at(mono_ns),
             mono_ns,
             boot_ns: now.boot_ns,
             host: self.host_sample(now, cpus, memory, &skip),

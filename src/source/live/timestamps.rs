@@ -1,5 +1,7 @@
 //! The time of a reading by each clock that a sample needs.
 
+use crate::sample::booted_ms;
+use crate::source::clock::clock_ns;
 use rustix::time::{ClockId, clock_gettime};
 
 /// One instant on each clock.
@@ -18,22 +20,22 @@ impl Timestamps {
     pub fn now() -> Self {
         let wall = clock_gettime(ClockId::Realtime);
         Self {
-            mono_ns: nanoseconds(ClockId::Monotonic),
-            boot_ns: nanoseconds(ClockId::Boottime),
+            mono_ns: clock_ns(ClockId::Monotonic),
+            boot_ns: clock_ns(ClockId::Boottime),
             time_ms: wall.tv_sec * 1000 + wall.tv_nsec / 1_000_000,
         }
     }
 
     /// When the host was booted by the wall clock, milliseconds since the Unix epoch.
     pub(crate) fn boot_time_ms(self) -> i64 {
-        self.time_ms.saturating_sub(i64::try_from(self.boot_ns / 1_000_000).unwrap_or(0))
+        booted_ms(self.time_ms, self.boot_ns)
     }
-}
 
-/// The time of a clock in nanoseconds.
-pub(crate) fn nanoseconds(clock: ClockId) -> u64 {
-    let t = clock_gettime(clock);
-    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+    /// The wall clock at another instant of the monotonic one, before this.
+    pub(crate) fn time_ms_at(self, mono_ns: u64) -> i64 {
+        let before_ms = self.mono_ns.saturating_sub(mono_ns) / 1_000_000;
+        self.time_ms.saturating_sub(i64::try_from(before_ms).unwrap_or(0))
+    }
 }
 
 #[cfg(test)]

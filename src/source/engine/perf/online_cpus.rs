@@ -2,6 +2,9 @@
 //! (kernel/events/core.c, `perf_event_exit_cpu_context`).
 
 use crate::kvm::CpuSet;
+use crate::source::clock::clock_ns;
+use crate::source::engine::monotonic_ns;
+use rustix::time::ClockId;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -44,13 +47,9 @@ impl CpuChanges {
 
 /// How long the host has slept since it was booted, nanoseconds.
 pub(super) fn asleep_ns() -> u64 {
-    let now = |clock| {
-        let time = rustix::time::clock_gettime(clock);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    };
     // In this order: the time between the two readings makes it longer, by less than a sleep.
-    let awake = now(rustix::time::ClockId::Monotonic);
-    now(rustix::time::ClockId::Boottime).saturating_sub(awake)
+    let awake = monotonic_ns();
+    clock_ns(ClockId::Boottime).saturating_sub(awake)
 }
 
 impl OnlineCpus {

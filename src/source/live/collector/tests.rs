@@ -302,7 +302,7 @@ fn commands_reach_the_feed() {
 /// On a busy host a tick takes long, and not always equally long, from its begin to the engine's reading.
 #[test]
 fn an_interval_is_the_time_between_two_readings_of_the_engine() {
-    /// Counts an event each millisecond of a clock that every tick delays by another time.
+    /// Counts an event each millisecond of a clock that every tick delays by another time, before it reads and after.
     struct Metronome(Arc<Mutex<u64>>, u64);
 
     impl Engine for Metronome {
@@ -326,23 +326,30 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
             self.1 += 170_000_000;
             let mut now = self.0.lock().unwrap();
             *now += self.1 % 500_000_000;
-            Reading { events: *now / 1_000_000, ..Reading::default() }
+            let read_ns = *now;
+            *now += self.1 % 700_000_000;
+            Reading { events: read_ns / 1_000_000, mono_ns: Some(read_ns), ..Reading::default() }
         }
 
         fn forget(&mut self, _: &[ThreadKey], _: &[i32]) {}
     }
 
+    const SET_MS: i64 = 1_600_000_000_000;
     let (fake, now) = (FakeProc::new(), Arc::<Mutex<u64>>::default());
     let clock = now.clone();
     let mut collector = Collector::new(CollectorOptions {
         engine: Some(Box::new(Metronome(now.clone(), 0))),
         paths: fake.paths(),
-        clock: Box::new(move || Timestamps { mono_ns: *clock.lock().unwrap(), boot_ns: 0, time_ms: 0 }),
+        clock: Box::new(move || {
+            let mono_ns = *clock.lock().unwrap();
+            Timestamps { mono_ns, boot_ns: 0, time_ms: SET_MS + mono_ns.cast_signed() / 1_000_000 }
+        }),
         ..CollectorOptions::default()
     });
     let mut tick = || {
         *now.lock().unwrap() += 1_000_000_000;
         let sample = collector.tick();
+        assert_eq!(sample.time_ms - SET_MS, sample.mono_ns.cast_signed() / 1_000_000, "one instant on both clocks");
         (sample.engine.events, sample.mono_ns)
     };
     let mut before = tick();

@@ -1,9 +1,9 @@
 //! kvmtop's own CPU time and memory.
 
 use crate::sample::OwnCost;
+use crate::source::clock::clock_ns;
 use crate::source::live::proc::file::read_text;
 use crate::source::live::proc::paths::SystemPaths;
-use crate::source::live::timestamps::nanoseconds;
 use rustix::time::ClockId;
 
 /// CPU time and resident memory of this process.
@@ -12,7 +12,7 @@ pub(crate) fn cost(paths: &SystemPaths) -> OwnCost {
         .ok()
         .and_then(|t| t.split_whitespace().nth(1)?.parse::<u64>().ok())
         .unwrap_or(0);
-    OwnCost { cpu_ns: nanoseconds(ClockId::ProcessCPUTime), rss_bytes: pages * rustix::param::page_size() as u64 }
+    OwnCost { cpu_ns: clock_ns(ClockId::ProcessCPUTime), rss_bytes: pages * rustix::param::page_size() as u64 }
 }
 
 #[cfg(test)]
