@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::qemu::Running;
 use common::watch::Watch;
 use kvmtop::kvm::Space;
 use kvmtop::kvm::cmdline::QemuCommand;
@@ -16,29 +17,13 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const GREETING: &str = "{\"QMP\": {\"version\": {}}}\r\n";
-
-/// Ends the process with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Running {
-    fn pid(&self) -> i32 {
-        self.0.id().cast_signed()
-    }
-}
 
 fn start_of(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -425,6 +410,18 @@ fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
     Ok(qemu)
 }
 
+/// The same in a folder of its own, or a line in the log that says why the test did not run.
+fn with_guest_of_nobody(test: &str) -> Option<(TempDir, Running)> {
+    let not_root = (!rustix::process::geteuid().is_root()).then(|| "not root, who can be another user".into());
+    let start = || {
+        common::cannot_run_guests().or(not_root).map_or(Ok(()), Err)?;
+        let folder = tempfile::tempdir_in("/tmp").map_err(|e| e.to_string())?;
+        let qemu = guest_of_nobody(folder.path())?;
+        Ok((folder, qemu))
+    };
+    start().map_err(|why: String| common::skipped(test, &why)).ok()
+}
+
 const NOBODY: u32 = 65_534;
 
 fn as_nobody(groups: &str) -> Command {
@@ -457,15 +454,7 @@ fn wait_for_its_disk(mut command: Command, pid: i32, wanted: impl Fn(&serde_json
 fn a_guest_of_another_user_is_asked_as_that_user() {
     const TEST: &str = "a_guest_of_another_user_is_asked_as_that_user";
     let _alone = alone();
-    let not_root = (!rustix::process::geteuid().is_root()).then(|| "not root".into());
-    if let Some(why) = common::cannot_run_guests().or(not_root) {
-        return common::skipped(TEST, &why);
-    }
-    let folder = tempfile::tempdir_in("/tmp").unwrap();
-    let qemu = match guest_of_nobody(folder.path()) {
-        Ok(qemu) => qemu,
-        Err(why) => return common::skipped(TEST, &why),
-    };
+    let Some((_folder, qemu)) = with_guest_of_nobody(TEST) else { return };
     let mut root = Command::new("setpriv");
     root.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override", "--", env!("CARGO_BIN_EXE_kvmtop")]);
     let traced = common::cannot_trace().is_none();
@@ -481,15 +470,7 @@ fn a_guest_of_another_user_is_asked_as_that_user() {
 fn a_user_sees_his_own_guest() {
     const TEST: &str = "a_user_sees_his_own_guest";
     let _alone = alone();
-    let not_root = (!rustix::process::geteuid().is_root()).then(|| "not root, who can be another user".into());
-    if let Some(why) = common::cannot_run_guests().or(not_root) {
-        return common::skipped(TEST, &why);
-    }
-    let folder = tempfile::tempdir_in("/tmp").unwrap();
-    let qemu = match guest_of_nobody(folder.path()) {
-        Ok(qemu) => qemu,
-        Err(why) => return common::skipped(TEST, &why),
-    };
+    let Some((folder, qemu)) = with_guest_of_nobody(TEST) else { return };
     let program = folder.path().join("kvmtop");
     std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();

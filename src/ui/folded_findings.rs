@@ -1,6 +1,7 @@
 //! Findings of several guests that say the same share a line of the first screen.
 
 use crate::lint::Finding;
+use std::collections::HashMap;
 
 /// A finding, and the same one about other guests.
 #[derive(Debug, PartialEq)]
@@ -14,16 +15,19 @@ pub struct FoldedFinding<'a> {
 /// The findings, a line each: one of a rule, a severity and a title, wherever the first of them stands.
 pub fn fold(findings: &[Finding]) -> Vec<FoldedFinding<'_>> {
     let mut lines: Vec<Vec<&Finding>> = Vec::new();
+    // Two of a guest stand in two lines: its first in the first of them, its second in the second.
+    let mut nth: HashMap<_, usize> = HashMap::new();
+    let mut line_of: HashMap<_, usize> = HashMap::new();
     for f in findings {
-        let same = |line: &&mut Vec<&Finding>| {
-            f.domain.is_some()
-                && line.iter().all(|other| {
-                    (other.rule, other.severity, &other.title) == (f.rule, f.severity, &f.title)
-                        && other.domain.is_some()
-                        && other.domain != f.domain
-                })
+        let Some(domain) = &f.domain else {
+            lines.push(vec![f]);
+            continue;
         };
-        match lines.iter_mut().find(same) {
+        let says = (f.rule, f.severity, f.title.as_str());
+        let nth = nth.entry((says, domain)).or_default();
+        let line = *line_of.entry((says, *nth)).or_insert(lines.len());
+        *nth += 1;
+        match lines.get_mut(line) {
             Some(line) => line.push(f),
             None => lines.push(vec![f]),
         }

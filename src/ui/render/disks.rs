@@ -1,6 +1,6 @@
 //! Disks and network interfaces of one guest or of all, as the VMM and the host's kernel count them.
 
-use super::{guests, host_disks, missing, row_of, say, title};
+use super::{guest_cell, guests, host_disks, missing, row_of, say, title};
 use crate::figures::{micros, rate};
 use crate::model::{DiskRates, DomainModel, NicRates};
 use crate::sample::SourceId;
@@ -126,10 +126,6 @@ pub fn lines_of_all(state: &AppState) -> usize {
     guests.iter().map(|d| d.disks.len()).sum::<usize>().max(1) + 2 + if nics > 0 { nics + 2 } else { 0 }
 }
 
-fn name_cell(state: &AppState, d: &DomainModel) -> Cell {
-    if state.is_of_all(ScreenView::Disks) { Cell::text(clean(d.name())) } else { Cell::blank() }
-}
-
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
     let disks = disks(state).into_iter().map(|(d, disk)| (d, &disk.name, false));
@@ -154,13 +150,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let devices = host_disks::rows(state).filter(|_| state.view.shown == ScreenView::Disks);
     // A panel of the first screen has nothing to say about what is not there.
     let no_nics = nics.is_empty() && state.view.shown != ScreenView::Disks;
-    let no_disk = missing::because(
-        state,
-        "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.",
-        &SOURCES,
-    );
-    // Without a disk a text says why.
-    let table = if disks.is_empty() { wrap(&no_disk, inner.width).len() } else { disks.len() } as u16 + 1;
+    let no_disk = disks.is_empty().then(|| {
+        let asked = "No disk is known yet: libvirt or the guest's own monitor (QMP) is asked every 5 s.";
+        missing::because(state, asked, &SOURCES)
+    });
+    let table = no_disk.as_ref().map_or(disks.len(), |why| wrap(why, inner.width).len()) as u16 + 1;
     let [upper, lower] = if no_nics {
         [inner, Rect { height: 0, ..inner }]
     } else {
@@ -174,8 +168,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     } else {
         upper
     };
-    if disks.is_empty() {
-        say(buf, upper, &no_disk, Look::Dim, theme);
+    if let Some(why) = no_disk {
+        say(buf, upper, &why, Look::Dim, theme);
     } else {
         let rows: Vec<_> = disks.iter().map(|(d, disk)| (disk_cells(state, d, disk), RowLook::Plain)).collect();
         List { columns: &DISK_COLUMNS, rows, at: at.filter(|at| *at < disks.len()) }.paint(buf, upper, theme);
@@ -209,7 +203,7 @@ fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> 
     let size = |bytes: f64, ops: f64| (ops > 0.0).then(|| bytes / ops);
     let failing = disk.failed_ops.is_some_and(|n| n > 0.0);
     vec![
-        name_cell(state, d),
+        guest_cell(state, ScreenView::Disks, d),
         Cell::text(clean(&disk.name)),
         Cell::text(rate(disk.read_ops)),
         Cell::text(rate(disk.write_ops)),
@@ -229,7 +223,7 @@ fn disk_cells(state: &AppState, d: &DomainModel, disk: &DiskRates) -> Vec<Cell> 
 fn nic_cells(state: &AppState, d: &DomainModel, nic: &NicRates) -> Vec<Cell> {
     let size = |bytes: f64, packets: f64| (packets > 0.0).then(|| bytes / packets);
     vec![
-        name_cell(state, d),
+        guest_cell(state, ScreenView::Disks, d),
         Cell::text(clean(&nic.name)),
         Cell::text(rate(nic.rx_packets)),
         Cell::text(rate(nic.tx_packets)),

@@ -7,6 +7,7 @@ use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -76,7 +77,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, rows: &[HostDiskRow
 fn cells(state: &AppState, d: &DomainModel, disk: &HostDiskModel) -> Vec<Cell> {
     let most = disk.submitted_most().map(|(who, share)| format!("{} {}%", who.as_str(), percent(share)));
     vec![
-        super::guest_cell(state, d),
+        super::guest_cell(state, ScreenView::Disks, d),
         Cell::text(clean(&disk.name)),
         Cell::figure(disk.reads.ops, rate),
         Cell::figure(disk.writes.ops, rate),

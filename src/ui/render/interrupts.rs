@@ -7,6 +7,7 @@ use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::state::AppState;
 use crate::ui::text::clean;
 use crate::ui::theme::{Look, Theme};
+use crate::ui::view::ScreenView;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::cmp::Reverse;
@@ -128,7 +129,7 @@ impl<'a> InterruptRows<'a> {
 
 fn bell_cells(state: &AppState, d: &DomainModel, bell: &DoorbellModel) -> Vec<Cell> {
     vec![
-        super::guest_cell(state, d),
+        super::guest_cell(state, ScreenView::Latency, d),
         Cell::text(format!("{} {:#x}", bell.space.as_str(), bell.address)),
         bell.device.as_deref().map_or_else(Cell::unknown, |device| Cell::text(clean(device))),
         Cell::text(clean(&bell.comm)),
@@ -140,7 +141,7 @@ fn bell_cells(state: &AppState, d: &DomainModel, bell: &DoorbellModel) -> Vec<Ce
 
 fn cells(state: &AppState, d: &DomainModel, i: &InjectionModel) -> Vec<Cell> {
     vec![
-        super::guest_cell(state, d),
+        super::guest_cell(state, ScreenView::Latency, d),
         Cell::text(i.source.to_string()),
         Cell::text(format!("vcpu {}", i.vcpu)),
         Cell::text(i.comm.as_deref().map_or_else(|| i.by.as_str().into(), clean)),

@@ -289,8 +289,8 @@ fn row_of(state: &AppState, view: ScreenView) -> Option<usize> {
 }
 
 /// The guest's name where a view is of all guests.
-fn guest_cell(state: &AppState, d: &DomainModel) -> Cell {
-    if state.view.is_of_all() { Cell::text(super::text::clean(d.name())) } else { Cell::blank() }
+fn guest_cell(state: &AppState, view: ScreenView, d: &DomainModel) -> Cell {
+    if state.is_of_all(view) { Cell::text(super::text::clean(d.name())) } else { Cell::blank() }
 }
 
 /// Paints sentences in a panel that has no table to show. Returns the number of lines.

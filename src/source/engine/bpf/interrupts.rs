@@ -56,9 +56,9 @@ pub(super) const PROGRAMS: [&str; 17] = [
     "kvm_msi_set_irq",
     "kvm_set_irq",
 ];
-/// The event that ends an interrupt's way, and the programs for it as a classic tracepoint and as a raw one.
-const ENTRY: &str = "kvm_entry";
-pub(super) const ENTRIES: [&str; 2] = [ENTRY, "kvm_entry_raw"];
+/// The event that ends an interrupt's way and the program for it as a classic tracepoint, and that as a raw one.
+pub(super) const ENTRY: &str = "kvm_entry";
+pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
 
 /// What ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.
 pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
@@ -113,18 +113,17 @@ impl InterruptTracer {
 
     /// `classic`: the record and the number of [`ENTRY`], where the raw one does not do.
     fn attach(classic: Option<(EventFormat, u64)>, choices: &Choices<'_>) -> Result<Self, Refusal> {
-        let (records, id): (Vec<_>, Vec<_>) = classic.into_iter().unzip();
-        let mut object = Object::prepare(object::interrupts_object()?, &records, choices)?;
+        let (record, id) = classic.unzip();
+        let mut object = Object::prepare(object::interrupts_object()?, record.as_slice(), choices)?;
         let (mut programs, mut links) = (Vec::new(), Vec::new());
         let ends_exit = (!FIRE_ENTRY.iter().any(|module| Path::new(module).exists())).then_some(USERSPACE_EXIT);
         for event in [ENTRY].into_iter().chain(ends_exit).chain(PROGRAMS) {
-            let [_, raw_entry] = ENTRIES;
-            let hang = |program: &OwnedFd| match id.first() {
-                Some(id) if event == ENTRY => sys::attach_tracepoint(program.as_fd(), *id),
+            let program = object.load(if event == ENTRY && id.is_none() { RAW_ENTRY } else { event })?;
+            let link = match id {
+                Some(id) if event == ENTRY => sys::attach_tracepoint(program.as_fd(), id),
                 _ => sys::attach_raw(program.as_fd(), event),
             };
-            let program = object.load(if event == ENTRY && id.is_empty() { raw_entry } else { event })?;
-            links.push(hang(&program).map_err(|e| Refusal::new(Stage::Attach, event, e))?);
+            links.push(link.map_err(|e| Refusal::new(Stage::Attach, event, e))?);
             programs.push((event, program));
         }
         Ok(Self {

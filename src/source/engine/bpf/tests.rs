@@ -96,9 +96,9 @@ fn the_verifier_takes_every_program() {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
         }
     }
-    let entry = made("kvm_entry", &["vcpu_id:8:4"]);
+    let entry = made(super::interrupts::ENTRY, &["vcpu_id:8:4"]);
     let interrupts = Object::prepare(object::interrupts_object().unwrap(), &[entry], &Choices::default()).unwrap();
-    let others = super::interrupts::ENTRIES.into_iter().chain([super::interrupts::USERSPACE_EXIT]);
+    let others = [super::interrupts::ENTRY, super::interrupts::RAW_ENTRY, super::interrupts::USERSPACE_EXIT];
     for program in super::interrupts::PROGRAMS.into_iter().chain(others) {
         if let Err(refusal) = interrupts.load(program) {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
