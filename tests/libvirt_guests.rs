@@ -460,6 +460,11 @@ fn the_daemon_may_hang_end_and_come_back() {
     until(&mut watch, "libvirt answers", true);
     let hung = Stopped::new(libvirt::daemon());
     until(&mut watch, "a daemon that hangs is said", false);
+    // Nor does one that starts now wait for the daemon, which answers nobody before the process below is let go.
+    let late = Watch::start(&["-d", "0.5", "--engine", "none"]);
+    let seen = common::of_pid(std::slice::from_ref(late.last()), guest.pid());
+    assert!(seen.iter().any(|d| d["cpu"]["sys"].is_f64()), "{}", late.last());
+    late.stop();
     drop(hung);
     until(&mut watch, "it answers again", true);
     let daemon = libvirt::daemon();

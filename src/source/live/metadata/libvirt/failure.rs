@@ -64,14 +64,18 @@ pub fn of_call(uri: &str, error: &Error) -> LibvirtFailure {
 
 fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
     let says = |part: &str| message.contains(part);
-    // libvirt passes on the system's sentence for the socket, in English: kvmtop sets no locale.
-    if refused || says("Permission denied") || says("Operation not permitted") {
-        let user = rustix::process::geteuid().as_raw();
+    let user = rustix::process::geteuid().as_raw();
+    let refuses = || format!("libvirt at {uri} runs but refuses kvmtop as user {user}: {message}");
+    if refused {
+        return (refuses(), format!("run kvmtop as root, or allow its user in polkit, as root: {}", polkit_rule(user)));
+    }
+    // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no locale.
+    if says("Permission denied") || says("Operation not permitted") {
         return (
-            format!("libvirt at {uri} runs but refuses kvmtop as user {user}: {message}"),
+            refuses(),
             format!(
                 "run kvmtop as root, or add its user to the group libvirt and log in again: usermod -aG libvirt \
-                 \"$(id -un {user})\"; where that is not enough, allow it org.libvirt.unix.monitor in polkit"
+                 \"$(id -un {user})\""
             ),
         );
     }
@@ -79,7 +83,10 @@ fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
     if says("system bus") || says("polkit") {
         return (
             format!("libvirt at {uri} runs but cannot ask polkit about kvmtop's user: {message}"),
-            "run kvmtop as root, or start polkit: systemctl restart dbus polkit".into(),
+            // Looked for once, when it is first needed (src/util/virgdbus.c, virGDBusGetSystemBus).
+            "run kvmtop as root, or start the bus and polkit, and libvirt again, which looks for the bus only once: \
+             systemctl start dbus polkit && systemctl restart libvirtd (or virtqemud); its guests go on running"
+                .into(),
         );
     }
     if says("connect socket") && says("No such file or directory") || says("Connection refused") {
@@ -91,6 +98,16 @@ fn explain(uri: &str, refused: bool, message: &str) -> LibvirtFailure {
             "virsh -r -c {} list tells whether others are answered; or name another with --libvirt-uri",
             shell_quoted(uri)
         ),
+    )
+}
+
+/// The command that lets a user look at guests. Rules are asked in the order of their files' names, the first answer
+/// counts (polkit(8)); the group libvirt is let manage guests, which is another action.
+fn polkit_rule(user: u32) -> String {
+    format!(
+        "echo 'polkit.addRule(function(action, subject) {{ if (action.id == \"org.libvirt.unix.monitor\" && \
+         subject.user == \"'\"$(id -un {user})\"'\") return polkit.Result.YES; }});' \
+         > /etc/polkit-1/rules.d/00-kvmtop.rules"
     )
 }
 
@@ -107,10 +124,10 @@ mod tests {
         let cases = [
             (false, socket("No such file or directory"), "is stopped", "systemctl restart libvirtd"),
             (false, socket("Connection refused"), "is stopped", "systemctl restart libvirtd"),
-            (false, bus.into(), "cannot ask polkit", "systemctl restart dbus polkit"),
+            (false, bus.into(), "cannot ask polkit", "polkit && systemctl restart libvirtd"),
             (false, socket("Permission denied"), "refuses kvmtop", "group libvirt"),
-            (true, polkit.into(), "refuses kvmtop", "polkit"),
-            (true, "access denied by policy".into(), "refuses kvmtop", "polkit"),
+            (true, polkit.into(), "refuses kvmtop", "> /etc/polkit-1/rules.d/00-kvmtop.rules"),
+            (true, "authentication failed: access denied by policy".into(), "refuses kvmtop", "rules.d"),
             (false, "no connection driver available".into(), "does not answer", "--libvirt-uri"),
         ];
         for (refused, message, cause, fix) in cases {
