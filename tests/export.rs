@@ -215,7 +215,7 @@ fn a_real_guests_counters_are_exact() {
     let row = |family: &str, labels: &str| value(&metrics, &format!("{family}{{domain=\"{name}\",{labels}}}"));
     let reads = row("kvmtop_accesses_total", r#"space="pio",device="acpi-tmr""#);
     assert_eq!(reads, Some(f64::from(READS)), "{metrics}");
-    assert_eq!(row("kvmtop_accesses_total", r#"space="pio",device="rtc-index""#), Some(f64::from(WRITES)));
+    assert_eq!(row("kvmtop_accesses_total", r#"space="pio",device="rtc""#), Some(f64::from(WRITES)));
     let to_vmm = row("kvmtop_userspace_exits_total", r#"reason="KVM_EXIT_IO""#);
     assert_eq!(to_vmm, Some(f64::from(READS + WRITES)));
     assert_eq!(value(&metrics, "kvmtop_lost_events_total"), Some(0.0));

@@ -337,7 +337,8 @@ const TAIL: &str = "
 - With `--per-vcpu`, families that begin with `kvmtop_vcpu_` and `kvmtop_exit` have the label `vcpu` as well, and
   one series for each vCPU in place of one for all; `vcpu=\"other\"` is what belongs to no known vCPU. `sum without
   (vcpu)` gives the same figures with and without it.
-- `device` of an access is the region's name in the guest's `info mtree`, or the MSR's name; `unknown` has no owner.
+- `device` of an access is the region's name in the guest's `info mtree` (`rtc-index` is part of `rtc`), or the MSR's
+  name; `unknown` has no owner.
 - `role` is `emulator`, `iothread`, `vhost`, `worker` or `other`. `reason` is the exit reason as the kernel names
   it, and `KVM_EXIT_*` for exits to the VMM.
 - `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 /// The owner of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceName {
-    /// The name as `info mtree` has it, or the MSR's name.
+    /// The device as `info mtree` names it ([`device_map::device_of`]), or the MSR's name.
     pub name: String,
     /// The name in plain words, where there is one.
     pub friendly: Option<String>,
@@ -50,7 +50,7 @@ pub struct AccessRow {
 }
 
 impl AccessRow {
-    /// The region's name, if it is known.
+    /// The device's name, if it is known.
     pub fn device_name(&self) -> Option<&str> {
         self.device.as_ref().map(|d| d.name.as_str())
     }
@@ -58,6 +58,36 @@ impl AccessRow {
     /// The address as an admin writes it: `0x608`; `other` for the overflow cell.
     pub fn address_text(&self) -> String {
         self.address.map_or_else(|| "other".to_string(), |a| format!("{a:#x}"))
+    }
+
+    /// The device; without one, space and address.
+    pub fn device_or_address(&self) -> String {
+        let address = || format!("{} {}", self.space.as_str(), self.address_text());
+        self.device_name().map_or_else(address, ToString::to_string)
+    }
+}
+
+/// A device with all its addresses, read and written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HotDevice {
+    /// Its name, or the address of one that has none.
+    pub name: String,
+    /// Accesses per second.
+    pub rate: Option<f64>,
+}
+
+impl HotDevice {
+    /// The device whose accesses took the most time, or else were most.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a AccessRow>) -> Option<Self> {
+        let mut devices: HashMap<String, (u64, u64, Option<f64>)> = HashMap::new();
+        for row in rows {
+            let sum = devices.entry(row.device_or_address()).or_default();
+            sum.0 = sum.0.saturating_add(row.span.total_ns.unwrap_or(0));
+            sum.1 = sum.1.saturating_add(row.span.count);
+            sum.2 = sum.2.map_or(row.rate, |all| Some(all + row.rate.unwrap_or(0.0)));
+        }
+        let worst = devices.into_iter().max_by(|(a, x), (b, y)| (x.0, x.1).cmp(&(y.0, y.1)).then_with(|| b.cmp(a)))?;
+        Some(Self { name: worst.0, rate: worst.1.2 })
     }
 }
 
@@ -185,10 +215,11 @@ impl<'a> Owners<'a> {
         }
         let known = self.known.and_then(|(map, from)| Some((map.lookup(space, address)?, from)));
         let (region, from) = known.or_else(|| Some((self.built_in.lookup(space, address)?, Origin::BuiltIn)))?;
-        let friendly = device_map::friendly_at(&region.name, address.saturating_sub(region.base));
+        let name = device_map::device_of(&region.name);
+        let friendly = device_map::friendly_at(name, address.saturating_sub(region.base));
         Some(DeviceName {
-            name: region.name.clone(),
-            friendly: Some(friendly.to_string()).filter(|f| *f != region.name),
+            name: name.to_string(),
+            friendly: Some(friendly.to_string()).filter(|f| f != name),
             from,
             in_kernel: region.kernel,
             base: region.base,

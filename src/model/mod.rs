@@ -17,7 +17,7 @@ mod latency;
 mod sum;
 mod timing;
 
-pub use accesses::{AccessRow, DeviceName};
+pub use accesses::{AccessRow, DeviceName, HotDevice};
 pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};

@@ -5,7 +5,7 @@ use super::table::{Table, cut, more};
 use super::{View, counter_tables, findings_text};
 use crate::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
 use crate::kvm::Space;
-use crate::model::{AccessRow, CpuShare, DomainModel, ExitTable, Model, ThreadModel};
+use crate::model::{CpuShare, DomainModel, ExitTable, HotDevice, Model, ThreadModel};
 use crate::sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::fmt::Write as _;
 
@@ -171,14 +171,14 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         "EXITS/s",
         "<TOP EXIT",
         "%",
-        "<HOT ACCESS",
+        "<HOT DEVICE",
         "/s",
         "MIG/s",
     ]);
     for d in guests {
         let cpu = |f: fn(&CpuShare) -> f64| or_unknown(d.cpu.and_then(|c| c.kind(f)), percent);
         let top = d.exits.top();
-        let hot = d.hot_access();
+        let hot = HotDevice::of(&d.accesses);
         let migrations = d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
         let name = if d.state == DomainState::Running {
             d.name().to_string()
@@ -197,21 +197,12 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
             or_unknown(d.exit_rate.0, rate),
             top.map_or_else(|| "-".into(), |r| r.reason.clone()),
             or_unknown(top.and_then(|r| r.work_percent.or(r.count_percent)), percent),
-            hot.map_or_else(|| "-".into(), access_name),
-            or_unknown(hot.and_then(|a| a.rate), rate),
+            hot.as_ref().map_or_else(|| "-".into(), |device| device.name.clone()),
+            or_unknown(hot.as_ref().and_then(|device| device.rate), rate),
             or_unknown(migrations, rate),
         ]);
     }
     t.render(0)
-}
-
-/// Device and address; without a device, space and address.
-fn access_name(a: &AccessRow) -> String {
-    let address = a.address_text();
-    match a.device.as_ref() {
-        Some(d) => format!("{} {address}", d.name),
-        None => format!("{} {address}", a.space.as_str()),
-    }
 }
 
 fn domain_line(d: &DomainModel) -> String {

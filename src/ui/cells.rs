@@ -5,14 +5,12 @@ use super::state::AppState;
 use super::text::clean;
 use super::theme::Look;
 use crate::figures::{or_unknown, percent, rate};
-use crate::kvm::device_map;
 use crate::kvm::thread_name::Role;
 use crate::lint::{Finding, Severity};
-use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, ThreadModel};
+use crate::model::{CpuShare, DomainModel, ExitRateSource, ExitTable, HotDevice, ThreadModel};
 use crate::report::json;
 use crate::sample::DomainState;
 use std::collections::BTreeSet;
-use std::collections::HashMap;
 
 /// What the cells of a row are made from.
 #[derive(Clone, Copy)]
@@ -62,33 +60,11 @@ impl<'a> RowView<'a> {
     /// The device whose accesses took the most time.
     pub(super) fn hot(&self) -> Option<HotDevice> {
         match (self.thread, self.vcpu()) {
-            (None, _) => hot_device(&self.domain.accesses),
-            (Some(_), Some(v)) => hot_device(self.domain.vcpu_accesses.iter().filter(|a| a.vcpu == Some(v))),
+            (None, _) => HotDevice::of(&self.domain.accesses),
+            (Some(_), Some(v)) => HotDevice::of(self.domain.vcpu_accesses.iter().filter(|a| a.vcpu == Some(v))),
             (Some(_), None) => None,
         }
     }
-}
-
-/// A device with all its addresses, read and written.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct HotDevice {
-    /// Its name, or the address of one that has none.
-    pub name: String,
-    /// Accesses per second.
-    pub rate: Option<f64>,
-}
-
-/// The device whose accesses took the most time, or else were most.
-pub(super) fn hot_device<'a>(rows: impl IntoIterator<Item = &'a AccessRow>) -> Option<HotDevice> {
-    let mut devices: HashMap<String, (u64, u64, Option<f64>)> = HashMap::new();
-    for row in rows {
-        let sum = devices.entry(device_text(row)).or_default();
-        sum.0 = sum.0.saturating_add(row.span.total_ns.unwrap_or(0));
-        sum.1 = sum.1.saturating_add(row.span.count);
-        sum.2 = sum.2.map_or(row.rate, |all| Some(all + row.rate.unwrap_or(0.0)));
-    }
-    let worst = devices.into_iter().max_by(|(a, x), (b, y)| (x.0, x.1).cmp(&(y.0, y.1)).then_with(|| b.cmp(a)))?;
-    Some(HotDevice { name: worst.0, rate: worst.1.2 })
 }
 
 /// A value printed by `f`, or unknown.
@@ -237,14 +213,6 @@ pub fn userspace_name(reason: i32) -> String {
     use crate::kvm::userspace_exit;
     let name = if reason < 0 { userspace_exit::display(0, reason) } else { userspace_exit::display(reason as u32, 0) };
     name.into_owned()
-}
-
-/// The device of an access, else its address. A device has one name, whichever of its regions is touched.
-pub fn device_text(a: &AccessRow) -> String {
-    match &a.device {
-        Some(d) => clean(device_map::device_of(&d.name)),
-        None => format!("{} {}", a.space.as_str(), a.address_text()),
-    }
 }
 
 /// Process id of the VMM, or thread id.

@@ -10,7 +10,7 @@ use super::theme::Look;
 use crate::figures::{percent, rate, share};
 use crate::kvm::thread_name::Role;
 use crate::lint::Finding;
-use crate::model::{DomainModel, ExitTable};
+use crate::model::{DomainModel, ExitTable, HotDevice};
 use std::cmp::Ordering;
 
 /// What a column sorts by.
@@ -305,9 +305,9 @@ pub static COLUMNS: [GuestColumn; 20] = [
         header: "HOT DEVICE",
         help: "The device or MSR whose accesses took the most time.",
         layout: ColumnLayout::left(12, 8, 2),
-        sort: |d, _| SortValue::Name(cells::hot_device(&d.accesses).map(|h| h.name).unwrap_or_default()),
+        sort: |d, _| SortValue::Name(HotDevice::of(&d.accesses).map(|h| h.name).unwrap_or_default()),
         cell: |r| match r.hot() {
-            Some(hot) => Cell::text(hot.name),
+            Some(hot) => Cell::text(clean(&hot.name)),
             None => Cell::unknown().role(Look::Dim),
         },
     },
@@ -318,7 +318,7 @@ pub static COLUMNS: [GuestColumn; 20] = [
         header: "/s",
         help: "Accesses to it per second.",
         layout: ColumnLayout::right(5, 0, 2),
-        sort: |d, _| SortValue::Figure(cells::hot_device(&d.accesses).and_then(|h| h.rate)),
+        sort: |d, _| SortValue::Figure(HotDevice::of(&d.accesses).and_then(|h| h.rate)),
         cell: |r| cells::figure(r.hot().and_then(|h| h.rate), rate),
     },
     GuestColumn {

@@ -11,7 +11,6 @@ const NAMES: &[(&str, &str)] = &[
     ("apm-io", "SMI command"),
     ("pm-smbus", "SMBus"),
     ("rtc", "RTC (CMOS clock)"),
-    ("rtc-index", "RTC (CMOS clock)"),
     ("cmos", "CMOS clock"),
     ("boot-timer", "boot timer"),
     ("vmwdt", "watchdog"),

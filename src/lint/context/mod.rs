@@ -6,7 +6,6 @@ pub(super) mod exit_kind;
 pub(super) mod guest;
 pub(super) mod host;
 pub(super) mod placement;
-pub(super) mod region;
 pub(super) mod totals;
 
 pub(super) use host::Context;

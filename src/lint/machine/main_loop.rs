@@ -37,7 +37,7 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         return;
     }
     let mut evidence = vec![texts::main_thread(cpu.busy(), cpu.usr, cpu.sys, &guest.window())];
-    let is_timer = |name: &str| matches!(name, "rtc" | "rtc-index" | "hpet" | "acpi-tmr");
+    let is_timer = |name: &str| matches!(name, "rtc" | "hpet" | "acpi-tmr");
     let timers = guest.accesses(|r| r.device_name().is_some_and(is_timer));
     if timers.rate_or_zero() >= TIMER_ACCESSES {
         evidence.push(texts::emulated_timers(&or_unknown(timers.rate, figure)));

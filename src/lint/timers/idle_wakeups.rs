@@ -4,7 +4,6 @@ use super::texts;
 use crate::kvm::Space;
 use crate::lint::context::Context;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::region::is_rtc;
 use crate::lint::engine::finding::{Finding, Mark, Severity};
 use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
@@ -20,8 +19,8 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         return;
     }
     let Some(mut severity) = t.idle_halts_per_vcpu.of(rate) else { return };
-    let timers =
-        guest.devices(Space::Pio, is_rtc).rate_or_zero() + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
+    let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
+        + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info {
         if !guest.config.known {
             return verdicts.cannot_tell(texts::WAKEUPS_UNEXPLAINED);

@@ -6,17 +6,16 @@ use crate::kvm::Space;
 use crate::lint::context::Context;
 use crate::lint::context::exit_kind::ExitKind;
 use crate::lint::context::guest::GuestContext;
-use crate::lint::context::region::is_rtc;
 use crate::lint::engine::finding::worst;
 use crate::lint::verdicts::Verdicts;
 use crate::sample::Direction;
 
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let accesses = guest.devices(Space::Pio, is_rtc);
+    let accesses = guest.devices(Space::Pio, |name| name == "rtc");
     if accesses.count == 0 {
         return;
     }
-    let reads = guest.ports(|r| r.device_name().is_some_and(is_rtc) && r.direction == Direction::Read).count;
+    let reads = guest.ports(|r| r.device_name() == Some("rtc") && r.direction == Direction::Read).count;
     // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
     if reads * 4 < accesses.count {
         return;

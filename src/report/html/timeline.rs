@@ -255,10 +255,9 @@ fn add_accesses<'a>(
 ) {
     let mut devices: Vec<(String, f64)> = Vec::new();
     for row in rows {
-        let name = match (row.device_name(), row.address) {
-            (Some(name), _) => name.to_string(),
-            (None, Some(_)) => format!("{} {}", row.space.as_str(), row.address_text()),
-            (None, None) => super::charts::OTHER.to_string(),
+        let name = match row.address {
+            Some(_) => row.device_or_address(),
+            None => super::charts::OTHER.to_string(),
         };
         let rate = row.span.count as f64 / at.1;
         match devices.iter_mut().find(|(n, _)| *n == name) {

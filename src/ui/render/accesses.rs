@@ -5,7 +5,7 @@ use crate::figures::{figure, micros, rate, share};
 use crate::lint::Mark;
 use crate::model::{AccessRow, DomainModel, Model};
 use crate::sample::SourceId;
-use crate::ui::cells::{device_text, severity_role};
+use crate::ui::cells::severity_role;
 use crate::ui::grid::{Cell, ColumnLayout, List, RowLook};
 use crate::ui::list_row_id::ListRowId;
 use crate::ui::order::{self, step};
@@ -129,7 +129,7 @@ fn cells(state: &AppState, (d, r): &GuestAccess<'_>, in_view: bool) -> Vec<Cell>
     let device = match &r.device {
         Some(d) => {
             let kernel = if d.in_kernel && r.space != crate::kvm::Space::Msr { " (k)" } else { "" };
-            Cell::text(format!("{}{kernel}", device_text(r)))
+            Cell::text(format!("{}{kernel}", clean(&d.name)))
         }
         None => Cell::unknown(),
     };
