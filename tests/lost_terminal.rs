@@ -141,3 +141,20 @@ fn a_terminal_that_is_resized_a_thousand_times() {
     }
     assert!(child.wait().unwrap().success());
 }
+
+/// A terminal that only writes gets text and nothing else.
+#[test]
+fn a_dumb_terminal_gets_the_text_of_batch() {
+    let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+    command.arg("demo");
+    command.env("TERM", "dumb");
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut shown = Vec::new();
+    // The terminal ends with an error once nobody has it open.
+    let _ = pair.master.try_clone_reader().unwrap().read_to_end(&mut shown);
+    assert!(child.wait().unwrap().success());
+    let text = String::from_utf8_lossy(&shown);
+    assert!(text.contains("TERM=dumb") && text.contains("HOT DEVICE") && !text.contains('\x1b'), "{text}");
+}

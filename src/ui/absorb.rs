@@ -57,6 +57,7 @@ impl AppState {
         self.watching = tick.watching;
         self.cannot_tell = tick.cannot_tell;
         self.playback = tick.playback;
+        self.table.idle.watch(&tick.model);
         self.model = Some(tick.model);
         self.settle();
         if self.view.shown == ScreenView::Guests {

@@ -4,7 +4,7 @@
 //! Changes are sent colour by colour. What lies between two changes of a line is written again where that is shorter
 //! than to jump.
 
-use crossterm::cursor::{MoveTo, MoveToColumn};
+use crossterm::cursor::{MoveLeft, MoveRight, MoveTo};
 use crossterm::queue;
 use crossterm::style::{Attribute, Print, SetAttribute, SetBackgroundColor, SetForegroundColor};
 use ratatui::backend::IntoCrossterm;
@@ -12,8 +12,8 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 use std::io::{self, Write};
 
-/// What a jump within a line takes, `ESC [ 123 G`.
-const JUMP: usize = 6;
+/// What a jump within a line takes, `ESC [ 12 C`. A VT100 has no jump to a column (`ESC [ 12 G`).
+const JUMP: usize = 5;
 /// Modifiers that show on a blank cell.
 const ON_BLANKS: Modifier = Modifier::REVERSED.union(Modifier::UNDERLINED).union(Modifier::CROSSED_OUT);
 /// The modifiers that a terminal is asked for.
@@ -42,7 +42,8 @@ pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::
                 Some((from, _)) if from == x => {}
                 Some((from, _)) => match between(now, from, x, y, style) {
                     Some(text) => queue!(out, Print(text))?,
-                    None => queue!(out, MoveToColumn(x))?,
+                    None if from < x => queue!(out, MoveRight(x - from))?,
+                    None => queue!(out, MoveLeft(from - x))?,
                 },
                 None => queue!(out, MoveTo(x, y))?,
             }
@@ -133,7 +134,10 @@ impl Pen {
             }
         }
         if to.fg != self.fg {
-            queue!(out, SetForegroundColor(to.fg.into_crossterm()))?;
+            match place_among_sixteen(to.fg) {
+                Some(n) => write!(out, "\x1b[{}m", if n < 8 { 30 + n } else { 82 + n })?,
+                None => queue!(out, SetForegroundColor(to.fg.into_crossterm()))?,
+            }
         }
         if to.bg != self.bg {
             queue!(out, SetBackgroundColor(to.bg.into_crossterm()))?;
@@ -141,6 +145,18 @@ impl Pen {
         *self = to;
         Ok(())
     }
+}
+
+/// The number of a colour among the terminal's own sixteen. A terminal that has no more of them may take the sequence
+/// for one of 256, which crossterm sends, as two modifiers.
+fn place_among_sixteen(colour: Color) -> Option<usize> {
+    use Color as C;
+    #[rustfmt::skip]
+    const SIXTEEN: [C; 16] = [
+        C::Black, C::Red, C::Green, C::Yellow, C::Blue, C::Magenta, C::Cyan, C::Gray,
+        C::DarkGray, C::LightRed, C::LightGreen, C::LightYellow, C::LightBlue, C::LightMagenta, C::LightCyan, C::White,
+    ];
+    SIXTEEN.iter().position(|one| *one == colour)
 }
 
 #[cfg(test)]
@@ -223,7 +239,7 @@ mod tests {
     #[test]
     fn a_short_gap_is_written_and_a_long_one_jumped() {
         let line = |text: &str| picture(&[(0, 0, text.into(), 0)]);
-        assert_eq!(sent(&line("1 ab 2 abcdefgh 3"), &line("4 ab 5 abcdefgh 6")), b"\x1b[1;1H4 ab 5\x1b[17G6");
+        assert_eq!(sent(&line("1 ab 2 abcdefgh 3"), &line("4 ab 5 abcdefgh 6")), b"\x1b[1;1H4 ab 5\x1b[10C6");
     }
 
     #[test]
@@ -235,7 +251,7 @@ mod tests {
     #[test]
     fn a_colour_is_set_once() {
         let rows = |a: &str, b: &str| picture(&[(0, 0, a.into(), 1), (9, 0, b.into(), 0), (20, 0, a.into(), 1)]);
-        let expected = b"\x1b[1;10H4\x1b[38;5;133m\x1b[1G3\x1b[21G3\x1b[0m";
+        let expected = b"\x1b[1;10H4\x1b[38;5;133m\x1b[10D3\x1b[19C3\x1b[0m";
         assert_eq!(sent(&rows("1", "2"), &rows("3", "4")), expected);
     }
 }

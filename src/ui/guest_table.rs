@@ -1,6 +1,7 @@
 //! The table of guests as plain data: its rows, their order, and what is selected. [`super::rows`] arranges them.
 
 use super::filter::TableFilter;
+use super::idle_threads::IdleThreads;
 use crate::model::DomainKey;
 use std::collections::BTreeSet;
 
@@ -104,8 +105,8 @@ pub struct GuestTable {
     pub offset: usize,
     /// Guests whose threads are shown.
     pub unfolded: BTreeSet<DomainKey>,
-    /// Helper threads of these guests that did something since their guest was unfolded: they keep their rows.
-    pub awake: BTreeSet<(DomainKey, i32)>,
+    /// Which helper threads share a row.
+    pub idle: IdleThreads,
     /// Top of the scale of all guests' sparklines.
     pub trend_top: f64,
     /// Its order.

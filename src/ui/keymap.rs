@@ -276,7 +276,7 @@ pub static KEYMAP: &[Binding] = &[
         A::Open,
         When::Always,
         "open",
-        "show or hide a guest's threads, open a finding, confirm",
+        "show or hide a guest's threads or its idle ones, open a finding, confirm",
     ),
     bind(&[KeyPress::code(C::Tab)], A::NextView, When::Screen, "view", "the next view"),
     bind(

@@ -25,6 +25,7 @@ mod grid;
 mod guest_columns;
 mod guest_table;
 mod held_findings;
+mod idle_threads;
 mod key_lookup;
 mod keymap;
 mod keys_in_force;

@@ -2,7 +2,7 @@
 
 use super::guest_columns::{self, COLUMNS, SortValue};
 use super::guest_table::{ColumnId, GuestTable, IDLE_THREADS, RowPart, TableRow, TableRowKey};
-use crate::kvm::thread_name::Role;
+use super::idle_threads::IdleThreads;
 use crate::lint::Finding;
 use crate::model::{DomainKey, DomainModel, History, Model};
 use std::cmp::Ordering;
@@ -10,8 +10,6 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Within so many points, and this share, two guests are equally busy in the order by guilt.
 const SAME_CPU: (f64, f64) = (2.0, 0.2);
-/// A helper thread below this is idle, percent of a CPU.
-const IDLE: f64 = 0.1;
 /// Lowest top of the scale of the sparklines, per second, so that noise stays flat.
 const LEAST_TOP: f64 = 100.0;
 
@@ -37,38 +35,26 @@ pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding], hist
     table.trend_top = scale_top(shown.iter().filter_map(|&i| history.most_exits(&model.domains[i])));
     let unfolded: BTreeSet<DomainKey> = keys.iter().filter(|k| table.unfolded.contains(k)).cloned().collect();
     table.unfolded = unfolded;
-    table.awake.retain(|(guest, _)| table.unfolded.contains(guest));
     table.rows.clear();
     for i in shown {
         table.rows.push(TableRow { domain: i, part: RowPart::Guest });
         if table.unfolded.contains(&keys[i]) {
-            let parts = threads(&mut table.awake, &keys[i], &model.domains[i]);
+            let parts = threads(&table.idle, &model.domains[i]);
             table.rows.extend(parts.into_iter().map(|part| TableRow { domain: i, part }));
         }
     }
     follow(table, model, &keys);
 }
 
-/// The rows of a guest's threads. Helper threads that never did anything share one.
-fn threads(awake: &mut BTreeSet<(DomainKey, i32)>, guest: &DomainKey, domain: &DomainModel) -> Vec<RowPart> {
-    let (mut rows, mut idle) = (Vec::new(), Vec::new());
-    for (i, t) in domain.threads.iter().enumerate() {
-        let id = (guest.clone(), t.tid);
-        let works = t.role == Role::Vcpu || t.cpu.is_none_or(|c| c.busy() >= IDLE);
-        if works || awake.contains(&id) {
-            rows.push(RowPart::Thread(i));
-            if t.role != Role::Vcpu {
-                awake.insert(id);
-            }
-        } else {
-            idle.push(RowPart::Thread(i));
-        }
+/// The rows of a guest's threads. Idle helper threads share one.
+fn threads(idle: &IdleThreads, domain: &DomainModel) -> Vec<RowPart> {
+    let (own, idle) = idle.split(domain);
+    let own = own.into_iter().map(RowPart::Thread);
+    match idle.as_slice() {
+        [] => own.collect(),
+        [one] => own.chain([RowPart::Thread(*one)]).collect(),
+        more => own.chain([RowPart::Idle(more.len())]).collect(),
     }
-    match idle.len() {
-        0 | 1 => rows.append(&mut idle),
-        n => rows.push(RowPart::Idle(n)),
-    }
-    rows
 }
 
 /// Which of two guests is clearly busier.

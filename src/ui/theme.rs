@@ -269,9 +269,6 @@ impl Theme {
 
     /// Style of a meaning.
     pub fn style(&self, role: Look) -> Style {
-        if self.palette == Palette::Plain {
-            return Style::new();
-        }
         let style = Style { fg: self.colour(role), ..Style::new() };
         match role {
             Look::Strong | Look::Head | Look::Critical | Look::Key => style.add_modifier(Modifier::BOLD),
@@ -287,6 +284,11 @@ impl Theme {
         self.glyphs.shades[i.clamp(1, 4) - 1]
     }
 
+    /// Whether the terminal has neither colours nor modifiers: those of a picture are taken out again.
+    pub fn is_plain(&self) -> bool {
+        self.palette == Palette::Plain
+    }
+
     /// Whether hues tell anything apart.
     pub fn has_colours(&self) -> bool {
         !matches!(self.palette, Palette::Plain | Palette::None)
@@ -295,8 +297,7 @@ impl Theme {
     /// The selected row. Its background and text suit each other, whatever the terminal's own background is.
     pub fn selected(&self) -> Style {
         match self.palette {
-            Palette::Plain => Style::new(),
-            Palette::None | Palette::Sixteen => Style::new().add_modifier(Modifier::REVERSED),
+            Palette::Plain | Palette::None | Palette::Sixteen => Style::new().add_modifier(Modifier::REVERSED),
             Palette::Xterm | Palette::True => {
                 let (text, ground) = if self.tone == Tone::Dark { (255, 238) } else { (234, 253) };
                 Style::new().fg(Color::Indexed(text)).bg(Color::Indexed(ground))
@@ -356,15 +357,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_terminal_that_only_writes_gets_no_attribute() {
-        let theme = Theme::of(Palette::Plain, Tone::Dark, Charset::Ascii);
-        for role in [Look::Text, Look::Dim, Look::Head, Look::Critical, Look::Warning, Look::Key] {
-            assert_eq!(theme.style(role), Style::new());
-        }
-        assert_eq!(theme.selected(), Style::new());
     }
 
     #[test]

@@ -59,6 +59,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Last => travel(state, isize::MAX),
         Action::Open if state.view.shown == ScreenView::Findings => open_finding(state),
         Action::Open if table => fold(state, None),
+        Action::Open if state.view.shown == ScreenView::Threads => fold_idle(state),
         Action::Open => {}
         Action::Unfold => fold(state, Some(true)),
         Action::Fold => fold(state, Some(false)),
@@ -236,8 +237,7 @@ fn fold(state: &mut AppState, unfold: Option<bool>) {
     let Some(domain) = state.domain().map(DomainModel::key) else { return };
     let is_idle_row = state.table.rows.get(state.table.at).is_some_and(|r| matches!(r.part, RowPart::Idle(_)));
     if is_idle_row && unfold != Some(false) {
-        let tids: Vec<i32> = state.domain().map(|d| d.threads.iter().map(|t| t.tid).collect()).unwrap_or_default();
-        state.table.awake.extend(tids.into_iter().map(|tid| (domain.clone(), tid)));
+        state.table.idle.unfold(domain, true);
         return;
     }
     let t = &mut state.table;
@@ -245,10 +245,18 @@ fn fold(state: &mut AppState, unfold: Option<bool>) {
         t.unfolded.insert(domain);
     } else {
         t.unfolded.remove(&domain);
+        t.idle.unfold(domain, false);
     }
     if t.cursor.is_none() {
         state.table.cursor = state.model.as_ref().and_then(|m| rows::row_key(&state.table, m, state.table.at));
     }
+}
+
+/// Shows the idle threads of the guests in the view, or folds them again.
+fn fold_idle(state: &mut AppState) {
+    let guests: Vec<_> = state.guests_in_view().into_iter().map(DomainModel::key).collect();
+    let unfold = !guests.iter().any(|guest| state.table.idle.is_unfolded(guest));
+    guests.into_iter().for_each(|guest| state.table.idle.unfold(guest, unfold));
 }
 
 fn fold_all(state: &mut AppState) {

@@ -51,6 +51,7 @@ pub use latency_strip::MOST as LATENCY_PICTURE;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
+use ratatui::style::Modifier;
 pub use tabs::at as tab_at;
 
 /// Columns of the left text of a title that its right text leaves alone.
@@ -109,6 +110,9 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
     }
     if theme.is_ascii() {
         only_ascii(buf);
+    }
+    if theme.is_plain() {
+        buf.content.iter_mut().for_each(|cell| cell.modifier = Modifier::empty());
     }
     cursor
 }

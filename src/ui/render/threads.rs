@@ -81,30 +81,51 @@ struct ThreadRow<'a> {
 /// The threads as the rows of the list.
 struct ThreadRows<'a> {
     rows: Vec<ThreadRow<'a>>,
+    /// How many helper threads share the last row.
+    idle: usize,
     state: &'a AppState,
 }
 
 impl ListRows for ThreadRows<'_> {
     fn count(&self) -> usize {
-        self.rows.len()
+        self.rows.len() + usize::from(self.idle > 0)
     }
 
     fn cell(&self, row: usize, column: usize) -> Cow<'_, Cell> {
-        let (.., cell) = COLUMNS[column];
-        Cow::Owned(cell(&self.rows[row], self.state))
+        let (header, _, cell) = COLUMNS[column];
+        Cow::Owned(match self.rows.get(row) {
+            Some(row) => cell(row, self.state),
+            None if header == "THREAD" => Cell::text(format!("+{} idle", self.idle)),
+            None => Cell::blank(),
+        })
     }
 
     fn look(&self, row: usize) -> RowLook {
-        look(&self.rows[row], self.state)
+        self.rows.get(row).map_or(RowLook::Dim, |row| look(row, self.state))
     }
 }
 
-/// The threads, in the order of the view.
-fn rows(state: &AppState) -> Vec<ThreadRow<'_>> {
+/// The threads with rows of their own, and how many share one: helpers that are idle and that no finding is about.
+fn unsorted(state: &AppState) -> (Vec<ThreadRow<'_>>, usize) {
+    let (mut rows, mut folded) = (Vec::new(), Vec::new());
+    for domain in state.guests_in_view() {
+        let row = |i: usize| ThreadRow { domain, thread: &domain.threads[i] };
+        let (own, idle) = state.table.idle.split(domain);
+        let is_marked = |row: &ThreadRow<'_>| matches!(look(row, state), RowLook::Marked(_));
+        let (marked, idle): (Vec<_>, Vec<_>) = idle.into_iter().map(row).partition(is_marked);
+        rows.extend(own.into_iter().map(row).chain(marked));
+        folded.extend(idle);
+    }
+    if folded.len() == 1 {
+        rows.append(&mut folded);
+    }
+    (rows, folded.len())
+}
+
+/// The same in the order of the view.
+fn rows(state: &AppState) -> (Vec<ThreadRow<'_>>, usize) {
     let seconds = state.model.as_ref().and_then(|m| m.interval_s);
-    let guests = state.guests_in_view().into_iter();
-    let mut rows: Vec<_> =
-        guests.flat_map(|domain| domain.threads.iter().map(move |thread| ThreadRow { domain, thread })).collect();
+    let (mut rows, idle) = unsorted(state);
     let order = state.view.order_of(ScreenView::Threads);
     rows.sort_by_cached_key(|r| {
         let t = r.thread;
@@ -116,42 +137,45 @@ fn rows(state: &AppState) -> Vec<ThreadRow<'_>> {
             _ => 0,
         })
     });
-    rows
+    (rows, idle)
 }
 
 /// Number of rows through which the selection can move.
 pub fn len(state: &AppState) -> usize {
-    state.guests_in_view().iter().map(|d| d.threads.len()).sum()
+    let (rows, idle) = unsorted(state);
+    rows.len() + usize::from(idle > 0)
 }
 
 /// What the rows are about, in their order.
 pub fn ids(state: &AppState) -> Vec<ListRowId> {
-    rows(state).iter().map(|r| ListRowId::of((r.domain.key(), r.thread.tid))).collect()
+    let (rows, idle) = rows(state);
+    let folded = (idle > 0).then(|| ListRowId::of("idle"));
+    rows.iter().map(|r| ListRowId::of((r.domain.key(), r.thread.tid))).chain(folded).collect()
 }
 
 /// The selected row.
 pub fn at(state: &AppState) -> Option<(&DomainModel, &ThreadModel)> {
-    rows(state).get(state.view.at).map(|row| (row.domain, row.thread))
+    rows(state).0.get(state.view.at).map(|row| (row.domain, row.thread))
 }
 
 /// Paints the view.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let rows = rows(state);
+    let (rows, idle) = rows(state);
     let left = format!(
         "{}  {} threads by {}",
         guests(state, ScreenView::Threads),
-        rows.len(),
+        rows.len() + idle,
         state.view.order_of(ScreenView::Threads)
     );
     let inner = title(buf, area, ScreenView::Threads.title(), &left, "% of one host CPU", theme);
-    if rows.is_empty() {
+    if rows.is_empty() && idle == 0 {
         let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";
         say(buf, inner, &missing::because(state, nothing, &[SourceId::Procfs]), Look::Dim, theme);
         return;
     }
     let columns = COLUMNS.map(|(header, layout, _)| (header, layout));
     let at = row_of(state, ScreenView::Threads);
-    List { columns: &columns, rows: ThreadRows { rows, state }, at }.paint(buf, inner, theme);
+    List { columns: &columns, rows: ThreadRows { rows, idle, state }, at }.paint(buf, inner, theme);
 }
 
 fn p99(t: &ThreadModel) -> Option<f64> {

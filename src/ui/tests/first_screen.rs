@@ -70,6 +70,34 @@ fn idle_helper_threads_share_a_row() {
     assert_eq!(idle(&state), None, "Enter shows them: {shown}");
 }
 
+/// The view of threads, and the panel on the first screen, fold the idle helper threads of a guest.
+#[test]
+fn idle_helper_threads_share_a_row_among_all_threads_too() {
+    let mut f = Fixture::busy_host();
+    let guest = f.guests.iter_mut().find(|g| g.facts.name.value == "db-prod").unwrap();
+    let helper = guest.threads.iter().find(|t| t.index.is_none()).cloned().unwrap();
+    for tid in [8801, 8802, 8803] {
+        guest.threads.push(crate::synthetic::Thread { tid, burns: [0.0; 4], ..helper.clone() });
+    }
+    let mut state = screen(&f, 120, 60);
+    let text = |s: &AppState| lines(s).join("\n");
+    press(&mut state, "<Down><Up>2");
+    assert!(text(&state).contains("+3 idle") && text(&state).contains("21 threads"), "{}", text(&state));
+    // Who did something keeps its row for a while.
+    let at = f.guests.iter().position(|g| g.facts.name.value == "db-prod").unwrap();
+    let woken = f.guests[at].threads.iter().position(|t| t.tid == 8802).unwrap();
+    f.guests[at].threads[woken].burns = [0.0, 0.1, 0.1, 0.0];
+    state.absorb(Tick { model: f.model(), ..Tick::default() });
+    f.guests[at].threads[woken].burns = [0.0; 4];
+    state.absorb(Tick { model: f.model(), ..Tick::default() });
+    let helpers = |s: &AppState| lines(s).iter().filter(|l| l.starts_with(" emulator")).count();
+    assert!(text(&state).contains("+2 idle") && helpers(&state) == 2, "{}", text(&state));
+    press(&mut state, "<Enter>");
+    assert!(!text(&state).contains(" idle\n") && helpers(&state) == 4, "{}", text(&state));
+    press(&mut state, "<Enter>");
+    assert!(text(&state).contains("+2 idle"), "{}", text(&state));
+}
+
 #[test]
 fn a_filter_that_nothing_passes_names_the_guests() {
     let mut state = busy(80, 24);

@@ -1,6 +1,7 @@
 //! Colours, as text with a letter for each style.
 
 use super::*;
+use crate::ui::theme::{Charset, Tone};
 
 #[test]
 fn colours_of_the_first_screen() {
@@ -21,9 +22,23 @@ fn colours_of_a_finding() {
     snapshot("styled_finding_80x24", &styled(&draw(&state, &Theme::new(Palette::Sixteen, false))));
 }
 
+/// Keys that show every kind of picture.
+const SHOWN: [&str; 14] = ["", "<Enter>", "2", "3", "4", "5", "6", "7", "8", "0", "f", "f<Enter>", "s", "?"];
+
+#[test]
+fn a_terminal_that_only_writes_gets_no_style() {
+    for keys in SHOWN {
+        let mut state = busy(120, 40);
+        press(&mut state, keys);
+        let buf = draw(&state, &Theme::of(Palette::Plain, Tone::Dark, Charset::Ascii));
+        let plain = ratatui::buffer::Cell::default().style();
+        assert!(buf.content().iter().all(|cell| cell.style() == plain), "{keys}");
+    }
+}
+
 #[test]
 fn no_color_sets_no_colour_anywhere() {
-    for keys in ["", "<Enter>", "2", "3", "4", "5", "6", "7", "8", "0", "f", "f<Enter>", "s", "?"] {
+    for keys in SHOWN {
         let mut state = busy(120, 40);
         press(&mut state, keys);
         let buf = draw(&state, &Theme::new(Palette::None, false));
