@@ -29,6 +29,8 @@ const volatile u32 task_comm = 0;
 const volatile u32 task_notifiers = 0; /* preempt_notifiers */
 /* In a kvm_vcpu, by the BTF of KVM. */
 const volatile u32 at_vcpu_id = 0;
+/* 1: the processor takes interrupts by itself (APICv, AVIC), and this kernel does not say which. */
+const volatile u32 any_is_posted = 0;
 
 enum source { OTHER_SOURCE, GSI, MSI, IPI };
 
@@ -97,7 +99,8 @@ struct target {
 /* An interrupt on its way. */
 struct flight {
 	u64 at;
-	u32 asleep, pad;
+	u32 asleep;
+	u32 posted; /* a running vCPU takes it without an exit: when, nothing says */
 	struct key key;
 };
 
@@ -413,7 +416,7 @@ static always_inline void add(struct span *t, u64 ns)
 static always_inline int begin(const struct key *key, u64 now)
 {
 	struct target target = { .owner = key->owner, .vcpu = key->vcpu };
-	struct flight flight = { .at = now, .key = *key };
+	struct flight flight = { .at = now, .posted = any_is_posted, .key = *key }, *before;
 	struct cell *cell = cell_of(key);
 
 	if (!cell)
@@ -426,8 +429,11 @@ static always_inline int begin(const struct key *key, u64 now)
 	/* Nothing ends the way of a kicked vCPU then. */
 	if (!entries_fire)
 		return bpf_map_update_elem(&flights, &target, &flight, BPF_ANY) ? lost() : 0;
-	if (!bpf_map_lookup_elem(&flights, &target))
+	before = bpf_map_lookup_elem(&flights, &target);
+	if (!before)
 		return lost();
+	if (before->posted && !before->asleep)
+		return bpf_map_update_elem(&flights, &target, &flight, BPF_ANY) ? lost() : 0;
 	__sync_fetch_and_add(&cell->joined, 1);
 	return 0;
 }
@@ -477,6 +483,31 @@ int kvm_apic_accept_irq(struct raw_args *ctx)
 		key.tid = id;
 	c->key = key;
 	return begin(&key, now);
+}
+
+/*
+ * What kvm_apic_accept_irq announced goes to the vCPU's processor. Intel's KVM says so once it has woken a vCPU that
+ * slept (vmx_deliver_interrupt, arch/x86/kvm/vmx/vmx.c), AMD's before (svm_complete_interrupt_delivery, svm.c).
+ */
+SEC("raw_tracepoint/kvm_apicv_accept_irq")
+int kvm_apicv_accept_irq(struct raw_args *ctx)
+{
+	struct cpu *cpu = this_cpu();
+	struct target target;
+	struct flight *flight;
+	struct context *c;
+
+	if (!cpu)
+		return 0;
+	c = context(cpu);
+	if (!c->at || c->task != bpf_get_current_task())
+		return 0;
+	target.owner = c->key.owner;
+	target.vcpu = c->key.vcpu;
+	flight = bpf_map_lookup_elem(&flights, &target);
+	if (flight && flight->at == c->at)
+		flight->posted = 1;
+	return 0;
 }
 
 /* A thread within KVM_RUN is loaded on a CPU, of which preemption tells KVM (vcpu_load, virt/kvm/kvm_main.c). */
@@ -625,6 +656,7 @@ static noinline int wakes_vcpu(struct context *c, u64 task)
 	target.vcpu = c->key.vcpu;
 	flight = bpf_map_lookup_elem(&flights, &target);
 	if (v->owner == target.owner && flight && flight->at == c->at) {
+		flight->posted = 0;
 		v->vcpu = target.vcpu;
 		v->at = c->at;
 		v->running = 0;
@@ -750,7 +782,7 @@ static noinline int arrived(u32 owner, u32 vcpu)
 		return 0;
 	ns = bpf_ktime_get_ns() - flight->at;
 	key = flight->key;
-	cell = cell_of(&key);
+	cell = flight->posted ? 0 : cell_of(&key);
 	if (cell)
 		add(flight->asleep ? &cell->slept : &cell->kick, ns);
 	end_flight(&target);

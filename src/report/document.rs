@@ -482,7 +482,8 @@ pub struct JsonInterrupt {
     pub slept_mean_us: Option<f64>,
     /// 99th percentile of it. `null`: as for the mean.
     pub slept_p99_us: Option<f64>,
-    /// Those to a vCPU that did not sleep. `null`: the kernel fires no `kvm_entry`, or none arrived.
+    /// Those to a vCPU that did not sleep, less those that were posted to it (`APICv`, AVIC), which `count` alone has:
+    /// they cause no exit, so nothing says when they arrived. `null`: the kernel fires no `kvm_entry`, or none arrived.
     pub kicked: Option<u64>,
     /// Mean time from the injection until a vCPU that did not sleep entered the guest, microseconds. `null`: none, or
     /// the kernel fires no `kvm_entry`.

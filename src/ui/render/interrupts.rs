@@ -34,7 +34,8 @@ pub const HELP: [(&str, &str); 6] = [
         "What KVM gave to a vCPU's local APIC, traced by BPF while this view is open or with --engine-detail \
          interrupts: `gsi`, a line of the interrupt controller; `msi`, a message by its vector, of which only the \
          guest knows the device; `ipi`, from another vCPU; `local`, announced by nothing, mostly the vCPU's own timer. \
-         What the processor delivers alone (APICv, AVIC, posted interrupts) is not seen.",
+         One that is posted to a running vCPU (APICv, AVIC) counts without a time: it causes no exit. What the \
+         processor delivers without KVM (AVIC's `ipi`, assigned devices with posted interrupts) is not seen.",
     ),
     (
         "FROM",

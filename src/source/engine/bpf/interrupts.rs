@@ -60,6 +60,11 @@ pub(super) const PROGRAMS: [&str; 17] = [
 pub(super) const ENTRY: &str = "kvm_entry";
 pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
 
+/// What KVM passes on to the vCPU's processor, since 5.17.
+pub(super) const POSTED: &str = "kvm_apicv_accept_irq";
+/// Whether processors take interrupts by themselves, by the parameters of KVM's modules.
+const POSTS: [&str; 2] = ["/sys/module/kvm_intel/parameters/enable_apicv", "/sys/module/kvm_amd/parameters/avic"];
+
 /// What ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.
 pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
 /// The modules that fire [`ENTRY`].
@@ -101,6 +106,9 @@ impl InterruptTracer {
         let number = kernel_btf::with_module("kvm", &kernel, &[field]).or_else(by_kernel).unwrap_or_default();
         let number = number.get(&field).copied();
         choices.constants.extend(number.map(|at| (name, at)));
+        let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.id("kvm", POSTED).is_ok());
+        let is_on = |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
+        choices.constants.insert("any_is_posted", u32::from(!says_posted && POSTS.into_iter().any(is_on)));
         let classic = match number {
             Some(_) => None,
             None => {
@@ -108,16 +116,18 @@ impl InterruptTracer {
                 Some((entry_format(&tracefs)?, tracefs.id("kvm", ENTRY)?))
             }
         };
-        Self::attach(classic, &choices).map_err(|refusal| rights.explain(&refusal))
+        Self::attach(classic, says_posted, &choices).map_err(|refusal| rights.explain(&refusal))
     }
 
-    /// `classic`: the record and the number of [`ENTRY`], where the raw one does not do.
-    fn attach(classic: Option<(EventFormat, u64)>, choices: &Choices<'_>) -> Result<Self, Refusal> {
+    /// `classic`: the record and the number of [`ENTRY`], where the raw one does not do. `says_posted`: whether the
+    /// kernel has [`POSTED`].
+    fn attach(classic: Option<(EventFormat, u64)>, says_posted: bool, choices: &Choices<'_>) -> Result<Self, Refusal> {
         let (record, id) = classic.unzip();
         let mut object = Object::prepare(object::interrupts_object()?, record.as_slice(), choices)?;
         let (mut programs, mut links) = (Vec::new(), Vec::new());
         let ends_exit = (!FIRE_ENTRY.iter().any(|module| Path::new(module).exists())).then_some(USERSPACE_EXIT);
-        for event in [ENTRY].into_iter().chain(ends_exit).chain(PROGRAMS) {
+        let posted = says_posted.then_some(POSTED);
+        for event in [ENTRY].into_iter().chain(ends_exit).chain(posted).chain(PROGRAMS) {
             let program = object.load(if event == ENTRY && id.is_none() { RAW_ENTRY } else { event })?;
             let link = match id {
                 Some(id) if event == ENTRY => sys::attach_tracepoint(program.as_fd(), id),
@@ -301,5 +311,53 @@ mod tests {
         assert_eq!(seen.slept.histogram, Some(Histogram(vec![0, 0, 3])));
         let timer = injection([7, 0xec, 0, 3, 0, 0], &[0; CELL]);
         assert_eq!((timer.source, timer.by, timer.tid), (IrqSource::Local(0xec), Injector::Vcpu, None));
+    }
+
+    /// The programs on their own, run in the order in which KVM's events fire: `a` accepts an interrupt, `p` posts it,
+    /// `e` enters the guest. Returns how many were counted, joined another one, and kicked the vCPU.
+    fn after(any_is_posted: u32, events: &str) -> Result<[u64; 3], String> {
+        let choices = Choices { constants: [("any_is_posted", any_is_posted)].into(), ..Choices::default() };
+        let explain = |refusal: Refusal| refusal.error.to_string();
+        let mut object = Object::prepare(object::interrupts_object().unwrap(), &[], &choices).map_err(explain)?;
+        let programs = ["kvm_apic_accept_irq", POSTED, RAW_ENTRY].map(|name| object.load(name).map_err(explain));
+        let [accept, post, enter] = programs;
+        let (accept, post, enter) = (accept?, post?, enter?);
+        let cells = object.take_map("cells").unwrap();
+        let process = rustix::process::getpid().as_raw_pid();
+        WatchedIds::<1>::new(object.take_map("watched").unwrap()).set(&[(process, process)]);
+        for event in events.chars() {
+            // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0 too.
+            let (program, arguments) = match event {
+                'a' => (&accept, [0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0]),
+                'p' => (&post, [0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0]),
+                _ => (&enter, [0; 12]),
+            };
+            sys::run_raw(program.as_fd(), &arguments).map_err(|e| e.to_string())?;
+        }
+        let seen = sys::lookup_all::<KEY, CELL>(cells.as_fd(), CELLS).unwrap();
+        let [(key, cell)] = seen.try_into().expect("interrupts of one kind");
+        let seen = injection(key, &cell);
+        Ok([seen.count, seen.joined, seen.kick.count])
+    }
+
+    /// A running vCPU takes an interrupt that its processor is given without an exit: the next entry, which may come
+    /// much later, does not end its way.
+    #[test]
+    fn a_posted_interrupt_counts_without_a_time() {
+        const NAME: &str = "bpf: a posted interrupt counts without a time";
+        // The programs remember by CPU.
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(rustix::thread::sched_getcpu());
+        rustix::thread::sched_setaffinity(None, &one).unwrap();
+        match after(0, "ae") {
+            Ok(kicked) => assert_eq!(kicked, [1, 0, 1]),
+            Err(why) => return super::super::tests::note(&format!("SKIPPED {NAME}: {why}")),
+        }
+        assert_eq!(after(0, "eaae"), Ok([2, 1, 1]), "the second finds the first on its way");
+        assert_eq!(after(0, "aeape"), Ok([2, 0, 1]));
+        assert_eq!(after(0, "eapae"), Ok([2, 0, 1]), "a posted one is not on its way");
+        assert_eq!(after(0, "pea"), Ok([1, 0, 0]), "of nothing that was accepted");
+        assert_eq!(after(1, "eae"), Ok([1, 0, 0]), "a kernel that does not say which are posted");
+        super::super::tests::note(&format!("RAN {NAME}"));
     }
 }

@@ -282,6 +282,43 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     if attached { Ok(event) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Runs a program of a raw tracepoint once, with these arguments, in the calling thread (5.10).
+///
+/// # Errors
+/// The kernel's: EPERM without `CAP_PERFMON`.
+#[cfg(test)]
+pub fn run_raw(program: BorrowedFd<'_>, arguments: &[u64; 12]) -> io::Result<()> {
+    #[repr(C)]
+    struct TestRun {
+        program: u32,
+        answer: u32,
+        sizes: [u32; 2],
+        data: [u64; 2],
+        repeat: u32,
+        duration: u32,
+        arguments_size: u32,
+        arguments_size_out: u32,
+        arguments: u64,
+        arguments_out: u64,
+    }
+    // SAFETY: the arguments are read alone, and have the size that is said.
+    unsafe impl Attr for TestRun {}
+    const BPF_PROG_TEST_RUN: libc::c_int = 10;
+    let attr = TestRun {
+        program: program.as_raw_fd().cast_unsigned(),
+        answer: 0,
+        sizes: [0; 2],
+        data: [0; 2],
+        repeat: 0,
+        duration: 0,
+        arguments_size: size_of_val(arguments) as u32,
+        arguments_size_out: 0,
+        arguments: arguments.as_ptr() as u64,
+        arguments_out: 0,
+    };
+    bpf(BPF_PROG_TEST_RUN, &attr).map(drop)
+}
+
 /// Events for which a program did not run, because a BPF program was already running on that CPU (`recursion_misses` of
 /// `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c; 5.12).
 pub fn missed(program: BorrowedFd<'_>) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! The object against format files of several kernels, its source and the running kernel; slots and their decoded form.
 
 use super::decode::{self, Measured, SlotDecoder};
+use super::interrupts::{ENTRY, POSTED, RAW_ENTRY, USERSPACE_EXIT};
 use super::layout::{ISA_ARM64, SLOT_SIZE, Slot, USERSPACE, Words};
 use super::object::{self, Choices, Object};
 use super::running::kvm_exit_format;
@@ -64,7 +65,7 @@ fn a_field_of_an_odd_size_is_no_field() {
 }
 
 /// The same line as the real-guest tests write.
-fn note(line: &str) {
+pub(super) fn note(line: &str) {
     eprintln!("{line}");
     if let Some(path) = std::env::var_os("KVMTOP_TEST_LOG")
         && let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path)
@@ -96,9 +97,9 @@ fn the_verifier_takes_every_program() {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
         }
     }
-    let entry = made(super::interrupts::ENTRY, &["vcpu_id:8:4"]);
+    let entry = made(ENTRY, &["vcpu_id:8:4"]);
     let interrupts = Object::prepare(object::interrupts_object().unwrap(), &[entry], &Choices::default()).unwrap();
-    let others = [super::interrupts::ENTRY, super::interrupts::RAW_ENTRY, super::interrupts::USERSPACE_EXIT];
+    let others = [ENTRY, RAW_ENTRY, POSTED, USERSPACE_EXIT];
     for program in super::interrupts::PROGRAMS.into_iter().chain(others) {
         if let Err(refusal) = interrupts.load(program) {
             panic!("{program}: {}\n{}", refusal.error, refusal.log);
