@@ -146,10 +146,14 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(HERE.as_ref())
 }
 
+/// Whether the terminal only writes.
+fn is_dumb() -> bool {
+    std::env::var("TERM").is_ok_and(|term| term == "dumb")
+}
+
 /// A terminal that only writes can show no screen: it gets the text of `--batch`.
 fn print_on_dumb(batch: &mut BatchArgs) {
-    let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-    if is_dumb && !batch.batch && !batch.json && io::stdout().is_terminal() {
+    if is_dumb() && !batch.batch && !batch.json && io::stdout().is_terminal() {
         say("the terminal shows no more than text (TERM=dumb): as with --batch; Ctrl-C ends it");
         batch.batch = true;
     }

@@ -1,5 +1,5 @@
 //! Progress of a long task: one line on the terminal that disappears at the end. Nothing is written where standard
-//! error is no terminal. Ctrl-C ends the program as ever: its signal is left alone.
+//! error is no terminal, or one that cannot clear a line. Ctrl-C ends the program as ever: its signal is left alone.
 
 use crate::figures;
 use crate::kvm::sanitize;
@@ -31,7 +31,7 @@ impl ProgressLine {
 
     /// A task that began then.
     fn since(task: String, begin: Instant) -> Self {
-        Self { task, begin, last: std::io::stderr().is_terminal().then_some(begin), shown: false, stands: false }
+        Self { task, begin, last: can_clear().then_some(begin), shown: false, stands: false }
     }
 
     /// Reports that `done` of `all` steps are done.
@@ -49,6 +49,11 @@ impl ProgressLine {
         };
         let _ = write!(std::io::stderr(), "\r{}: {text}\x1b[K", self.task);
     }
+}
+
+/// Whether a line can be shown and taken away again.
+fn can_clear() -> bool {
+    std::io::stderr().is_terminal() && !super::is_dumb()
 }
 
 impl Drop for ProgressLine {
@@ -89,7 +94,7 @@ pub struct ReadingLine {
 impl ReadingLine {
     /// Watches these files, and those in these folders.
     pub fn new(paths: &[PathBuf]) -> Self {
-        if !std::io::stderr().is_terminal() {
+        if !can_clear() {
             return Self { stop: None };
         }
         let paths: Vec<PathBuf> = paths.iter().filter_map(|p| std::fs::canonicalize(p).ok()).collect();

@@ -63,7 +63,7 @@ impl History {
             let mut rings = std::mem::take(&mut past.vcpus);
             for (vcpu, thread) in d.vcpus().filter_map(|t| Some((t.index?, t))).take(room) {
                 let mut ring = rings.remove(&vcpu).unwrap_or_default();
-                latency::push(&mut ring, LatencyPoint::of(thread, model.interval_s));
+                latency::push(&mut ring, LatencyPoint::of(thread, model));
                 past.vcpus.insert(vcpu, ring);
             }
             room -= past.vcpus.len();

@@ -1,6 +1,6 @@
 //! The recent latencies of each vCPU, for the picture over time. The number of points and of vCPUs is limited.
 
-use super::ThreadModel;
+use super::{Model, ThreadModel};
 use crate::sample::{BUCKETS, Histogram, Timing};
 use std::collections::VecDeque;
 
@@ -17,6 +17,10 @@ const SECOND: usize = 4;
 /// One interval of one vCPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LatencyPoint {
+    /// When the interval began, milliseconds since the Unix epoch.
+    pub began_ms: i64,
+    /// When it ended.
+    pub ended_ms: i64,
     /// Number of wake-ups by latency, from woken to running; `None` if not measured.
     pub wakeups: Option<[u16; LATENCY_BANDS]>,
     /// How often it had to wait for a CPU, by how long, from woken or pre-empted to running; `None` if not measured.
@@ -38,8 +42,11 @@ impl LatencyPoint {
         (0..LATENCY_BANDS - 1).find(|band| us < Self::upper_us(*band)).unwrap_or(LATENCY_BANDS - 1)
     }
 
-    pub(super) fn of(thread: &ThreadModel, interval_s: Option<f64>) -> Self {
+    pub(super) fn of(thread: &ThreadModel, model: &Model) -> Self {
+        let interval_s = model.interval_s;
         Self {
+            began_ms: model.time_ms.saturating_sub((interval_s.unwrap_or(0.0) * 1e3) as i64),
+            ended_ms: model.time_ms,
             wakeups: thread.wakeups.as_deref().and_then(bands),
             run_delays: thread.run_delays.as_deref().and_then(bands),
             wait: thread.cpu.and_then(|c| c.wait).map(|w| w as f32),

@@ -100,7 +100,8 @@ impl AppState {
         let guest = self.domain().map(DomainModel::key);
         self.rows.of(guest);
         self.settle_view();
-        self.rows.now = render::measure(self);
+        let shown = (self.view.shown, self.view.is_of_all(), self.size);
+        self.rows.measured(render::measure(self), shown);
         if let Some(Popup::Finding { key, .. }) = &self.popup
             && self.finding(key).is_none()
         {

@@ -90,13 +90,8 @@ pub fn plan(state: &AppState) -> Plan {
     if width < SMALLEST.0 || height < SMALLEST.1 {
         return Plan { too_small: true, ..Plan::default() };
     }
-    let mut cut = Cutter { area: Rect::new(0, 0, width, height) };
     let roomy = height >= ROOMY;
-    let header = cut.top(if roomy { 2 } else { 1 });
-    let tabs = cut.top(u16::from(roomy));
-    let footer = cut.bottom(1);
-    let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
-    let mut plan = Plan { header, tabs, timeline, footer, ..Plan::default() };
+    let (mut plan, mut cut) = frame(state);
     let no_guest = state.model.as_ref().is_some_and(|m| m.domains.is_empty());
     if matches!(state.popup, Some(Popup::Finding { .. } | Popup::Stacks { .. })) {
         plan.opened = cut.area;
@@ -114,19 +109,40 @@ pub fn plan(state: &AppState) -> Plan {
     plan
 }
 
-/// The view, and in the room that it leaves those about the same guest that explain it.
+/// What stands around every view, and the area that it leaves.
+fn frame(state: &AppState) -> (Plan, Cutter) {
+    let (width, height) = state.size;
+    let mut cut = Cutter { area: Rect::new(0, 0, width, height) };
+    let roomy = height >= ROOMY;
+    let header = cut.top(if roomy { 2 } else { 1 });
+    let tabs = cut.top(u16::from(roomy));
+    let footer = cut.bottom(1);
+    let timeline = cut.bottom(u16::from(state.session.source.is_recorded()));
+    (Plan { header, tabs, timeline, footer, ..Plan::default() }, cut)
+}
+
+/// All that a view may take.
+pub fn view_area(state: &AppState) -> Rect {
+    frame(state).1.area
+}
+
+/// The view, and in the room that it leaves those about the same guests that explain it.
 fn with_companions(state: &AppState, mut cut: Cutter) -> Vec<(ScreenView, Rect)> {
     let view = state.view.shown;
     let companions: &[ScreenView] = match view {
+        ScreenView::Cpus => &[ScreenView::Threads, ScreenView::Latency],
+        ScreenView::Disks => &[ScreenView::Threads, ScreenView::Memory],
+        ScreenView::Memory => &[ScreenView::Cpus, ScreenView::Threads],
+        // Panels of exits and accesses are of one guest.
         _ if state.view.is_of_all() => &[],
         ScreenView::Threads => &[ScreenView::Latency],
+        ScreenView::Exits => &[ScreenView::Accesses, ScreenView::Threads],
         ScreenView::Accesses => &[ScreenView::Exits, ScreenView::Latency],
         _ => &[],
     };
     let rows = |view| state.rows.now.rows.get(&view).copied().unwrap_or(0);
     let mut panels = vec![(view, cut.area)];
-    // Title and headers. Where there is no row a text says why.
-    let mut lines = if rows(view) > 0 { rows(view) + 2 } else { usize::MAX };
+    let mut lines = state.rows.view_lines;
     for companion in companions {
         if rows(*companion) > 0 && lines.saturating_add(LEAST_COMPANION) <= cut.area.height.into() {
             if let Some((_, area)) = panels.last_mut() {

@@ -31,9 +31,14 @@ pub struct PanelSizes {
     pub lines_of_all: BTreeMap<ScreenView, usize>,
     /// Lines of the map of host CPUs.
     pub cpu_map: usize,
+    /// Lines that the view on the screen needs; 0 for the first one.
+    pub view_lines: usize,
     /// Lines of the worst finding about the selected guest beside the table and below it; 0 without one.
     pub worst: (usize, usize),
 }
+
+/// A view, whether it is of all guests, and the size of the screen.
+type ShownView = (ScreenView, bool, (u16, u16));
 
 /// What there is to show now, and what there was lately.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +49,9 @@ pub struct PanelRows {
     pub of_all: BTreeSet<ScreenView>,
     /// The panel that was moved below the table.
     pub moved: Option<MovedPanel>,
+    /// Lines that the view on the screen has needed since it is shown: what stands below it does not move up again.
+    pub view_lines: usize,
+    shown: Option<ShownView>,
     guest: Option<DomainKey>,
     /// How many intervals this guest has been watched.
     intervals: usize,
@@ -56,8 +64,16 @@ impl PanelRows {
         if self.guest != guest {
             self.guest = guest;
             self.intervals = 0;
+            self.shown = None;
             self.recent.retain(|view, _| *view == ScreenView::Findings);
         }
+    }
+
+    /// Takes in what there is to show now, in this view.
+    pub fn measured(&mut self, now: PanelSizes, shown: ShownView) {
+        let before = if self.shown == Some(shown) { self.view_lines } else { 0 };
+        (self.view_lines, self.shown) = (now.view_lines.max(before), Some(shown));
+        self.now = now;
     }
 
     /// Keeps what there is now as an interval's.

@@ -104,6 +104,7 @@ impl Fixture {
         let still = self.model();
         for s in 0..60 {
             let mut model = still.clone();
+            model.time_ms -= 1000 * i64::from(60 - s);
             for (i, d) in model.domains.iter_mut().enumerate() {
                 let wave = if i % 2 == 0 { 0.55 + 0.45 * f64::from(s % 8) / 7.0 } else { 1.0 };
                 d.exit_rate.0 = d.exit_rate.0.map(|r| r * wave);

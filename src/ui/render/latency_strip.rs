@@ -94,8 +94,10 @@ pub fn paint(
     bands(buf, Rect { y: area.y + 1, ..area }, x, each, &pairs, theme);
     let below = area.y + 1 + rows;
     waits(buf, Rect { y: below, height: 1, ..area }, x, points, theme);
-    if let Some(s) = state.model.as_ref().and_then(|m| m.interval_s) {
-        let age = format!("{} ago", seconds(s * points.len() as f64));
+    if let [first, .., last] = points {
+        // Intervals vary in length, and some are missing.
+        let ms = last.ended_ms.saturating_sub(first.began_ms);
+        let age = format!("{} ago", seconds((ms as f64 / 1e3).round()));
         let end = x + points.len() as u16;
         if points.len() as u16 > width(&age) + 5 {
             put(buf, x, below + 1, &age, area.width, theme.style(Look::Dim));

@@ -191,12 +191,33 @@ pub fn measure(state: &AppState) -> PanelSizes {
     PanelSizes {
         rows: panels.into_iter().map(|view| (view, rows(view))).collect(),
         lines_of_all: [(V::Disks, disks::lines_of_all(state)), (V::Memory, memory::lines_of_all(state))].into(),
+        view_lines: view_lines(state),
         cpu_map: cpu_map::height(state, state.size.0 - if wide { half } else { 0 }).into(),
         worst: state.worst_finding().map_or((0, 0), |f| {
             let lines = |width| finding::brief(f, state, width, usize::MAX).len();
             (lines(half), lines(state.size.0 - if wide { half + 1 } else { 0 }))
         }),
     }
+}
+
+/// How many lines the view on the screen needs: what it leaves below has room for others.
+fn view_lines(state: &AppState) -> usize {
+    let (view, area) = (state.view.shown, layout::view_area(state));
+    let all = usize::from(area.height);
+    if view == ScreenView::Guests || area.width < SMALLEST.0 || len(state, view) + 2 >= all {
+        return all;
+    }
+    let theme = Theme::default();
+    let written = |lines: usize| -> Vec<u16> {
+        let mut buf = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
+        view_at(&mut buf, view, Rect { height: lines as u16, ..area }, state, &theme);
+        let is_written = |y: &u16| (area.x..area.right()).any(|x| buf[(x, *y)].symbol() != " ");
+        (area.y..area.bottom()).filter(is_written).collect()
+    };
+    let whole = written(all);
+    let needed = whole.last().map_or(0, |y| usize::from(y + 1 - area.y));
+    // With less room some views leave out what they have.
+    (needed..all).step_by(2).take(4).find(|lines| written(*lines).len() >= whole.len()).unwrap_or(all)
 }
 
 /// Number of lines of the open popup.

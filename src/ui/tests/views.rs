@@ -140,3 +140,19 @@ fn the_help_explains_what_esxtop_calls_otherwise() {
         assert!(lines.contains(term), "{term}");
     }
 }
+
+/// Intervals that were longer than the last one count as long as they were.
+#[test]
+fn the_age_of_latencies_is_that_of_their_samples() {
+    let f = Fixture::busy_host();
+    let mut state = AppState::new(ScreenSession::default(), (120, 40));
+    for tens in (1..=20).rev() {
+        let mut model = f.model();
+        (model.time_ms, model.interval_s) = (model.time_ms - tens * 10_000, Some(10.0));
+        state.history.push(&model);
+    }
+    state.absorb(Tick { model: f.model(), ..Tick::default() });
+    press(&mut state, "6");
+    let shown = text(&draw(&state, &Theme::default()));
+    assert!(shown.contains("3 min 30 s ago"), "{shown}");
+}
