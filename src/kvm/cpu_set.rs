@@ -41,6 +41,13 @@ impl CpuSet {
         set
     }
 
+    /// The CPUs whose bits are set, 64 in a word; cut at [`MAX_CPUS`].
+    pub fn of_words(words: &[u64]) -> Self {
+        let words = words.iter().take(MAX_CPUS as usize / 64);
+        let used = words.clone().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+        Self { words: words.take(used).copied().collect() }
+    }
+
     /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes CPUs;
     /// `A-B:USED/GROUP` takes the first USED of every GROUP.
     ///
@@ -309,6 +316,13 @@ mod tests {
         assert_eq!(set("\n"), CpuSet::new());
         assert_eq!(set("3,1,2,1").to_string(), "1-3");
         assert_eq!(set("^1,0-2").to_string(), "0,2");
+    }
+
+    #[test]
+    fn words_are_64_cpus_each() {
+        assert_eq!(CpuSet::of_words(&[0b1001, 1 << 6, 0, 0]), set("0,3,70"));
+        assert_eq!(CpuSet::of_words(&[0, 0]), CpuSet::new());
+        assert_eq!(CpuSet::of_words(&vec![u64::MAX; MAX_CPUS as usize]), CpuSet::range(0, MAX_CPUS - 1));
     }
 
     #[test]

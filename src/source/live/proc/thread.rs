@@ -206,11 +206,7 @@ fn affinity_of(tid: i32) -> Option<CpuSet> {
     let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
     // The kernel returns how many bytes it wrote: as many as its CPUs need.
     let used = usize::try_from(written).ok().filter(|n| *n > 0)?.div_ceil(8);
-    let bits = words.iter().take(used).enumerate().flat_map(|(i, word)| {
-        let word = *word;
-        (0..64_u32).filter(move |bit| word >> bit & 1 == 1).map(move |bit| i as u32 * 64 + bit)
-    });
-    Some(bits.collect())
+    Some(CpuSet::of_words(words.get(..used)?))
 }
 
 #[cfg(test)]
