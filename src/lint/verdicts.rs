@@ -4,6 +4,8 @@ use super::context::guest::GuestContext;
 use super::engine::finding::Finding;
 use super::engine::limits::{MOST_FINDINGS, MOST_TEXT};
 use super::engine::report::CannotTell;
+use crate::sample::DomainFacts;
+use std::sync::Arc;
 
 /// The results of all rules for one interval.
 #[derive(Default)]
@@ -20,7 +22,7 @@ pub(crate) struct Verdicts {
     text: usize,
     rule: &'static str,
     links: &'static [&'static str],
-    guest: Option<(usize, String)>,
+    guest: Option<(usize, Arc<DomainFacts>)>,
 }
 
 impl Verdicts {
@@ -33,12 +35,12 @@ impl Verdicts {
     ) {
         self.rule = rule;
         self.links = links;
-        self.guest = guest.map(|(i, g)| (i, g.name().to_owned()));
+        self.guest = guest.map(|(i, g)| (i, g.domain.facts.clone()));
     }
 
     /// Adds a finding. Rule and domain are filled in, and the rule's links where the finding has none of its own.
     pub fn find(&mut self, finding: Finding) {
-        let (index, name) = self.guest.clone().unzip();
+        let (index, name) = self.guest.as_ref().map(|(i, facts)| (*i, facts.name.value.clone())).unzip();
         self.push(index, name, finding);
     }
 
@@ -84,7 +86,7 @@ impl Verdicts {
 
     /// The rule cannot be judged, and why.
     pub fn cannot_tell(&mut self, because: impl Into<String>) {
-        let domain = self.guest.as_ref().map(|g| g.1.clone());
+        let domain = self.guest.as_ref().map(|(_, facts)| facts.name.value.clone());
         self.cannot_tell.push(CannotTell { rule: self.rule, domain, because: because.into() });
     }
 }

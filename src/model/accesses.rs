@@ -1,11 +1,12 @@
 //! Ports, addresses and MSRs touched, each with the device that owns it.
 
+use super::earlier::{Earlier, ThreadPair};
 use super::exits::share;
 use super::{SampleInterval, since};
 use crate::kvm::device_map::{self, DeviceMap};
 use crate::kvm::{Space, msr};
 use crate::sample::{
-    AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, MissingExtreme, Origin, ThreadSample, Timing,
+    AccessCell, Burst, Direction, DomainFacts, DomainSample, EngineKind, MissingExtreme, Origin, Timing,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -94,10 +95,14 @@ impl HotDevice {
 /// Space, address and direction.
 type AccessCellKey = (Space, Option<u64>, Direction);
 
+fn key_of(cell: &AccessCell) -> AccessCellKey {
+    (cell.space, cell.address, cell.direction)
+}
+
 /// The domain's rows and the rows of each vCPU, each with most time first.
 pub(crate) fn rows(
     now: &DomainSample,
-    before: &HashMap<(i32, u64), &ThreadSample>,
+    threads: &[ThreadPair<'_>],
     unattributed_before: Option<&[AccessCell]>,
     exit_ns: Option<u64>,
     kind: EngineKind,
@@ -108,24 +113,18 @@ pub(crate) fn rows(
     }
     let mut sum: BTreeMap<AccessCellKey, AccessRow> = BTreeMap::new();
     let mut by_vcpu: BTreeMap<(u32, AccessCellKey), AccessRow> = BTreeMap::new();
-    let scopes = now
-        .threads
+    let scopes = threads
         .iter()
-        .map(|t| {
-            let old = before.get(&(t.tid, t.start_ticks)).map(|b| b.events.accesses.as_slice());
+        .map(|(t, before)| {
+            let old = before.map(|b| b.events.accesses.as_slice());
             (t.index.filter(|_| t.role == crate::kvm::thread_name::Role::Vcpu), t.events.accesses.as_slice(), old)
         })
         .chain([(None, now.unattributed.accesses.as_slice(), unattributed_before)]);
     for (vcpu, cells, old) in scopes {
-        let old: HashMap<AccessCellKey, &AccessCell> = old
-            .filter(|_| interval.engine_continues)
-            .unwrap_or_default()
-            .iter()
-            .map(|c| ((c.space, c.address, c.direction), c))
-            .collect();
+        let mut old = Earlier::new(old.filter(|_| interval.engine_continues).unwrap_or_default(), key_of);
         for cell in cells {
-            let key = (cell.space, cell.address, cell.direction);
-            let before = old.get(&key).copied();
+            let key = key_of(cell);
+            let before = old.find(&key);
             let row = AccessRow {
                 space: cell.space,
                 address: cell.address,

@@ -1,7 +1,7 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
-use super::earlier::Earlier;
+use super::earlier::{self, Earlier, ThreadPair};
 use super::{
     AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, SampleInterval, ThreadModel,
     accesses, exits, since, total,
@@ -10,7 +10,7 @@ use crate::kvm::limits;
 use crate::kvm::thread_name::Role;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{
-    DomainFacts, DomainSample, DomainState, MemoryUse, Sample, StackProfile, ThreadSample, Throttling, UserspaceCell,
+    DomainFacts, DomainSample, DomainState, MemoryUse, Sample, StackProfile, Throttling, UserspaceCell,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -174,24 +174,23 @@ impl DomainModel {
         interval: &SampleInterval,
         sample: &Sample,
     ) -> Self {
-        let old: HashMap<(i32, u64), &ThreadSample> =
-            before.map(|b| b.threads.iter().map(|t| ((t.tid, t.start_ticks), t)).collect()).unwrap_or_default();
-        let (exits, vcpu_exits) = exits::tables(now, &old, before.map(|b| b.unattributed.exits.as_slice()), interval);
+        let threads = earlier::pairs(&now.threads, before.map(|b| b.threads.as_slice()).unwrap_or_default());
+        let (exits, vcpu_exits) =
+            exits::tables(now, &threads, before.map(|b| b.unattributed.exits.as_slice()), interval);
         let (accesses, vcpu_accesses) = accesses::rows(
             now,
-            &old,
+            &threads,
             before.map(|b| b.unattributed.accesses.as_slice()),
             exits.total_ns,
             sample.engine.kind,
             interval,
         );
-        let userspace = userspace(now, &old, before, interval);
+        let userspace = userspace(now, &threads, before, interval);
         let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
-        let mut threads: Vec<_> = now
-            .threads
-            .iter()
-            .map(|t| {
-                let model = ThreadModel::new(t, old.get(&(t.tid, t.start_ticks)).copied(), interval);
+        let mut threads: Vec<_> = threads
+            .into_iter()
+            .map(|(t, before)| {
+                let model = ThreadModel::new(t, before, interval);
                 for (name, rate) in &model.counters {
                     *counters.entry(name.clone()).or_default() += rate;
                 }
@@ -288,7 +287,7 @@ pub(crate) fn identity(d: &DomainSample) -> (Option<i32>, u64, &str) {
 
 fn userspace(
     now: &DomainSample,
-    old: &HashMap<(i32, u64), &ThreadSample>,
+    threads: &[ThreadPair<'_>],
     before: Option<&DomainSample>,
     interval: &SampleInterval,
 ) -> Vec<(Option<u32>, i32, u64)> {
@@ -306,8 +305,8 @@ fn userspace(
             }
         }
     };
-    for t in &now.threads {
-        let before = old.get(&(t.tid, t.start_ticks)).map(|b| b.events.userspace.as_slice());
+    for (t, before) in threads {
+        let before = before.map(|b| b.events.userspace.as_slice());
         add(t.index.filter(|_| t.role == Role::Vcpu), &t.events.userspace, before);
     }
     add(None, &now.unattributed.userspace, before.map(|b| b.unattributed.userspace.as_slice()));

@@ -1,10 +1,20 @@
 //! Finds the entries of a list of the sample before.
 
+use crate::sample::ThreadSample;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// A list this long is searched from its begin; a longer one, which no live host has, by its entries' keys.
 const SHORT: usize = 64;
+
+/// A thread, and what it was in the sample before.
+pub(crate) type ThreadPair<'a> = (&'a ThreadSample, Option<&'a ThreadSample>);
+
+/// The threads of a guest, each with what it was in the sample before.
+pub(crate) fn pairs<'a>(now: &'a [ThreadSample], before: &'a [ThreadSample]) -> Vec<ThreadPair<'a>> {
+    let before: HashMap<(i32, u64), &ThreadSample> = before.iter().map(|t| ((t.tid, t.start_ticks), t)).collect();
+    now.iter().map(|t| (t, before.get(&(t.tid, t.start_ticks)).copied())).collect()
+}
 
 /// A list of an earlier sample.
 pub(crate) struct Earlier<'a, T, K> {

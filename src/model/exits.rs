@@ -1,11 +1,11 @@
 //! Exits by reason, per vCPU and summed over the domain.
 
-use super::earlier::Earlier;
+use super::earlier::{Earlier, ThreadPair};
 use super::{SampleInterval, since, total};
 use crate::kvm::exit_reason::{self, ReasonNames};
 use crate::kvm::isa::Isa;
-use crate::sample::{DomainSample, ExitCell, MissingExtreme, ThreadSample, Timing, sum_of_known};
-use std::collections::{BTreeMap, HashMap};
+use crate::sample::{DomainSample, ExitCell, MissingExtreme, Timing, sum_of_known};
+use std::collections::BTreeMap;
 
 /// Reasons that are added up over time at most; no instruction set has more.
 const MOST_REASONS: usize = 1024;
@@ -146,7 +146,7 @@ pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
 /// The domain's table, and one table for each vCPU.
 pub(crate) fn tables(
     now: &DomainSample,
-    before: &HashMap<(i32, u64), &ThreadSample>,
+    threads: &[ThreadPair<'_>],
     unattributed_before: Option<&[ExitCell]>,
     interval: &SampleInterval,
 ) -> (ExitTable, Vec<(u32, ExitTable)>) {
@@ -155,11 +155,10 @@ pub(crate) fn tables(
     }
     let mut sum: BTreeMap<String, ExitRow> = BTreeMap::new();
     let mut by_vcpu: BTreeMap<u32, BTreeMap<String, ExitRow>> = BTreeMap::new();
-    let scopes = now
-        .threads
+    let scopes = threads
         .iter()
-        .map(|t| {
-            let old = before.get(&(t.tid, t.start_ticks)).map(|b| b.events.exits.as_slice());
+        .map(|(t, before)| {
+            let old = before.map(|b| b.events.exits.as_slice());
             (t.index.filter(|_| t.role == crate::kvm::thread_name::Role::Vcpu), t.events.exits.as_slice(), old)
         })
         .chain([(None, now.unattributed.exits.as_slice(), unattributed_before)]);

@@ -251,10 +251,8 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
         for (t, thread) in domain.threads.iter().enumerate() {
             let (pinned, last) = (thread.pinned_cpu(), thread.place.cpu);
             let cpu = thread.cpu.map_or(0.0, |c| c.busy());
-            let mut places = vec![];
-            places.extend(last.map(|c| (c, true)));
-            places.extend(pinned.filter(|p| last != Some(*p)).map(|c| (c, false)));
-            for (number, here) in places {
+            let elsewhere = pinned.filter(|p| last != Some(*p));
+            for (number, here) in last.map(|c| (c, true)).into_iter().chain(elsewhere.map(|c| (c, false))) {
                 if let Some(&i) = index.get(&number) {
                     let pinned = pinned == Some(number);
                     cpus[i].guest_threads.push(GuestThread { domain: d, thread: t, pinned, here, cpu });

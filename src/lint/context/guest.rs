@@ -58,6 +58,8 @@ pub(crate) struct GuestContext<'a> {
     pub offered: Option<BTreeSet<String>>,
     /// Whether the host offers `invtsc`, where that is known.
     pub offers_invtsc: Option<bool>,
+    /// How many vCPUs were busy, where that is known; every sum of events asks.
+    pub busy_vcpus: Option<f64>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<NotJudged>,
 }
@@ -74,7 +76,7 @@ impl<'a> GuestContext<'a> {
         let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
         let offered = model.host.facts.params.get(ENLIGHTENMENTS_OFFERED).map(words);
         let offers_invtsc = model.host.facts.params.get(INVTSC_OFFERED).map(|value| value == "Y");
-        Self {
+        let mut guest = Self {
             domain,
             config,
             kind,
@@ -84,8 +86,11 @@ impl<'a> GuestContext<'a> {
             interval_known,
             offered,
             offers_invtsc,
+            busy_vcpus: None,
             not_judged: None,
-        }
+        };
+        guest.busy_vcpus = guest.count_busy();
+        guest
     }
 
     pub fn name(&self) -> &'a str {
@@ -137,7 +142,7 @@ impl<'a> GuestContext<'a> {
 
     /// How many vCPUs were busy, by CPU time, else by their sleep in exits; at least one. Without either all count as
     /// busy, so that an average over busy vCPUs is never too high.
-    pub fn busy_vcpus(&self) -> Option<f64> {
+    fn count_busy(&self) -> Option<f64> {
         let vcpus = self.vcpus()?;
         let measured: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu).map(|c| c.busy()).collect();
         let busy = if measured.is_empty() {

@@ -156,7 +156,7 @@ impl GuestContext<'_> {
         let rate = per(count);
         let per_vcpu = match most {
             Some((_, n)) => per(n),
-            None => rate.zip(self.busy_vcpus()).map(|(r, n)| r / n),
+            None => rate.zip(self.busy_vcpus).map(|(r, n)| r / n),
         };
         let exits = self.domain.exits.count;
         EventTotals {
