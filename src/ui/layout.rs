@@ -131,12 +131,12 @@ fn with_companions(state: &AppState, mut cut: Cutter) -> Vec<(ScreenView, Rect)>
     let view = state.view.shown;
     let companions: &[ScreenView] = match view {
         ScreenView::Cpus => &[ScreenView::Threads, ScreenView::Latency],
-        ScreenView::Disks => &[ScreenView::Threads, ScreenView::Memory],
-        ScreenView::Memory => &[ScreenView::Cpus, ScreenView::Threads],
+        ScreenView::Disks => &[ScreenView::Threads, ScreenView::Memory, ScreenView::Latency],
+        ScreenView::Memory => &[ScreenView::Cpus, ScreenView::Threads, ScreenView::Latency],
         // Panels of exits and accesses are of one guest.
         _ if state.view.is_of_all() => &[],
-        ScreenView::Threads => &[ScreenView::Latency],
-        ScreenView::Exits => &[ScreenView::Accesses, ScreenView::Threads],
+        ScreenView::Threads => &[ScreenView::Latency, ScreenView::Cpus],
+        ScreenView::Exits => &[ScreenView::Accesses, ScreenView::Threads, ScreenView::Latency],
         ScreenView::Accesses => &[ScreenView::Exits, ScreenView::Latency],
         _ => &[],
     };
