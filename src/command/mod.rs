@@ -18,7 +18,7 @@ mod report_session;
 mod save_settings;
 pub(crate) mod screen;
 
-use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
+use crate::cli::args::{ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
 use crate::source::privileges;
 use clap::Parser;
@@ -71,13 +71,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn dispatch(mut cli: Cli) -> anyhow::Result<u8> {
-    match &mut cli.command {
-        None => print_on_dumb(&mut cli.batch),
-        Some(Command::Replay(args)) if args.html.is_none() => print_on_dumb(&mut args.batch),
-        Some(Command::Demo(args)) => print_on_dumb(&mut args.batch),
-        _ => {}
-    }
+fn dispatch(cli: Cli) -> anyhow::Result<u8> {
     match cli.command {
         None if cli.batch.batch => {
             let settings = settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen))?;
@@ -149,14 +143,6 @@ fn folder_of(file: &Path) -> &Path {
 /// Whether the terminal only writes.
 fn is_dumb() -> bool {
     std::env::var("TERM").is_ok_and(|term| term == "dumb")
-}
-
-/// A terminal that only writes can show no screen: it gets the text of `--batch`.
-fn print_on_dumb(batch: &mut BatchArgs) {
-    if is_dumb() && !batch.batch && !batch.json && io::stdout().is_terminal() {
-        say("the terminal shows no more than text (TERM=dumb): as with --batch; Ctrl-C ends it");
-        batch.batch = true;
-    }
 }
 
 /// Fails without a terminal, and names what to use instead.
