@@ -171,6 +171,14 @@ fn an_emulated_host_is_traced() {
     }
 }
 
+/// Keeps this thread, and what it starts from now on, to one CPU: on some hosts ftrace, as perf, misses that a thread
+/// follows the idle task, as a thread does that wakes on another CPU.
+fn stay_on_one_cpu() {
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+}
+
 /// The interrupts by a thread that woke the vCPU, by ftrace: how many, and the mean times from the interrupt to the
 /// wake-up, from there to the CPU, and from the interrupt to the guest, microseconds. An interrupt began between its
 /// two events, when it is set and when it is accepted: each time is of the shortest and of the longest way.
@@ -204,6 +212,7 @@ fn interrupts_take_as_long_as_ftrace_says() {
     const NAME: &str = "interrupts: they take as long as ftrace says";
     let Some((mut engine, _turn)) = engine(NAME) else { return };
     common::ran(NAME);
+    stay_on_one_cpu();
     let mut guest = watched(&mut engine, true);
     let vcpu = vcpu_of(guest.pid() as i32).expect("the vCPU's thread");
     // The guest is interrupted only while both watch.
@@ -255,11 +264,11 @@ fn by_ftrace(text: &str) -> (u64, f64) {
     (count, sum / count as f64)
 }
 
-/// perf is no measure: on some hosts it misses threads that follow the idle task.
 #[test]
 fn doorbells_wake_an_iothread_as_ftrace_says() {
     const NAME: &str = "interrupts: doorbells wake an IOThread as ftrace says";
     let Some((mut engine, _turn)) = engine(NAME) else { return };
+    stay_on_one_cpu();
     let folder = tempfile::tempdir().unwrap();
     let guest = match virtio_guest(&folder.path().join("disk")) {
         Ok(guest) => guest,
