@@ -432,7 +432,7 @@ static always_inline int begin(const struct key *key, u64 now)
 	before = bpf_map_lookup_elem(&flights, &target);
 	if (!before)
 		return lost();
-	if (before->posted && !before->asleep)
+	if (before->posted)
 		return bpf_map_update_elem(&flights, &target, &flight, BPF_ANY) ? lost() : 0;
 	__sync_fetch_and_add(&cell->joined, 1);
 	return 0;

@@ -140,11 +140,6 @@ fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(HERE.as_ref())
 }
 
-/// Whether the terminal only writes.
-fn is_dumb() -> bool {
-    std::env::var("TERM").is_ok_and(|term| term == "dumb")
-}
-
 /// Fails without a terminal, and names what to use instead.
 fn needs_terminal() -> anyhow::Result<()> {
     let (input, output) = (io::stdin().is_terminal(), io::stdout().is_terminal());

@@ -53,7 +53,7 @@ impl ProgressLine {
 
 /// Whether a line can be shown and taken away again.
 fn can_clear() -> bool {
-    std::io::stderr().is_terminal() && !super::is_dumb()
+    std::io::stderr().is_terminal() && std::env::var("TERM").as_deref() != Ok("dumb")
 }
 
 impl Drop for ProgressLine {
