@@ -25,7 +25,7 @@ const WARM: Duration = Duration::from_secs(4);
 /// vCPUs of a sleeping guest: with its main thread, ten threads.
 const VCPUS: usize = 9;
 /// Reads a second that one vCPU can do on most hosts with room to spare.
-const MOST_READS: u32 = 50_000;
+const MAX_READS: u32 = 50_000;
 
 /// CPU milliseconds a tick, resident MiB.
 type Cost = (f64, f64);
@@ -51,7 +51,7 @@ fn awake(threads: usize) -> Vec<Guest> {
 
 /// Starts a guest that reads a port so often a second, over as many vCPUs as that takes.
 fn reader(rate: u32) -> Guest {
-    let vcpus = rate.div_ceil(MOST_READS);
+    let vcpus = rate.div_ceil(MAX_READS);
     let mut guest = Guest::start(&vec![Work::PacedReads(0x71, rate / vcpus); vcpus as usize], true);
     guest.go();
     guest

@@ -18,7 +18,7 @@ guest_process!();
 
 const READS: u32 = 503;
 /// What the last two thirds of all guests may add to the memory, bytes: the allocator's own.
-const MOST_GROWTH: u64 = 6 << 20;
+const MAX_GROWTH: u64 = 6 << 20;
 
 /// Tests that compare counts take turns: rings overflow on a busy machine.
 fn alone() -> MutexGuard<'static, ()> {
@@ -97,7 +97,7 @@ fn guests_come_and_go(engine: &str, guests: usize) {
     assert_counted_of(&format!("{engine}, {guests} guests"), &seen, &pids, guests);
     eprintln!("{engine}: {early:?} files and bytes after a third, {late:?} at the end, {} intervals", seen.len());
     assert!(late.0 <= early.0, "open files: {} then {}", early.0, late.0);
-    assert!(late.1 <= early.1 + MOST_GROWTH, "resident bytes: {} then {}", early.1, late.1);
+    assert!(late.1 <= early.1 + MAX_GROWTH, "resident bytes: {} then {}", early.1, late.1);
 }
 
 fn come_and_go(test: &str, guests: usize) {

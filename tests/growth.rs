@@ -17,7 +17,7 @@ const MOST: f64 = 8.0;
 /// Less CPU time says nothing.
 const NOISE: Duration = Duration::from_millis(60);
 /// A fourfold input may take so many times the memory: it is linear at most.
-const MOST_MEMORY: f64 = 5.0;
+const MAX_MEMORY: f64 = 5.0;
 /// Less memory says nothing, bytes: kvmtop itself takes a part of it.
 const MEMORY_NOISE: u64 = 24 << 20;
 /// A measurement that another load disturbed is repeated.
@@ -46,7 +46,7 @@ fn grows_slowly(kinds: &[&str], arguments: &[&str]) {
             let many = cost(input, arguments, 4 * input.small);
             let memory = many.rss as f64 / few.rss.max(MEMORY_NOISE) as f64;
             assert!(
-                memory <= MOST_MEMORY,
+                memory <= MAX_MEMORY,
                 "{name}: four times {} {} took {memory:.1} times the memory",
                 input.small,
                 input.of

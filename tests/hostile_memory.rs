@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The most resident memory of any command over one of these recordings.
-const MOST_RSS: u64 = 512 << 20;
+const MAX_RSS: u64 = 512 << 20;
 
 fn record(path: &Path, samples: impl IntoIterator<Item = Sample>) {
     let mut recorder = Recorder::create(path, Limits::default()).unwrap();
@@ -97,11 +97,11 @@ fn is_bounded(kind: &str, make: fn(u64) -> Sample, seconds: u64) {
     ] {
         let cost = cost(arguments, files);
         assert!(matches!(cost.status, Some(0 | 1)), "{kind} {arguments:?}: {:?} {}", cost.status, cost.said);
-        assert!(cost.rss < MOST_RSS, "{kind} {arguments:?} takes {} MiB", cost.rss >> 20);
+        assert!(cost.rss < MAX_RSS, "{kind} {arguments:?} takes {} MiB", cost.rss >> 20);
     }
     let rss = on_the_screen(&path);
     eprintln!("{kind} on the screen: {} MiB", rss >> 20);
-    assert!(rss < MOST_RSS, "{kind} on the screen takes {} MiB", rss >> 20);
+    assert!(rss < MAX_RSS, "{kind} on the screen takes {} MiB", rss >> 20);
 }
 
 /// The most resident memory of the screen over a recording, from its first sample to its last.

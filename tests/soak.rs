@@ -15,7 +15,7 @@ use std::time::Instant;
 guest_process!();
 
 /// What the ticks after the first fifth may add to the memory, bytes.
-const MOST_GROWTH: u64 = 8 << 20;
+const MAX_GROWTH: u64 = 8 << 20;
 /// vCPUs of every second guest.
 const THREADS: usize = 60;
 
@@ -77,7 +77,7 @@ fn soak(test: &str, ticks: usize) {
     assert!(seen >= guests, "{seen} samples of guests");
     let early = readings[1];
     let most = readings[2..].iter().map(|(rss, _)| *rss).max().expect("readings");
-    assert!(most <= early.0 + MOST_GROWTH, "resident bytes: {readings:?}");
+    assert!(most <= early.0 + MAX_GROWTH, "resident bytes: {readings:?}");
     // A reading while the guest with many threads lives has its files, and two files for each thread.
     let fewest = |of: &[(u64, usize)]| of.iter().map(|(_, files)| *files).min().expect("readings");
     assert!(fewest(&readings[7..]) <= fewest(&readings[..3]) + THREADS / 2, "open files: {readings:?}");

@@ -11,7 +11,7 @@ const BURSTS: usize = 24;
 /// So many bursts fill what is kept of threads that ended a moment ago.
 const FILLING: usize = 10;
 /// What the later bursts may add to the memory, bytes: the allocator's own.
-const MOST_GROWTH: u64 = 2 << 20;
+const MAX_GROWTH: u64 = 2 << 20;
 
 /// Waits for an interval in which this process has so many threads, or fewer; kvmtop's resident memory then.
 fn memory_when(watch: &mut Watch, is_so: impl Fn(usize) -> bool) -> u64 {
@@ -56,6 +56,6 @@ fn bursts_of_threads_leave_no_memory_behind() {
     watch.stop();
     drop(vm);
     let most = after[FILLING..].iter().max().expect("more bursts");
-    assert!(*most <= after[FILLING - 1] + MOST_GROWTH, "resident bytes after each burst: {after:?}");
+    assert!(*most <= after[FILLING - 1] + MAX_GROWTH, "resident bytes after each burst: {after:?}");
     common::ran(TEST);
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The most patterns that a remark names.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
 #[derive(Debug, Clone)]
@@ -156,11 +156,11 @@ impl DomainFilter {
 
     /// What a reader of a recording of the selected guests has to know.
     fn note(&self) -> SourceStatus {
-        let patterns = self.patterns.iter().take(MOST_NAMED).map(|p| crate::kvm::sanitize(p.as_str(), 80));
+        let patterns = self.patterns.iter().take(MAX_NAMED).map(|p| crate::kvm::sanitize(p.as_str(), 80));
         let mut cause =
             format!("only guests that match --domain {} are in it", patterns.collect::<Vec<_>>().join(", "));
-        if self.patterns.len() > MOST_NAMED {
-            let _ = write!(cause, " and {} more", self.patterns.len() - MOST_NAMED);
+        if self.patterns.len() > MAX_NAMED {
+            let _ = write!(cause, " and {} more", self.patterns.len() - MAX_NAMED);
         }
         let fix = "what other guests do to these is not known: record without --domain to see that";
         SourceStatus::degraded(SourceId::Domain, cause, fix)

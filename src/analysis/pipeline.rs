@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Two samples further apart than a day are no interval: one of them has a wrong time, or is from another start of the
 /// host.
-const LONGEST_INTERVAL_NS: u64 = 86_400 * 1_000_000_000;
+const MAX_INTERVAL_NS: u64 = 86_400 * 1_000_000_000;
 
 /// What happened between two samples, and what the rules say about it.
 #[derive(Debug, Clone, Default)]
@@ -97,7 +97,7 @@ impl Pipeline {
     /// Whether a sample can follow the previous one: the host's clock neither went back nor jumped.
     pub fn continues(&self, sample: &Sample) -> bool {
         let passed = self.previous.as_ref().map_or(Some(0), |previous| sample.mono_ns.checked_sub(previous.mono_ns));
-        passed.is_some_and(|ns| ns <= LONGEST_INTERVAL_NS)
+        passed.is_some_and(|ns| ns <= MAX_INTERVAL_NS)
     }
 
     fn restart_at_jump(&mut self, sample: &Sample) {

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// Changes of the engine that are listed at most.
-const MOST_ENGINES: usize = 8;
+const MAX_ENGINES: usize = 8;
 /// Runs of the recorder that the note on several runs lists at most.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// Adds up the intervals of a recording, sample by sample. The figures are those of all intervals together, also of
 /// guests and threads that ended on the way and of all runs of the recorder; a finding that held for a while only is
@@ -62,7 +62,7 @@ impl SessionSummary {
         }
         let engine = (sample.engine.kind, sample.engine.level);
         let is_other = self.engines.last().is_none_or(|(kind, level, _)| (*kind, *level) != engine);
-        if is_other && self.engines.len() < MOST_ENGINES {
+        if is_other && self.engines.len() < MAX_ENGINES {
             self.engines.push((engine.0, engine.1, sample.time_ms));
         }
         self.last = Some(sample.clone());
@@ -113,12 +113,12 @@ fn several_runs(runs: &[RecorderRun]) -> Option<SourceStatus> {
     }
     let seconds = |s: f64| format!("{s:.0} s");
     let mut list = String::new();
-    for run in runs.iter().take(MOST_LISTED) {
+    for run in runs.iter().take(MAX_LISTED) {
         let begin = jiff::Timestamp::from_millisecond(run.begin_ms).unwrap_or_default();
         let _ = write!(list, ", {} from {} ({} samples)", seconds(run.seconds), begin.strftime("%FT%TZ"), run.samples);
     }
-    if runs.len() > MOST_LISTED {
-        let _ = write!(list, " and {} more", runs.len() - MOST_LISTED);
+    if runs.len() > MAX_LISTED {
+        let _ = write!(list, " and {} more", runs.len() - MAX_LISTED);
     }
     let all: f64 = runs.iter().map(|r| r.seconds).sum();
     let cause = format!(
@@ -173,7 +173,7 @@ impl HeaviestFindings {
             stays
         });
         // As many as one interval may have.
-        if self.count < lint::MOST_FINDINGS && self.text + new.text_len() <= lint::MOST_TEXT {
+        if self.count < lint::MAX_FINDINGS && self.text + new.text_len() <= lint::MAX_TEXT {
             self.count += 1;
             self.text += new.text_len();
             kept.push(new);

@@ -242,7 +242,7 @@ pub fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Op
 }
 
 /// A config file is no longer than this.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Finds and reads the config file; without one, returns the defaults.
 ///
@@ -272,8 +272,8 @@ fn read_trusted(path: &Path) -> std::io::Result<String> {
 
 fn read_text(file: File) -> std::io::Result<String> {
     let mut text = String::new();
-    if file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
-        return Err(std::io::Error::other(format!("it is longer than {} KiB", MOST_BYTES >> 10)));
+    if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+        return Err(std::io::Error::other(format!("it is longer than {} KiB", MAX_BYTES >> 10)));
     }
     Ok(text)
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Guests that an error names.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// Runs it on the live host. Ctrl-C ends the sampling early and prints what there is; a second one ends kvmtop.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
@@ -69,8 +69,8 @@ fn selected<'a>(
 
 fn names<'a>(guests: impl IntoIterator<Item = &'a DomainSample>) -> String {
     let mut names: Vec<_> = guests.into_iter().map(|guest| guest.facts.name.value.as_str()).collect();
-    let more = names.len().saturating_sub(MOST_NAMED);
-    names.truncate(MOST_NAMED);
+    let more = names.len().saturating_sub(MAX_NAMED);
+    names.truncate(MAX_NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", names.join(", "))
 }

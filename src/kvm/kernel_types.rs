@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// Bytes of BTF that are looked at; a kernel's take 4 to 10 MB.
-pub const MOST_BYTES: usize = 64 << 20;
+pub const MAX_BYTES: usize = 64 << 20;
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;

@@ -6,7 +6,7 @@ use super::sanitize;
 /// Lines of a text that are read.
 const MAX_LINES: usize = 20_000;
 /// Rows that a remark names.
-const MOST_NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
 /// What such a text is and what it lacks, as the rest of a sentence that begins with its name.
 pub fn remark(text: &str) -> Option<String> {
@@ -30,8 +30,7 @@ fn profile(text: &str) -> Option<String> {
     if rows.is_empty() || !sure {
         return None;
     }
-    let named: Vec<String> =
-        rows.iter().take(MOST_NAMED).map(|(share, symbol)| format!("{symbol} {share} %")).collect();
+    let named: Vec<String> = rows.iter().take(MAX_NAMED).map(|(share, symbol)| format!("{symbol} {share} %")).collect();
     Some(format!(
         "a profile of perf top or perf report ({}): it tells in which functions CPUs spend their time, and not which \
          exits lead there; for those add perf kvm stat, or a recording of kvmtop",
@@ -89,7 +88,7 @@ fn top(text: &str) -> Option<String> {
         return None;
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let named = rows.iter().take(MOST_NAMED).map(|(busy, comm)| format!("{} {busy} %", sanitize(comm, 20)));
+    let named = rows.iter().take(MAX_NAMED).map(|(busy, comm)| format!("{} {busy} %", sanitize(comm, 20)));
     let named = named.collect::<Vec<_>>().join(", ");
     // vCPU threads are called CPU n/KVM where KVM runs them (accel/tcg and accel/kvm in QEMU's sources).
     let emulated = if rows.iter().any(|(_, comm)| is_vcpu(comm) && comm.ends_with("/TCG")) {

@@ -2,7 +2,7 @@
 
 use super::context::guest::GuestContext;
 use super::engine::finding::Finding;
-use super::engine::limits::{MOST_FINDINGS, MOST_TEXT};
+use super::engine::limits::{MAX_FINDINGS, MAX_TEXT};
 use super::engine::report::CannotTell;
 use crate::sample::DomainFacts;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Verdicts {
         }
         let finding = Finding { rule: self.rule, domain, ..finding }.limited();
         self.text += finding.text_len();
-        if self.found.len() < MOST_FINDINGS && self.text <= MOST_TEXT {
+        if self.found.len() < MAX_FINDINGS && self.text <= MAX_TEXT {
             self.found.push((index, finding));
         } else {
             self.left_out += 1;

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Disks, interfaces and limited groups of a guest at most, each kind.
-const MOST_DEVICES: usize = 32;
+const MAX_DEVICES: usize = 32;
 /// The device of an address that has no known owner.
 const UNKNOWN_DEVICE: &str = "unknown";
 
@@ -238,7 +238,7 @@ impl GuestMetrics {
 fn add<T: Default>(all: &mut BTreeMap<String, T>, name: &str, add: impl FnOnce(&mut T)) {
     if let Some(known) = all.get_mut(name) {
         add(known);
-    } else if all.len() < MOST_DEVICES {
+    } else if all.len() < MAX_DEVICES {
         add(all.entry(name.to_owned()).or_default());
     }
 }

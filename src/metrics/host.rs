@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Guests at most; further ones are only counted.
-const MOST_GUESTS: usize = 1024;
+const MAX_GUESTS: usize = 1024;
 /// Bytes of a name at most.
-const MOST_NAME: usize = 128;
+const MAX_NAME: usize = 128;
 
 /// A guest's process: its id and when it started.
 type GuestProcess = (Option<i32>, u64);
@@ -146,7 +146,7 @@ impl HostMetrics {
         for guest in living.clone() {
             *names.entry(name(&guest.facts)).or_default() += 1;
         }
-        for model in living.clone().take(MOST_GUESTS) {
+        for model in living.clone().take(MAX_GUESTS) {
             let id = id(&model.facts);
             let Some(sample) = samples.get(&id) else { continue };
             let mut guest = known.remove(&id).unwrap_or_default();
@@ -159,7 +159,7 @@ impl HostMetrics {
             }
             self.guests.insert(label, guest);
         }
-        self.left_out = living.count().saturating_sub(MOST_GUESTS) as u64;
+        self.left_out = living.count().saturating_sub(MAX_GUESTS) as u64;
     }
 
     fn find(&mut self, findings: &[Finding]) {
@@ -188,5 +188,5 @@ fn name(facts: &DomainFacts) -> String {
 }
 
 fn limited(name: &str) -> String {
-    crate::kvm::sanitize(name, MOST_NAME)
+    crate::kvm::sanitize(name, MAX_NAME)
 }

@@ -17,7 +17,7 @@ mod write;
 
 pub use guest::GuestMetrics;
 pub use host::HostMetrics;
-pub use ranked::{MOST_SHOWN, Ranked};
+pub use ranked::{MAX_SHOWN, Ranked};
 pub use text::{openmetrics, prometheus_text};
 pub use vcpu::VcpuMetrics;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 /// Labels with a series of their own at a time.
-pub const MOST_SHOWN: usize = 20;
+pub const MAX_SHOWN: usize = 20;
 /// Labels whose counters are kept, shown or not.
-const MOST_KEPT: usize = 128;
+const MAX_KEPT: usize = 128;
 /// A label that did not grow for so long gives its series to one that does, nanoseconds.
 const IDLE_NS: u64 = 60 * 1_000_000_000;
 
@@ -35,7 +35,7 @@ struct Row {
     shown: Option<u64>,
 }
 
-/// Counters by label. The first [`MOST_SHOWN`] labels get a series each, the busiest first; what others grow by goes to
+/// Counters by label. The first [`MAX_SHOWN`] labels get a series each, the busiest first; what others grow by goes to
 /// the rest, also if they get a series later. So no series ever falls, and together they hold everything.
 #[derive(Debug, Clone)]
 pub struct Ranked<K> {
@@ -72,10 +72,10 @@ impl<K: Ord + Clone> Ranked<K> {
 
     /// Whether this label can have a series; takes one from a label that is idle if it must.
     fn make_room(&mut self, label: &K, now_ns: u64) -> bool {
-        if self.rows.len() >= MOST_KEPT && !self.rows.contains_key(label) {
+        if self.rows.len() >= MAX_KEPT && !self.rows.contains_key(label) {
             return false;
         }
-        if self.rows.values().filter(|row| row.shown.is_some()).count() < MOST_SHOWN {
+        if self.rows.values().filter(|row| row.shown.is_some()).count() < MAX_SHOWN {
             return true;
         }
         let oldest = self.rows.values_mut().filter(|row| row.shown.is_some()).min_by_key(|row| row.shown);
@@ -118,7 +118,7 @@ mod tests {
             let grown = [(tick + 10, tally(5)), (1, tally(100)), (2, tally(1)), (tick % 7, tally(2))];
             sum += 108;
             ranked.add(u64::from(tick) * SECOND, grown);
-            assert!(ranked.rows().count() <= MOST_SHOWN + 1);
+            assert!(ranked.rows().count() <= MAX_SHOWN + 1);
             assert_eq!(ranked.rows.values().map(|r| r.sum.count).sum::<u64>() + ranked.rest.count, sum);
             let now: BTreeMap<_, _> = ranked.rows().map(|(label, tally)| (label.copied(), tally.count)).collect();
             for (label, count) in &now {
@@ -126,7 +126,7 @@ mod tests {
             }
             before.extend(now);
         }
-        assert!(ranked.rows.len() <= MOST_KEPT);
+        assert!(ranked.rows.len() <= MAX_KEPT);
         assert!(ranked.rows().any(|(label, tally)| label == Some(&1) && tally.count >= 300_000));
     }
 
@@ -141,7 +141,7 @@ mod tests {
         ranked.add(61 * SECOND, [(29, tally(1)), (3, tally(7))]);
         let three = ranked.rows().find(|(label, _)| *label == Some(&3)).unwrap().1;
         assert_eq!(three.count, 7, "what went to the rest stays there");
-        assert_eq!(ranked.rows().count(), MOST_SHOWN + 1);
+        assert_eq!(ranked.rows().count(), MAX_SHOWN + 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::sample::{Function, StackCount, StackProfile};
 use std::collections::BTreeMap;
 
 /// The most nested calls of a stack that is drawn. The sampler delivers at most 256.
-const MOST_CALLS: usize = 300;
+const MAX_CALLS: usize = 300;
 
 /// The time of a function, in samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Growing {
 pub fn call_tree(profile: &StackProfile, tid: Option<i32>) -> Vec<CallNode<'_>> {
     let mut root = Growing::default();
     for stack in stacks(profile, tid) {
-        root.add(&stack.functions[..stack.functions.len().min(MOST_CALLS)], stack.samples);
+        root.add(&stack.functions[..stack.functions.len().min(MAX_CALLS)], stack.samples);
     }
     root.calls(profile)
 }

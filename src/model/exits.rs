@@ -8,7 +8,7 @@ use crate::sample::{DomainSample, ExitCell, MissingExtreme, Timing, sum_of_known
 use std::collections::BTreeMap;
 
 /// Reasons that are added up over time at most; no instruction set has more.
-const MOST_REASONS: usize = 1024;
+const MAX_REASONS: usize = 1024;
 
 /// Exits of one reason within an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -109,7 +109,7 @@ impl ExitTable {
         for row in rows {
             if let Some(sum) = self.rows.iter_mut().find(|r| r.reason == row.reason) {
                 sum.add(row);
-            } else if self.rows.len() < MOST_REASONS {
+            } else if self.rows.len() < MAX_REASONS {
                 self.rows.push(row);
             }
         }

@@ -16,12 +16,12 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// Guests at most; further ones are left out.
-const MOST_GUESTS: usize = 4096;
+const MAX_GUESTS: usize = 4096;
 /// Tasks of the host at most; further ones are left out.
-const MOST_TASKS: usize = 4096;
+const MAX_TASKS: usize = 4096;
 /// Rows of all guests together at most: threads, exit reasons, addresses, counters. Each takes some hundred bytes. What
 /// has no row of its own is added up in one named other, or left out.
-const MOST_ROWS: usize = 1 << 20;
+const MAX_ROWS: usize = 1 << 20;
 
 /// A guest through time: PID and start of its process; the name of a guest without one.
 type GuestId = (Option<i32>, u64, Option<String>);
@@ -74,7 +74,7 @@ impl ModelSum {
                 Some(pid) => (Some(pid), domain.facts.start_ticks, None),
                 None => (None, 0, Some(domain.name().to_string())),
             };
-            if self.guests.len() < MOST_GUESTS || self.guests.contains_key(&id) {
+            if self.guests.len() < MAX_GUESTS || self.guests.contains_key(&id) {
                 self.latest.push(id.clone());
                 self.guests.entry(id).or_default().add(domain, seconds, &mut self.rows);
             }
@@ -122,7 +122,7 @@ fn add_host(sum: &mut HostModel, now: HostModel, seconds: f64) {
     }
     for (place, task) in tasks.into_iter().enumerate() {
         let same = |t: &HostTaskModel| (t.tid, t.pid, &t.comm) == (task.tid, task.pid, &task.comm);
-        if sum.tasks.len() >= MOST_TASKS && !sum.tasks.iter().any(same) {
+        if sum.tasks.len() >= MAX_TASKS && !sum.tasks.iter().any(same) {
             continue;
         }
         let HostTaskModel { tid, pid, comm: _, kernel, cpu_percent, last_cpu } = task;
@@ -172,7 +172,7 @@ struct RowCount(usize);
 impl RowCount {
     /// Takes room for a row; false if there is none.
     fn take(&mut self) -> bool {
-        let room = self.0 < MOST_ROWS;
+        let room = self.0 < MAX_ROWS;
         self.0 += usize::from(room);
         room
     }

@@ -5,9 +5,9 @@ use crate::kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most guests and vCPUs of one overlap that are listed.
-const MOST_LISTED: usize = 64;
+const MAX_LISTED: usize = 64;
 /// The most distinct sets of CPUs that are compared with each other.
-const MOST_SETS: usize = 256;
+const MAX_SETS: usize = 256;
 
 /// Two vCPUs of a guest, and the CPUs that they are pinned to.
 pub type PinnedPair = (u32, u32, u32, u32);
@@ -18,11 +18,11 @@ pub type CpuUsers = (Vec<(usize, u32)>, usize);
 /// vCPUs that share CPUs with a vCPU that is pinned to one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuOverlap {
-    /// The guests, by their position; the first `MOST_LISTED`.
+    /// The guests, by their position; the first `MAX_LISTED`.
     pub guests: Vec<usize>,
     /// How many guests there are in all.
     pub guest_count: usize,
-    /// By CPU: at most `MOST_LISTED` are listed.
+    /// By CPU: at most `MAX_LISTED` are listed.
     pub cpus: BTreeMap<u32, CpuUsers>,
 }
 
@@ -197,13 +197,13 @@ pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
         // All vCPUs of a guest come one after another.
         if list.last().is_none_or(|last| last.0 != user.0) && !names.contains(&user.0) {
             *guests += 1;
-            if names.len() < MOST_LISTED {
+            if names.len() < MAX_LISTED {
                 names.push(user.0);
                 names.sort_unstable();
             }
         }
         *count += 1;
-        if list.len() < MOST_LISTED {
+        if list.len() < MAX_LISTED {
             list.push(user);
         }
     };
@@ -258,8 +258,8 @@ pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
         }
     }
     let mut found = Vec::new();
-    for cpus in sets.keys().take(MOST_SETS) {
-        let inside = sets.iter().take(MOST_SETS).filter(|(s, _)| s.is_subset(cpus));
+    for cpus in sets.keys().take(MAX_SETS) {
+        let inside = sets.iter().take(MAX_SETS).filter(|(s, _)| s.is_subset(cpus));
         let (mut vcpus, mut of) = (0, BTreeSet::new());
         for (_, (n, guests)) in inside {
             vcpus += n;

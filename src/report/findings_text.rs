@@ -29,8 +29,8 @@ pub fn all(view: &View<'_>) -> String {
     }
     for (because, (rules, guests)) in by_reason {
         let list = |names: &BTreeSet<&str>| {
-            let more = names.len().saturating_sub(MOST_NAMES);
-            let named = names.iter().take(MOST_NAMES).map(|n| cut(n, 48));
+            let more = names.len().saturating_sub(MAX_NAMES);
+            let named = names.iter().take(MAX_NAMES).map(|n| cut(n, 48));
             named.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join(", ")
         };
         let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests)) };
@@ -54,14 +54,14 @@ pub(super) fn watching(view: &View<'_>) -> String {
     for w in view.selected_watching() {
         by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
     }
-    let left_out = by_reason.len().saturating_sub(MOST_NAMES);
+    let left_out = by_reason.len().saturating_sub(MAX_NAMES);
     let line = |(because, who): (&str, BTreeSet<&str>)| {
-        let more = who.len().saturating_sub(MOST_NAMES);
-        let names = who.iter().take(MOST_NAMES).map(|n| cut(n, 48));
+        let more = who.len().saturating_sub(MAX_NAMES);
+        let names = who.iter().take(MAX_NAMES).map(|n| cut(n, 48));
         let names: Vec<_> = names.chain((more > 0).then(|| format!("and {more} more"))).collect();
         wrapped(&format!("still watched: {}: {}", names.join(", "), cut(because, 300)), 15)
     };
-    let mut out: String = by_reason.into_iter().take(MOST_NAMES).map(line).collect();
+    let mut out: String = by_reason.into_iter().take(MAX_NAMES).map(line).collect();
     if left_out > 0 {
         let _ = writeln!(out, "still watched: {left_out} more");
     }
@@ -81,7 +81,7 @@ pub fn lasting(l: &Lasting) -> String {
 }
 
 /// The most guests or rules that one line names.
-const MOST_NAMES: usize = 64;
+const MAX_NAMES: usize = 64;
 /// Width of prose in columns.
 const LINE: usize = 110;
 

@@ -16,7 +16,7 @@ const TOP_THREADS: usize = 12;
 /// Calls below this share of the samples are left out of the tree.
 const SMALLEST: f64 = 1.0;
 /// Lines of a tree.
-const MOST_LINES: usize = 120;
+const MAX_LINES: usize = 120;
 /// The widest line.
 const WIDTH: usize = 110;
 
@@ -149,8 +149,8 @@ fn tree(roots: &[CallNode<'_>], samples: u64) -> String {
     for root in roots {
         branch(root, samples, 0, &mut lines);
     }
-    let left_out = more(lines.len(), MOST_LINES);
-    lines.truncate(MOST_LINES);
+    let left_out = more(lines.len(), MAX_LINES);
+    lines.truncate(MAX_LINES);
     lines.join("\n") + "\n" + &left_out
 }
 
@@ -164,7 +164,7 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
     loop {
         let name = node.function.full_name();
         let space = if node.function.space == CodeSpace::Kernel { "  [kernel]" } else { "" };
-        lines.push(cut(&format!("{figure:>7}  {}{name}{space}", "  ".repeat(depth.min(MOST_DEPTH))), WIDTH));
+        lines.push(cut(&format!("{figure:>7}  {}{name}{space}", "  ".repeat(depth.min(MAX_DEPTH))), WIDTH));
         figure = String::new();
         match &node.calls[..] {
             // All of it went on into one function.
@@ -178,7 +178,7 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
 }
 
 /// Indentations, so that deep calls stay on the line.
-const MOST_DEPTH: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ pub use host_disk::*;
 pub use interrupts::*;
 pub use merge::MissingExtreme;
 pub(crate) use merge::sum_of_known;
-pub use normalise::{MOST_FIGURE, MOST_FOLDER, MOST_GROUPS, calendar_ms};
+pub use normalise::{MAX_FIGURE, MAX_FOLDER, MAX_GROUPS, calendar_ms};
 pub use profile::*;
 pub use status::*;
 

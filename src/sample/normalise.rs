@@ -2,7 +2,7 @@
 //!
 //! Every source of samples that is a file calls this once for each sample and its facts. Behind it:
 //!
-//! - A figure is at most [`MOST_FIGURE`]: two of them add up, subtract and convert to a signed number. Sums of many
+//! - A figure is at most [`MAX_FIGURE`]: two of them add up, subtract and convert to a signed number. Sums of many
 //!   saturate. A distribution has at most [`BUCKETS`] buckets.
 //! - Times of the wall clock are between 1970 and 9999.
 //! - XML, command lines and device maps have no more and no larger parts than their parsers accept
@@ -29,13 +29,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The largest figure: as nanoseconds 36 years, as bytes an exbibyte.
-pub const MOST_FIGURE: u64 = 1 << 60;
+pub const MAX_FIGURE: u64 = 1 << 60;
 /// The most groups of one guest that bound its CPUs.
-pub const MOST_GROUPS: usize = 16;
+pub const MAX_GROUPS: usize = 16;
 /// The most characters of the folder of a group.
-pub const MOST_FOLDER: usize = 1024;
+pub const MAX_FOLDER: usize = 1024;
 /// The most characters of a guest's name, UUID, machine or system.
-const MOST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 /// The last second of the year 9998, milliseconds since the epoch. The calendar ends a year later, in any time zone.
 const LAST_MS: i64 = 253_370_764_799_000;
 
@@ -89,7 +89,7 @@ impl DomainFacts {
         clean_name(&mut name.value);
         [uuid, machine, guest_os].into_iter().flatten().for_each(|known| clean_name(&mut known.value));
         cut([start_ticks]);
-        cpu_groups.truncate(MOST_GROUPS);
+        cpu_groups.truncate(MAX_GROUPS);
         cpu_groups.iter_mut().for_each(|group| clean_folder(&mut group.folder));
         *started_ms = started_ms.map(calendar_ms);
         vcpus.take_if(|known| known.value > limits::VCPUS);
@@ -113,15 +113,15 @@ impl DomainFacts {
 
 /// As a reader leaves the folder of a group.
 fn clean_folder(folder: &mut String) {
-    if folder.len() > MOST_FOLDER || without_hidden(folder) != *folder {
-        *folder = sanitize(folder, MOST_FOLDER);
+    if folder.len() > MAX_FOLDER || without_hidden(folder) != *folder {
+        *folder = sanitize(folder, MAX_FOLDER);
     }
 }
 
 /// As a parser leaves a name.
 fn clean_name(name: &mut String) {
-    if name.len() > MOST_NAME || without_hidden(name) != *name {
-        *name = sanitize_name(name, MOST_NAME);
+    if name.len() > MAX_NAME || without_hidden(name) != *name {
+        *name = sanitize_name(name, MAX_NAME);
     }
 }
 
@@ -174,7 +174,7 @@ fn normalise_xml(xml: &mut DomainXml) {
     let BandwidthXml { period, quota, global_period, global_quota, emulator_period, emulator_quota } =
         &mut xml.bandwidth;
     let quotas = [quota, global_quota, emulator_quota];
-    let most = MOST_FIGURE as i64;
+    let most = MAX_FIGURE as i64;
     quotas.into_iter().flatten().for_each(|n| *n = (*n).clamp(-most, most));
     cut([period, global_period, emulator_period].into_iter().flatten());
     for memory in xml.numa_cells.iter_mut().map(|cell| &mut cell.memory).chain([&mut xml.memory]) {
@@ -280,12 +280,12 @@ impl DomainSample {
 }
 
 /// The most devices below one.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 impl HostDisk {
     fn normalise(&mut self) {
         let Self { name, number: _, alias, below, reads, writes, flushes, others, submitters } = self;
-        below.truncate(MOST_NAMES);
+        below.truncate(MAX_NAMES);
         [name].into_iter().chain(alias).chain(below).for_each(clean_name);
         for HostRequests { bytes, total, device } in [reads, writes, flushes, others] {
             cut([bytes]);
@@ -313,9 +313,9 @@ impl GuestInterrupts {
 }
 
 /// The most characters of a sentence.
-const MOST_SENTENCE: usize = 1024;
+const MAX_SENTENCE: usize = 1024;
 /// The most calls of a stack: the kernel's limit for each of its two parts, and those between.
-const MOST_CALLS: usize = 300;
+const MAX_CALLS: usize = 300;
 
 impl StackProfile {
     fn normalise(&mut self) {
@@ -323,7 +323,7 @@ impl StackProfile {
         *began_ms = calendar_ms(*began_ms);
         cut([duration_ns, lost, cost_ns]);
         for gap in gaps {
-            *gap = sanitize(gap, MOST_SENTENCE);
+            *gap = sanitize(gap, MAX_SENTENCE);
         }
         for ProfiledThread { tid: _, comm, role: _, index, cpu_ns } in threads {
             clean_name(comm);
@@ -337,7 +337,7 @@ impl StackProfile {
         }
         for StackCount { tid: _, functions, samples } in stacks {
             functions.retain(|number| (*number as usize) < known);
-            functions.truncate(MOST_CALLS);
+            functions.truncate(MAX_CALLS);
             cut([samples]);
         }
     }
@@ -397,7 +397,7 @@ impl Timing {
 }
 
 fn cut<'a>(figures: impl IntoIterator<Item = &'a mut u64>) {
-    figures.into_iter().for_each(|n| *n = (*n).min(MOST_FIGURE));
+    figures.into_iter().for_each(|n| *n = (*n).min(MAX_FIGURE));
 }
 
 #[cfg(test)]
@@ -437,7 +437,7 @@ mod tests {
             ..DomainFacts::default()
         };
         facts.normalise();
-        assert_eq!(facts.name.value.chars().count(), MOST_NAME);
+        assert_eq!(facts.name.value.chars().count(), MAX_NAME);
         assert!(!facts.name.value.contains('\u{1b}') && facts.vcpus.is_none());
         let xml = &facts.xml.as_ref().unwrap().value;
         assert_eq!((xml.vcpus, xml.memory, xml.vcpu_pins.len()), (None, None, 1));
@@ -465,12 +465,12 @@ mod tests {
         sample.host.cpus = vec![times(u32::MAX), times(1), times(0), times(1)];
         sample.domains = vec![DomainSample { threads: vec![thread], ..DomainSample::default() }];
         sample.normalise();
-        assert_eq!((sample.time_ms, sample.mono_ns), (0, MOST_FIGURE));
+        assert_eq!((sample.time_ms, sample.mono_ns), (0, MAX_FIGURE));
         let cpus: Vec<_> = sample.host.cpus.iter().map(|c| (c.cpu, c.idle_ns)).collect();
-        assert_eq!(cpus, [(0, MOST_FIGURE), (1, MOST_FIGURE)]);
+        assert_eq!(cpus, [(0, MAX_FIGURE), (1, MAX_FIGURE)]);
         let thread = &sample.domains[0].threads[0];
         assert_eq!(thread.index, None);
         let wakeups = thread.events.wakeups.as_ref().unwrap();
-        assert_eq!((wakeups.count, wakeups.histogram.as_ref().unwrap().0.len()), (MOST_FIGURE, BUCKETS));
+        assert_eq!((wakeups.count, wakeups.histogram.as_ref().unwrap().0.len()), (MAX_FIGURE, BUCKETS));
     }
 }

@@ -205,12 +205,12 @@ fn mark(buf: &mut Buffer, area: Rect, role: Look, theme: &Theme) {
 /// first letter of the state.
 fn name_text(name: &str, state: Option<&str>, columns: u16, theme: &Theme) -> String {
     /// With less room for a name the state is shortened.
-    const LEAST_NAME: u16 = 10;
+    const MIN_NAME: u16 = 10;
     let cut = theme.glyphs.cut;
     let Some(state) = state else { return fit_middle(name, columns, cut) };
     let long = format!(" ({state})");
     let room = columns.saturating_sub(width(&long));
-    if width(name) <= room || room >= LEAST_NAME {
+    if width(name) <= room || room >= MIN_NAME {
         return fit_middle(name, room, cut) + &long;
     }
     let short: String = [" (", &state[..1], ")"].concat();

@@ -33,7 +33,7 @@ const ROOMY: u16 = 16;
 /// How many blank lines a panel's move from one column to the other has to save.
 const WORTH_A_MOVE: usize = 6;
 /// Lines from which on a view's room is shared with another one.
-const LEAST_COMPANION: usize = 8;
+const MIN_COMPANION: usize = 8;
 /// Lines below the rows of the exits: how long one takes, and what it means.
 const EXITS_FOOT: usize = 6;
 
@@ -144,7 +144,7 @@ fn with_companions(state: &AppState, mut cut: Cutter) -> Vec<(ScreenView, Rect)>
     let mut panels = vec![(view, cut.area)];
     let mut lines = state.rows.view_lines;
     for companion in companions {
-        if rows(*companion) > 0 && lines.saturating_add(LEAST_COMPANION) <= cut.area.height.into() {
+        if rows(*companion) > 0 && lines.saturating_add(MIN_COMPANION) <= cut.area.height.into() {
             if let Some((_, area)) = panels.last_mut() {
                 *area = cut.top(lines as u16);
             }

@@ -11,7 +11,7 @@ const KEPT: usize = 30;
 const KEPT_AT_FIRST: usize = 5;
 
 /// How many lines a panel may leave blank for rows that it had longer ago than a few intervals.
-const MOST_SPARE: usize = 3;
+const MAX_SPARE: usize = 3;
 
 /// A panel that usually stands beside the table and was moved below it, where there is more room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl PanelRows {
             recent.chain(self.now.rows.get(&view)).max().copied().unwrap_or(0)
         };
         let just_now = most(KEPT_AT_FIRST);
-        most(window).min(just_now + MOST_SPARE)
+        most(window).min(just_now + MAX_SPARE)
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         (1..KEPT_AT_FIRST).for_each(|_| interval(&mut rows, 2));
         assert_eq!(rows.of_panel(ScreenView::Exits), 9);
         (KEPT_AT_FIRST..KEPT).for_each(|_| interval(&mut rows, 2));
-        assert_eq!(rows.of_panel(ScreenView::Exits), 2 + MOST_SPARE, "late once it is known, but for many rows");
+        assert_eq!(rows.of_panel(ScreenView::Exits), 2 + MAX_SPARE, "late once it is known, but for many rows");
         interval(&mut rows, 2);
         assert_eq!(rows.of_panel(ScreenView::Exits), 2);
         rows.now.rows.clear();

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Within so many points, and this share, two guests are equally busy in the order by guilt.
 const SAME_CPU: (f64, f64) = (2.0, 0.2);
 /// Lowest top of the scale of the sparklines, per second, so that noise stays flat.
-const LEAST_TOP: f64 = 100.0;
+const MIN_TOP: f64 = 100.0;
 
 /// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(table: &mut GuestTable, model: &Model, findings: &[Finding], history: &History) {
@@ -69,7 +69,7 @@ fn busier(a: Option<f64>, b: Option<f64>) -> Ordering {
 /// The next of 1, 2, 5, 10, … that no value exceeds.
 fn scale_top(values: impl Iterator<Item = f64>) -> f64 {
     let most = values.filter(|v| v.is_finite()).fold(0.0, f64::max);
-    let mut top = LEAST_TOP;
+    let mut top = MIN_TOP;
     let mut steps = [2.0, 2.5, 2.0].into_iter().cycle();
     while top < most {
         top *= steps.next().unwrap_or(2.0);

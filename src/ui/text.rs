@@ -4,23 +4,23 @@ use crate::kvm::sanitize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Longest name that is kept, in characters.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 /// Longest line of a finding's or a source's text that is kept, in characters.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
 /// Text from guests and files, without what a terminal would act on.
 pub fn clean(text: &str) -> String {
-    sanitize(text, LONGEST_NAME)
+    sanitize(text, MAX_NAME)
 }
 
 /// The same for a sentence: a title, a figure, a cause.
 pub fn clean_line(text: &str) -> String {
-    sanitize(text, LONGEST_LINE)
+    sanitize(text, MAX_LINE)
 }
 
 /// The same for the sentences and commands of findings and sources; line breaks stay.
 pub fn clean_lines(text: &str) -> String {
-    text.lines().map(|line| sanitize(line, LONGEST_LINE)).collect::<Vec<_>>().join("\n")
+    text.lines().map(|line| sanitize(line, MAX_LINE)).collect::<Vec<_>>().join("\n")
 }
 
 /// Width on the screen in columns.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A program that uses more CPU time than this, seconds, is killed.
-const MOST_CPU_S: u64 = 120;
+const MAX_CPU_S: u64 = 120;
 
 /// What a finished program cost.
 pub struct ChildCost {
@@ -30,7 +30,7 @@ pub fn measure(command: &mut Command) -> std::io::Result<ChildCost> {
     // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
-            let limit = libc::rlimit { rlim_cur: MOST_CPU_S, rlim_max: MOST_CPU_S };
+            let limit = libc::rlimit { rlim_cur: MAX_CPU_S, rlim_max: MAX_CPU_S };
             if libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) == 0 {
                 Ok(())
             } else {

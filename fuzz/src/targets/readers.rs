@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Samples of a `perf.data` that are taken: a time stamp may lie years behind the one before.
-const MOST_INTERVALS: usize = 50;
+const MAX_INTERVALS: usize = 50;
 
 fn text_of(input: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(input)
@@ -90,7 +90,7 @@ pub fn perf_data(input: &[u8]) {
         }
         if let Ok(mut feed) = PerfDataFeed::open(path, 1.0, false) {
             let mut taken = 0;
-            while taken < MOST_INTERVALS && matches!(feed.next(), Ok(Some(_))) {
+            while taken < MAX_INTERVALS && matches!(feed.next(), Ok(Some(_))) {
                 taken += 1;
             }
         }

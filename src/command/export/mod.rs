@@ -22,11 +22,11 @@ use web_config::WebAccess;
 
 /// Disks and interfaces are read every five seconds, and a sample holds the last reading alone: a longer interval would
 /// miss some.
-const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs it on the live host until a signal comes.
 pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let settings = &Settings { interval: settings.interval.min(LONGEST_INTERVAL), ..settings.clone() };
+    let settings = &Settings { interval: settings.interval.min(MAX_INTERVAL), ..settings.clone() };
     // What the user names is opened before rights are given up.
     let listener = TcpListener::bind(args.listen).with_context(|| {
         format!("cannot listen on {}; --listen takes another address and port, such as 127.0.0.1:9754", args.listen)

@@ -25,11 +25,11 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 /// Connections at a time; further ones wait in the kernel's queue.
-const MOST_CONNECTIONS: usize = 32;
+const MAX_CONNECTIONS: usize = 32;
 /// Bytes of a request's head at most.
-const LONGEST_HEAD: usize = 16 << 10;
+const MAX_HEAD: usize = 16 << 10;
 /// Header lines at most.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 /// Within this time the head of a request has to come.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 /// Within this time a connection has to end, the answer included: Prometheus gives up after 10 s by default.
@@ -58,7 +58,7 @@ pub fn start(listener: TcpListener, access: WebAccess, published: Arc<Published>
 }
 
 async fn serve(listener: tokio::net::TcpListener, mut access: WebAccess, published: Arc<Published>) {
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let texts = Rc::new(request::Texts::default());
     loop {
         // Only a closed semaphore refuses, and nothing closes it.
@@ -100,8 +100,8 @@ where
         .keep_alive(false)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
-        .max_buf_size(LONGEST_HEAD)
-        .max_headers(MOST_HEADERS)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), service);
     // A client that went away is no error of the server's.
     let _ = served.await;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// bcrypt takes twice as long for each step; beyond this, seconds.
-const HIGHEST_COST: u32 = 15;
+const MAX_COST: u32 = 15;
 /// After a wrong password the next one waits this many times as long as the check took: guessing never takes more than
 /// a tenth of a CPU.
 const PAUSE_FACTOR: u32 = 9;
@@ -37,8 +37,8 @@ impl Users {
                 "the password of {user} is no bcrypt hash; make one with `htpasswd -nB {user}`"
             );
             anyhow::ensure!(
-                cost.is_ok_and(|cost| cost <= HIGHEST_COST),
-                "the bcrypt hash of {user} has a cost above {HIGHEST_COST}, which takes seconds; `htpasswd -nB -C 10 \
+                cost.is_ok_and(|cost| cost <= MAX_COST),
+                "the bcrypt hash of {user} has a cost above {MAX_COST}, which takes seconds; `htpasswd -nB -C 10 \
                  {user}` makes one with 10"
             );
         }

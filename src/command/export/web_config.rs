@@ -19,7 +19,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 /// Bytes of a file at most.
-const LONGEST_FILE: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// The part of the file that kvmtop knows; another field is an error, because it may be one that protects something.
 #[derive(Debug, Default, Deserialize)]
@@ -126,7 +126,7 @@ fn parse(path: &Path) -> anyhow::Result<(WebConfig, Vec<FileState>)> {
     // Before it is read: a change in between is seen later.
     let mut files = vec![(path.to_owned(), state_of(path))];
     let file = std::fs::File::open(path).with_context(doing)?;
-    file.take(LONGEST_FILE).read_to_string(&mut text).with_context(doing)?;
+    file.take(MAX_FILE).read_to_string(&mut text).with_context(doing)?;
     // An empty file is one without restrictions, as for other exporters.
     let config: Option<WebConfig> = serde_norway::from_str(&text).with_context(doing)?;
     let mut config = config.unwrap_or_default();

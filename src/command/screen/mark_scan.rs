@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// More marks than this would make the time line solid.
-const MOST_MARKS: usize = 10_000;
+const MAX_MARKS: usize = 10_000;
 /// How long "next mark" waits for the scan to reach it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -87,7 +87,7 @@ fn run(mut cursor: Cursor, mut finder: MarkFinder, found: &Mutex<FoundMarks>, st
         let is_mark = finder.is_mark(sample);
         let mut found = lock(found);
         found.scanned = i + 1;
-        if is_mark && found.marks.len() < MOST_MARKS {
+        if is_mark && found.marks.len() < MAX_MARKS {
             found.marks.push((i, time_ms));
         }
     }

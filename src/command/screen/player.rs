@@ -21,7 +21,7 @@ const PASSED: usize = 60;
 /// A replay redraws no faster than this; at high speed it skips samples in between.
 const FRAME: Duration = Duration::from_millis(50);
 /// A replay waits no longer than this for a sample, however long the recording paused.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there and stands
 /// still.
@@ -115,7 +115,7 @@ impl<'a> Player<'a> {
         let i = self.position;
         let times = self.samples.time_ms(i + 1).zip(self.samples.time_ms(i));
         let ms = times.map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
-        Duration::from_secs_f64((ms as f64 / 1e3 / self.speed).min(LONGEST_WAIT.as_secs_f64()))
+        Duration::from_secs_f64((ms as f64 / 1e3 / self.speed).min(MAX_WAIT.as_secs_f64()))
     }
 
     /// How long until the next sample is due; `None`: only a command moves on.

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long stacks are sampled.
 const LENGTH: Duration = Duration::from_secs(2);
 /// Different stacks that are kept: a recording holds them.
-const MOST_STACKS: usize = 400;
+const MAX_STACKS: usize = 400;
 
 /// The thread that samples stacks, and what it has sampled.
 pub struct Profiler {
@@ -44,7 +44,7 @@ impl Profiler {
             for ProfileRequest { pid, start_ticks, threads } in asked {
                 let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
                 let stacks = match profile::sample(pid, &threads, LENGTH, || stop.load(Ordering::Relaxed)) {
-                    Ok(stacks) => stacks.limited(MOST_STACKS),
+                    Ok(stacks) => stacks.limited(MAX_STACKS),
                     Err(why) => StackProfile::refused(now_ms, threads, format!("{}; {}", why.cause, why.fix)),
                 };
                 if done.send(TakenProfile { pid, start_ticks, stacks }).is_err() {

@@ -20,7 +20,7 @@ mod wrapped;
 const MAX_LINE: usize = 2048;
 
 /// The most lines of one kind that are kept of a text.
-pub const MOST_OF_A_KIND: usize = 20_000;
+pub const MAX_OF_A_KIND: usize = 20_000;
 /// A QEMU that did not start because it could not take over a guest from another host: [`LogLine::data`].
 pub const INCOMING_MIGRATION: u64 = 0;
 
@@ -123,7 +123,7 @@ impl LogLine {
     }
 }
 
-/// All recognised lines, in file order. Of one kind no more than [`MOST_OF_A_KIND`] are kept.
+/// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept.
 pub fn parse(text: &str) -> Vec<LogLine> {
     let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
     reader.of_guest_kernel = is_of_guest(text);
@@ -132,7 +132,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
         for line in found.drain(..) {
             let n = kept.entry(line.kind).or_default();
             *n += 1;
-            if *n <= MOST_OF_A_KIND {
+            if *n <= MAX_OF_A_KIND {
                 all.push(line);
             }
         }

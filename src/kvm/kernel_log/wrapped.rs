@@ -6,7 +6,7 @@ use super::msr_line;
 /// A line that is shorter was not wrapped.
 const SHORTEST: usize = 50;
 /// The most pieces that make a line.
-const MOST_PIECES: usize = 4;
+const MAX_PIECES: usize = 4;
 /// A line is not joined beyond this length, bytes.
 const LONGEST: usize = 1024;
 
@@ -18,7 +18,7 @@ pub(super) fn unwrap_lines(text: &str, mut put: impl FnMut(&str)) {
     let mut whole = String::new();
     let mut pieces = 0;
     for line in text.lines() {
-        if pieces > 0 && pieces < MOST_PIECES && continues(&whole, line) {
+        if pieces > 0 && pieces < MAX_PIECES && continues(&whole, line) {
             whole.push(' ');
             whole.push_str(line.trim_start_matches([' ', '\t', '>']).trim_end());
             pieces += 1;

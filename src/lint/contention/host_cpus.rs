@@ -10,7 +10,7 @@ use crate::lint::verdicts::Verdicts;
 use crate::placement::{GuestPlan, MoveReason, faults};
 
 /// The most CPUs that a finding marks.
-const MOST_MARKS: usize = 64;
+const MAX_MARKS: usize = 64;
 
 pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let map = ctx.map();
@@ -52,7 +52,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         target: Target::Host,
         evidence,
         fix,
-        marks: marked.iter().take(MOST_MARKS).map(Mark::Pcpu).collect(),
+        marks: marked.iter().take(MAX_MARKS).map(Mark::Pcpu).collect(),
         ..texts::STARVED.finding()
     });
 }

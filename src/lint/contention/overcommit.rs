@@ -12,13 +12,13 @@ use crate::placement::{MoveReason, faults};
 use std::collections::BTreeMap;
 
 /// The most distinct sets that are compared.
-const MOST_SETS: usize = 512;
+const MAX_SETS: usize = 512;
 /// The most guests that a finding names.
-const MOST_GUESTS: usize = 64;
+const MAX_GUESTS: usize = 64;
 /// CPUs that are idle for more of the time are not short, percent.
 const MOSTLY_IDLE: f64 = 50.0;
 /// The most CPUs that a finding marks.
-const MOST_MARKS: usize = 64;
+const MAX_MARKS: usize = 64;
 
 /// vCPUs on a set of CPUs.
 #[derive(Default, Clone, Copy)]
@@ -58,7 +58,7 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         also: guests_in(ctx, &online, &worst.cpus),
         evidence: vec![texts::ratio(worst.ratio, &worst.cpus, worst.share), texts::CHECK_OVERCOMMIT.into()],
         fix: vec![fixes::advice(texts::SPREAD_GUESTS)],
-        marks: worst.cpus.iter().take(MOST_MARKS).map(Mark::Pcpu).collect(),
+        marks: worst.cpus.iter().take(MAX_MARKS).map(Mark::Pcpu).collect(),
         ..Finding::default()
     });
 }
@@ -73,7 +73,7 @@ fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         if guests.is_empty() {
             continue;
         }
-        let names = set.guests.iter().take(MOST_GUESTS).filter_map(|g| ctx.guests.get(*g)).map(|g| g.name().to_owned());
+        let names = set.guests.iter().take(MAX_GUESTS).filter_map(|g| ctx.guests.get(*g)).map(|g| g.name().to_owned());
         let ratio = set.vcpus as f64 / set.cpus.len().max(1) as f64;
         let severity = ctx.thresholds().pinning.overcommit.of(ratio).unwrap_or_default();
         verdicts.find(Finding {
@@ -85,7 +85,7 @@ fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             why: texts::CROWDED_WHY.into(),
             evidence: vec![texts::crowded(set.vcpus, &set.cpus, ratio), texts::CHECK_OVERCOMMIT.into()],
             fix: fixes::placement::placement(ctx, &guests),
-            marks: set.cpus.iter().take(MOST_MARKS).map(Mark::Pcpu).collect(),
+            marks: set.cpus.iter().take(MAX_MARKS).map(Mark::Pcpu).collect(),
             ..Finding::default()
         });
     }
@@ -97,7 +97,7 @@ fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let least = ctx.thresholds().pinning.wait.info;
     let wants = |t: &ThreadModel| t.cpu.is_some_and(|c| c.busy() + c.wait.unwrap_or(0.0) >= least);
     let guests = ctx.guests.iter().filter(|g| g.running() && g.vcpu_threads().any(|t| inside(t) && wants(t)));
-    guests.take(MOST_GUESTS).map(|g| g.name().to_owned()).collect()
+    guests.take(MAX_GUESTS).map(|g| g.name().to_owned()).collect()
 }
 
 /// How idle CPUs are on average, percent; `None` where it is not measured.
@@ -125,7 +125,7 @@ fn loads(ctx: &Context<'_>, online: &CpuSet) -> BTreeMap<CpuSet, Load> {
 fn worst_set(ctx: &Context<'_>, sets: &BTreeMap<CpuSet, Load>) -> Option<Overcommit> {
     let t = &ctx.thresholds().pinning;
     let mut worst: Option<Overcommit> = None;
-    for cpus in sets.keys().filter(|s| !s.is_empty()).take(MOST_SETS) {
+    for cpus in sets.keys().filter(|s| !s.is_empty()).take(MAX_SETS) {
         let inside = sets.iter().filter(|(s, _)| s.is_subset(cpus)).map(|(_, v)| v);
         let load = inside.fold(Load::default(), |a, b| Load {
             vcpus: a.vcpus + b.vcpus,

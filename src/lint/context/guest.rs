@@ -8,7 +8,7 @@ use crate::sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
 use std::collections::BTreeSet;
 
 /// A rate over a shorter interval says nothing, seconds.
-const SHORTEST_S: f64 = 0.05;
+const MIN_S: f64 = 0.05;
 
 /// The number of vCPUs is unknown.
 pub(crate) const NO_VCPUS: &str =
@@ -71,7 +71,7 @@ impl<'a> GuestContext<'a> {
             config.hyperv.set(name, true);
         }
         let kind = GuestGuess::of(domain, &config);
-        let seconds = model.interval_s.filter(|s| *s >= SHORTEST_S);
+        let seconds = model.interval_s.filter(|s| *s >= MIN_S);
         let interval_known = model.interval_s.is_some();
         let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
         let offered = model.host.facts.params.get(ENLIGHTENMENTS_OFFERED).map(words);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Fewer events are no pattern, however short the time they took.
 const FEWEST: u64 = 16;
 /// The most rows of accesses that a finding marks.
-const MOST_MARKS: usize = 8;
+const MAX_MARKS: usize = 8;
 
 /// Events of one cause within the interval.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +91,7 @@ impl GuestContext<'_> {
             let sum = by_vcpu.entry(v).or_default();
             *sum = sum.saturating_add(r.span.count);
         }
-        let marks = rows.iter().take(MOST_MARKS).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
+        let marks = rows.iter().take(MAX_MARKS).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
         self.totals(count, ns, busiest(by_vcpu.into_iter().collect(), count), marks)
     }
 

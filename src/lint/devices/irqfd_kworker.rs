@@ -11,7 +11,7 @@ use crate::model::{InjectionModel, ThreadModel, total};
 use crate::sample::Injector;
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
-const FEWEST_ISOLATED: f64 = 10.0;
+const MIN_ISOLATED: f64 = 10.0;
 
 /// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are `kworker/u8:2`.
 fn kworker_cpu(comm: &str) -> Option<u32> {
@@ -37,7 +37,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let Some(((count, isolated), thread)) = busiest else { return };
     let rate = count as f64 / seconds;
     let warning = ctx.thresholds().devices.kworker_wakes;
-    if !(isolated && rate >= FEWEST_ISOLATED) && rate < warning {
+    if !(isolated && rate >= MIN_ISOLATED) && rate < warning {
         return;
     }
     let vhost = guest.domain.threads.iter().any(|t| t.role == Role::Vhost);

@@ -10,7 +10,7 @@ use crate::lint::verdicts::Verdicts;
 use crate::sample::DomainFacts;
 
 /// The most properties that evidence lists.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// Properties that cost performance.
 pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -18,9 +18,9 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if all.is_empty() {
         return;
     }
-    let mut evidence: Vec<String> = all.iter().take(MOST_LISTED).filter_map(texts::property).collect();
-    if all.len() > MOST_LISTED {
-        evidence.push(texts::more_properties(all.len() - MOST_LISTED));
+    let mut evidence: Vec<String> = all.iter().take(MAX_LISTED).filter_map(texts::property).collect();
+    if all.len() > MAX_LISTED {
+        evidence.push(texts::more_properties(all.len() - MAX_LISTED));
     }
     evidence.push(fixes::check_setup(guest));
     verdicts.find(Finding {
@@ -35,7 +35,7 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 /// What a rule about behaviour cites: evidence and fixes of the properties of these names.
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
     let all = of(&guest.domain.facts, |property| names.contains(&property.name.as_str()));
-    (all.iter().take(MOST_LISTED).filter_map(texts::property).collect(), fixes_of(&all))
+    (all.iter().take(MAX_LISTED).filter_map(texts::property).collect(), fixes_of(&all))
 }
 
 /// The properties in force that cost something. What the process's command line repeats of the XML keeps the XML's
@@ -62,5 +62,5 @@ fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
         PropertyPlace::Override => fixes::advice(texts::remove_override(property)).needing(fixes::POWER_CYCLE),
         PropertyPlace::CommandLine => fixes::advice(texts::remove_argument(property)).needing(fixes::POWER_CYCLE),
     };
-    all.iter().take(MOST_LISTED).map(fix).collect()
+    all.iter().take(MAX_LISTED).map(fix).collect()
 }

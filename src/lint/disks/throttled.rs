@@ -10,7 +10,7 @@ use crate::lint::verdicts::Verdicts;
 use crate::model::DiskRates;
 
 /// Requests that wait behind a limit are under way for QEMU: with fewer on average the guest does not want more.
-const FEWEST_WAITING: f64 = 0.5;
+const MIN_WAITING: f64 = 0.5;
 
 /// A disk at a limit.
 struct AtLimit<'a> {
@@ -28,7 +28,7 @@ impl AtLimit<'_> {
 
 pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let steps = &ctx.thresholds().disks.throttled;
-    let waits = |disk: &&DiskRates| disk.queue_depth.is_none_or(|depth| depth >= FEWEST_WAITING);
+    let waits = |disk: &&DiskRates| disk.queue_depth.is_none_or(|depth| depth >= MIN_WAITING);
     let limited = guest.domain.disks.iter().filter(waits).flat_map(|disk| at_limits(guest, disk));
     let Some(worst) = limited.max_by(|a, b| a.percent().total_cmp(&b.percent())) else { return };
     let Some(severity) = steps.of(worst.percent()) else { return };

@@ -4,35 +4,35 @@
 use super::finding::{Finding, is_command};
 
 /// The most findings of one interval.
-pub(crate) const MOST_FINDINGS: usize = 16_384;
+pub(crate) const MAX_FINDINGS: usize = 16_384;
 /// The most text in all findings of one interval, bytes.
-pub(crate) const MOST_TEXT: usize = 64 << 20;
+pub(crate) const MAX_TEXT: usize = 64 << 20;
 /// The most lines of evidence of one finding, not counting the commands that check it.
-const MOST_EVIDENCE: usize = 32;
+const MAX_EVIDENCE: usize = 32;
 /// The most characters of a line of evidence.
-const MOST_CHARS: usize = 2000;
+const MAX_CHARS: usize = 2000;
 /// The most other guests that one finding names.
-const MOST_GUESTS: usize = 1024;
+const MAX_GUESTS: usize = 1024;
 /// The most cells that one finding marks.
-const MOST_MARKS: usize = 16_384;
+const MAX_MARKS: usize = 16_384;
 
 impl Finding {
     /// The finding with its lists cut to a readable length; what is left out is counted.
     pub(crate) fn limited(mut self) -> Self {
-        let guests = self.also.len().saturating_sub(MOST_GUESTS);
-        self.also.truncate(MOST_GUESTS);
-        if guests > 0 || self.evidence.len() > MOST_EVIDENCE {
+        let guests = self.also.len().saturating_sub(MAX_GUESTS);
+        self.also.truncate(MAX_GUESTS);
+        if guests > 0 || self.evidence.len() > MAX_EVIDENCE {
             let (checks, mut lines): (Vec<String>, Vec<String>) =
                 std::mem::take(&mut self.evidence).into_iter().partition(|line| is_command(line));
-            let more = lines.len().saturating_sub(MOST_EVIDENCE);
-            lines.truncate(MOST_EVIDENCE);
+            let more = lines.len().saturating_sub(MAX_EVIDENCE);
+            lines.truncate(MAX_EVIDENCE);
             lines.extend((more > 0).then(|| format!("and {more} more such lines")));
             lines.extend((guests > 0).then(|| format!("and {guests} more guests")));
-            lines.extend(checks.into_iter().take(MOST_EVIDENCE));
+            lines.extend(checks.into_iter().take(MAX_EVIDENCE));
             self.evidence = lines;
         }
         self.evidence.iter_mut().for_each(shorten);
-        self.marks.truncate(MOST_MARKS);
+        self.marks.truncate(MAX_MARKS);
         self
     }
 
@@ -46,7 +46,7 @@ impl Finding {
 
 /// Cuts a line that is too long.
 fn shorten(line: &mut String) {
-    if let Some((at, _)) = line.char_indices().nth(MOST_CHARS) {
+    if let Some((at, _)) = line.char_indices().nth(MAX_CHARS) {
         line.truncate(at);
         line.push('…');
     }
@@ -59,15 +59,15 @@ mod tests {
     #[test]
     fn long_lists_are_cut_and_what_is_left_out_is_counted() {
         let mut evidence: Vec<String> = (0..100).map(|i| format!("vCPU {i}")).collect();
-        evidence.insert(1, "x".repeat(3 * MOST_CHARS));
+        evidence.insert(1, "x".repeat(3 * MAX_CHARS));
         evidence.push("check: virsh vcpupin a".into());
-        let also = (0..MOST_GUESTS + 7).map(|i| i.to_string()).collect();
+        let also = (0..MAX_GUESTS + 7).map(|i| i.to_string()).collect();
         let finding = Finding { also, evidence, ..Finding::default() }.limited();
-        assert_eq!(finding.evidence.len(), MOST_EVIDENCE + 3);
-        let tail: Vec<_> = finding.evidence.iter().skip(MOST_EVIDENCE).map(String::as_str).collect();
+        assert_eq!(finding.evidence.len(), MAX_EVIDENCE + 3);
+        let tail: Vec<_> = finding.evidence.iter().skip(MAX_EVIDENCE).map(String::as_str).collect();
         assert_eq!(tail, ["and 69 more such lines", "and 7 more guests", "check: virsh vcpupin a"]);
-        assert_eq!(finding.evidence[1].chars().count(), MOST_CHARS + 1);
-        assert_eq!(finding.also.len(), MOST_GUESTS);
+        assert_eq!(finding.evidence[1].chars().count(), MAX_CHARS + 1);
+        assert_eq!(finding.also.len(), MAX_GUESTS);
         let few = Finding { evidence: vec!["a".into(), "check: b".into(), "c".into()], ..Finding::default() }.limited();
         assert_eq!(few.evidence, ["a", "check: b", "c"]);
     }

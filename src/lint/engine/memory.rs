@@ -12,9 +12,9 @@ use crate::sample::{CLOCK_SET_MS, DomainState};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The most patterns that are tracked at once.
-const MOST_PATTERNS: usize = 20_000;
+const MAX_PATTERNS: usize = 20_000;
 /// The most patterns that are named before they have lasted.
-const MOST_CANDIDATES: usize = 200;
+const MAX_CANDIDATES: usize = 200;
 
 /// The subject of a finding; `None` is the host.
 type Subject = Option<DomainKey>;
@@ -151,7 +151,7 @@ impl RuleMemory {
 
     /// Takes note of a pattern that shows or lingers.
     fn show(&mut self, key: PatternKey, now: Observation, finding: Finding, now_ms: i64, hold: &impl Fn(&str) -> Hold) {
-        if self.tracks.len() >= MOST_PATTERNS && !self.tracks.contains_key(&key) {
+        if self.tracks.len() >= MAX_PATTERNS && !self.tracks.contains_key(&key) {
             return;
         }
         let hold = hold(finding.rule);
@@ -166,7 +166,7 @@ impl RuleMemory {
             let domain = track.last().domain.clone();
             Some(StillWatched::pattern(id.rule, domain, (seen_s, needed_s, of), track.last().figure()))
         };
-        self.tracks.iter().filter_map(candidate).take(MOST_CANDIDATES).collect()
+        self.tracks.iter().filter_map(candidate).take(MAX_CANDIDATES).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A longer guard after a resume is not looked back on whole.
-const MOST_LOOK_BACK_S: f64 = 600.0;
+const MAX_LOOK_BACK_S: f64 = 600.0;
 
 /// Where the model comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Options {
     /// How far back samples have to be judged for the findings of one sample, however it is reached.
     pub fn look_back(&self) -> Duration {
         // A pause counts for a while, and so does an interval before the first that is remembered.
-        let before = self.resume_guard_s.clamp(30.0, MOST_LOOK_BACK_S);
+        let before = self.resume_guard_s.clamp(30.0, MAX_LOOK_BACK_S);
         Duration::from_secs_f64(REMEMBERED_S + before)
     }
 

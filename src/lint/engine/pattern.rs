@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// How far back findings are judged, seconds.
 pub(crate) const REMEMBERED_S: f64 = 60.0;
 /// The most intervals that are kept of one pattern.
-const MOST_KEPT: usize = 1000;
+const MAX_KEPT: usize = 1000;
 /// Intervals are never quite as long as asked for, seconds.
 const TOLERANCE_S: f64 = 0.05;
 
@@ -91,7 +91,7 @@ impl PatternTrack {
             seconds += o.seconds;
             seconds >= REMEMBERED_S && !for_ever
         });
-        let keep = enough.map_or(self.recent.len(), |n| n + 1).min(MOST_KEPT);
+        let keep = enough.map_or(self.recent.len(), |n| n + 1).min(MAX_KEPT);
         self.recent.drain(..self.recent.len() - keep);
         let oldest = self.observed - keep as u64;
         while self.peaks.front().is_some_and(|p| p.number < oldest) {

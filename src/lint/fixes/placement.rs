@@ -15,7 +15,7 @@ use crate::placement::GuestPlan;
 use std::fmt::Write as _;
 
 /// The most pins in one fix.
-pub(super) const MOST_PINS: usize = 512;
+pub(super) const MAX_PINS: usize = 512;
 /// What a pin that the configuration has already needs.
 const AT_ONCE: &str = "takes effect at once";
 /// Comes first where CPUs are short.
@@ -45,9 +45,9 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
     fix.extend(lines.commands());
     // Without this the vCPUs are far from the memory until the guest starts again.
     let unbound = |g: &GuestContext<'_>| g.config.numa.nodes.is_none() && g.config.numa.cells.is_empty();
-    let moved = changed.iter().filter(|(guest, _)| unbound(guest)).take(MOST_PINS);
+    let moved = changed.iter().filter(|(guest, _)| unbound(guest)).take(MAX_PINS);
     fix.extend(moved.filter_map(|(guest, part)| migrate(guest, part.memory.as_ref()?)));
-    for (guest, part) in changed.iter().take(MOST_PINS) {
+    for (guest, part) in changed.iter().take(MAX_PINS) {
         fix.extend(pins_xml(guest, part));
         fix.extend(shape(ctx, guest, part));
     }
@@ -83,7 +83,7 @@ impl PinCommands {
     /// Adds a guest's commands; whether there was room for all.
     fn add(&mut self, guest: &GuestContext<'_>, part: &GuestPlan) -> bool {
         let all = [&self.kept, &self.at_start, &self.live, &self.live_alone, &self.until_end];
-        let room = MOST_PINS.saturating_sub(all.into_iter().map(Vec::len).sum());
+        let room = MAX_PINS.saturating_sub(all.into_iter().map(Vec::len).sum());
         let all = part.vcpus.len() + part.iothreads.len() + usize::from(part.emulator.is_some());
         if guest.config.libvirt == Some(false) {
             self.until_end.extend(tasksets(guest, part).take(room));
@@ -154,13 +154,13 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     kept.iothreads.extend(part.iothreads.clone());
     let emulator = part.emulator.as_ref().filter(|cpus| vcpus_move || pins.emulator.as_ref() != Some(cpus));
     let mut text = String::new();
-    for (v, cpus) in kept.vcpus.iter().take(MOST_PINS) {
+    for (v, cpus) in kept.vcpus.iter().take(MAX_PINS) {
         let _ = write!(text, "\n  <vcpupin vcpu='{v}' cpuset='{cpus}'/>");
     }
     if let Some(cpus) = emulator.or(kept.emulator.as_ref()) {
         let _ = write!(text, "\n  <emulatorpin cpuset='{cpus}'/>");
     }
-    for (id, cpus) in kept.iothreads.iter().take(MOST_PINS) {
+    for (id, cpus) in kept.iothreads.iter().take(MAX_PINS) {
         let _ = write!(text, "\n  <iothreadpin iothread='{id}' cpuset='{cpus}'/>");
     }
     let need = into_xml(guest, AT_NEXT_START);

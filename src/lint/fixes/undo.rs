@@ -1,7 +1,7 @@
 //! The way back from the placement plan: the pins as they are now.
 
 use super::cpu_groups::narrow;
-use super::placement::{MOST_PINS, tasksets};
+use super::placement::{MAX_PINS, tasksets};
 use super::shell::quoted;
 use super::{advice, command, is_transient, scope, virsh};
 use crate::kvm::CpuSet;
@@ -28,7 +28,7 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         ..GuestPlan::default()
     };
     if guest.config.libvirt == Some(false) {
-        let lines: Vec<String> = tasksets(guest, &before).take(MOST_PINS).chain(narrow(guest, part)).collect();
+        let lines: Vec<String> = tasksets(guest, &before).take(MAX_PINS).chain(narrow(guest, part)).collect();
         return if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
     }
     let mut fix = Vec::new();
@@ -71,5 +71,5 @@ fn pins(ctx: &Context<'_>, guest: &GuestContext<'_>, before: &GuestPlan) -> Vec<
     let iothreads = before.iothreads.iter().map(|(id, cpus)| {
         line("iothreadpin", &format!("{id} "), cpus, pins.iothreads.get(id), plan.and_then(|p| p.iothreads.get(id)))
     });
-    vcpus.chain(emulator).chain(iothreads).take(MOST_PINS).collect()
+    vcpus.chain(emulator).chain(iothreads).take(MAX_PINS).collect()
 }

@@ -11,7 +11,7 @@ use crate::sample::Direction;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most MSRs that evidence lists.
-const MOST_MSRS: usize = 24;
+const MAX_MSRS: usize = 24;
 
 /// The unhandled MSRs of one guest.
 #[derive(Default)]
@@ -79,7 +79,7 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let sensors = found.accesses.keys().all(|(m, _)| msr::is_power_meter(*m));
         let line =
             |((m, write), n): (&(u32, bool), &u64)| texts::msr_accesses(*m, msr::name(*m).as_deref(), *write, *n);
-        let mut evidence: Vec<String> = found.accesses.iter().take(MOST_MSRS).map(line).collect();
+        let mut evidence: Vec<String> = found.accesses.iter().take(MAX_MSRS).map(line).collect();
         if !found.logged.is_empty() {
             evidence.push(texts::FROM_KERNEL_LOG.into());
         }

@@ -12,7 +12,7 @@ use crate::model::total;
 use crate::placement::HelperLayout;
 
 /// The most cells that evidence lists.
-const MOST_CELLS: usize = 16;
+const MAX_CELLS: usize = 16;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -76,7 +76,7 @@ fn cells_crossed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
         let id = guest.config.numa.cells.get(*cell).map_or(*cell, |c| c.id as usize);
         texts::cell_elsewhere(id, &vcpus.iter().copied().collect(), &map.nodes_of(&now), &memory)
     };
-    let mut evidence: Vec<String> = crossed.iter().take(MOST_CELLS).map(line).collect();
+    let mut evidence: Vec<String> = crossed.iter().take(MAX_CELLS).map(line).collect();
     evidence.push(texts::CHECK_NODES.into());
     let mut fix = placement::guest_placement(ctx, guest);
     if fix.is_empty() {
@@ -106,7 +106,7 @@ fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: &Pinne
         let cpus = h.cpus.clone().unwrap_or_default();
         texts::helper_elsewhere(*id, &cpus, &map.nodes_of(&cpus))
     };
-    let mut evidence: Vec<String> = helpers.iter().take(MOST_CELLS).map(line).collect();
+    let mut evidence: Vec<String> = helpers.iter().take(MAX_CELLS).map(line).collect();
     evidence.push(texts::vcpus_on(&pinned.cpus, &pinned.nodes));
     evidence.push(fixes::check_pins(guest));
     verdicts.find(Finding {

@@ -7,7 +7,7 @@ use crate::lint::pinning::helper_name;
 use crate::placement::faults::PinnedPair;
 
 /// The most pairs and cells that a sentence names.
-const MOST_NAMED: usize = 32;
+const MAX_NAMED: usize = 32;
 
 pub(super) const THREADS_APART: Prose = Prose {
     title: "vCPUs that the guest sees as threads of one core are pinned to different cores",
@@ -67,9 +67,9 @@ pub(super) const CHECK_NODES: &str = "check: lscpu -e; numactl --hardware";
 /// `vCPUs 0 and 1 on CPUs 2 and 3, …`.
 fn named(pairs: &[PinnedPair]) -> String {
     let one = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
-    let mut all: Vec<String> = pairs.iter().take(MOST_NAMED).map(one).collect();
-    if pairs.len() > MOST_NAMED {
-        all.push(format!("and {} pairs more", pairs.len() - MOST_NAMED));
+    let mut all: Vec<String> = pairs.iter().take(MAX_NAMED).map(one).collect();
+    if pairs.len() > MAX_NAMED {
+        all.push(format!("and {} pairs more", pairs.len() - MAX_NAMED));
     }
     all.join(", ")
 }

@@ -8,7 +8,7 @@ use crate::lint::fixes;
 use crate::lint::verdicts::Verdicts;
 
 /// The most threads that evidence names.
-const MOST_LINES: usize = 8;
+const MAX_LINES: usize = 8;
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     unreadable(ctx, guest, verdicts);
@@ -65,9 +65,9 @@ fn drift(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let beyond = beyond
         .or_else(|| layout.helpers().find_map(|(_, helper)| fixes::cpu_groups::bound(guest, helper.drifted.as_ref()?)));
     let all_absent = absent == lines.len();
-    if lines.len() > MOST_LINES {
-        let rest = lines.len() - MOST_LINES;
-        lines.truncate(MOST_LINES);
+    if lines.len() > MAX_LINES {
+        let rest = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
         lines.push(texts::more(rest));
     }
     lines.extend(beyond.map(|group| texts::bounded(&fixes::cpu_groups::name(group), &group.cpus)));
@@ -93,12 +93,12 @@ fn unreadable(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
     if bad.is_empty() {
         return;
     }
-    let mut lines: Vec<String> = bad.iter().take(MOST_LINES).map(texts::unreadable_set).collect();
-    if bad.len() > MOST_LINES {
-        lines.push(texts::more(bad.len() - MOST_LINES));
+    let mut lines: Vec<String> = bad.iter().take(MAX_LINES).map(texts::unreadable_set).collect();
+    if bad.len() > MAX_LINES {
+        lines.push(texts::more(bad.len() - MAX_LINES));
     }
     lines.push(texts::CHECK_XML.into());
-    let meant: Vec<String> = bad.iter().take(MOST_LINES).filter(|b| b.meant.is_some()).map(texts::meant_set).collect();
+    let meant: Vec<String> = bad.iter().take(MAX_LINES).filter(|b| b.meant.is_some()).map(texts::meant_set).collect();
     let fix = if meant.is_empty() { fixes::advice(texts::WRITE_A_LIST) } else { fixes::advice(meant.join("; ")) };
     verdicts.find(Finding {
         severity: Severity::Warning,

@@ -14,7 +14,7 @@ use crate::placement::HelperLayout;
 use std::collections::BTreeMap;
 
 /// The most other guests that one finding names.
-const MOST_GUESTS: usize = 16;
+const MAX_GUESTS: usize = 16;
 
 /// What moves the helpers of some guests away from pinned vCPUs.
 fn move_helpers(ctx: &Context<'_>, guests: &[usize], pinned: &CpuSet) -> Vec<Fix> {
@@ -127,7 +127,7 @@ impl<'a> HelpersByCpu<'a> {
                 for cpu in cpus.intersection(&single).iter() {
                     let list = by_cpu.entry(cpu).or_default();
                     // One more, because one of them may be the guest's own.
-                    if list.len() <= MOST_GUESTS {
+                    if list.len() <= MAX_GUESTS {
                         list.push((g, id, cpus));
                     }
                 }
@@ -148,9 +148,9 @@ fn other_guests(
     let mut found: BTreeMap<(usize, Option<u32>), CpuSet> = BTreeMap::new();
     let mut cut = false;
     for list in single.iter().filter_map(|cpu| helpers.by_cpu.get(&cpu)) {
-        cut |= list.len() > MOST_GUESTS;
+        cut |= list.len() > MAX_GUESTS;
         for (g, id, cpus) in list.iter().filter(|(g, ..)| *g != guest.index) {
-            if found.len() < MOST_GUESTS {
+            if found.len() < MAX_GUESTS {
                 found.entry((*g, *id)).or_insert_with(|| cpus.intersection(single));
             } else {
                 cut |= !found.contains_key(&(*g, *id));
@@ -197,7 +197,7 @@ fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuS
     let line = |(id, h): &(Option<u32>, &HelperLayout)| {
         texts::configured_helper(&texts::helper_name(*id), h.cpus.as_ref(), single)
     };
-    let mut evidence: Vec<String> = wrong.iter().take(MOST_GUESTS).map(line).collect();
+    let mut evidence: Vec<String> = wrong.iter().take(MAX_GUESTS).map(line).collect();
     evidence.push(fixes::check_pins(guest));
     verdicts.find_for(
         guest.index,

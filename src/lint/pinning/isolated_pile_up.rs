@@ -63,7 +63,7 @@ fn of_guest(
         let mine = on.iter().filter(is_own).map(|(_, v)| v.to_string());
         let theirs = on.iter().filter(|user| !is_own(user));
         let names = mine.chain(theirs.map(|(g, v)| texts::vcpu_of(*v, ctx.guests[*g].name())));
-        evidence.push(texts::pile(&names.take(texts::MOST_NAMES).collect::<Vec<_>>(), on.len(), cpu, &guest.window()));
+        evidence.push(texts::pile(&names.take(texts::MAX_NAMES).collect::<Vec<_>>(), on.len(), cpu, &guest.window()));
         marks.push(Mark::Pcpu(cpu));
     }
     evidence.push(texts::several_isolated(vcpus.len(), &all));

@@ -11,7 +11,7 @@ use crate::lint::verdicts::Verdicts;
 use crate::placement::faults::{CpuOverlap, overlaps};
 
 /// The most CPUs that evidence lists one by one.
-const MOST_CPUS: usize = 8;
+const MAX_CPUS: usize = 8;
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for overlap in overlaps(ctx.map(), &ctx.placement.layouts) {
@@ -76,8 +76,8 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         texts::shared_cpu(s.cpu, &users, s.count, s.wanted.as_deref(), &first.window())
     };
     let mut evidence: Vec<String> = vec![line(worst)];
-    evidence.extend(shared.iter().filter(|s| s.cpu != worst.cpu).take(MOST_CPUS).map(line));
-    if shared.len() > MOST_CPUS + 1 {
+    evidence.extend(shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_CPUS).map(line));
+    if shared.len() > MAX_CPUS + 1 {
         evidence.push(texts::conflict_cpus(&cpus));
     }
     evidence.push(fixes::check_pins(first));

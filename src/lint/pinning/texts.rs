@@ -7,7 +7,7 @@ use crate::kvm::thread_name::Role;
 use crate::lint::engine::prose::Prose;
 
 /// The most guests or vCPUs that a sentence names.
-pub(super) const MOST_NAMES: usize = 64;
+pub(super) const MAX_NAMES: usize = 64;
 
 pub(super) const OVERLAP_WHY: &str = "A vCPU that may use only one CPU cannot move away: when several are busy they \
     divide the CPU among them, whatever is free elsewhere";

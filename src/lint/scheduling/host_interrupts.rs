@@ -10,7 +10,7 @@ use crate::lint::verdicts::Verdicts;
 use crate::model::ThreadModel;
 
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
-const HIGHEST_TICK: f64 = 1000.0;
+const MAX_TICK: f64 = 1000.0;
 
 pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::HostInterrupt]);
@@ -27,7 +27,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let Some(per_vcpu) = per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
     let t = &ctx.thresholds().scheduling;
     let tick_hz = ctx.model.host.facts.tick_hz;
-    if per_vcpu < tick_hz.map_or(HIGHEST_TICK, f64::from) * t.interrupts_ticks {
+    if per_vcpu < tick_hz.map_or(MAX_TICK, f64::from) * t.interrupts_ticks {
         return;
     }
     let host = ctx.topology();

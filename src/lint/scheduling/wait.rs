@@ -14,7 +14,7 @@ use crate::sample::OtherTask;
 /// Less idle time of all CPUs together is no CPU to spare, percent of one CPU.
 const IDLE_CPU: f64 = 50.0;
 /// The most tasks that evidence names.
-const MOST_TASKS: usize = 3;
+const MAX_TASKS: usize = 3;
 
 pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().pinning;
@@ -35,7 +35,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let Some((share, severity, thread)) = worst else { return };
     let mut evidence = vec![texts::waits(&thread.label(), share, &guest.window(), lost)];
     if !thread.preempted_by.is_empty() {
-        let first = thread.preempted_by.iter().take(MOST_TASKS);
+        let first = thread.preempted_by.iter().take(MAX_TASKS);
         evidence.push(texts::ran_meanwhile(&first.map(|o| (task_name(ctx, o), o.ns)).collect::<Vec<_>>()));
     }
     evidence.push(texts::check_wait(guest.domain.facts.pid.unwrap_or_default(), thread.tid));

@@ -9,7 +9,7 @@ use crate::lint::verdicts::Verdicts;
 use crate::model::InjectionModel;
 
 /// Fewer wake-ups have no 99th percentile.
-const FEWEST_WAKEUPS: u64 = 20;
+const MIN_WAKEUPS: u64 = 20;
 /// From this wait on, the vCPU competes for its CPU, percent.
 const COMPETES: f64 = 2.0;
 /// From this use by others on, the CPU is not free, percent.
@@ -19,7 +19,7 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let (info_us, warning_us) = ctx.thresholds().pinning.wakeup_us;
     for thread in guest.vcpu_threads() {
         let (Some(cpu), Some(w)) = (thread.pinned_cpu(), &thread.wakeups) else { continue };
-        if w.count < FEWEST_WAKEUPS || thread.cpu.is_none_or(|c| c.wait.is_some_and(|x| x >= COMPETES)) {
+        if w.count < MIN_WAKEUPS || thread.cpu.is_none_or(|c| c.wait.is_some_and(|x| x >= COMPETES)) {
             continue;
         }
         // Other tasks on the CPU are the subject of other rules.

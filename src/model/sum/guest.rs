@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 
 /// Access rows of one guest at most; further addresses are added up in one row of their kind.
-const MOST_ACCESSES: usize = 65_536;
+const MAX_ACCESSES: usize = 65_536;
 /// Threads of one guest at most, when vCPU threads ended.
-const MOST_THREADS: usize = 4096;
+const MAX_THREADS: usize = 4096;
 /// Wakers and pre-empting tasks of one thread at most; further ones are left out.
-const MOST_TASKS: usize = 1024;
+const MAX_TASKS: usize = 1024;
 
 /// vCPU, space, address, direction.
 type AccessId = (Option<u32>, Space, Option<u64>, Direction);
@@ -206,7 +206,7 @@ fn add_threads(sum: &mut Vec<ThreadModel>, threads: Vec<ThreadModel>, seconds: f
     let living: HashSet<_> = threads.iter().map(id).collect();
     let mut kept = 0;
     sum.retain(|t| {
-        let stays = living.contains(&id(t)) || (t.role == Role::Vcpu && kept < MOST_THREADS);
+        let stays = living.contains(&id(t)) || (t.role == Role::Vcpu && kept < MAX_THREADS);
         kept += usize::from(stays);
         rows.give_back(if stays { 0 } else { 1 + t.counters.len() });
         stays
@@ -262,7 +262,7 @@ fn add_tasks(sum: &mut Vec<OtherTask>, tasks: Vec<OtherTask>) {
     for (place, task) in tasks.into_iter().enumerate() {
         let OtherTask { tid, comm, count, ns } = task;
         let same = |t: &OtherTask| t.tid == tid && t.comm == comm;
-        if sum.len() >= MOST_TASKS && !sum.iter().any(same) {
+        if sum.len() >= MAX_TASKS && !sum.iter().any(same) {
             continue;
         }
         let new = || OtherTask { tid, comm: comm.clone(), ..OtherTask::default() };
@@ -280,7 +280,7 @@ fn add_access(sum: &mut HashMap<AccessId, AccessRow>, mut row: AccessRow, timed:
         row.span = Timing { count, total_ns: Some(0), sum_sq: Some(0), histogram, ..Timing::default() };
     }
     let id = |address| (row.vcpu, row.space, address, row.direction);
-    let fits = sum.contains_key(&id(row.address)) || (sum.len() < MOST_ACCESSES && rows.take());
+    let fits = sum.contains_key(&id(row.address)) || (sum.len() < MAX_ACCESSES && rows.take());
     let address = row.address.filter(|_| fits);
     let entry =
         sum.entry(id(address)).or_insert_with(|| AccessRow { vcpu: row.vcpu, address, ..accesses::empty(&row) });

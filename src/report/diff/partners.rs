@@ -36,7 +36,7 @@ pub(super) struct Partners<'a> {
 }
 
 /// Remarks at most.
-const MOST_REMARKS: usize = 20;
+const MAX_REMARKS: usize = 20;
 
 /// Pairs the guests, those of the first input first.
 pub(super) fn partners<'a>(old: &[&'a DomainModel], new: &[&'a DomainModel]) -> Partners<'a> {
@@ -64,8 +64,8 @@ pub(super) fn partners<'a>(old: &[&'a DomainModel], new: &[&'a DomainModel]) -> 
         pairs.push((Some(*o), n.map(|n| n.0), n.map(|n| n.1)));
     }
     pairs.extend(new.iter().zip(&table.taken).filter(|(_, taken)| !**taken).map(|(n, _)| (None, Some(*n), None)));
-    let more = remarks.len().saturating_sub(MOST_REMARKS);
-    remarks.truncate(MOST_REMARKS);
+    let more = remarks.len().saturating_sub(MAX_REMARKS);
+    remarks.truncate(MAX_REMARKS);
     remarks.extend((more > 0).then(|| format!("and {more} more such guests")));
     Partners { pairs, remarks }
 }

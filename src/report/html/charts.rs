@@ -58,7 +58,7 @@ impl Chart {
 /// Name of the series that holds what has none of its own.
 pub(super) const OTHER: &str = "other";
 /// Characters of a series' name at most.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// The series of one chart.
 #[derive(Debug, Clone)]
@@ -141,7 +141,7 @@ impl ChartTracks {
 }
 
 fn shortened(name: &str) -> &str {
-    name.char_indices().nth(LONGEST_NAME).map_or(name, |(end, _)| &name[..end])
+    name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end])
 }
 
 /// All charts of the host, of a guest or of a vCPU.

@@ -26,7 +26,7 @@ const BODY: &str = include_str!("../../../assets/report/page.html");
 /// Size of the page that thinning aims at, bytes.
 pub const WANTED_BYTES: usize = 4_900_000;
 /// Slots below which thinning does not go.
-const FEWEST_SLOTS: usize = 64;
+const MIN_SLOTS: usize = 64;
 /// Slots to which the vCPUs' series go down before those of guests do.
 const FEW_SLOTS: usize = 256;
 
@@ -88,9 +88,9 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
 /// Joins slots of vCPUs or of guests; false when nothing is left to join.
 fn thin(timeline: &mut TimelineBuilder) -> bool {
     let (guests, vcpus) = (timeline.guest_axis.slots.len(), timeline.vcpu_axis.slots.len());
-    if vcpus > FEW_SLOTS || (vcpus > FEWEST_SLOTS && guests <= FEW_SLOTS) {
+    if vcpus > FEW_SLOTS || (vcpus > MIN_SLOTS && guests <= FEW_SLOTS) {
         timeline.halve_vcpus();
-    } else if guests > FEWEST_SLOTS {
+    } else if guests > MIN_SLOTS {
         timeline.halve_guests();
     } else {
         return false;
@@ -331,11 +331,11 @@ fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize, is_thinned
 }
 
 /// Times of the first year after 1970 are none of a wall clock: a trace's clock counts from the boot of its host.
-const LEAST_WALL_MS: i64 = 365 * 86_400_000;
+const MIN_WALL_MS: i64 = 365 * 86_400_000;
 
 /// Offset from UTC in seconds, and name, of the system's time zone at a time.
 fn zone(ms: i64) -> (i32, String) {
-    if ms < LEAST_WALL_MS {
+    if ms < MIN_WALL_MS {
         return (0, "by the clock of the trace".into());
     }
     let instant = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();

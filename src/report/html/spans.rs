@@ -4,7 +4,7 @@ use crate::lint::{Finding, FindingId, Severity, Target};
 use std::collections::HashMap;
 
 /// Spans at most; further ones are counted.
-const MOST_SPANS: usize = 2000;
+const MAX_SPANS: usize = 2000;
 
 /// A time during which a finding held.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ impl FindingSpans {
             let id = f.id();
             let place = match before.get(&id) {
                 Some(&place) => place,
-                None if self.all.len() < MOST_SPANS => {
+                None if self.all.len() < MAX_SPANS => {
                     self.all.push(FindingSpan {
                         rule: f.rule,
                         domain: f.domain.clone(),
@@ -92,6 +92,6 @@ mod tests {
             spans.add([finding("vcpu-wait", Severity::Info, Some(i))].iter(), i);
             spans.add([].iter(), i);
         }
-        assert_eq!((spans.all.len(), spans.left_out), (MOST_SPANS, 3000));
+        assert_eq!((spans.all.len(), spans.left_out), (MAX_SPANS, 3000));
     }
 }

@@ -10,8 +10,8 @@ use crate::report::json::userspace_reason;
 use std::collections::BTreeMap;
 
 /// Guests with time lines at most, and their vCPUs together.
-const MOST_GUESTS: usize = 256;
-const MOST_VCPUS: usize = 1024;
+const MAX_GUESTS: usize = 256;
+const MAX_VCPUS: usize = 1024;
 /// Exit reasons or devices of a guest that are followed, and of a vCPU.
 const GUEST_ROWS: usize = 32;
 const VCPU_ROWS: usize = 12;
@@ -19,7 +19,7 @@ const VCPU_ROWS: usize = 12;
 const GUEST_LINES: usize = 6;
 const VCPU_LINES: usize = 4;
 /// Disks or network interfaces of a guest, two series each.
-const MOST_DEVICES: usize = 16;
+const MAX_DEVICES: usize = 16;
 
 /// Adds up intervals as they come.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl TimelineBuilder {
             for thread in d.vcpus() {
                 let Some(vcpu) = thread.index else { continue };
                 if !guest.vcpus.contains_key(&vcpu) {
-                    if self.vcpus >= MOST_VCPUS {
+                    if self.vcpus >= MAX_VCPUS {
                         self.is_cut = true;
                         continue;
                     }
@@ -157,7 +157,7 @@ fn followed<'g>(guests: &'g mut Vec<GuestTracks>, d: &DomainModel) -> Option<&'g
     let same = |g: &GuestTracks| g.pid == pid && g.start_ticks == start_ticks && (pid.is_some() || g.name == d.name());
     let place = match guests.iter().position(same) {
         Some(place) => place,
-        None if guests.len() >= MOST_GUESTS => return None,
+        None if guests.len() >= MAX_GUESTS => return None,
         None => {
             guests.push(GuestTracks { pid, start_ticks, ..GuestTracks::default() });
             guests.len() - 1
@@ -194,17 +194,17 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
         add_moves(charts, all, far, at);
     }
     let named = |name: &str, of: &str| format!("{name} {of}");
-    for (place, disk) in d.disks.iter().take(MOST_DEVICES).enumerate() {
+    for (place, disk) in d.disks.iter().take(MAX_DEVICES).enumerate() {
         let (reads, writes) = (named(&disk.name, "reads"), named(&disk.name, "writes"));
-        let most = 2 * MOST_DEVICES + place;
+        let most = 2 * MAX_DEVICES + place;
         charts.add(Chart::DiskRequests, at, most, [(reads.as_str(), disk.read_ops), (&writes, disk.write_ops)]);
         let times = disk.read_mean_us.map(|t| (reads.as_str(), t)).into_iter();
         charts.add(Chart::DiskTime, at, most, times.chain(disk.write_mean_us.map(|t| (writes.as_str(), t))));
     }
-    for nic in d.nics.iter().take(MOST_DEVICES) {
+    for nic in d.nics.iter().take(MAX_DEVICES) {
         let (received, sent) = (named(&nic.name, "received"), named(&nic.name, "sent"));
         let values = [(received.as_str(), nic.rx_bytes), (&sent, nic.tx_bytes)];
-        charts.add(Chart::Network, at, 2 * MOST_DEVICES, values);
+        charts.add(Chart::Network, at, 2 * MAX_DEVICES, values);
     }
 }
 

@@ -2,11 +2,11 @@
 //! intervals, so that a peak survives however many intervals share a slot.
 
 /// Slots at most.
-const MOST_SLOTS: usize = 4096;
+const MAX_SLOTS: usize = 4096;
 /// Slots that remain however many series there are.
-const FEWEST_SLOTS: usize = 64;
-/// Cells of all series of a time axis together, at most; [`FEWEST_SLOTS`] wins.
-const MOST_CELLS: usize = 1_500_000;
+const MIN_SLOTS: usize = 64;
+/// Cells of all series of a time axis together, at most; [`MIN_SLOTS`] wins.
+const MAX_CELLS: usize = 1_500_000;
 /// Latest time, milliseconds since the epoch: the end of the year 9999, up to which every browser knows dates.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
@@ -52,7 +52,7 @@ impl TimeAxis {
 
     /// Slots that fit, with so many series.
     pub fn room(series: usize) -> usize {
-        (MOST_CELLS / series.max(1)).clamp(FEWEST_SLOTS, MOST_SLOTS)
+        (MAX_CELLS / series.max(1)).clamp(MIN_SLOTS, MAX_SLOTS)
     }
 
     /// Joins neighbouring slots; returns how many old slots each new one holds. Slots on both sides of a gap are joined

@@ -30,9 +30,9 @@ const FACTS_MEMORY: usize = 512 << 20;
 const DAMAGED: &str = "a sample is not what a recorder writes";
 
 /// Facts of guests in a segment: a segment with more of them ends.
-pub const MOST_FACTS: u32 = 8192;
+pub const MAX_FACTS: u32 = 8192;
 /// Facts of guests in a segment that a reader takes: those of the last sample come on top.
-const MOST_FACTS_READ: usize = 8 * MOST_FACTS as usize;
+const MAX_FACTS_READ: usize = 8 * MAX_FACTS as usize;
 
 /// What a run of the recorder says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -200,7 +200,7 @@ impl SegmentReader {
             known.get(&key(&facts)).filter(|k| ***k == facts).cloned().unwrap_or_else(|| Arc::new(facts))
         };
         ensure!(
-            self.domains.len() + domains.len() <= MOST_FACTS_READ,
+            self.domains.len() + domains.len() <= MAX_FACTS_READ,
             "a segment holds facts of more guests than any recorder writes"
         );
         self.domains.extend(domains.into_iter().map(shared));

@@ -7,7 +7,7 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{Header, MOST_FACTS, SegmentReader, SegmentWriter, pack_header, unpack_header};
+pub use codec::{Header, MAX_FACTS, SegmentReader, SegmentWriter, pack_header, unpack_header};
 pub use frame::{
     FrameHead, FrameKind, HEAD, MAGIC, MARK_LENGTH, PROLOGUE, SCHEMA, SEGMENT_MARK, Stamp, check_prologue, is_newer,
     looks_like, prologue,

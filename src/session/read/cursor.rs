@@ -27,7 +27,7 @@ pub struct Cursor {
 }
 
 /// A moment before a sample has at most so many samples.
-const MOST_BEFORE: usize = 2000;
+const MAX_BEFORE: usize = 2000;
 
 /// A segment being read.
 struct Open {
@@ -199,7 +199,7 @@ impl Cursor {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
         let seconds = usize::try_from(length.as_secs()).unwrap_or(usize::MAX);
         let by_time = self.time_ms(index).map_or(0, |ms| self.index_at(ms.saturating_sub(length_ms)));
-        by_time.min(index.saturating_sub(seconds)).max(index.saturating_sub(MOST_BEFORE))
+        by_time.min(index.saturating_sub(seconds)).max(index.saturating_sub(MAX_BEFORE))
     }
 
     /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or behind damage.

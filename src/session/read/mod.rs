@@ -11,4 +11,4 @@ pub use cursor::Cursor;
 pub(super) use part::{CHECKED_WHOLE, PartReader, recording_of};
 pub(super) use scan::End;
 pub use session::Session;
-pub(super) use session::{MOST_PARTS, part_path};
+pub(super) use session::{MAX_PARTS, part_path};

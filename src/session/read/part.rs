@@ -1,6 +1,6 @@
 //! One file of a recording, for reading: where its segments are, and what of it is damaged.
 
-use super::scan::{End, Frame, MOST_TRIES, find_marked, read_frame};
+use super::scan::{End, Frame, MAX_TRIES, find_marked, read_frame};
 use crate::session::format::{self, FrameKind, HEAD, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp};
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -95,7 +95,7 @@ impl PartReader {
     pub fn refresh(&mut self) -> bool {
         self.length = self.file.metadata().map_or(self.length, |m| m.len());
         let (before, mut at) = (self.end, self.end);
-        let (mut damaged, mut tries) = (None, MOST_TRIES);
+        let (mut damaged, mut tries) = (None, MAX_TRIES);
         self.stop = loop {
             let end = match read_frame(&self.file, self.length, at) {
                 Ok(frame) if self.take(at, &frame, &mut damaged) => {
@@ -153,7 +153,7 @@ impl PartReader {
     /// together.
     fn indexed(&self) -> Option<(Vec<Segment>, u64, u64)> {
         let near_end = self.length.saturating_sub(SEARCHED).max(PROLOGUE as u64)..self.length;
-        let (last, mut payload) = find_marked(&self.file, near_end, INDEX_MARK, true, &mut MOST_TRIES.clone())?;
+        let (last, mut payload) = find_marked(&self.file, near_end, INDEX_MARK, true, &mut MAX_TRIES.clone())?;
         let end = last + (HEAD + payload.len()) as u64;
         let (mut at, mut segments) = (last, Vec::<Segment>::new());
         loop {

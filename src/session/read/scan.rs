@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt;
 const BLOCK: usize = 1 << 20;
 /// Searches behind damage, and places that look like a frame and are none, in one file: a hostile file could have
 /// millions of both.
-pub const MOST_TRIES: usize = 256;
+pub const MAX_TRIES: usize = 256;
 /// The longest index frame, bytes of payload: those written are shorter, and a long chain of long ones takes for ever.
-const LONGEST_INDEX: usize = 256;
+const MAX_INDEX: usize = 256;
 
 /// Why there is no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
         return Err(if FrameKind::from_byte(head[0]).is_some() { End::Cut } else { End::Damaged });
     }
     let head = FrameHead::parse(&head).ok_or(End::Damaged)?;
-    if head.kind == FrameKind::Index && head.length > LONGEST_INDEX {
+    if head.kind == FrameKind::Index && head.length > MAX_INDEX {
         return Err(End::Damaged);
     }
     if (head.length + HEAD) as u64 > left {

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// More parts than this are neither made nor looked for.
-pub const MOST_PARTS: u32 = 1000;
+pub const MAX_PARTS: u32 = 1000;
 
 /// An opened recording.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Session {
         let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
-        for path in (1..MOST_PARTS).map(|n| part_path(path, n)) {
+        for path in (1..MAX_PARTS).map(|n| part_path(path, n)) {
             let Ok(file) = open_regular(&path) else { break };
             let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
             if parts.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {

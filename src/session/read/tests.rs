@@ -1,6 +1,6 @@
 //! Long recordings, which are opened by their index: small ones stand for them.
 
-use super::scan::MOST_TRIES;
+use super::scan::MAX_TRIES;
 use super::{Cursor, PartReader, Session, part::Hole};
 use crate::sample::Sample;
 use crate::session::format::{FrameKind, SegmentWriter, Stamp, pack_header, prologue};
@@ -79,14 +79,14 @@ fn a_file_with_holes_without_end_is_given_up() {
     let path = dir.path().join("a");
     let mut bytes = prologue().to_vec();
     bytes.extend(pack_header(&Header::default()).unwrap());
-    for number in 0..2 * MOST_TRIES as u32 {
+    for number in 0..2 * MAX_TRIES as u32 {
         let stamp = Stamp { number, time_ms: 0, run: false };
         bytes.extend(SegmentWriter::new().unwrap().pack(FrameKind::First, stamp, &Sample::default()).unwrap());
         bytes.push(0);
     }
     std::fs::write(&path, &bytes).unwrap();
     let part = PartReader::open(File::open(&path).unwrap(), u64::MAX).unwrap();
-    assert_eq!((part.holes.len(), part.samples()), (MOST_TRIES, MOST_TRIES + 1));
+    assert_eq!((part.holes.len(), part.samples()), (MAX_TRIES, MAX_TRIES + 1));
 }
 
 #[test]

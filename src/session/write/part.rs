@@ -1,7 +1,7 @@
 //! Writes frames into one file. Knows nothing of paths and locks.
 
 use crate::sample::Sample;
-use crate::session::format::{self, FrameKind, Header, MOST_FACTS, Segment, SegmentWriter, Stamp};
+use crate::session::format::{self, FrameKind, Header, MAX_FACTS, Segment, SegmentWriter, Stamp};
 use crate::session::read::PartReader;
 use crate::session::{SEGMENT, SEGMENT_BYTES};
 use anyhow::{Context, Result};
@@ -64,7 +64,7 @@ impl PartWriter {
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take();
         let full = |open: &SegmentWriter, segment: &Segment| {
-            let is_long = segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MOST_FACTS;
+            let is_long = segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MAX_FACTS;
             is_long || sample.time_ms < segment.last_ms
         };
         let open = open.filter(|open| self.unindexed.last().is_some_and(|segment| !full(open, segment)));

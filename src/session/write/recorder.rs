@@ -25,7 +25,7 @@ pub struct Limits {
 /// Parts that a limit is shared out over: one of them is deleted at a time.
 const PARTS: u32 = 8;
 /// A smaller `--max-size` would leave no room for samples.
-const LEAST_SIZE: u64 = 256 << 10;
+const MIN_SIZE: u64 = 256 << 10;
 
 /// Writes samples into a recording.
 ///
@@ -53,8 +53,8 @@ impl Recorder {
     /// # Errors
     /// When the file cannot be made, another recorder holds it, or it is of another kind: it is never overwritten.
     pub fn create(path: &Path, limits: Limits) -> Result<Self> {
-        if limits.size.is_some_and(|s| s < LEAST_SIZE) {
-            bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", LEAST_SIZE >> 10);
+        if limits.size.is_some_and(|s| s < MIN_SIZE) {
+            bail!("--max-size must be at least {} KiB: a recording of less would hold no samples", MIN_SIZE >> 10);
         }
         rotation::survive_file_size_limits();
         let LockedFile { file, part, aside } = rotation::lock(path)?;

@@ -1,7 +1,7 @@
 //! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
 
 use crate::session::format::{self, MAGIC, PROLOGUE};
-use crate::session::read::{CHECKED_WHOLE, End, MOST_PARTS, PartReader, part_path, recording_of};
+use crate::session::read::{CHECKED_WHOLE, End, MAX_PARTS, PartReader, part_path, recording_of};
 use crate::session::regular_file::{not_ours, open_regular};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -162,14 +162,14 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<File> {
 
 /// The number behind that of the oldest part. Fails for a part that is not this user's own: it is not moved.
 fn last_part(path: &Path) -> io::Result<u32> {
-    for n in 1..MOST_PARTS {
+    for n in 1..MAX_PARTS {
         let part = part_path(path, n);
         let Ok(meta) = fs::symlink_metadata(&part) else { return Ok(n) };
         if let Some(why) = not_ours(&meta) {
             return Err(foreign(format!("{} {why}: move it away", part.display())));
         }
     }
-    Ok(MOST_PARTS)
+    Ok(MAX_PARTS)
 }
 
 fn foreign(what: String) -> io::Error {
@@ -180,7 +180,7 @@ fn foreign(what: String) -> io::Error {
 /// Files that belong to no such recording are left alone.
 pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
     let mut sum = 0;
-    for n in 1..MOST_PARTS {
+    for n in 1..MAX_PARTS {
         let part = part_path(path, n);
         let ours = fs::symlink_metadata(&part).is_ok_and(|meta| not_ours(&meta).is_none());
         let Some(file) = open_regular(&part).ok().filter(|_| ours) else { break };

@@ -1,7 +1,7 @@
 //! The time that a file's events cover, without jumps of its clock.
 
 /// A longer time without an event is a gap: a damaged time stamp, or two recordings in one file. Nanoseconds.
-pub(super) const LONGEST_PAUSE: u64 = 86_400 * 1_000_000_000;
+pub(super) const MAX_BACKOFF: u64 = 86_400 * 1_000_000_000;
 
 /// The time from the first event to the last one. Gaps do not count.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl CoveredTime {
             return;
         };
         let (ahead, back) = (time.saturating_sub(latest), latest.saturating_sub(time));
-        if ahead.max(back) > LONGEST_PAUSE {
+        if ahead.max(back) > MAX_BACKOFF {
             self.gap_ns = self.gap_ns.max(ahead.max(back));
             (self.latest, self.earliest) = (Some(time), time);
             return;
@@ -41,7 +41,7 @@ impl CoveredTime {
 
     /// A sentence about gaps, if there are any.
     pub fn note(&self) -> Option<String> {
-        let days = self.gap_ns as f64 / LONGEST_PAUSE as f64;
+        let days = self.gap_ns as f64 / MAX_BACKOFF as f64;
         (self.gap_ns > 0).then(|| {
             format!("its clock jumps by up to {days:.0} days between two events; such gaps are not counted as time")
         })

@@ -15,7 +15,7 @@ const SURE: usize = 5;
 /// A line's number has so many digits at most; those of an address and a time are more.
 const DIGITS: usize = 7;
 /// A mark with a name before its bar (`docker compose logs`) is so long at most, bytes.
-const LONGEST_BAR: usize = 40;
+const MAX_BAR: usize = 40;
 
 /// A text without the marks on its lines.
 pub(super) fn without(text: &str) -> Cow<'_, str> {
@@ -307,7 +307,7 @@ fn without_bars(text: &str) -> Cow<'_, str> {
         let name = first.get(..at)?.trim();
         // A row of a table ends with a bar; of one that has columns, the first differs from row to row.
         let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
-        let mark = first.get(..at + bar.len_utf8()).filter(|mark| mark.len() <= LONGEST_BAR)?;
+        let mark = first.get(..at + bar.len_utf8()).filter(|mark| mark.len() <= MAX_BAR)?;
         (is_name && !first.trim_end().ends_with(BARS)).then_some(mark)
     });
     let Some(mark) = mark.filter(|mark| written(text).all(|line| line.starts_with(mark))) else {

@@ -137,8 +137,8 @@ fn read_type(
         }
         InputType::KernelLog => {
             let lines = kernel_log::parse(text);
-            if lines.len() >= kernel_log::MOST_OF_A_KIND {
-                let most = kernel_log::MOST_OF_A_KIND;
+            if lines.len() >= kernel_log::MAX_OF_A_KIND {
+                let most = kernel_log::MAX_OF_A_KIND;
                 gathered
                     .notes
                     .push(format!("{}: of each kind of line no more than {most} are counted", path.display()));

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// At most this many files of the folders named are tried.
-const MOST_TRIED: usize = 4096;
+const MAX_TRIED: usize = 4096;
 /// A sosreport has its files this deep.
 const DEEPEST: usize = 6;
 
@@ -20,7 +20,7 @@ pub fn for_files(inputs: &[PathBuf], output: Option<&Path>) -> CapabilitySet {
     if !geteuid().is_root() {
         return set;
     }
-    let mut left = MOST_TRIED;
+    let mut left = MAX_TRIED;
     set.set(CapabilitySet::DAC_READ_SEARCH, without(|| inputs.iter().any(|path| is_refused(path, DEEPEST, &mut left))));
     set.set(CapabilitySet::DAC_OVERRIDE, output.is_some_and(|folder| without(|| is_foreign(folder))));
     set

@@ -27,9 +27,9 @@ pub const FREQUENCY_HZ: u32 = 199;
 /// How often the rings are emptied.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The most different stacks that are kept; more are counted as lost.
-const MOST_STACKS: usize = 50_000;
+const MAX_STACKS: usize = 50_000;
 /// The most threads that are sampled: each takes a ring of 128 KiB and a file.
-const MOST_THREADS: usize = 512;
+const MAX_THREADS: usize = 512;
 
 /// An address, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,10 +57,10 @@ pub fn sample(
         Err(why) => (Vec::new(), Some(why)),
     };
     let mut unwinder = StackUnwinder::new(&mut modules);
-    let (mut threads, mut gaps) = threads::open(&wanted[..wanted.len().min(MOST_THREADS)])?;
+    let (mut threads, mut gaps) = threads::open(&wanted[..wanted.len().min(MAX_THREADS)])?;
     gaps.extend(unreadable);
-    if wanted.len() > MOST_THREADS {
-        gaps.push(format!("{MOST_THREADS} of {} threads were sampled", wanted.len()));
+    if wanted.len() > MAX_THREADS {
+        gaps.push(format!("{MAX_THREADS} of {} threads were sampled", wanted.len()));
     }
     let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
     let began = Instant::now();
@@ -118,7 +118,7 @@ impl CountedStacks {
         let stack = (tid, entries);
         if let Some(count) = self.stacks.get_mut(&stack) {
             *count += 1;
-        } else if self.stacks.len() < MOST_STACKS {
+        } else if self.stacks.len() < MAX_STACKS {
             self.stacks.insert(stack, 1);
         } else {
             self.lost += 1;

@@ -17,13 +17,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of /proc/PID/maps: 65,530 mappings, the default of `vm.max_map_count`, with paths.
-const MOST_MAPS: u64 = 16 << 20;
+const MAX_MAPS: u64 = 16 << 20;
 /// The most mappings of code that are looked at.
-const MOST_MAPPINGS: usize = 4096;
+const MAX_MAPPINGS: usize = 4096;
 /// Pages of 64 KiB are the largest that a program's segments are aligned to.
-const LARGEST_PAGE: u64 = 0x1_0000;
+const MAX_PAGE: u64 = 0x1_0000;
 /// The most bytes that one section with unwind information may have; QEMU's has 4 MB.
-const MOST_UNWIND: u64 = 256 << 20;
+const MAX_UNWIND: u64 = 256 << 20;
 /// Where distributions install symbols.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
@@ -62,12 +62,12 @@ pub(super) struct ModuleFile {
 /// When they cannot be read.
 pub(super) fn of_process(pid: i32) -> Result<Vec<Module>, String> {
     let mut maps = Vec::new();
-    let read = File::open(format!("/proc/{pid}/maps")).and_then(|file| file.take(MOST_MAPS).read_to_end(&mut maps));
+    let read = File::open(format!("/proc/{pid}/maps")).and_then(|file| file.take(MAX_MAPS).read_to_end(&mut maps));
     read.map_err(|e| format!("/proc/{pid}/maps cannot be read ({e})"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty());
     let root = root.map_err(|e| format!("/proc/{pid}/root cannot be opened ({e})"))?;
-    let mappings = maps.split(|byte| *byte == b'\n').filter_map(CodeMapping::parse).take(MOST_MAPPINGS);
+    let mappings = maps.split(|byte| *byte == b'\n').filter_map(CodeMapping::parse).take(MAX_MAPPINGS);
     Ok(mappings.map(|mapping| mapping.module(|path, inode| open_trusted(&root, path, inode))).collect())
 }
 
@@ -145,7 +145,7 @@ impl ModuleFile {
             let (start, address) = (header.p_offset(endian), header.p_vaddr(endian));
             // A mapping begins at a whole page, which may be in front of the segment.
             let end = start.checked_add(header.p_filesz(endian))?;
-            let is_here = (start & !(LARGEST_PAGE - 1)..end).contains(&offset);
+            let is_here = (start & !(MAX_PAGE - 1)..end).contains(&offset);
             (is_code && is_here).then(|| address.wrapping_sub(start).wrapping_add(offset))
         })?;
         let range = |name: &str| {
@@ -153,7 +153,7 @@ impl ModuleFile {
             Some(section.address()..section.address().checked_add(section.size())?)
         };
         let section = |name: &str| {
-            let section = elf.section_by_name(name).filter(|section| section.size() <= MOST_UNWIND)?;
+            let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_UNWIND)?;
             Some((range(name)?, section.data().ok()?.to_vec()))
         };
         let itself = || PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 
 /// The longest name shown.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 /// The kernel's list of its functions.
 const KALLSYMS: &str = "/proc/kallsyms";
 
@@ -65,7 +65,7 @@ impl Symbols {
 
     fn name(&self, source: &Source<'_>, input: Input<u64>) -> Option<String> {
         match self.symbolizer.symbolize_single(source, input).ok()? {
-            Symbolized::Sym(symbol) => Some(sanitize(&symbol.name, LONGEST_NAME)),
+            Symbolized::Sym(symbol) => Some(sanitize(&symbol.name, MAX_NAME)),
             Symbolized::Unknown(_) => None,
         }
     }

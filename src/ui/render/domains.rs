@@ -19,7 +19,7 @@ use ratatui::layout::Rect;
 use std::borrow::Cow;
 
 /// How many guests are named when the filter lets none pass.
-const MOST_NAMES: usize = 40;
+const MAX_NAMES: usize = 40;
 /// Width of the marks before a row: selection, severity, threads shown or hidden.
 const MARKS: u16 = 4;
 
@@ -45,8 +45,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if state.table.rows.is_empty() {
         let mut names: Vec<String> = model.domains.iter().map(|d| clean(d.name())).collect();
         names.sort_unstable();
-        let more = names.len().saturating_sub(MOST_NAMES);
-        names.truncate(MOST_NAMES);
+        let more = names.len().saturating_sub(MAX_NAMES);
+        names.truncate(MAX_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let text = format!(
             "None of {} guests passes the filter '{}'. There are: {}{more}. Esc clears the filter.",

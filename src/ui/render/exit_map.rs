@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 use std::collections::BTreeMap;
 
 /// Reasons at most where they are columns.
-const MOST_REASONS: usize = 24;
+const MAX_REASONS: usize = 24;
 /// Width of a row's name.
 const NAME: u16 = 16;
 /// Width of a cell with a figure.
@@ -170,7 +170,7 @@ fn by_guest(state: &AppState, guests: &[&DomainModel], measure: ExitMeasure) -> 
     }
     let mut reasons: Vec<(&str, f64)> = sums.into_iter().collect();
     reasons.sort_by(|a, b| b.1.total_cmp(&a.1));
-    reasons.truncate(MOST_REASONS);
+    reasons.truncate(MAX_REASONS);
     let row = |(d, figures): (&&DomainModel, BTreeMap<&str, f64>)| {
         let all = figures.values().sum();
         let of = reasons.iter().map(|(reason, _)| figures.get(reason).copied().unwrap_or(0.0));

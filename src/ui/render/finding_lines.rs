@@ -19,7 +19,7 @@ const SINCE_WIDTH: u16 = 16;
 /// With less room a line has the figure and no title.
 const FIGURE_ALONE: u16 = 50;
 /// How many other guests with the same finding are named at most.
-const MOST_OTHERS: usize = 30;
+const MAX_OTHERS: usize = 30;
 /// The narrowest and the widest column of guests.
 pub const WHO: (u16, u16) = (4, 24);
 
@@ -57,7 +57,7 @@ impl FindingLine {
     pub fn of(f: &FoldedFinding<'_>, state: &AppState, theme: &Theme) -> Self {
         let mut line = Self::one(f.worst, state, theme);
         if !f.others.is_empty() {
-            let names: Vec<String> = f.others.iter().take(MOST_OTHERS).map(|name| clean(name)).collect();
+            let names: Vec<String> = f.others.iter().take(MAX_OTHERS).map(|name| clean(name)).collect();
             line.others = format!("also {}", names.join(", "));
             line.who = format!("{} +{}", line.who, f.others.len());
         }

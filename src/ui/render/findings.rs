@@ -14,9 +14,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Narrowest column of reasons why a rule cannot tell.
-const LEAST_REASON: u16 = 24;
+const MIN_REASON: u16 = 24;
 /// Lines from which on the rules that cannot tell stand below the selected finding.
-const LEAST_TABLE: u16 = 4;
+const MIN_TABLE: u16 = 4;
 
 /// How many lines the strip can fill below its title.
 pub fn strip_len(state: &AppState) -> usize {
@@ -108,7 +108,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let list_of = |height: u16| (n as u16).min(height).min((height / 2).max(4));
     let used = list_of(inner.height).saturating_add(selected.len() as u16 + 1);
     let mut inner = inner;
-    if used + LEAST_TABLE <= inner.height {
+    if used + MIN_TABLE <= inner.height {
         cannot_tell(buf, Rect { y: inner.y + used, height: inner.height - used, ..inner }, state, theme);
     } else if let Some(text) = still_watched(state).filter(|_| inner.height > 2) {
         inner.height -= 1;
@@ -159,7 +159,7 @@ fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let who_at = area.x + rule_width + 1;
     // Without room beside its rule and guest a reason stands below them.
     let beside = rule_width + who_width + 2;
-    let (because_at, first) = if beside + LEAST_REASON <= area.width { (beside, 0) } else { (2, 1) };
+    let (because_at, first) = if beside + MIN_REASON <= area.width { (beside, 0) } else { (2, 1) };
     let room = area.width.saturating_sub(because_at);
     let mut y = area.y + 1;
     let mut row = |rule: &str, who: &str, because: &str, looks: (Look, Look)| {

@@ -55,7 +55,7 @@ use ratatui::style::Modifier;
 pub use tabs::at as tab_at;
 
 /// Columns of the left text of a title that its right text leaves alone.
-const LEAST_LEFT: u16 = 16;
+const MIN_LEFT: u16 = 16;
 
 /// Draws the whole screen.
 pub fn render(frame: &mut Frame<'_>, state: &AppState, theme: &Theme) {
@@ -270,7 +270,7 @@ fn title(buf: &mut Buffer, area: Rect, name: &str, left: &str, right: &str, them
     let room = area.right().saturating_sub(x + 1);
     let right_width = width(right) + 2;
     // Whom a view is about matters more than its sums.
-    let left_width = width(left).min(LEAST_LEFT);
+    let left_width = width(left).min(MIN_LEFT);
     let right_fits = !right.is_empty() && right_width + left_width + 1 < room;
     let left_room = if right_fits { room - right_width } else { room };
     if !left.is_empty() {

@@ -30,7 +30,7 @@ pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -
 fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
     let mut btf = Vec::new();
     let file = std::fs::File::open(format!("/sys/kernel/btf/{name}"))?;
-    file.take(kernel_types::MOST_BYTES as u64).read_to_end(&mut btf)?;
+    file.take(kernel_types::MAX_BYTES as u64).read_to_end(&mut btf)?;
     Ok(btf)
 }
 

@@ -17,7 +17,7 @@ const SIZE: usize = 16384;
 const EVENT: i32 = 0x4b56_4d45;
 
 /// The most tracepoints counted. A kernel has some hundred.
-const MOST_EVENTS: usize = 512;
+const MAX_EVENTS: usize = 512;
 
 /// One program on each event.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl KvmEvents {
     /// # Errors
     /// No tracefs to name them, or no right to attach.
     pub fn start(rights: &Rights) -> Result<Self, EngineError> {
-        let names: Vec<String> = Tracefs::open()?.events("kvm")?.into_iter().take(MOST_EVENTS).collect();
+        let names: Vec<String> = Tracefs::open()?.events("kvm")?.into_iter().take(MAX_EVENTS).collect();
         Self::attach(&names).map_err(|refusal| rights.explain(&refusal))
     }
 

@@ -23,7 +23,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const PRIORITY: i32 = -15;
 
 /// The most scheduler events a second of threads named like vCPUs; beyond it they are disabled.
-const MOST_SWITCHES: u64 = 50_000;
+const MAX_SWITCHES: u64 = 50_000;
 /// The most names kept of tasks that woke a vCPU.
 const MAX_NAMES: usize = 4096;
 
@@ -87,7 +87,7 @@ impl Budget {
             (self.since, self.count) = (now, 0);
         }
         self.count += count;
-        let spent = !self.spent && self.count > MOST_SWITCHES;
+        let spent = !self.spent && self.count > MAX_SWITCHES;
         self.spent |= spent;
         spent
     }
@@ -185,7 +185,7 @@ impl Watcher {
         let fix = "use --engine bpf, which adds them up in the kernel".into();
         if state.scheduler.spent {
             let cause = format!(
-                "more than {MOST_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
+                "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
             );
             return Some(EngineError { cause, fix });
         }

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Intervals without an event that are samples of their own, one after the other.
-const MOST_EMPTY: u64 = 60;
+const MAX_EMPTY: u64 = 60;
 
 /// Yields a sample at the end of each interval of a `perf.data`, with cumulative counters, after a first one without
 /// guests.
@@ -151,7 +151,7 @@ impl Feed for PerfDataFeed {
         let sample = self.sample(end);
         // A damaged time stamp may be centuries away: intervals without an event are one, if there are many.
         let empty = self.data.next_time().map_or(0, |next| next.saturating_sub(end) / self.interval_ns);
-        self.empty = if empty > MOST_EMPTY { empty } else { 1 };
+        self.empty = if empty > MAX_EMPTY { empty } else { 1 };
         self.end = Some(end.saturating_add(self.interval_ns.saturating_mul(self.empty)));
         Ok(Some(sample))
     }

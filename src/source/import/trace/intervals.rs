@@ -5,15 +5,15 @@ use crate::sample::{
     DomainFacts, EngineKind, EngineLevel, EngineStatus, Sample, SourceId, SourceStatus, ThreadEvents, ThreadSample,
 };
 use crate::source::events::TracedThread;
-use crate::source::import::covered_time::LONGEST_PAUSE;
+use crate::source::import::covered_time::MAX_BACKOFF;
 use crate::source::import::group_threads::group_threads;
 use crate::source::import::guest::ImportedGuest;
 use std::collections::HashMap;
 
 /// Readings that are kept at most, and threads in all of them: beyond that every other reading goes, and intervals
 /// become twice as long.
-const MOST_READINGS: usize = 1200;
-const MOST_THREADS: usize = 100_000;
+const MAX_READINGS: usize = 1200;
+const MAX_THREADS: usize = 100_000;
 
 /// Readings of the counters at the ends of intervals.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Readings {
         if self.first.is_none() {
             (self.first, self.end) = (Some(time), time.saturating_add(self.every_ns));
         }
-        self.is_over |= time.saturating_sub(self.end) > LONGEST_PAUSE;
+        self.is_over |= time.saturating_sub(self.end) > MAX_BACKOFF;
         if self.is_over || time < self.end {
             return;
         }
@@ -55,7 +55,7 @@ impl Readings {
     fn take(&mut self, time: u64, threads: Vec<TracedThread>) {
         self.threads += threads.len();
         self.taken.push((time, threads));
-        if self.taken.len() > MOST_READINGS || self.threads > MOST_THREADS && self.taken.len() > 2 {
+        if self.taken.len() > MAX_READINGS || self.threads > MAX_THREADS && self.taken.len() > 2 {
             let mut place = 0;
             self.taken.retain(|_| {
                 place += 1;

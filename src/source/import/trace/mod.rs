@@ -11,7 +11,7 @@ use super::group_threads::{KvmEventCounts, group_threads};
 use super::imported::io_message;
 use super::pasted_text::unquote;
 use crate::kvm::exit_reason::ReasonNames;
-use crate::kvm::kernel_log::{LogKind, LogLine, LogReader, MOST_OF_A_KIND};
+use crate::kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
 use crate::kvm::sanitize;
 use crate::kvm::topology::HostTopology;
 use crate::sample::{Sample, ThreadEvents};
@@ -177,7 +177,7 @@ impl TraceReader {
             return;
         }
         let Some(line) = line::parse(text).filter(|line| line.timed == self.timed) else {
-            if self.found.len() < MOST_OF_A_KIND {
+            if self.found.len() < MAX_OF_A_KIND {
                 self.log.line(text, &mut self.found);
             }
             return;
@@ -198,11 +198,11 @@ impl TraceReader {
         }
         let pairing = &mut self.pairing;
         let read = self.decoder.decode(&line, |event| pairing.event(&event));
-        if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MOST_OF_A_KIND {
+        if line.event == "kvm_emulate_insn" && line.text.ends_with(" failed") && self.found.len() < MAX_OF_A_KIND {
             let kind = LogKind::EmulationFailure;
             self.found.push(LogLine { kind, ..LogLine::unjudged(sanitize(text.trim(), 400)) });
         }
-        if kvm && !read && self.found.len() < MOST_OF_A_KIND {
+        if kvm && !read && self.found.len() < MAX_OF_A_KIND {
             self.found.push(LogLine::unjudged(sanitize(text, 400)));
         }
         if kvm && self.names.len() < MAX_NAMES && !self.names.contains_key(&line.tid) {

@@ -4,7 +4,7 @@
 
 use super::cgroups::{Hierarchies, of_libvirt};
 use crate::kvm::{CpuSet, sanitize};
-use crate::sample::{GroupCpus, MOST_FOLDER, MOST_GROUPS};
+use crate::sample::{GroupCpus, MAX_FOLDER, MAX_GROUPS};
 use crate::source::live::proc::file;
 use procfs::ProcessCGroups;
 use std::path::Path;
@@ -12,13 +12,13 @@ use std::path::Path;
 /// The CPUs that a group really has: in cgroup v2, in v1 since Linux 3.17, and in v1 before.
 const FILES: [&str; 3] = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"];
 /// Groups are nested less deep than this.
-const MOST_LEVELS: usize = 64;
+const MAX_LEVELS: usize = 64;
 
 /// Those of a process, from the root downwards. Below the group of a domain libvirt sets the pins themselves.
 pub(super) fn read(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Vec<GroupCpus> {
     let Some((own, _)) = hierarchies.folder(groups, "cpuset", &FILES) else { return Vec::new() };
     let domain = of_libvirt(&own).map_or(own.as_path(), |(domain, _)| domain);
-    let mut all: Vec<GroupCpus> = domain.ancestors().take(MOST_LEVELS).map_while(group).collect();
+    let mut all: Vec<GroupCpus> = domain.ancestors().take(MAX_LEVELS).map_while(group).collect();
     all.reverse();
     let (mut bounds, mut above) = (Vec::new(), None::<CpuSet>);
     for group in all {
@@ -27,14 +27,14 @@ pub(super) fn read(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Vec<Gr
         }
         above = Some(group.cpus);
     }
-    bounds.truncate(MOST_GROUPS);
+    bounds.truncate(MAX_GROUPS);
     bounds
 }
 
 fn group(folder: &Path) -> Option<GroupCpus> {
     let text = FILES.iter().find_map(|name| file::read_bytes(&folder.join(name), 64 * 1024).ok())?;
     let cpus = CpuSet::parse(String::from_utf8_lossy(&text).trim()).ok()?;
-    Some(GroupCpus { folder: sanitize(&folder.to_string_lossy(), MOST_FOLDER), cpus })
+    Some(GroupCpus { folder: sanitize(&folder.to_string_lossy(), MAX_FOLDER), cpus })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const HOLDS_NS: u64 = 10_000_000_000;
 /// At most this many devices are kept, and below one.
 const MOST: usize = 4096;
-const MOST_BELOW: usize = 64;
+const MAX_BELOW: usize = 64;
 
 /// What sysfs says of a device.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,7 +58,7 @@ fn read(sys: &Path, (major, minor): (u32, u32)) -> BlockDevice {
     // A partition has what its disk has one folder up.
     let text = |path: &str| file::read_text(&dir.join(path), 4096).ok().map(|text| sanitize(text.trim_end(), 256));
     let alias = ["dm/name", "loop/backing_file", "../loop/backing_file"].iter().find_map(|path| text(path));
-    let below = std::fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten().take(MOST_BELOW);
+    let below = std::fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten().take(MAX_BELOW);
     let mut below: Vec<String> = below.map(|entry| sanitize(&entry.file_name().to_string_lossy(), 64)).collect();
     below.sort_unstable();
     BlockDevice { name, alias: alias.filter(|alias| !alias.is_empty()), below }

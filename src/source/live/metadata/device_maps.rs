@@ -15,9 +15,9 @@ use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 /// Pause before a guest is asked again; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
 /// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+const MAX_BACKOFF: Duration = Duration::from_secs(3600);
 /// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// At most this many guests are tracked.
@@ -75,7 +75,7 @@ impl DeviceMaps {
             map: None,
             pending: None,
             next: now,
-            pause: FIRST_PAUSE,
+            pause: INITIAL_BACKOFF,
             failure: None,
         });
         query.receive(now);
@@ -90,7 +90,7 @@ impl DeviceMaps {
             // after a question the pause doubles.
             if query.pending.is_some() {
                 query.next = now + query.pause;
-                query.pause = (query.pause * 2).min(LONGEST_PAUSE);
+                query.pause = (query.pause * 2).min(MAX_BACKOFF);
             }
         }
         query.map.clone()

@@ -198,9 +198,9 @@ impl VcpuThreads {
 }
 
 /// Pause before a monitor is asked again whether its guest is paused; it doubles while the guest is not.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
 /// The longest such pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Whether a guest is paused by its own monitor. It is asked only while its vCPUs use no CPU time: one that does is not
 /// paused.
@@ -231,7 +231,8 @@ impl MonitorPause {
                 if self.asked.is_none() {
                     return self.paused;
                 }
-                self.wait = if self.paused { FIRST_PAUSE } else { (self.wait * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE) };
+                self.wait =
+                    if self.paused { INITIAL_BACKOFF } else { (self.wait * 2).clamp(INITIAL_BACKOFF, MAX_BACKOFF) };
                 self.next = Some(now + self.wait);
             }
             None => {}

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// it as well.
 const EVERY: Duration = Duration::from_secs(5);
 /// The longest pause after failures, each of which doubles it.
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const MAX_BACKOFF: Duration = Duration::from_secs(600);
 /// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// At most this many guests are tracked.
@@ -96,7 +96,7 @@ impl DevicesQuery {
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
         };
         self.pending = None;
-        self.pause = if answer.is_some() { EVERY } else { (self.pause * 2).min(LONGEST_PAUSE) };
+        self.pause = if answer.is_some() { EVERY } else { (self.pause * 2).min(MAX_BACKOFF) };
         self.next = asked + self.pause;
         self.figures = answer.as_ref().map(|read| {
             let (disks, _, devices_ns) = self.before.as_ref().map(|b| read.since(b)).unwrap_or_default();

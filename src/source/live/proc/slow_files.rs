@@ -19,9 +19,9 @@ pub(crate) const NO_PATIENCE: Duration = Duration::ZERO;
 /// The longest wait in one tick, for all files together.
 const PATIENCE_OF_TICK: Duration = Duration::from_millis(200);
 /// At most this many threads are left behind with processes of kvmtop's own user, and as many with those of others.
-const MOST_LEFT: usize = 32;
+const MAX_LEFT: usize = 32;
 /// At most this many with those of one other user.
-const MOST_LEFT_OF_USER: usize = 4;
+const MAX_LEFT_OF_USER: usize = 4;
 
 /// What a file holds, or why it cannot be read.
 pub(crate) type FileBytes = Result<Vec<u8>, FileError>;
@@ -151,7 +151,7 @@ impl SlowFiles {
         let own = rustix::process::geteuid().as_raw();
         let of_user = self.left.iter().filter(|(user, _)| *user == uid).count();
         let of_others = self.left.iter().filter(|(user, _)| *user != own).count();
-        if uid == own { of_user < MOST_LEFT } else { of_user < MOST_LEFT_OF_USER && of_others < MOST_LEFT }
+        if uid == own { of_user < MAX_LEFT } else { of_user < MAX_LEFT_OF_USER && of_others < MAX_LEFT }
     }
 }
 
@@ -217,9 +217,9 @@ mod tests {
                 }
                 assert!(begin.elapsed() < 10 * PATIENCE_OF_TICK, "a tick waits for {:?}", begin.elapsed());
             }
-            assert!(files.left_behind() <= MOST_LEFT.min(MOST_LEFT_OF_USER * (user as usize + 1)));
+            assert!(files.left_behind() <= MAX_LEFT.min(MAX_LEFT_OF_USER * (user as usize + 1)));
         }
-        assert_eq!(files.left_behind(), MOST_LEFT);
+        assert_eq!(files.left_behind(), MAX_LEFT);
         // Others have used up their places: kvmtop's own user still has some.
         files.begin();
         let SlowFile::Waiting(answer) = files.read(held.clone(), 9, Some(own), PATIENCE) else {

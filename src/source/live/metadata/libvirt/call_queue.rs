@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 /// At most this many threads wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
 /// libvirtd.conf) for all of its clients.
-pub(super) const MOST_THREADS: usize = 8;
+pub(super) const MAX_THREADS: usize = 8;
 /// While so many guests hang, only those are asked that have always answered.
-const MOST_STUCK: usize = MOST_THREADS / 2;
+const MAX_STUCK: usize = MAX_THREADS / 2;
 /// A guest that takes longer is late: another thread goes on with the others.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
 /// A guest that takes longer hangs: it is left out for a while when it has answered.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// How long; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
 /// The longest.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// What a guest is asked for.
 pub(super) enum GuestQuestion {
@@ -91,7 +91,7 @@ impl CallQueue {
 
     /// The next question, to a guest that is not being asked and whose process can answer.
     pub fn take(&mut self, now: Instant, readiness: impl Fn(&str) -> Readiness) -> Option<(String, GuestQuestion)> {
-        let crowded = self.stuck(now) >= MOST_STUCK;
+        let crowded = self.stuck(now) >= MAX_STUCK;
         for _ in 0..self.waiting.len() {
             let (uuid, question) = self.waiting.pop_front()?;
             let may_ask = !self.running.contains_key(&uuid) && (!crowded || self.proven.contains(&uuid));
@@ -129,7 +129,7 @@ impl CallQueue {
         self.proven.remove(uuid);
         self.waiting.retain(|(other, _)| other != uuid);
         let before = self.suspects.get(uuid);
-        let pause = before.map_or(FIRST_PAUSE, |before| (2 * before.pause).min(LONGEST_PAUSE));
+        let pause = before.map_or(INITIAL_BACKOFF, |before| (2 * before.pause).min(MAX_BACKOFF));
         self.suspects.insert(uuid.to_owned(), Suspect { since, again: now + pause, pause });
     }
 
@@ -193,7 +193,7 @@ mod tests {
             let _ = queue.add(uuid, GuestQuestion::Devices, *now);
         });
         let mut all = Vec::new();
-        while queue.running() < MOST_THREADS
+        while queue.running() < MAX_THREADS
             && let Some((uuid, _)) = queue.take(*now, readiness)
         {
             if !uuid.starts_with("hung") {
@@ -255,11 +255,11 @@ mod tests {
         assert_eq!(asked(&mut queue, &well, &mut now), well);
         let all = [guests("hung", 20), well.clone()].concat();
         let first = asked(&mut queue, &all, &mut now);
-        assert_eq!(first.iter().filter(|uuid| uuid.starts_with("hung")).count(), MOST_STUCK, "{first:?}");
+        assert_eq!(first.iter().filter(|uuid| uuid.starts_with("hung")).count(), MAX_STUCK, "{first:?}");
         for _ in 0..20 {
             assert_eq!(asked(&mut queue, &all, &mut now), well);
         }
-        assert_eq!((queue.running(), queue.late(now).len()), (MOST_STUCK, MOST_STUCK));
+        assert_eq!((queue.running(), queue.late(now).len()), (MAX_STUCK, MAX_STUCK));
     }
 
     #[test]

@@ -16,13 +16,13 @@ use virt::connect::Connect;
 use virt_sys as sys;
 
 /// At most this many domains of one host are read.
-const MOST_DOMAINS: usize = 4096;
+const MAX_DOMAINS: usize = 4096;
 /// How often a guest is asked again that libvirt is busy with.
 const BUSY_ATTEMPTS: u32 = 4;
 /// The first pause before that; it grows by itself each time.
 const BUSY_PAUSE: Duration = Duration::from_millis(60);
 /// At most this many statistics of one domain are read.
-const MOST_STATS: usize = 65_536;
+const MAX_STATS: usize = 65_536;
 
 /// One domain, as one poll found it.
 pub struct PolledDomain {
@@ -56,7 +56,7 @@ impl LibvirtConnection {
         let flags = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
         let list = connect.list_all_domains(flags).map_err(|e| failure::of_call(&self.uri, &e))?;
         let mut found = Vec::new();
-        for domain in list.into_iter().take(MOST_DOMAINS) {
+        for domain in list.into_iter().take(MAX_DOMAINS) {
             // A domain may end between the list and the call.
             let (Ok(uuid), Ok(name)) = (domain.uuid_string(), domain.name()) else { continue };
             found.push(PolledDomain {
@@ -177,7 +177,7 @@ fn read_record(record: sys::virDomainStatsRecordPtr) -> Option<Stats> {
     let count = usize::try_from(record.nparams).ok()?;
     // SAFETY: a record holds `nparams` parameters.
     let params = unsafe { std::slice::from_raw_parts(record.params, count) };
-    Some(params.iter().take(MOST_STATS).filter_map(read_param).collect())
+    Some(params.iter().take(MAX_STATS).filter_map(read_param).collect())
 }
 
 fn read_param(p: &sys::virTypedParameter) -> Option<(String, StatsValue)> {

@@ -4,7 +4,7 @@
 //! with the no-wait flags, which concern other jobs of the domain. So each guest is asked for itself, and a thread that
 //! waits too long leaves only its guest out; it goes on when QEMU does. A guest that is known to hang is not asked.
 
-use super::call_queue::{CallQueue, GuestQuestion, MOST_THREADS, Readiness};
+use super::call_queue::{CallQueue, GuestQuestion, MAX_THREADS, Readiness};
 use super::connection::LibvirtConnection;
 use super::release_pages::give_back_libraries;
 use super::{LibvirtState, lock};
@@ -56,7 +56,7 @@ impl GuestCalls {
     pub(super) fn go_on(&self) -> bool {
         let mut calls = self.lock();
         let waiting = calls.queue.is_waiting();
-        if waiting && calls.threads < MOST_THREADS && calls.queue.stuck(Instant::now()) == calls.threads {
+        if waiting && calls.threads < MAX_THREADS && calls.queue.stuck(Instant::now()) == calls.threads {
             let worker = self.clone();
             let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(move || worker.work());
             // Without a thread the questions wait for one that is late.

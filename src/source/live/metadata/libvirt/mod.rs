@@ -28,7 +28,7 @@ use crate::kvm::domain_xml::DomainXml;
 use crate::sample::{DiskSample, DomainState, NicSample, SourceId, SourceStatus};
 use crate::source::live::metadata::device_counters::DeviceCounters;
 use crate::source::live::metadata::source::CounterReading;
-use call_queue::{MOST_THREADS, PATIENCE};
+use call_queue::{MAX_THREADS, PATIENCE};
 use failure::LibvirtFailure;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long libvirt may take for its first answer.
-const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One domain as libvirt reports it.
 #[derive(Debug, Clone, Default)]
@@ -197,7 +197,7 @@ impl Libvirt {
     /// The status of this source.
     pub fn status(&self, now: Instant) -> SourceStatus {
         let shared = lock(&self.shared);
-        let patience = if shared.answered { PATIENCE } else { FIRST_PATIENCE };
+        let patience = if shared.answered { PATIENCE } else { INITIAL_TIMEOUT };
         if let Some(asked) = shared.asked.filter(|a| now.saturating_duration_since(*a) > patience) {
             return SourceStatus::degraded(
                 SourceId::Libvirt,
@@ -259,7 +259,7 @@ impl LibvirtState {
         silent.sort_unstable();
         silent.dedup();
         if let Some(first) = silent.first() {
-            let others = if self.stuck >= MOST_THREADS {
+            let others = if self.stuck >= MAX_THREADS {
                 "; until one of them does, libvirt is asked about no guest"
             } else {
                 ""

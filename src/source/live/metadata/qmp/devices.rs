@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::Instant;
 
 /// At most this many disks of one guest are kept.
-const MOST_DISKS: usize = 4096;
+const MAX_DISKS: usize = 4096;
 
 #[derive(Deserialize)]
 struct QmpBlock {
@@ -46,7 +46,7 @@ pub(super) fn ask(monitor: &mut QmpConversation) -> Result<DeviceCounters, Strin
     let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
-    let disks = blocks.iter().take(MOST_DISKS).filter_map(disk).collect();
+    let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
     Ok(DeviceCounters { at, disks, nics: Vec::new(), balloon })
 }
 
