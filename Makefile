@@ -43,7 +43,7 @@ fuzz: needs-build
 
 # Licences, sources, versions and known flaws of the dependencies (deny.toml); needs cargo-deny, and the network for the
 # database of flaws, which is asked last. Without either, `make check` still holds licences and sources by
-# tests/dependencies.rs.
+# tests/it/dependencies.rs.
 deny:
 	$(CARGO) deny --locked check licenses bans sources
 	$(CARGO) deny --locked check advisories
@@ -64,7 +64,7 @@ packages:
 # The packages are installed, run, compared and removed.
 packages-test: packages
 	@sh assets/packages.sh $(PACKAGING_TEST_PACKAGES)
-	KVMTOP_TEST_PACKAGES=1 $(CARGO) test --locked --test manual --test packages -- --nocapture
+	KVMTOP_TEST_PACKAGES=1 $(CARGO) test --locked --test it -- --nocapture manual:: packages::
 
 # Builds and links for 64-bit Arm, and runs the result under QEMU's user emulation.
 aarch64:

@@ -44,7 +44,7 @@ start() {
 
 # Size and speed of recordings.
 recordings() {
-    show cargo test --quiet --release --test session_round_trip -- --ignored --nocapture --test-threads 1
+    show cargo test --quiet --release --test it session_round_trip -- --ignored --nocapture --test-threads 1
 }
 
 # Drawing, and from a key to its frame.

@@ -1,5 +1,5 @@
 "use strict";
-// Figures as src/figures.rs prints them; tests/html_page.rs compares both.
+// Figures as src/figures.rs prints them; tests/it/html_page.rs compares both.
 
 const UNKNOWN = "-";
 

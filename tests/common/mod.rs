@@ -2,6 +2,7 @@
 //! ran.
 #![allow(dead_code, missing_docs)]
 
+pub mod child;
 pub mod cpu_group;
 pub mod exporter;
 pub mod findings;
@@ -11,11 +12,28 @@ pub mod hog;
 pub mod libvirt;
 pub mod nested;
 pub mod qemu;
+pub mod stalled_fs;
 pub mod watch;
 
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// The machine for one test.
+pub type Alone = RwLockWriteGuard<'static, ()>;
+
+/// Waits until no other test of this binary runs. Rings overflow on a busy machine, and an engine counts every guest.
+pub fn alone() -> Alone {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no test has the machine for itself. Emulated hosts run beside each other.
+pub fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The binary under test.
 pub fn kvmtop() -> Command {

@@ -1,0 +1,180 @@
+//! Processes that hold a VM and hold back what kvmtop reads of them: the tick goes on, and others keep their names.
+#![allow(unsafe_code, reason = "asks the kernel what no crate asks")]
+
+use crate::common;
+use crate::common::guest::{Guest, Work};
+use crate::common::stalled_fs;
+use crate::common::watch::Watch;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ENV: &str = "KVMTOP_TEST_HELD_BACK";
+const SERVER: &str = "KVMTOP_TEST_STALLED_FS";
+/// Names the process of the test.
+const PARENT: &str = "KVMTOP_TEST_PARENT";
+const PROCESSES: usize = 6;
+const READY: &str = "held back";
+
+/// A process with a VM, whose command line nobody can read to its end.
+struct HeldBack {
+    child: Child,
+    /// Serves the file system that never answers.
+    server: Option<Pid>,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        // The server first: the other one cannot end while it waits for an answer. Both may have ended by themselves.
+        let _ = self.server.map(|server| kill_process(server, Signal::KILL));
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl HeldBack {
+    /// Waits until nobody can read its command line.
+    fn once_held(self) -> Result<Self, String> {
+        let path = format!("/proc/{}/cmdline", self.child.id());
+        for _ in 0..50 {
+            let (send, read) = std::sync::mpsc::channel();
+            let path = path.clone();
+            // A thread that waits ends with the process.
+            std::thread::spawn(move || send.send(std::fs::read(path).is_ok()));
+            if read.recv_timeout(Duration::from_secs(1)).is_err() {
+                return Ok(self);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err("this kernel lets others read its command line".into())
+    }
+
+    /// `Err`: this kernel does not let a process do this.
+    fn start() -> Result<Self, String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(std::env::current_exe().expect("own path"))
+            .args(["hostile_processes::held_back_process", "--exact", "--nocapture", "--test-threads=1"])
+            .env(ENV, folder.path())
+            .env(PARENT, std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test binary starts itself");
+        let said = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut held = Self { child, server: None, _folder: folder };
+        let mut lines = said.lines().map_while(Result::ok);
+        match lines.find_map(|line| Some(line.split_once(READY)?.1.trim().to_owned())) {
+            Some(said) => match said.parse().ok().and_then(Pid::from_raw) {
+                Some(server) => {
+                    held.server = Some(server);
+                    held.once_held()
+                }
+                None => Err(said),
+            },
+            None => Err("it ended".into()),
+        }
+    }
+}
+
+/// The process itself; returns at once where this is an ordinary test run.
+#[test]
+fn held_back_process() {
+    let Some(folder) = std::env::var_os(ENV) else { return };
+    let vm = kvm_ioctls::Kvm::new().and_then(|kvm| kvm.create_vm()).expect("a VM");
+    if let Err(why) = hold_back_memory(folder.as_ref()) {
+        println!("{READY} {why}");
+    }
+    drop(vm);
+}
+
+/// The server of its file system; returns at once where this is an ordinary test run.
+#[test]
+fn stalled_fs_server() {
+    if std::env::var_os(SERVER).is_none() {
+        return;
+    }
+    let device = std::io::stdin().as_fd().try_clone_to_owned().expect("stdin");
+    let parent = format!("/proc/{}", std::env::var(PARENT).expect("the test"));
+    // Whatever becomes of the test, nobody waits for ever.
+    stalled_fs::serve(device.into(), || Path::new(&parent).exists());
+    std::process::exit(0);
+}
+
+/// Makes reading `/proc/PID/cmdline` wait for ever, as any user can: a read of memory that is a page of a file whose
+/// server does not answer holds the lock of this process's memory, a change of the memory waits for it, and whoever
+/// reads the command line then waits behind that change (mm/memory.c, `__access_remote_vm`; fs/proc/base.c).
+fn hold_back_memory(folder: &Path) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
+    let server = Command::new(std::env::current_exe()?)
+        .args(["hostile_processes::stalled_fs_server", "--exact", "--nocapture", "--test-threads=1"])
+        .env(SERVER, "1")
+        .stdin(stalled_fs::mount(folder)?)
+        .stdout(Stdio::null())
+        .spawn()?;
+    let file = std::fs::File::open(folder.join(stalled_fs::FILE))?;
+    let map = |fd: i32, kind: i32| {
+        // SAFETY: a new mapping, which nothing here touches.
+        unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, kind, fd, 0) as usize }
+    };
+    let page = map(file.as_raw_fd(), libc::MAP_PRIVATE);
+    println!("{READY} {}", server.id());
+    let memory = std::fs::File::open("/proc/self/mem")?;
+    std::thread::spawn(move || memory.read_at(&mut [0; 16], page as u64));
+    // The reader is in the kernel soon; until then a change of the memory does not wait. So it is changed for ever.
+    loop {
+        map(-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    }
+}
+
+#[test]
+fn a_command_line_that_is_held_back_holds_up_no_tick() {
+    const TEST: &str = "a_command_line_that_is_held_back_holds_up_no_tick";
+    let _alone = common::alone();
+    if let Some(why) = common::cannot_run_guests() {
+        return common::skipped(TEST, &why);
+    }
+    let held: Result<Vec<HeldBack>, String> = (0..PROCESSES).map(|_| HeldBack::start()).collect();
+    let held = match held {
+        Ok(held) => held,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let begun = Instant::now();
+    let mut watch = Watch::start(&["-d", "0.5", "--engine", "none", "--no-monitor"]);
+    for _ in 0..16 {
+        watch.next();
+    }
+    let took = begun.elapsed();
+    let pids: Vec<u32> = held.iter().map(|process| process.child.id()).collect();
+    let shown = |watch: &Watch| {
+        let domains = watch.last()["domains"].as_array().expect("domains").iter();
+        domains.filter(|d| d["pid"].as_u64().is_some_and(|pid| pids.contains(&(pid as u32)))).count()
+    };
+    assert_eq!(shown(&watch), PROCESSES, "each is shown, by its process");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", watch.pid())).expect("kvmtop lives").count();
+    assert!(threads > PROCESSES && threads < 48, "{threads} threads of kvmtop");
+    assert!(took < Duration::from_secs(30), "16 intervals of 0.5 s took {took:?}");
+    let status = watch.last()["sources"].as_array().expect("sources").iter().find(|s| s["name"] == "procfs").cloned();
+    let cause = status.expect("procfs")["cause"].to_string();
+    assert!(cause.contains("command line"), "{cause}");
+    // They end, and so do the threads that wait for them.
+    drop(held);
+    let until = Instant::now() + Duration::from_secs(20);
+    while std::fs::read_dir(format!("/proc/{}/task", watch.pid())).expect("kvmtop lives").count() + PROCESSES > threads
+    {
+        assert!(Instant::now() < until, "the threads that waited are still there");
+        watch.next();
+    }
+    // A guest that comes then has its name.
+    let guest = Guest::start(&[Work::Idle], true);
+    let pid = guest.pid();
+    watch.next();
+    watch.next();
+    assert!(!common::of_pid(std::slice::from_ref(watch.last()), pid).is_empty(), "a new guest is seen");
+    watch.stop();
+    common::ran(TEST);
+}

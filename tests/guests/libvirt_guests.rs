@@ -1,0 +1,487 @@
+//! Two QEMU guests under libvirt, one pinned: names, roles, affinity, CPU figures and device names as an oracle has
+//! them.
+
+use crate::common;
+use crate::common::libvirt::{self, Domain, Setup};
+use crate::common::watch::Watch;
+use kvmtop::model::{Base, ExitRateSource, Model};
+use kvmtop::sample::{EngineLevel, SourceId, SourceStatus};
+use kvmtop::source::engine::bpf::BpfEngine;
+use kvmtop::source::live::metadata::device_maps::DeviceMaps;
+use kvmtop::source::live::metadata::libvirt::{DomainProcess, Libvirt, LibvirtOptions};
+use kvmtop::source::live::{Collector, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A boot sector that switches to protected mode and then, for ever, reads the PM timer (port 0x608), writes 0x0c to
+/// the RTC's index (0x70), reads its data (0x71) and reads the HPET's counter (0xfed000f0).
+const BUSY: [u8; 77] = [
+    0xfa, 0x31, 0xc0, 0x8e, 0xd8, 0x0f, 0x01, 0x16, 0x47, 0x7c, 0x0f, 0x20, 0xc0, 0x0c, 0x01, 0x0f, 0x22, 0xc0, 0xea,
+    0x17, 0x7c, 0x08, 0x00, 0x66, 0xb8, 0x10, 0x00, 0x8e, 0xd8, 0x66, 0xba, 0x08, 0x06, 0xed, 0xb0, 0x0c, 0xe6, 0x70,
+    0xe4, 0x71, 0xa1, 0xf0, 0x00, 0xd0, 0xfe, 0xeb, 0xee, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff,
+    0x00, 0x00, 0x00, 0x9a, 0xcf, 0x00, 0xff, 0xff, 0x00, 0x00, 0x00, 0x92, 0xcf, 0x00, 0x17, 0x00, 0x2f, 0x7c, 0x00,
+    0x00,
+];
+/// A boot sector that halts with interrupts off.
+const IDLE: [u8; 4] = [0xfa, 0xf4, 0xeb, 0xfd];
+
+fn batch(args: &[&str]) -> Vec<Value> {
+    let out = common::kvmtop().args(["--batch", "--json"]).args(args).output().expect("kvmtop runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    common::intervals(&out.stdout)
+}
+
+/// An interval of kvmtop, and what `pidstat -t` prints over the same seconds: it starts when kvmtop has printed the
+/// interval before, which is when the one that counts begins.
+fn beside_pidstat(pid: u32, seconds: u32) -> (Vec<Value>, String) {
+    let mut kvmtop = common::kvmtop()
+        .args(["--batch", "--json", "-n", "2", "-d", &seconds.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("kvmtop runs");
+    let mut lines = BufReader::new(kvmtop.stdout.take().expect("a pipe")).lines();
+    lines.next().expect("an interval").expect("text");
+    let pidstat = Command::new("pidstat")
+        .args(["-t", "-p", &pid.to_string(), &seconds.to_string(), "1"])
+        .env("LC_ALL", "C")
+        .output()
+        .expect("pidstat");
+    let interval = lines.next().expect("an interval").expect("text");
+    assert!(kvmtop.wait().expect("kvmtop ends").success());
+    (common::intervals(interval.as_bytes()), String::from_utf8_lossy(&pidstat.stdout).into_owned())
+}
+
+/// Percent usr, system, guest, wait by TID.
+fn pidstat_rows(text: &str) -> Vec<(i64, [f64; 4])> {
+    text.lines()
+        .filter(|l| l.starts_with("Average:"))
+        .filter_map(|l| {
+            let f: Vec<_> = l.split_whitespace().collect();
+            let tid = f.get(3)?.parse().ok()?;
+            let n = |i: usize| f.get(i)?.parse::<f64>().ok();
+            Some((tid, [n(4)?, n(5)?, n(6)?, n(7)?]))
+        })
+        .collect()
+}
+
+/// Where kvmtop's CPU figures of a process's threads are more than 2 points away from pidstat's.
+fn compare(seen: &[Value], pid: u32, pidstat: &str) -> Vec<String> {
+    let rows = pidstat_rows(pidstat);
+    assert!(rows.len() > 2, "pidstat said: {pidstat}");
+    let domain = seen[0]["domains"].as_array().expect("domains").iter().find(|d| d["pid"] == pid).expect("the guest");
+    let threads = domain["threads"].as_array().expect("threads");
+    let mut differences = Vec::new();
+    for (tid, want) in rows {
+        let Some(t) = threads.iter().find(|t| t["tid"] == tid) else { continue };
+        for (name, want) in ["usr", "sys", "guest", "wait"].into_iter().zip(want) {
+            let got = t[name].as_f64().unwrap_or_else(|| panic!("{name} of {tid} is {}", t[name]));
+            if (got - want).abs() > 2.0 {
+                differences.push(format!("{name} of {} ({tid}): kvmtop {got}, pidstat {want}", t["comm"]));
+            }
+        }
+    }
+    differences
+}
+
+#[test]
+fn two_guests_under_libvirt() {
+    const TEST: &str = "two_guests_under_libvirt";
+    let _alone = common::alone();
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let pins =
+        "<cputune><vcpupin vcpu='0' cpuset='0'/><vcpupin vcpu='1' cpuset='1'/><emulatorpin cpuset='0-1'/></cputune>";
+    let setup = Setup { vcpus: 2, max_vcpus: 2, tune: pins, clock: "<clock offset='utc'/>" };
+    let idle = Setup { tune: "", ..setup };
+    let (busy, idle) = match (Domain::start("kvmtop-busy", &BUSY, &setup), Domain::start("kvmtop-idle", &IDLE, &idle)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
+    };
+    // The firmware is emulated here and takes seconds; the guest's own loop follows.
+    let until = Instant::now() + Duration::from_secs(60);
+    let hpet = |all: &[Value]| {
+        all.iter().flat_map(|i| i["domains"].as_array().unwrap()).any(|d| {
+            d["name"] == "kvmtop-busy" && d["accesses"].as_array().unwrap().iter().any(|a| a["device"] == "hpet")
+        })
+    };
+    while !hpet(&batch(&["-n", "1"])) {
+        assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
+    }
+
+    // Load that changes while the two begin is another for each, so a comparison that fails is made again, whole, a few
+    // times at most.
+    let mut seen = Vec::new();
+    for last in [false, false, false, false, true] {
+        let (intervals, oracle) = beside_pidstat(busy.pid(), 5);
+        seen = intervals;
+        let differences = compare(&seen, busy.pid(), &oracle);
+        assert!(differences.is_empty() || !last, "{}", differences.join("\n"));
+        if differences.is_empty() {
+            break;
+        }
+    }
+    let domains = seen[0]["domains"].as_array().expect("domains");
+    let find = |name: &str| domains.iter().find(|d| d["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    let (b, i) = (find("kvmtop-busy"), find("kvmtop-idle"));
+    assert_eq!((b["pid"].as_u64(), i["pid"].as_u64()), (Some(busy.pid().into()), Some(idle.pid().into())));
+    assert_eq!(b["vcpus"], 2);
+    assert_eq!(b["state"], "running");
+    assert!(b["machine"].as_str().expect("machine").contains("q35"), "{}", b["machine"]);
+    assert_eq!(b["uuid"].as_str().expect("uuid").len(), 36);
+
+    let threads = b["threads"].as_array().expect("threads");
+    let vcpu = |n: u64| threads.iter().find(|t| t["role"] == "vcpu" && t["vcpu"] == n).expect("the vCPU's thread");
+    for n in [0, 1] {
+        let comm = std::fs::read_to_string(format!("/proc/{}/task/{}/comm", busy.pid(), vcpu(n)["tid"])).expect("comm");
+        assert_eq!(comm.trim(), format!("CPU {n}/KVM"), "vCPU to TID");
+        assert_eq!(vcpu(n)["affinity"], n.to_string());
+        assert_eq!(vcpu(n)["cpu"], n);
+    }
+    let main = threads.iter().find(|t| t["role"] == "emulator").expect("the emulator's thread");
+    assert_eq!(main["tid"], busy.pid());
+
+    let owner = |address: &str| {
+        let row = b["accesses"].as_array().unwrap().iter().find(|a| a["address"] == address);
+        row.map_or_else(|| panic!("{address} is not hot"), |a| (a["device"].clone(), a["device_source"].clone()))
+    };
+    for (address, device) in [("0x608", "acpi-tmr"), ("0x71", "rtc"), ("0xfed000f0", "hpet")] {
+        assert_eq!(owner(address), (device.into(), "mtree".into()));
+    }
+
+    let only = batch(&["-n", "1", "--domain", "kvmtop-id*"]);
+    let names: Vec<_> = only[0]["domains"].as_array().unwrap().iter().map(|d| d["name"].clone()).collect();
+    assert_eq!(names, ["kvmtop-idle"]);
+    common::ran(TEST);
+    drop((busy, idle));
+    drop(daemons);
+}
+
+/// Makes a running domain a persistent one until dropped, so that its configuration can be changed.
+struct Kept(String);
+
+impl Kept {
+    fn new(name: &str) -> Self {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), libvirt::virsh(&["dumpxml", "--inactive", name]).stdout).expect("written");
+        let defined = libvirt::virsh(&["define", &file.path().to_string_lossy()]);
+        assert!(defined.status.success(), "{}", String::from_utf8_lossy(&defined.stderr));
+        Self(name.to_owned())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = libvirt::virsh(&["undefine", &self.0]);
+    }
+}
+
+/// Two guests pinned to one CPU, each with its emulator beside its vCPU: the commands that `check` proposes are run as
+/// they are printed, and the findings are gone.
+#[test]
+fn pasted_commands_cure_badly_pinned_guests() {
+    let _alone = common::alone();
+    pasted_commands_cure("pasted_commands_cure_badly_pinned_guests", true);
+}
+
+/// The same for guests that libvirt has no configuration of (`virsh create`), on which `--config` is an error.
+#[test]
+fn pasted_commands_cure_transient_guests() {
+    let _alone = common::alone();
+    pasted_commands_cure("pasted_commands_cure_transient_guests", false);
+}
+
+fn pasted_commands_cure(test: &str, persistent: bool) {
+    const RULES: [&str; 4] = ["pin-overlap", "emulator-on-vcpu", "host-cpus-starved", "affinity-drift"];
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(test, &why),
+    };
+    let tune = "<cputune><vcpupin vcpu='0' cpuset='1'/><emulatorpin cpuset='1'/></cputune>";
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune, clock: "<clock offset='utc'/>" };
+    let names = ["kvmtop-crowded-1", "kvmtop-crowded-2"];
+    let guests: Result<Vec<Domain>, String> = names.iter().map(|name| Domain::start(name, &IDLE, &setup)).collect();
+    let guests = match guests {
+        Ok(guests) => guests,
+        Err(why) => return common::skipped(test, &why),
+    };
+    let kept: Vec<Kept> = names.into_iter().filter(|_| persistent).map(Kept::new).collect();
+    let placement = || -> Vec<Value> {
+        let out = common::kvmtop()
+            .args(["check", "--json", "--duration", "5", "--domain", "kvmtop-crowded-*"])
+            .output()
+            .expect("kvmtop runs");
+        let report: Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+        let domains = report["domains"].as_array().expect("domains");
+        assert!(domains.iter().all(|d| d["persistent"] == persistent), "{domains:#?}");
+        let findings = report["findings"].as_array().expect("findings").iter();
+        findings.filter(|f| RULES.iter().any(|rule| f["rule"] == *rule)).cloned().collect()
+    };
+    let before = placement();
+    for rule in &RULES[..2] {
+        assert!(before.iter().any(|f| f["rule"] == *rule), "{rule} of {before:#?}");
+    }
+    let fixes = before.iter().flat_map(|f| f["fix"].as_array().expect("fixes")).filter(|f| f["kind"] == "command");
+    let lines: BTreeSet<&str> = fixes.flat_map(|f| f["text"].as_str().expect("text").lines()).collect();
+    assert!(!lines.is_empty(), "{before:#?}");
+    for line in lines {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[0], "virsh", "{line}");
+        let done = libvirt::virsh(&words[1..]);
+        assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert_eq!(placement(), Vec::<Value>::new(), "pasted for {before:#?}");
+    common::ran(test);
+    drop((kept, guests));
+    drop(daemons);
+}
+
+/// Tracing goes off and on again, as the key `e` does it: KVM's counters through libvirt are the rate while it is off,
+/// and only then.
+#[test]
+fn exit_rates_while_tracing_goes_off_and_on() {
+    const TEST: &str = "exit_rates_while_tracing_goes_off_and_on";
+    let _alone = common::alone();
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let guest = match Domain::start("kvmtop-levels", &BUSY, &setup) {
+        Ok(guest) => guest,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let paths = SystemPaths::default();
+    let engine = match BpfEngine::new(topology(&paths), 16) {
+        Ok(engine) => Box::new(engine),
+        Err(why) => return common::skipped(TEST, &why.cause),
+    };
+    let libvirt = Libvirt::start(LibvirtOptions::default());
+    let source = LibvirtAndQmp::new(libvirt, DeviceMaps::new(false), Duration::from_secs(1));
+    let mut collector = Collector::new(CollectorOptions {
+        engine: Some(engine),
+        metadata_sources: vec![Box::new(source)],
+        paths,
+        ..CollectorOptions::default()
+    });
+    let mut before = collector.tick();
+    let pid = i32::try_from(guest.pid()).expect("a PID");
+    let mut rates = |collector: &mut Collector, seconds: u32| -> Vec<(Option<f64>, ExitRateSource)> {
+        (0..seconds)
+            .map(|_| {
+                std::thread::sleep(Duration::from_secs(1));
+                let sample = collector.tick();
+                let model = Model::new(&sample, Base::Previous(&before));
+                before = sample;
+                model.domains.iter().find(|d| d.facts.pid == Some(pid)).expect("the guest").exit_rate
+            })
+            .collect()
+    };
+    // The firmware takes seconds; the guest's own loop exits to the VMM all the time.
+    let until = Instant::now() + Duration::from_secs(60);
+    while !rates(&mut collector, 1).iter().any(|(rate, _)| rate.is_some_and(|r| r > 5000.0)) {
+        assert!(Instant::now() < until, "the guest's loop did not begin within a minute");
+    }
+    collector.set_level(EngineLevel::None).expect("tracing off");
+    let untraced = rates(&mut collector, 8);
+    let counted = |r: &(Option<f64>, ExitRateSource)| r.1 == ExitRateSource::Counters && r.0 > Some(100.0);
+    assert!(untraced[5..].iter().all(counted), "libvirt's counters: {untraced:?}");
+    collector.set_level(EngineLevel::Counts).expect("tracing on");
+    let traced = rates(&mut collector, 6);
+    let by_events = |r: &(Option<f64>, ExitRateSource)| {
+        matches!(r.1, ExitRateSource::Traced | ExitRateSource::Userspace) && r.0 > Some(100.0)
+    };
+    assert!(traced[1..].iter().all(by_events), "traced again: {traced:?}");
+    collector.set_level(EngineLevel::None).expect("tracing off");
+    let again = rates(&mut collector, 8);
+    assert!(again[5..].iter().all(counted), "libvirt's counters again: {again:?}");
+    let highest = |rates: &[(Option<f64>, ExitRateSource)]| rates.iter().filter_map(|r| r.0).fold(0.0, f64::max);
+    assert!(highest(&again) < 3.0 * highest(&untraced), "what happened meanwhile is no spike: {again:?}, {untraced:?}");
+    common::ran(TEST);
+    drop(guest);
+    drop(daemons);
+}
+
+/// Stops a process until dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Self {
+        assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().expect("kill").success());
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-CONT", &self.0.to_string()]).status();
+    }
+}
+
+/// Waits for something that comes within a minute even on a busy machine.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}: not within a minute");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A QEMU under SIGSTOP loses its own figures only, is named, and is read again when it goes on. vCPUs that are plugged
+/// in count.
+#[test]
+fn a_guest_that_hangs_takes_nothing_from_the_others() {
+    const TEST: &str = "a_guest_that_hangs_takes_nothing_from_the_others";
+    let _alone = common::alone();
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 4, tune: "", clock: "<clock offset='utc'/>" };
+    let (hung, well) = match (Domain::start("kvmtop-hung", &IDLE, &setup), Domain::start("kvmtop-well", &IDLE, &setup))
+    {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
+    };
+    // Asked by itself, libvirt's source does not know that the process is stopped: the call waits.
+    let alone = Libvirt::start(LibvirtOptions { uri: Some("qemu:///system".into()), ..LibvirtOptions::default() });
+    let read = |name: &str| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
+    let said = || alone.status(Instant::now()).sentence();
+    wait("both are read", || read("kvmtop-hung") && read("kvmtop-well"));
+    let stopped = Stopped::new(hung.pid());
+    wait("only one is left out", || !read("kvmtop-hung") && said().contains("kvmtop-hung among them"));
+    let calls = std::fs::read_dir("/proc/self/task").expect("threads").count();
+    std::thread::sleep(Duration::from_secs(12));
+    assert!(read("kvmtop-well") && !read("kvmtop-hung"), "two polls later: {}", said());
+    assert!(std::fs::read_dir("/proc/self/task").expect("threads").count() <= calls + 1, "threads stay few");
+    drop(stopped);
+    wait("it is read again", || read("kvmtop-hung") && read("kvmtop-well") && said().is_empty());
+    drop(alone);
+
+    let libvirt = Libvirt::start(LibvirtOptions::default());
+    let source = LibvirtAndQmp::new(libvirt, DeviceMaps::new(false), Duration::from_secs(1));
+    let options = CollectorOptions { metadata_sources: vec![Box::new(source)], ..CollectorOptions::default() };
+    let mut collector = Collector::new(options);
+    let pids = [hung.pid(), well.pid()].map(|pid| i32::try_from(pid).expect("a PID"));
+    // Whether each has figures of its disks, and what is said of libvirt.
+    let look = |collector: &mut Collector| {
+        let sample = collector.tick();
+        let domain = |pid: i32| sample.domains.iter().find(|d| d.facts.pid == Some(pid)).expect("the guest");
+        let figures = pids.map(|pid| !domain(pid).disks.is_empty());
+        let vcpus = domain(pids[1]).facts.vcpus.as_ref().map(|known| known.value);
+        let said = sample.sources.iter().find(|s| s.id == SourceId::Libvirt).map(SourceStatus::sentence);
+        (figures, vcpus, said.unwrap_or_default())
+    };
+    wait("both have figures", || matches!(look(&mut collector), ([true, true], Some(1), _)));
+    let stopped = Stopped::new(hung.pid());
+    wait("the stopped one is named", || {
+        let (figures, _, said) = look(&mut collector);
+        figures == [false, true] && said.contains("kvmtop-hung among them")
+    });
+    assert!(libvirt::virsh(&["setvcpus", "kvmtop-well", "4", "--live"]).status.success(), "hot-plug");
+    wait("plugged in", || matches!(look(&mut collector), ([false, true], Some(4), _)));
+    drop(stopped);
+    wait("it is read again", || {
+        let (figures, _, said) = look(&mut collector);
+        figures == [true, true] && said.is_empty()
+    });
+    common::ran(TEST);
+    drop((hung, well));
+    drop(daemons);
+}
+
+/// Six QEMUs that hang are more than half of the threads that ask: the others keep their figures, and libvirt's daemon
+/// its workers.
+#[test]
+fn many_guests_that_hang_take_nothing_from_the_others() {
+    const TEST: &str = "many_guests_that_hang_take_nothing_from_the_others";
+    let _alone = common::alone();
+    let daemons = match libvirt::start() {
+        Ok(daemons) => daemons,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let names: Vec<String> = (0..8).map(|n| format!("kvmtop-of-many-{n}")).collect();
+    let guests: Result<Vec<Domain>, String> = names.iter().map(|name| Domain::start(name, &IDLE, &setup)).collect();
+    let guests = match guests {
+        Ok(guests) => guests,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let alone = Libvirt::start(LibvirtOptions { at_once: true, ..LibvirtOptions::default() });
+    let read = |name: &String| alone.domain(None, Some(name)).is_some_and(|d| !d.disks.is_empty());
+    wait("all are read", || names.iter().all(read));
+    let process = |(name, guest): (&String, &Domain)| {
+        let pid = i32::try_from(guest.pid()).expect("a PID");
+        (alone.domain(None, Some(name)).expect("the domain").uuid.clone(), DomainProcess { pid, stopped: false })
+    };
+    alone.set_processes(names.iter().zip(&guests).map(process).collect());
+    let stopped: Vec<Stopped> = guests[..6].iter().map(|guest| Stopped::new(guest.pid())).collect();
+    let threads = || std::fs::read_dir("/proc/self/task").expect("threads").count();
+    let before = threads();
+    wait("they are left out", || !names[..6].iter().any(read));
+    assert!(names[6..].iter().all(read));
+    std::thread::sleep(Duration::from_secs(12));
+    assert!(names[6..].iter().all(read) && !names[..6].iter().any(read), "two polls later");
+    let said = alone.status(Instant::now()).sentence();
+    assert!(said.contains("6 of 8 guests do not answer libvirt"), "{said}");
+    assert!(threads() <= before + 1, "nobody waits for a process that is known to be stopped");
+    drop(stopped);
+    wait("all are read again", || names.iter().all(read) && alone.status(Instant::now()).sentence().is_empty());
+    common::ran(TEST);
+    drop(guests);
+    drop(daemons);
+}
+
+/// libvirtd hangs, ends and comes back: kvmtop says so each time, loses no guest and no name, and is never held up.
+#[test]
+fn the_daemon_may_hang_end_and_come_back() {
+    const TEST: &str = "the_daemon_may_hang_end_and_come_back";
+    let _alone = common::alone();
+    let daemons = match libvirt::start() {
+        Ok(daemons) if daemons.are_own() => daemons,
+        Ok(_) => return common::skipped(TEST, "libvirtd ran before the test, which would stop it"),
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let setup = Setup { vcpus: 1, max_vcpus: 1, tune: "", clock: "<clock offset='utc'/>" };
+    let guest = match Domain::start("kvmtop-daemonless", &IDLE, &setup) {
+        Ok(guest) => guest,
+        Err(why) => return common::skipped(TEST, &why),
+    };
+    let mut watch = Watch::start(&["-d", "0.5", "--engine", "none"]);
+    let until = |watch: &mut Watch, what: &str, ok: bool| {
+        wait(what, || {
+            watch.next();
+            let interval = std::slice::from_ref(watch.last());
+            let known = common::of_pid(interval, guest.pid()).iter().any(|d| d["name"] == "kvmtop-daemonless");
+            assert!(known || watch.seen.len() < 20, "{what}: the guest lost its name: {}", watch.last());
+            (watch.source("libvirt").0 == "ok") == ok && known
+        });
+    };
+    until(&mut watch, "libvirt answers", true);
+    let hung = Stopped::new(libvirt::daemon());
+    until(&mut watch, "a daemon that hangs is said", false);
+    // Nor does one that starts now wait for the daemon, which answers nobody before the process below is let go.
+    let late = Watch::start(&["-d", "0.5", "--engine", "none"]);
+    let seen = common::of_pid(std::slice::from_ref(late.last()), guest.pid());
+    assert!(seen.iter().any(|d| d["cpu"]["sys"].is_f64()), "{}", late.last());
+    late.stop();
+    drop(hung);
+    until(&mut watch, "it answers again", true);
+    let daemon = libvirt::daemon();
+    assert!(Command::new("kill").arg(daemon.to_string()).status().is_ok_and(|status| status.success()));
+    wait("libvirtd ends", || !std::path::Path::new(&format!("/proc/{daemon}")).exists());
+    until(&mut watch, "a daemon that is gone is said", false);
+    assert!(Command::new("libvirtd").arg("-d").status().is_ok_and(|status| status.success()));
+    until(&mut watch, "the new daemon answers", true);
+    let longest = watch.seen.iter().filter_map(|i| i["interval_s"].as_f64()).fold(0.0, f64::max);
+    assert!(longest < 5.0, "an interval of {longest} s");
+    watch.stop();
+    common::ran(TEST);
+    drop(guest);
+    drop(daemons);
+}

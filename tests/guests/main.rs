@@ -1,0 +1,30 @@
+//! Real guests, real hosts and the emulated one. What is compared here needs a quiet machine: tests take
+//! [`common::alone`], and nothing else runs beside this binary.
+#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
+
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bpf_engine;
+mod engines_agree;
+mod exact_counts;
+mod export;
+mod faults;
+mod host_disks;
+mod hostile_monitors;
+mod hostile_processes;
+mod interrupts;
+mod libvirt_guests;
+mod live_findings;
+mod lost_events;
+mod nested_svm;
+mod profile;
+mod prometheus;
+mod rights;
+mod session_record;
+mod soak;
+mod thread_bursts;
+mod thread_ids;
+
+guest_process!();

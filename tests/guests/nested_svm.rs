@@ -1,0 +1,253 @@
+//! Exits on a real `kvm_amd`, in a host that QEMU emulates in software: kvmtop, with each tracing engine, against `perf
+//! kvm stat` over the same life of the same guest. `tests/nested/` boots that host. kvmtop has no more rights there
+//! than its service has, or a user of a binary that `docs/security.md` gives some.
+//!
+//! What can be equal: `kvmtop report` reads perf's own recording, so its figures are perf's to the last printed digit.
+//! The live engines see the same exits, so their counts are perf's. Each watcher reads the clock for itself, some
+//! microseconds before or after perf does, and in real time this machine can run something else between the two; where
+//! the clock counts instructions it cannot, and their times agree to those microseconds.
+
+use crate::common;
+use crate::common::guest::Work;
+use crate::common::nested::{self, Clock};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const TEST: &str = "nested_svm";
+const READS: u32 = 2_003;
+const WRITES: u32 = 1_501;
+const MMIO: u32 = 1_201;
+const MSRS: u32 = 1_301;
+/// So few that one long exit shows in the mean and in the maximum.
+const RARE: u32 = 5;
+/// A vCPU that does nothing but halt goes on as long as the others work.
+const WORK: [Work; 6] = [
+    Work::PortReads(0x608, READS),
+    Work::PortWrites(0x70, WRITES),
+    Work::MmioReads(0xfed0_00f0, MMIO),
+    Work::MsrReads(0x1b, MSRS),
+    Work::CpuidAndCr4(RARE),
+    Work::Idle,
+];
+
+#[test]
+fn exits_agree_with_perf_kvm_stat() {
+    let _beside = common::beside_others();
+    if let Some(why) = nested::missing(&["perf", "setcap", "setpriv"]) {
+        return common::skipped(TEST, &why);
+    }
+    let job = std::fs::read_to_string(nested::scripts().join("job.sh")).expect("the job");
+    let guest = std::env::current_exe().expect("own path");
+    let words: Vec<String> = WORK.iter().map(|work| work.word()).collect();
+    let after = |text: &'static str, before: &str| text.lines().find_map(|l| l.strip_prefix(before)).expect("rights");
+    let user = after(include_str!("../../docs/security.md"), "setcap ").split(' ').next().expect("rights");
+    let service = after(include_str!("../../assets/packaging/kvmtop-record.service"), "CapabilityBoundingSet=");
+    let service = service.to_lowercase().replace("cap_", "+").replace(' ', ",");
+    let settings = format!(
+        "KVMTOP={}\nGUEST={}\nWORK={}\nUSER={user}\nSERVICE=-all,{service}\n",
+        env!("CARGO_BIN_EXE_kvmtop"),
+        guest.display(),
+        words.join(",")
+    );
+    let hosts = [
+        ("exits", Clock::RealTime, "two CPUs"),
+        ("exits-of-instructions", Clock::Instructions, "clock of instructions"),
+    ];
+    // Both at once: each waits half of its time, and what is compared of the second follows no clock but its own.
+    let job = format!("{settings}{job}");
+    let ended = std::thread::scope(|scope| {
+        let run = |name, clock| nested::run(name, clock, &job, 480);
+        hosts.map(|(name, clock, _)| scope.spawn(move || run(name, clock))).map(|host| host.join().expect("it ends"))
+    });
+    for ((_, clock, words), ended) in hosts.into_iter().zip(ended) {
+        let shared = match ended {
+            Ok(shared) => shared,
+            Err(why) => {
+                common::skipped(&format!("{TEST} ({words})"), &why);
+                continue;
+            }
+        };
+        for engine in ["perf", "bpf"] {
+            compare(engine, clock, &shared);
+            common::ran(&format!("{TEST} ({engine}, {words})"));
+        }
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // called with a fresh path each time
+fn read(path: PathBuf) -> String {
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Count, and times in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Row {
+    count: u64,
+    min: f64,
+    max: f64,
+    mean: f64,
+}
+
+/// Rows by name.
+type Table = BTreeMap<String, Row>;
+
+/// `perf kvm stat report`: a name that may hold spaces, samples, two shares, shortest, longest, and the mean with its
+/// error in brackets.
+fn perf_table(text: &str) -> Table {
+    let mut table = Table::new();
+    for line in text.lines().filter(|line| line.contains("( +-")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let percent = words.iter().position(|word| word.ends_with('%')).expect("a share");
+        let us = |i: usize| words[percent + i].trim_end_matches("us").parse().expect("microseconds");
+        let count = words[percent - 1].parse().expect("samples");
+        table.insert(words[..percent - 1].join(" "), Row { count, min: us(2), max: us(3), mean: us(4) });
+    }
+    table
+}
+
+/// Sums the rows of all intervals that have no vCPU of their own.
+fn kvmtop_table(intervals: &[Value], rows: &str, name: impl Fn(&Value) -> String) -> Table {
+    let mut table = Table::new();
+    let domains = intervals.iter().flat_map(|i| i["domains"].as_array().expect("domains"));
+    for row in domains.flat_map(|d| d[rows].as_array().expect("rows")).filter(|row| row["vcpu"].is_null()) {
+        let count = row["count"].as_u64().expect("count");
+        if count == 0 {
+            continue;
+        }
+        let us = |key: &str| row[key].as_f64();
+        let entry = table.entry(name(row)).or_insert(Row { min: f64::MAX, ..Row::default() });
+        entry.count += count;
+        // Summed here, divided below.
+        entry.mean += us("mean_us").unwrap_or(0.0) * count as f64;
+        if let (Some(min), Some(mean), Some(max)) = (us("min_us"), us("mean_us"), us("max_us")) {
+            assert!(min <= mean && mean <= max, "an interval holds its own extremes: {row}");
+            (entry.min, entry.max) = (entry.min.min(min), entry.max.max(max));
+        }
+    }
+    table.values_mut().for_each(|row| row.mean /= row.count as f64);
+    table
+}
+
+fn exits(intervals: &[Value]) -> Table {
+    kvmtop_table(intervals, "exits", |row| row["reason"].as_str().expect("reason").to_owned())
+}
+
+/// Counts that must agree within 2 %; rows too rare for a percentage may differ by one.
+fn counts_agree(engine: &str, what: &str, ours: &Table, perfs: &Table) {
+    let names: std::collections::BTreeSet<&String> = ours.keys().chain(perfs.keys()).collect();
+    for name in names {
+        let (a, b) = (ours.get(name).copied().unwrap_or_default(), perfs.get(name).copied().unwrap_or_default());
+        assert!(
+            a.count.abs_diff(b.count) <= 1.max(b.count / 50),
+            "{engine}: {what} {name}: kvmtop counts {}, perf {}\nkvmtop {ours:?}\nperf {perfs:?}",
+            a.count,
+            b.count
+        );
+    }
+}
+
+/// The same recording: each figure is perf's to the digit that perf prints.
+fn equal_to_the_digit(recorded: &Table, perfs: &Table) {
+    assert_eq!(recorded.keys().collect::<Vec<_>>(), perfs.keys().collect::<Vec<_>>());
+    for (name, perf) in perfs {
+        let ours = recorded[name];
+        let rounds_to = |ours: f64, printed: f64| (ours - printed).abs() < 0.005_001;
+        assert!(
+            ours.count == perf.count
+                && rounds_to(ours.min, perf.min)
+                && rounds_to(ours.max, perf.max)
+                && rounds_to(ours.mean, perf.mean),
+            "{name}: report reads {ours:?}, perf prints {perf:?}"
+        );
+    }
+}
+
+/// Live, the same exits, each timed by another reading of the clock: some five microseconds of instructions apart. What
+/// interrupts the host between the two readings shows once, in the longest.
+fn live_times_are_close(engine: &str, live: &Table, perfs: &Table) {
+    for (name, perf) in perfs {
+        let ours = live[name];
+        let close = |ours: f64, perf: f64, apart: f64| (ours - perf).abs() <= apart;
+        assert!(
+            close(ours.min, perf.min, 10.0)
+                && close(ours.mean, perf.mean, 20.0)
+                && close(ours.max, perf.max, 100.0 + 0.1 * perf.max),
+            "{engine}: {name}: kvmtop {ours:?}, perf {perf:?}"
+        );
+    }
+}
+
+/// KVM's own count, out of debugfs, is that of `kvm_exit`. The two are read some ten milliseconds apart here, which is
+/// many exits while the guest works and few once it only halts: the median of the intervals' ratios is compared.
+fn kvm_counts_as_many(engine: &str, intervals: &[Value]) {
+    let mut ratios: Vec<f64> = intervals
+        .iter()
+        .flat_map(|i| i["domains"].as_array().expect("domains"))
+        .filter_map(|d| {
+            let traced = d["exits"].as_array()?.iter().filter(|e| e["vcpu"].is_null());
+            Some(d["counters"]["exits"].as_f64()? / traced.filter_map(|e| e["rate"].as_f64()).sum::<f64>())
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let middle = ratios.get(ratios.len() / 2).copied();
+    assert!(
+        middle.is_some_and(|ratio| (ratio - 1.0).abs() <= 0.1),
+        "{engine}: KVM's own count of exits by those traced: {ratios:?}"
+    );
+}
+
+fn compare(engine: &str, clock: Clock, shared: &Path) {
+    let text = read(shared.join(format!("{engine}.json")));
+    let err = read(shared.join(format!("{engine}.err")));
+    let intervals = common::intervals(text.as_bytes());
+    assert!(!intervals.is_empty(), "kvmtop said nothing; on stderr: {err}");
+    assert!(intervals.iter().all(|i| i["engine"] == engine), "asked for {engine}; stderr: {err}");
+    assert_eq!(intervals.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum::<u64>(), 0, "{engine}");
+    // `bpf_raw_tp_link_show_fdinfo` in kernel/bpf/syscall.c; a classic tracepoint is a perf event.
+    let raw = read(shared.join(format!("{engine}.files"))).contains("tp_name:\tkvm_exit\n");
+    assert_eq!(raw, engine == "bpf" && clock == Clock::Instructions, "{engine}: a raw kvm_exit");
+    let perf = |event: &str| perf_table(&read(shared.join(format!("{engine}.{event}"))));
+
+    let (live, perfs) = (exits(&intervals), perf("vmexit"));
+    let counts = |table: &Table| table.iter().map(|(name, row)| (name.clone(), row.count)).collect::<Vec<_>>();
+    assert_eq!(counts(&live), counts(&perfs), "{engine}: exits");
+    if clock == Clock::Instructions {
+        live_times_are_close(engine, &live, &perfs);
+    }
+    for rare in ["cpuid", "read_cr4", "write_cr4"] {
+        let counts = (live[rare].count, perfs[rare].count);
+        assert_eq!(counts, (RARE.into(), RARE.into()), "{engine}: {rare}");
+    }
+    let report: Value = serde_json::from_str(&read(shared.join(format!("{engine}.report")))).expect("JSON");
+    equal_to_the_digit(&exits(&[report]), &perfs);
+
+    // On one CPU the guest may run for long between the two readings that this compares.
+    if clock == Clock::RealTime {
+        kvm_counts_as_many(engine, &intervals);
+    }
+
+    let accesses = kvmtop_table(&intervals, "accesses", |row| {
+        let word = |key: &str| row[key].as_str().expect("text").to_owned();
+        format!("{} {} {}", word("space"), word("address"), word("access"))
+    });
+    for (name, count) in
+        [("pio 0x608 read", READS), ("pio 0x70 write", WRITES), ("mmio 0xfed000f0 read", MMIO), ("msr 0x1b read", MSRS)]
+    {
+        let row = accesses.get(name).copied().unwrap_or_default();
+        assert_eq!(row.count, u64::from(count), "{engine}: {name} in {accesses:?}");
+        assert!(row.mean > 0.0, "{engine}: {name} has no time");
+    }
+    // Times of accesses are not perf's: kvmtop charges the whole exit, perf a part of it.
+    let named = |space: &str, read: &str, write: &str| -> Table {
+        let rows = accesses.iter().filter(|(name, _)| name.starts_with(space));
+        rows.map(|(name, figures)| {
+            let name = name.trim_start_matches(space).trim();
+            (name.replace(" read", read).replace(" write", write), *figures)
+        })
+        .collect()
+    };
+    counts_agree(engine, "ports", &named("pio", ":PIN", ":POUT"), &perf("ioport"));
+    counts_agree(engine, "addresses", &named("mmio", ":R", ":W"), &perf("mmio"));
+    counts_agree(engine, "MSRs", &named("msr", ":R", ":W"), &perf("msr"));
+}

@@ -1,0 +1,247 @@
+//! The page of `report --html` in a real browser: it draws, zooms, reports no error, loads nothing, and its figures are
+//! those of `report --json`.
+
+use crate::chromium;
+use crate::chromium::Tab;
+use crate::common;
+use crate::synthetic::random::{RandomHost, storming, working};
+use crate::synthetic::{Fixture, Guest, Host};
+use kvmtop::figures;
+use kvmtop::kvm::Space;
+use kvmtop::sample::Direction;
+use kvmtop::session::{Limits, Recorder};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A session of these samples.
+fn session(dir: &Path, samples: impl Iterator<Item = kvmtop::sample::Sample>) -> PathBuf {
+    let path = dir.join("night.kvmtop");
+    let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
+    samples.for_each(|s| recorder.append(&s).unwrap());
+    recorder.close().unwrap();
+    path
+}
+
+fn run(args: &[&str]) -> (Vec<u8>, String) {
+    let out = common::kvmtop().args(args).env("XDG_CONFIG_HOME", "/nonexistent").output().expect("kvmtop runs");
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{args:?}: {stderr}");
+    (out.stdout, stderr)
+}
+
+/// A browser with the page of this input, and the input's JSON report; `None` where no browser is installed.
+fn opened(test: &str, dir: &TempDir, input: &Path) -> Option<(Tab, String, Value)> {
+    if let Some(why) = chromium::missing() {
+        common::skipped(test, &why);
+        return None;
+    }
+    let (page, input) = (dir.path().join("page.html"), input.to_str().unwrap());
+    run(&["report", "--html", page.to_str().unwrap(), input]);
+    let report = serde_json::from_slice(&run(&["report", "--json", input]).0).unwrap();
+    let url = format!("file://{}", page.display());
+    let mut tab = Tab::open(dir.path(), 1400, 900);
+    tab.go(&url);
+    common::ran(test);
+    Some((tab, url, report))
+}
+
+/// Pixels of each chart that are not blank.
+const PAINTED: &str = "charts.map((c) => {
+  const k = c.plot.ctx.canvas;
+  return c.plot.ctx.getImageData(0, 0, k.width, k.height).data.reduce((n, v, i) => n + (i % 4 === 3 && v > 0), 0);
+})";
+
+#[test]
+fn it_draws_zooms_and_has_the_figures_of_the_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = RandomHost::new(3, 3, 4, |g, r| if g == 0 { storming(r) } else { working(r) });
+    let input = session(dir.path(), (0..120).map(|_| host.tick()));
+    let Some((mut tab, url, report)) = opened("the HTML page in a browser", &dir, &input) else { return };
+
+    let held = tab.eval("document.getElementById('report').textContent");
+    let held: Value = serde_json::from_str(held.as_str().unwrap()).unwrap();
+    assert!(held == report, "the page does not hold the report as --json prints it");
+    let painted = tab.eval(PAINTED);
+    let painted = painted.as_array().unwrap();
+    assert!(painted.len() >= 4, "{painted:?}");
+    assert!(painted.iter().all(|n| n.as_u64() > Some(2000)), "blank charts: {painted:?}");
+
+    // Dragged over the middle half of the first chart.
+    let place = tab.eval(
+        "(charts[0].box.scrollIntoView({block: 'center'}), (({left, top, width, height}) => [left, top, width, height])
+         (charts[0].plot.over.getBoundingClientRect()))",
+    );
+    let at = |i: usize| place[i].as_f64().unwrap();
+    let (y, x) = (at(1) + at(3) / 2.0, |part: f64| at(0) + at(2) * part);
+    tab.drag((x(0.25), y), (x(0.75), y));
+    let shown = tab.eval("charts.map((c) => (c.plot.scales.x.max - c.plot.scales.x.min) / (whole[1] - whole[0]))");
+    for part in shown.as_array().unwrap() {
+        assert!((part.as_f64().unwrap() - 0.5).abs() < 0.02, "all charts show the stretch: {shown}");
+    }
+    // By key, and back.
+    tab.eval("charts[0].box.focus()");
+    tab.press("+");
+    let quarter = tab.eval("(view.stretch[1] - view.stretch[0]) / (whole[1] - whole[0])").as_f64().unwrap();
+    assert!((quarter - 0.25).abs() < 0.02, "{quarter}");
+    tab.press("0");
+    assert_eq!(tab.eval("view.stretch"), tab.eval("whole"));
+    // By two fingers, which begin at the quarters and end at the edges.
+    tab.pinch(y, [(x(0.25), x(0.01)), (x(0.75), x(0.99))]);
+    let half = tab.eval("(view.stretch[1] - view.stretch[0]) / (whole[1] - whole[0])").as_f64().unwrap();
+    assert!((half - 0.51).abs() < 0.03, "{half}");
+    tab.press("0");
+
+    // Each guest and each vCPU: drawn, and the means of the legend are the report's figures.
+    for (i, domain) in report["domains"].as_array().unwrap().iter().enumerate() {
+        tab.eval(&format!("select({i}, null)"));
+        let legend = tab.eval(
+            "Object.fromEntries(charts[0].spec.lines.map((l) =>
+            [l.name, overStretch(l, times.guests, whole).mean]))",
+        );
+        for kind in ["guest", "usr", "sys", "wait"] {
+            let (page, json) = (legend[kind].as_f64().unwrap(), domain["cpu"][kind].as_f64().unwrap());
+            assert!((page - json).abs() <= 1e-3 * json.max(0.1), "{kind}: {page}, in JSON {json}");
+        }
+        let vcpus = domain["vcpus"].as_u64().unwrap();
+        for vcpu in 0..vcpus {
+            tab.eval(&format!("select({i}, {vcpu})"));
+            assert!(tab.eval("charts.length").as_u64() >= Some(3), "vCPU {vcpu}");
+        }
+        let cell = "[...document.querySelectorAll('#tables tbody tr')].length";
+        assert!(tab.eval(cell).as_u64() > Some(3));
+    }
+    assert_eq!(tab.complaints(&url), [""; 0]);
+}
+
+/// The page of one time has the time lines of the whole recording, and the report of that time.
+#[test]
+fn a_page_of_one_time_has_charts() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = session(dir.path(), (0..30).map(|s| Fixture::busy_host().sample(f64::from(s))));
+    let (page, input) = (dir.path().join("page.html"), input.to_str().unwrap());
+    for command in ["report", "replay"] {
+        run(&[command, "--at", "+20s", "--html", page.to_str().unwrap(), input]);
+        let text = std::fs::read_to_string(&page).unwrap();
+        let json = |id: &str| -> Value {
+            let rest = text.split(&format!("id=\"{id}\"")).nth(1).unwrap();
+            serde_json::from_str(rest.split_once('>').unwrap().1.split("</script>").next().unwrap()).unwrap()
+        };
+        assert_eq!(json("report")["interval_s"].as_f64(), Some(1.0), "{command}");
+        assert!(json("data")["axes"]["guests"]["ends"].as_array().unwrap().len() >= 28, "{command}");
+        assert!(!json("data")["guests"].as_array().unwrap().is_empty(), "{command}");
+    }
+}
+
+#[test]
+fn figures_are_printed_as_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = session(dir.path(), (0..5).map(|s| Fixture::busy_host().sample(f64::from(s))));
+    let Some((mut tab, ..)) = opened("figures of the HTML page", &dir, &input) else { return };
+    let values: Vec<f64> = (-5..14)
+        .flat_map(|e| [1.0, 1.2344, 2.996, 9.994, 9.996, 9.9996, 99.96].map(|m| m * 10_f64.powi(e)))
+        .chain([0.0, 999.4, 119.4, 120.2, 7199.0, 7200.0, 9999.4, 9999.6, 999_499.0, 999_501.0])
+        .collect();
+    for (name, print) in [
+        ("rate", figures::rate as fn(f64) -> String),
+        ("percent", figures::percent),
+        ("micros", figures::micros),
+        ("duration", figures::duration),
+        ("seconds", figures::seconds),
+    ] {
+        let page = tab.eval(&format!("{values:?}.map({name})"));
+        for (value, text) in values.iter().zip(page.as_array().unwrap()) {
+            assert_eq!(text.as_str(), Some(print(*value).as_str()), "{name}({value})");
+        }
+    }
+}
+
+#[test]
+fn hostile_names_are_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let evil = "</script><script>alert(1)</script><img src=http://192.0.2.1/ onerror=alert(2)>\u{202e}\"'`{{data}}";
+    let fixture = [evil, "__proto__", "constructor", "<b>bold</b>&amp;"].iter().enumerate().fold(
+        Fixture::new(Host::numa(1, 2, 1)),
+        |f, (i, name)| {
+            f.guest(Guest::new(name, 3000 + 100 * i32::try_from(i).unwrap()).vcpus(2, |v, t| {
+                let t = t.cpu(50.0, 1.0, 1.0, 1.0).on(v).exits(name, 50.0, 1.0).exits("IO_INSTRUCTION", 20_000.0, 4.0);
+                t.access(Space::Pio, 0x608, Direction::Read, 20_000.0, Some(4.0))
+            }))
+        },
+    );
+    let input = session(dir.path(), (0..30).map(|s| fixture.sample(f64::from(s))));
+    let Some((mut tab, url, report)) = opened("hostile names in the HTML page", &dir, &input) else { return };
+    for i in 0..report["domains"].as_array().unwrap().len() {
+        tab.eval(&format!(
+            "select({i}, null); document.querySelectorAll('details').forEach((d) => {{ d.open = true; }})"
+        ));
+        tab.eval(&format!("select({i}, 0)"));
+    }
+    let first = report["domains"][0]["name"].as_str().unwrap();
+    let shown = tab.eval("[...document.querySelectorAll('.guests .name')].map((b) => b.textContent)");
+    assert!(shown.as_array().unwrap().iter().any(|n| n == first), "{shown}");
+    assert_eq!(tab.eval("[document.images.length, document.scripts.length]"), serde_json::json!([0, 3]));
+    assert_eq!(tab.complaints(&url), [""; 0]);
+}
+
+#[test]
+fn files_without_time_make_a_page_without_charts() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/readme/vmexit.txt");
+    let Some((mut tab, url, report)) = opened("the HTML page of a table", &dir, &table) else { return };
+    assert_eq!(tab.eval("[charts.length, document.getElementById('over-time').hidden]"), serde_json::json!([0, true]));
+    let rows = tab.eval("document.querySelectorAll('#tables tbody tr').length");
+    assert!(rows.as_u64() >= Some(report["domains"][0]["exits"].as_array().unwrap().len() as u64));
+    assert_eq!(tab.complaints(&url), [""; 0]);
+}
+
+/// At the width of a phone nothing but tables is wider than the window; printing opens all findings.
+#[test]
+fn a_phone_and_paper_show_all_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = session(dir.path(), (0..30).map(|s| Fixture::busy_host().sample(f64::from(s))));
+    let Some((mut tab, url, report)) = opened("the HTML page on a phone", &dir, &input) else { return };
+    let size = serde_json::json!({ "width": 400, "height": 800, "deviceScaleFactor": 2, "mobile": true });
+    tab.call("Emulation.setDeviceMetricsOverride", &size);
+    for scheme in ["dark", "light"] {
+        let feature = serde_json::json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        tab.call("Emulation.setEmulatedMedia", &feature);
+        tab.go(&url);
+        for i in 0..report["domains"].as_array().unwrap().len() {
+            tab.eval(&format!("select({i}, null)"));
+            tab.eval("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+            let wide = tab.eval("document.documentElement.scrollWidth");
+            assert!(wide.as_u64() <= Some(400), "guest {i} is {wide} wide");
+        }
+    }
+    tab.eval("dispatchEvent(new Event('beforeprint'))");
+    assert_eq!(
+        tab.eval("[palette, document.querySelectorAll('details:not([open])').length]"),
+        serde_json::json!(["light", 0])
+    );
+    assert_eq!(tab.complaints(&url), [""; 0]);
+}
+
+/// What a script meets: the file, `-`, and refusals.
+#[test]
+fn the_file_is_private_and_stdout_works() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let dir = tempfile::tempdir().unwrap();
+    let input = session(dir.path(), (0..5).map(|s| Fixture::busy_host().sample(f64::from(s))));
+    let (input, page) = (input.to_str().unwrap(), dir.path().join("page.html"));
+    let (stdout, stderr) = run(&["replay", input, "--html", page.to_str().unwrap()]);
+    assert!(stdout.is_empty() && stderr.contains(page.to_str().unwrap()), "{stderr}");
+    assert_eq!(std::fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o600);
+    let (stdout, stderr) = run(&["report", "--html", "-", input]);
+    assert_eq!((stdout, stderr.as_str()), (std::fs::read(&page).unwrap(), ""));
+    let link = dir.path().join("link.html");
+    symlink(&page, &link).unwrap();
+    let refused = |args: &[&str]| {
+        let out = common::kvmtop().args(args).output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (status, said) = refused(&["report", "--html", link.to_str().unwrap(), input]);
+    assert!(status == Some(1) && said.contains("symbolic link"), "{said}");
+    assert_eq!(refused(&["report", "--html", "x.html", "--json", input]).0, Some(2));
+    assert_eq!(refused(&["replay", input, "--html", "x.html", "--batch"]).0, Some(2));
+}

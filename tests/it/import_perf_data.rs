@@ -1,0 +1,247 @@
+//! perf.data files recorded on a real KVM (kernel 6.1, AMD) against what perf itself prints of them.
+
+use kvmtop::model::{AccessRow, Base, DomainModel, ExitRow, Model};
+use kvmtop::sample::{MissingExtreme, Timing};
+use kvmtop::source::Feed;
+use kvmtop::source::import::{ImportOptions, Imported, PerfDataFeed, is_perf_data, load};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/import/perf_data");
+
+/// A fixture, unpacked into a folder where need be.
+fn fixture(name: &str, folder: &Path) -> PathBuf {
+    let plain = Path::new(FIXTURES).join(name);
+    if plain.exists() {
+        return plain;
+    }
+    let packed = std::fs::File::open(Path::new(FIXTURES).join(format!("{name}.zst"))).unwrap();
+    let out = folder.join(name);
+    zstd::stream::copy_decode(packed, std::fs::File::create(&out).unwrap()).unwrap();
+    out
+}
+
+fn read(name: &str, perf_times: bool) -> (Imported, Model) {
+    let folder = tempfile::tempdir().unwrap();
+    let imported = load(&[fixture(name, folder.path())], &ImportOptions { perf_times, ..ImportOptions::default() });
+    assert_eq!(imported.errors, [], "{name}");
+    assert_eq!(imported.source, "perf.data");
+    let model = Model::new(&imported.sample, Base::Whole(imported.base));
+    (imported, model)
+}
+
+fn printed(name: &str) -> Model {
+    let imported = load(&[Path::new(FIXTURES).join(name)], &ImportOptions::default());
+    assert_eq!(imported.errors, [], "{name}");
+    Model::new(&imported.sample, Base::Whole(None))
+}
+
+/// The figures of a row as perf prints them: count, minimum, maximum, mean, relative error.
+fn figures(span: &Timing) -> String {
+    let us = |ns: Option<u64>| ns.map_or("-".into(), |ns| format!("{:.2}", ns as f64 / 1e3));
+    let two = |f: Option<f64>| f.map_or("-".into(), |f| format!("{f:.2}"));
+    format!(
+        "{} {} {} {} {}",
+        span.count,
+        us(span.min_ns),
+        us(span.max_ns),
+        two(span.mean_us()),
+        two(span.stderr_percent())
+    )
+}
+
+fn table<'a, R: 'a, K: Ord>(
+    rows: impl Iterator<Item = &'a R>,
+    key: fn(&R) -> K,
+    span: fn(&R) -> &Timing,
+) -> BTreeMap<K, Timing> {
+    let mut sums: BTreeMap<K, Timing> = BTreeMap::new();
+    for r in rows {
+        sums.entry(key(r)).or_default().merge(span(r), MissingExtreme::Unknown);
+    }
+    sums
+}
+
+fn exits(model: &Model) -> BTreeMap<String, Timing> {
+    let rows = model.domains.iter().flat_map(|d: &DomainModel| &d.exits.rows);
+    table(rows, |r: &ExitRow| r.reason.clone(), |r| &r.span)
+}
+
+fn accesses(model: &Model) -> BTreeMap<String, Timing> {
+    let key = |r: &AccessRow| format!("{} {} {}", r.space.as_str(), r.address_text(), r.direction.as_str());
+    table(model.domains.iter().flat_map(|d| &d.accesses), key, |r| &r.span)
+}
+
+fn all(spans: &BTreeMap<String, Timing>) -> BTreeMap<String, String> {
+    spans.iter().map(|(k, s)| (k.clone(), figures(s))).collect()
+}
+
+fn counts(spans: &BTreeMap<String, Timing>) -> BTreeMap<String, u64> {
+    spans.iter().map(|(k, s)| (k.clone(), s.count)).collect()
+}
+
+/// Every table of perf's report, to the last digit.
+fn agrees(data: &str, text: &str) {
+    let report = printed(text);
+    let (_, own) = read(data, false);
+    assert!(!exits(&report).is_empty() && !accesses(&report).is_empty(), "{text} holds tables");
+    assert_eq!(all(&exits(&own)), all(&exits(&report)), "exits of {data}");
+    assert_eq!(counts(&accesses(&own)), counts(&accesses(&report)), "accesses of {data}");
+    let (_, perfs) = read(data, true);
+    assert_eq!(all(&exits(&perfs)), all(&exits(&report)), "exits of {data} with perf's times");
+    assert_eq!(all(&accesses(&perfs)), all(&accesses(&report)), "accesses of {data} with perf's times");
+}
+
+#[test]
+fn a_plain_file_is_as_perf_prints_it() {
+    agrees("plain.data", "plain.txt");
+}
+
+#[test]
+fn a_compressed_file_is_as_perf_prints_it() {
+    agrees("compressed.data", "compressed.txt");
+}
+
+#[test]
+fn two_guests_are_apart_and_together_as_perf_prints_them() {
+    agrees("two-guests.data", "two-guests.txt");
+    let (imported, model) = read("two-guests.data", false);
+    let names: Vec<_> = model.domains.iter().map(|d| (d.name(), d.facts.pid, d.vcpus().count())).collect();
+    assert_eq!(names, [("kvmguest-169", Some(169), 1), ("kvmguest-170", Some(170), 2)]);
+    // perf kvm stat report --vcpu=1, -p 170
+    let second = &model.domains[1];
+    assert_eq!(second.exits.count, 7603);
+    let vcpu1 = &second.vcpu_exits.iter().find(|(v, _)| *v == 1).unwrap().1;
+    assert_eq!((vcpu1.count, vcpu1.row("npf").unwrap().span.count), (3428, 2562));
+    assert_eq!(imported.sample.host.facts.kernel, "6.1.0-56-amd64");
+}
+
+#[test]
+fn an_access_is_charged_its_whole_exit_unless_perfs_time_is_asked_for() {
+    let (_, own) = read("plain.data", false);
+    let (_, perfs) = read("plain.data", true);
+    let (own, perfs) = (accesses(&own), accesses(&perfs));
+    for (key, span) in &own {
+        assert!(span.total_ns >= perfs[key].total_ns, "{key}: {span:?} against {:?}", perfs[key]);
+    }
+    let port = "pio 0x608 read";
+    assert!(own[port].total_ns > perfs[port].total_ns.map(|t| 2 * t), "most of a read is over when kvm_pio fires");
+}
+
+/// perf's own report does not read what it wrote to a pipe; the exits' number is that of `perf script`'s lines.
+#[test]
+fn what_was_written_to_a_pipe_is_read_too() {
+    let (imported, model) = read("pipe.data", false);
+    assert_eq!((imported.sample.engine.events, exits(&model).values().map(|s| s.count).sum::<u64>()), (4058, 1412));
+    assert_eq!(accesses(&model)["pio 0x608 read"].count, 88);
+    let (imported, model) = read("compressed-pipe.data", false);
+    assert_eq!((imported.sample.engine.events, exits(&model).values().map(|s| s.count).sum::<u64>()), (3077, 1076));
+}
+
+#[test]
+fn exits_around_lost_events_are_left_out_and_said() {
+    let (imported, model) = read("lost.data", false);
+    assert_eq!(imported.sample.engine.lost, 1098);
+    assert!(imported.notes.iter().any(|n| n.contains("1098 events were lost")), "{:?}", imported.notes);
+    let (report, own) = (exits(&printed("lost.txt")), exits(&model));
+    let sum = |t: &BTreeMap<String, Timing>| t.values().map(|s| s.count).sum::<u64>();
+    assert!(sum(&own) < sum(&report) && sum(&own) > sum(&report) * 9 / 10, "{} of {}", sum(&own), sum(&report));
+    // Where perf's ways are asked for, its pairs across the gaps are there as well.
+    let (_, perfs) = read("lost.data", true);
+    assert_eq!(all(&exits(&perfs)), all(&report));
+    assert_eq!(all(&accesses(&perfs)), all(&accesses(&printed("lost.txt"))));
+}
+
+#[test]
+fn intervals_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixture("two-guests.data", folder.path());
+    let mut feed = PerfDataFeed::open(&path, 0.1, false).unwrap();
+    let mut before = feed.next().unwrap().unwrap();
+    assert!(before.domains.is_empty(), "nothing is counted before the first interval");
+    let (mut exits, mut intervals, mut seconds) = (0, 0, 0.0);
+    while let Some(sample) = feed.next().unwrap() {
+        let model = Model::new(&sample, Base::Previous(&before));
+        exits += model.domains.iter().map(|d| d.exits.count).sum::<u64>();
+        seconds += model.interval_s.unwrap();
+        intervals += 1;
+        before = sample;
+    }
+    let (imported, whole) = read("two-guests.data", false);
+    assert_eq!(exits, whole.domains.iter().map(|d| d.exits.count).sum::<u64>());
+    assert!((seconds - imported.base.unwrap()).abs() < 0.001, "{seconds} of {:?}", imported.base);
+    assert_eq!(intervals, 15, "1.4 s in tenths");
+}
+
+#[test]
+fn a_compressed_file_has_the_same_intervals() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixture("two-guests.data", folder.path());
+    let packed = folder.path().join("two-guests.data.zst");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&packed, zstd::stream::encode_all(bytes.as_slice(), 1).unwrap()).unwrap();
+    assert!(is_perf_data(&path) && is_perf_data(&packed));
+    let counts = |path: &Path| {
+        let mut feed = PerfDataFeed::open(path, 0.1, false).unwrap();
+        let samples = std::iter::from_fn(|| feed.next().unwrap());
+        samples.map(|sample| (sample.mono_ns, sample.engine.events)).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&packed), counts(&path));
+    std::fs::write(&packed, zstd::stream::encode_all(&b"text"[..], 1).unwrap()).unwrap();
+    assert!(!is_perf_data(&packed));
+}
+
+/// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or back.
+#[test]
+fn a_time_stamp_years_away_is_a_gap() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixture("two-guests.data", folder.path());
+    let mut feed = PerfDataFeed::open(&path, 0.1, false).unwrap();
+    let times: Vec<u64> = std::iter::from_fn(|| feed.next().unwrap()).map(|sample| sample.mono_ns).collect();
+    let whole = std::fs::read(&path).unwrap();
+    let is_time = |at: &usize| {
+        let word = u64::from_le_bytes(whole[*at..at + 8].try_into().unwrap());
+        (times[0]..=times[times.len() - 1]).contains(&word)
+    };
+    let stamps: Vec<usize> = (0..whole.len() - 8).step_by(8).filter(is_time).collect();
+    assert!(stamps.len() > 1000);
+    let seconds = load(std::slice::from_ref(&path), &ImportOptions::default()).base.unwrap();
+    let damaged = folder.path().join("damaged.data");
+    for place in [0, 1, stamps.len() / 2, stamps.len() - 1] {
+        for bit in [54, 62, 63] {
+            let mut bytes = whole.clone();
+            bytes[stamps[place] + bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&damaged, &bytes).unwrap();
+            let mut feed = PerfDataFeed::open(&damaged, 0.1, false).unwrap();
+            let mut before = 0;
+            for n in 0.. {
+                let Some(sample) = feed.next().unwrap() else { break };
+                assert!(n < 200 && sample.mono_ns >= before, "stamp {place}, bit {bit}");
+                before = sample.mono_ns;
+            }
+            let imported = load(std::slice::from_ref(&damaged), &ImportOptions::default());
+            let base = imported.base.unwrap();
+            assert!((base - seconds).abs() < 0.5, "stamp {place}, bit {bit}: {base} of {seconds} s");
+        }
+    }
+}
+
+/// A file that was cut off while it was written or copied: the formats stand at its end, so nothing can be read without
+/// them, and the note says this. A cut stream is read up to the cut.
+#[test]
+fn a_cut_file_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(fixture("plain.data", folder.path())).unwrap();
+    let cut = folder.path().join("cut.data");
+    for (length, words) in [(50, "within its header"), (400_000, "cut off"), (whole.len() - 1000, "cut off")] {
+        std::fs::write(&cut, &whole[..length]).unwrap();
+        let imported = load(std::slice::from_ref(&cut), &ImportOptions::default());
+        let said: String = imported.errors.iter().map(|e| &e.what).chain(&imported.notes).cloned().collect();
+        assert!(said.contains(words), "{length}: {said}");
+    }
+    let stream = std::fs::read(fixture("pipe.data", folder.path())).unwrap();
+    std::fs::write(&cut, &stream[..stream.len() / 2]).unwrap();
+    let imported = load(std::slice::from_ref(&cut), &ImportOptions::default());
+    assert_eq!(imported.errors, []);
+    assert!(imported.sample.engine.events > 1000 && imported.notes[0].contains("cut off"), "{:?}", imported.notes);
+}

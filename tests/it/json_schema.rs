@@ -1,0 +1,331 @@
+//! What the program prints with `--json` against `docs/kvmtop.schema.json`, and `docs/json.md` against that schema.
+//!
+//! The schema refuses fields that it does not name, so that a new field of the program fails here until it is
+//! described.
+
+use crate::common;
+use crate::common::guest::{Guest, Work};
+use jsonschema::Validator;
+use kvmtop::sample::{
+    CodeSpace, Doorbell, Function, GuestInterrupts, HostDisk, Injection, ProfiledThread, StackCount, StackProfile,
+};
+use kvmtop::session::{Limits, Recorder, Session};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Part of the schema that describes one command's output.
+#[derive(Clone, Copy)]
+enum Output {
+    Report,
+    Diff,
+    Doctor,
+    Plan,
+    Profile,
+    Rules,
+}
+
+impl Output {
+    fn definition(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Diff => "diff",
+            Self::Doctor => "doctor",
+            Self::Plan => "plan",
+            Self::Profile => "profile",
+            Self::Rules => "rules",
+        }
+    }
+
+    fn validator(self) -> Validator {
+        let mut schema = schema();
+        let root = schema.as_object_mut().expect("an object");
+        root.remove("anyOf");
+        root.insert("$ref".into(), format!("#/$defs/{}", self.definition()).into());
+        jsonschema::options().should_validate_formats(true).build(&schema).expect("a schema")
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn schema() -> Value {
+    let text = std::fs::read_to_string(root().join("docs/kvmtop.schema.json")).expect("the schema");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Runs kvmtop, validates every line that it prints, and returns the objects.
+fn validated(output: Output, validator: &Validator, args: &[&str]) -> Vec<Value> {
+    let out = common::kvmtop().args(args).env("XDG_CONFIG_HOME", "/nonexistent").output().expect("kvmtop runs");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    let objects = common::intervals(&out.stdout);
+    assert!(!objects.is_empty(), "{args:?} printed no JSON: {stderr}");
+    for object in &objects {
+        let wrong: Vec<String> =
+            validator.iter_errors(object).map(|e| format!("{}: {e}", e.instance_path())).take(10).collect();
+        assert!(wrong.is_empty(), "{args:?} is not a {}:\n{}", output.definition(), wrong.join("\n"));
+    }
+    objects
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The cases of `tests/fixtures/cases`, unpacked: options and folder of each.
+fn cases(into: &Path) -> Vec<(Vec<String>, PathBuf)> {
+    let folder = root().join("tests/fixtures/cases");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("cases") {
+        let path = entry.expect("an entry").path();
+        let case: toml::Table = std::fs::read_to_string(&path).expect("a case").parse().expect("TOML");
+        let dir = into.join(path.file_stem().expect("a name"));
+        std::fs::create_dir(&dir).expect("a folder");
+        for (name, content) in case["files"].as_table().expect("files") {
+            std::fs::write(dir.join(name), content.as_str().expect("text")).expect("written");
+        }
+        let args = case.get("args").and_then(toml::Value::as_array).into_iter().flatten();
+        found.push((args.map(|a| a.as_str().expect("text").to_owned()).collect(), dir));
+    }
+    found.sort();
+    assert!(found.len() > 50);
+    found
+}
+
+/// Names of all fields, as `finding.since`.
+fn fields(value: &Value, schema: &Value, definition: &str, seen: &mut BTreeSet<String>) {
+    let Some(object) = value.as_object() else { return };
+    for (name, inner) in object {
+        seen.insert(format!("{definition}.{name}"));
+        let property = &schema["$defs"][definition]["properties"][name];
+        let of = |p: &Value| p["$ref"].as_str().map(|r| r.trim_start_matches("#/$defs/").to_owned());
+        if let Some(definition) = of(property) {
+            fields(inner, schema, &definition, seen);
+        }
+        if let (Some(definition), Some(items)) = (of(&property["items"]), inner.as_array()) {
+            items.iter().for_each(|item| fields(item, schema, &definition, seen));
+        }
+    }
+}
+
+#[test]
+fn the_schema_describes_every_field() {
+    let schema = schema();
+    assert!(jsonschema::meta::is_valid(&schema));
+    for (name, definition) in schema["$defs"].as_object().expect("definitions") {
+        assert!(definition["description"].is_string(), "{name}");
+        let Some(properties) = definition["properties"].as_object() else { continue };
+        assert_eq!(definition["additionalProperties"], json!(false), "{name} must refuse unknown fields");
+        let required: Vec<&str> =
+            definition["required"].as_array().expect("required").iter().filter_map(Value::as_str).collect();
+        for (field, property) in properties {
+            let description = property["description"].as_str().unwrap_or_default();
+            let nullable = property["type"].as_array().is_some_and(|t| t.contains(&json!("null")));
+            assert!(!description.is_empty(), "{name}.{field} has no description");
+            assert_eq!(nullable, description.contains("`null`: "), "{name}.{field}: {description}");
+            let optional = !required.contains(&field.as_str());
+            assert_eq!(optional, description.contains("Absent: "), "{name}.{field}: {description}");
+        }
+    }
+}
+
+#[test]
+fn reports_and_comparisons_of_files_are_as_the_schema_says() {
+    let (report, diff) = (Output::Report.validator(), Output::Diff.validator());
+    let dir = tempfile::tempdir().expect("a folder");
+    let (schema, mut seen) = (schema(), BTreeSet::new());
+    let mut of_report = |args: &[&str]| {
+        let objects = validated(Output::Report, &report, args);
+        objects.iter().for_each(|o| fields(o, &schema, "report", &mut seen));
+    };
+    let cases = cases(dir.path());
+    for (args, folder) in &cases {
+        let mut all = vec!["report", "--json", text(folder)];
+        all.extend(args.iter().map(String::as_str));
+        of_report(&all);
+    }
+    let demo = root().join("assets/demo.kvmtop");
+    of_report(&["report", "--json", text(&demo)]);
+    of_report(&["report", "--json", text(&with_what_is_asked_for(dir.path()))]);
+    // A pattern that matches no guest is a missing source, with a cause and a fix.
+    of_report(&["report", "--json", "--domain", "nobody", text(&demo)]);
+    of_report(&["replay", "--batch", "--json", text(&demo)]);
+    of_report(&["report", "--json", text(&root().join("tests/fixtures/import/perf_data/compressed.data"))]);
+    for pair in cases.chunks_exact(2).take(10) {
+        let objects = validated(Output::Diff, &diff, &["diff", "--json", text(&pair[0].1), text(&pair[1].1)]);
+        objects.iter().for_each(|o| fields(o, &schema, "diff", &mut seen));
+    }
+    // What is only sometimes there must be there once, or the schema describes something that the program never prints.
+    for (name, definition) in schema["$defs"].as_object().expect("definitions") {
+        let required = definition["required"].as_array().into_iter().flatten().collect::<Vec<_>>();
+        for field in definition["properties"].as_object().into_iter().flatten().map(|(field, _)| field) {
+            let optional = !required.contains(&&json!(field));
+            assert!(!optional || seen.contains(&format!("{name}.{field}")), "no output has {name}.{field}");
+        }
+    }
+}
+
+/// Two samples of the demo; a guest's stacks were sampled between them, its block devices timed and its interrupts
+/// traced.
+fn with_what_is_asked_for(folder: &Path) -> PathBuf {
+    let mut demo = Session::open(&root().join("assets/demo.kvmtop")).expect("the demo").cursor();
+    let path = folder.join("profile.kvmtop");
+    let mut recorder = Recorder::create(&path, Limits::default()).expect("a file");
+    for at in 0..2 {
+        let mut sample = (*demo.at(at).expect("a sample")).clone();
+        sample.domains[0].profile = (at == 1).then(|| {
+            let function = Function { name: "main".into(), module: "qemu".into(), space: CodeSpace::User };
+            Arc::new(StackProfile {
+                began_ms: sample.time_ms - 2000,
+                duration_ns: 2_000_000_000,
+                threads: vec![ProfiledThread::default()],
+                functions: vec![function],
+                stacks: vec![StackCount { tid: 0, functions: vec![0], samples: 9 }],
+                ..StackProfile::default()
+            })
+        });
+        sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
+        let mut doorbell = Doorbell::default();
+        (0..=at).for_each(|_| doorbell.time.add(1000));
+        let injection = Injection { count: at as u64 + 1, ..Injection::default() };
+        sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection], doorbells: vec![doorbell] });
+        recorder.append(&sample).expect("written");
+    }
+    recorder.close().expect("closed");
+    path
+}
+
+#[test]
+fn live_output_is_as_the_schema_says() {
+    const TEST: &str = "live_output_is_as_the_schema_says";
+    let (report, doctor) = (Output::Report.validator(), Output::Doctor.validator());
+    let mut guest =
+        common::cannot_run_guests().is_none().then(|| Guest::start(&[Work::PacedReads(0x71, 2000), Work::Idle], true));
+    guest.iter_mut().for_each(Guest::go);
+    let live = ["-d", "0.3", "--no-monitor"];
+    let batch = [&["--batch", "--json", "-n", "3", "--kvm-events"], &live[..]].concat();
+    let intervals = validated(Output::Report, &report, &batch);
+    validated(Output::Report, &report, &[&["--batch", "--json", "-n", "2", "--engine", "none"], &live[..]].concat());
+    validated(Output::Report, &report, &[&["check", "--json", "--duration", "1s"], &live[..]].concat());
+    validated(Output::Doctor, &doctor, &["doctor", "--json"]);
+    let plan = Output::Plan.validator();
+    validated(Output::Plan, &plan, &["plan", "--json", "--engine", "none", "-d", "0.2"]);
+    match guest {
+        Some(guest) => {
+            let pid = guest.pid().to_string();
+            validated(Output::Profile, &Output::Profile.validator(), &["profile", &pid, "--json", "--duration", "1s"]);
+            let own = common::of_pid(&intervals, guest.pid());
+            assert!(!own.is_empty(), "the guest is in the output");
+            common::ran(TEST);
+        }
+        None => common::skipped(TEST, "no guest runs here: validated without one"),
+    }
+}
+
+#[test]
+fn the_list_of_rules_is_as_the_schema_says() {
+    let lists = validated(Output::Rules, &Output::Rules.validator(), &["check", "--list-rules", "--json"]);
+    let rules = lists[0]["rules"].as_array().expect("rules");
+    assert!(rules.len() > 40, "{} rules", rules.len());
+    assert!(rules.iter().any(|r| r["name"] == "rtc-tick" && r["thresholds"][0]["name"] == "timers.rtc"));
+}
+
+/// What a table of `docs/json.md` says of a property's type.
+fn type_of(property: &Value) -> String {
+    if let Some(definition) = property["$ref"].as_str() {
+        let name = definition.trim_start_matches("#/$defs/");
+        return format!("[{name}](#{name})");
+    }
+    if let Some(words) = property["enum"].as_array() {
+        let words: Vec<String> = words.iter().filter_map(Value::as_str).map(|w| format!("`{w}`")).collect();
+        // A long list stands in the description already.
+        return if words.len() > 8 { "string".into() } else { words.join(" ") };
+    }
+    if let Some(constant) = property.get("const") {
+        return format!("`{constant}`");
+    }
+    if property["type"] == "array" {
+        return format!("array of {}", type_of(&property["items"]));
+    }
+    match &property["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        name => name.as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Names of the definitions, each behind the first one that refers to it.
+fn in_order_of_reference(schema: &Value) -> Vec<String> {
+    let referred = |node: &Value| -> Vec<String> {
+        let of = |p: &Value| p["$ref"].as_str().map(|r| r.trim_start_matches("#/$defs/").to_owned());
+        let roots = node["anyOf"].as_array().into_iter().flatten().filter_map(of);
+        let fields = fields_of(node).into_iter().filter_map(|(_, p)| of(p).or_else(|| of(&p["items"])));
+        roots.chain(fields).collect()
+    };
+    let mut names = referred(schema);
+    let mut next = 0;
+    while let Some(name) = names.get(next).cloned() {
+        for new in referred(&schema["$defs"][&name]) {
+            if !names.contains(&new) {
+                names.push(new);
+            }
+        }
+        next += 1;
+    }
+    names
+}
+
+/// The fields of a definition in the order that the program prints them: as in `required`, then those that may be
+/// absent.
+fn fields_of(definition: &Value) -> Vec<(&str, &Value)> {
+    let Some(properties) = definition["properties"].as_object() else { return Vec::new() };
+    let required = definition["required"].as_array().expect("required");
+    let mut fields: Vec<(&str, &Value)> = properties.iter().map(|(name, p)| (name.as_str(), p)).collect();
+    fields.sort_by_key(|(name, _)| required.iter().position(|r| r == name).unwrap_or(usize::MAX));
+    fields
+}
+
+/// The part of `docs/json.md` that stands under its last heading: a section for each definition.
+fn reference(schema: &Value) -> String {
+    let mut out = String::new();
+    let names = in_order_of_reference(schema);
+    assert_eq!(
+        names.len(),
+        schema["$defs"].as_object().expect("definitions").len(),
+        "a definition that nothing refers to"
+    );
+    for name in names {
+        let definition = &schema["$defs"][&name];
+        out += &format!("\n### {name}\n\n{}\n", definition["description"].as_str().expect("a description"));
+        if let Some(words) = definition["enum"].as_array() {
+            let words: Vec<String> = words.iter().filter_map(Value::as_str).map(|w| format!("`{w}`")).collect();
+            out += &format!("\nOne of {}.\n", words.join(", "));
+        }
+        let fields = fields_of(definition);
+        if fields.is_empty() {
+            continue;
+        }
+        out += "\n| field | type | meaning |\n|---|---|---|\n";
+        for (field, property) in fields {
+            let description = property["description"].as_str().expect("a description");
+            out += &format!("| `{field}` | {} | {} |\n", type_of(property), description.replace('|', "\\|"));
+        }
+    }
+    out
+}
+
+/// `make accept` writes it.
+#[test]
+fn the_page_about_json_is_made_from_the_schema() {
+    const HEADING: &str = "## Every field\n";
+    let path = root().join("docs/json.md");
+    let page = std::fs::read_to_string(&path).expect("docs/json.md");
+    let (prose, _) = page.split_once(HEADING).expect("the heading of the reference");
+    let whole = format!("{prose}{HEADING}{}", reference(&schema()));
+    if std::env::var_os("KVMTOP_ACCEPT").is_some() {
+        std::fs::write(&path, &whole).expect("written");
+    } else {
+        assert!(page == whole, "docs/json.md is not what docs/kvmtop.schema.json makes of it: run `make accept`");
+    }
+}

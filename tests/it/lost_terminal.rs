@@ -1,0 +1,169 @@
+//! The terminal goes away: the window is closed, the ssh connection breaks. kvmtop ends as by its own key. And the
+//! terminal changes its size, again and again.
+
+use kvmtop::session::Session;
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
+use std::io::{Read, Write};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Runs kvmtop in a pseudo terminal, takes the terminal away after the first output that contains `sign` and after
+/// `ready` returns, and returns its exit status. The kernel sends SIGHUP to a program that leads the terminal's
+/// session, and none to another one.
+fn status_after_loss(arguments: &str, sign: &str, leads: bool, ready: impl FnOnce()) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let status = dir.path().join("status");
+    let exe = env!("CARGO_BIN_EXE_kvmtop");
+    let script = if leads {
+        format!("exec {exe} {arguments}")
+    } else {
+        format!("trap '' HUP; setsid -w {exe} {arguments}; echo $? > {}", status.display())
+    };
+    let size = PtySize { rows: 40, cols: 120, ..PtySize::default() };
+    let pair = native_pty_system().openpty(size).unwrap();
+    let mut shell = CommandBuilder::new("sh");
+    shell.args(["-c", &script]);
+    shell.env("TERM", "xterm-256color");
+    let mut child = pair.slave.spawn_command(shell).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&shown).contains(sign) {
+        let n = reader.read(&mut piece).unwrap();
+        assert!(n > 0, "{}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&piece[..n]);
+    }
+    ready();
+    drop((reader, pair.master));
+    let begin = Instant::now();
+    loop {
+        if let Some(ended) = child.try_wait().unwrap() {
+            return if leads {
+                ended.exit_code().to_string()
+            } else {
+                std::fs::read_to_string(status).unwrap().trim().into()
+            };
+        }
+        assert!(begin.elapsed() < Duration::from_secs(40), "{arguments} runs on without its terminal");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn screens_text_and_recordings_end_cleanly_without_their_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let recording = dir.path().join("a.kvmtop");
+    let record = format!("record {} -d 0.1 --engine none --no-monitor", recording.display());
+    let begins = || {
+        let until = Instant::now() + Duration::from_secs(30);
+        while std::fs::metadata(&recording).is_ok_and(|file| file.len() == 0) {
+            assert!(Instant::now() < until, "nothing is recorded");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert_eq!(status_after_loss(&record, "recording into", true, begins), "0");
+    let [screen, text] = ["-d 0.2 --engine none --no-monitor", "-b -d 0.2 --engine none --no-monitor"];
+    for arguments in ["demo", screen, text] {
+        for leads in [true, false] {
+            assert_eq!(status_after_loss(arguments, "kvmtop", leads, || ()), "0", "{arguments}, leads: {leads}");
+        }
+    }
+    assert_eq!(Session::open(&recording).unwrap().damage(), None);
+}
+
+#[test]
+fn a_screen_that_stands_still_ends_without_its_terminal() {
+    // Nothing is drawn before the next tick, which is a minute away.
+    for leads in [true, false] {
+        assert_eq!(status_after_loss("-d 60 --engine none --no-monitor", "help", leads, || ()), "0");
+    }
+}
+
+/// Runs the live screen in a pseudo terminal of this size; what it prints is read and dropped.
+fn live_screen(
+    size: PtySize,
+) -> (Box<dyn portable_pty::MasterPty + Send>, Box<dyn portable_pty::Child + Send + Sync>, mpsc::Receiver<()>) {
+    let pair = native_pty_system().openpty(size).unwrap();
+    let mut kvmtop = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+    kvmtop.args(["-d", "0.2", "--engine", "none", "--no-monitor"]);
+    kvmtop.env("TERM", "xterm-256color");
+    let child = pair.slave.spawn_command(kvmtop).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let (send, drawn) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut piece = [0; 4096];
+        while reader.read(&mut piece).is_ok_and(|n| n > 0) {
+            // The test may have enough.
+            let _ = send.send(());
+        }
+    });
+    (pair.master, child, drawn)
+}
+
+/// Resident memory, bytes.
+fn resident(pid: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
+}
+
+#[test]
+fn a_terminal_that_is_resized_a_thousand_times() {
+    const WAIT: Duration = Duration::from_secs(40);
+    let size = |rows: u16, cols: u16| PtySize { rows, cols, ..PtySize::default() };
+    let (terminal, mut child, drawn) = live_screen(size(40, 120));
+    drawn.recv_timeout(WAIT).unwrap();
+    let pid = child.process_id().unwrap();
+    let mut early = 0;
+    for n in 0..1000_u16 {
+        // From a single cell to more than any screen has, in no order.
+        let new = size(1 + n.wrapping_mul(7919) % 97, 1 + n.wrapping_mul(104_729_u32 as u16) % 397);
+        terminal.resize(new).unwrap();
+        if n % 10 == 0 {
+            // What was drawn before may still be in the pipe: two frames later it is of this size.
+            drawn.try_iter().for_each(drop);
+            drawn.recv_timeout(WAIT).expect("it draws");
+            assert!(child.try_wait().unwrap().is_none(), "it ended at {new:?}");
+        }
+        if n == 300 {
+            early = resident(pid);
+        }
+    }
+    let late = resident(pid);
+    assert!(late < early + (8 << 20), "resident bytes: {early}, then {late}");
+    terminal.resize(size(40, 120)).unwrap();
+    terminal.take_writer().unwrap().write_all(b"q").unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begin.elapsed() < WAIT, "q does not end it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
+}
+
+/// One that announces nothing gets the screen in ASCII, placed, and without colours and modifiers.
+#[test]
+fn a_dumb_terminal_gets_plain_text() {
+    let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).unwrap();
+    let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
+    command.arg("demo");
+    command.env("TERM", "dumb");
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut keys = pair.master.take_writer().unwrap();
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+    // The terminal ends with an error once nobody has it open.
+    while let Ok(n @ 1..) = reader.read(&mut piece) {
+        let was_there = String::from_utf8_lossy(&shown).contains("HOT DEVICE");
+        shown.extend_from_slice(&piece[..n]);
+        if !was_there && String::from_utf8_lossy(&shown).contains("HOT DEVICE") {
+            keys.write_all(b"q").unwrap();
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    let text = String::from_utf8(shown).unwrap();
+    assert!(text.contains("HOT DEVICE") && text.is_ascii(), "{text}");
+    let modes = text.split("\x1b[").skip(1).filter_map(|rest| rest.chars().find(char::is_ascii_alphabetic));
+    assert!(modes.into_iter().all(|mode| mode != 'm'), "{text:?}");
+}
