@@ -36,10 +36,10 @@ check: needs-build
 bench: needs-build
 	@sh benches/all.sh $(BENCH)
 
-# Fuzzes every reader (fuzz/); needs a nightly compiler and cargo-fuzz: make fuzz RUNS=1000000 TARGETS="mtree trace"
+# Fuzzes every reader (fuzz/); needs a nightly compiler and cargo-fuzz: make fuzz RUNS=1000000 READERS="mtree trace"
 RUNS ?= 100000
 fuzz: needs-build
-	@sh fuzz/run.sh $(RUNS) $(TARGETS)
+	@sh fuzz/run.sh $(RUNS) $(READERS)
 
 # Licences, sources, versions and known flaws of the dependencies (deny.toml); needs cargo-deny, and the network for the
 # database of flaws, which is asked last. Without either, `make check` still holds licences and sources by

@@ -7,6 +7,10 @@
 mod common;
 #[path = "../synthetic/inputs.rs"]
 mod inputs;
+#[path = "../../fuzz/readers.rs"]
+mod readers;
+#[path = "../../fuzz/seeds.rs"]
+mod seeds;
 #[path = "../synthetic/mod.rs"]
 mod synthetic;
 
@@ -18,6 +22,9 @@ mod cli_program;
 mod decorated_text;
 mod dependencies;
 mod every_key;
+mod forged_recordings;
+mod forged_texts;
+mod fuzz;
 mod growth;
 mod hostile_fixes;
 mod hostile_memory;
@@ -33,5 +40,6 @@ mod session_files;
 mod session_format;
 mod session_owner;
 mod session_round_trip;
+mod whole;
 
 guest_process!();

@@ -1,4 +1,4 @@
-//! What only `fuzz/` and `tests/fuzz.rs` call: readers of the running host that no other crate sees.
+//! What only `fuzz/readers.rs` calls: readers of the running host that no other crate sees.
 
 use super::metadata::qmp;
 use super::proc::stat::{SchedStat, Stat, Switches, kilobytes};

@@ -1,6 +1,8 @@
-//! The readers of files, texts and answers.
+//! The readers of what others wrote: each takes any bytes and must not panic. `cargo test --test it fuzz` and
+//! `make fuzz` run them.
 
-use kvmtop::analysis::{DomainFilter, JudgedInterval, Pattern, Pipeline};
+use super::seeds::Source;
+use kvmtop::analysis::{DomainFilter, Pattern, Pipeline};
 use kvmtop::cli::{config::Config, saved_settings};
 use kvmtop::kvm::{
     CpuSet, Space, cmdline, device_map, domain_capabilities as capabilities, domain_xml as xml, event_totals as totals,
@@ -9,6 +11,7 @@ use kvmtop::kvm::{
 };
 use kvmtop::lint::{InputKind, Options};
 use kvmtop::report::{View, json, text};
+use kvmtop::session::Session;
 use kvmtop::source::Feed as _;
 use kvmtop::source::import::{self, ImportOptions, Imported, PerfDataFeed};
 use kvmtop::source::live::fuzzing;
@@ -22,6 +25,48 @@ use std::io::{Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
+/// A reader, or the way from any file to the report.
+pub struct Reader {
+    /// Its name, also that of its folder in `fuzz/seeds`.
+    pub name: &'static str,
+    /// Reads an input.
+    pub read: fn(&[u8]),
+    pub(super) source: Source,
+}
+
+const fn reader(name: &'static str, read: fn(&[u8]), source: Source) -> Reader {
+    Reader { name, read, source }
+}
+
+/// All readers.
+pub const READERS: &[Reader] = &[
+    reader("archive", input, Source::Written),
+    reader("cmdline", cmdline, Source::Texts(cmdline::looks_like)),
+    reader("config", config, Source::Files("assets/kvmtop.toml")),
+    reader("cpu_list", cpu_list, Source::Written),
+    reader("domain_capabilities", domain_capabilities, Source::Texts(|text| capabilities::split(text).is_some())),
+    reader("domain_xml", domain_xml, Source::Texts(xml::looks_like)),
+    reader("event_totals", event_totals, Source::Written),
+    reader("filter", filter, Source::Written),
+    reader("kernel_log", kernel_log, Source::Texts(log::looks_like)),
+    reader("mtree", mtree, Source::Texts(tree::looks_like)),
+    reader("names", names, Source::Written),
+    reader("perf_data", perf_data, Source::Files("tests/fixtures/import/perf_data")),
+    reader("perf_tables", input, Source::Texts(|text| text.contains("Samples%") || text.contains("Total Samples"))),
+    reader("proc_texts", proc_texts, Source::Written),
+    reader("process_text", process_text, Source::Texts(|text| processes::looks_like(text, None))),
+    reader("qmp", qmp, Source::Written),
+    reader("report", report, Source::Texts(|_| true)),
+    reader("session", session, Source::Files("tests/fixtures/session")),
+    reader("stats_text", stats_text, Source::Written),
+    reader("time_profile", time_profile, Source::Texts(|text| profile::remark(text).is_some())),
+    reader("topology", topology, Source::Texts(topology_text::looks_like)),
+    reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
+    reader("tracefs_format", tracefs_format, Source::Texts(|text| text.contains("print fmt:"))),
+    reader("virsh", virsh, Source::Texts(virsh_text::looks_like)),
+    reader("vmm_config", vmm_config, Source::Texts(vmm::looks_like)),
+];
+
 /// Samples of a `perf.data` that are taken: a time stamp may lie years behind the one before.
 const MAX_INTERVALS: usize = 50;
 
@@ -33,7 +78,7 @@ fn text_of(input: &[u8]) -> Cow<'_, str> {
 ///
 /// # Panics
 /// If no file can be written.
-pub(super) fn with_file<T>(input: &[u8], read: impl FnOnce(&Path) -> T) -> T {
+fn with_file<T>(input: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static FILE: RefCell<Option<NamedTempFile>> = const { RefCell::new(None) };
     }
@@ -58,32 +103,36 @@ fn import(path: PathBuf) -> Imported {
 }
 
 /// A file of any type that `report` takes, as one sample.
-pub fn input(input: &[u8]) {
+fn input(input: &[u8]) {
     with_file(input, |path| import(path.to_owned()));
 }
 
-/// The same for compressed files and archives.
-pub fn archive(bytes: &[u8]) {
-    input(bytes);
-}
-
 /// A file of any type: imported, judged, as text and as JSON.
-pub fn report(input: &[u8]) {
+fn report(input: &[u8]) {
     let imported = with_file(input, |path| import(path.to_owned()));
     let options = Options { input: InputKind::File, ..Options::default() };
     let judged = Pipeline::new(options).whole(&imported.sample, imported.base);
-    print(&judged, imported.source);
+    let domains = DomainFilter::default();
+    let view = View { model: &judged.model, findings: &judged.report, source: imported.source, domains: &domains };
+    text::report(&view);
+    json::line(&view).expect("JSON");
 }
 
-/// An interval as text and as JSON.
-pub(super) fn print(judged: &JudgedInterval, source: &str) -> (String, String) {
-    let domains = DomainFilter::default();
-    let view = View { model: &judged.model, findings: &judged.report, source, domains: &domains };
-    (text::report(&view), json::line(&view).expect("JSON"))
+/// A recording: every sample, and every way to look for one.
+fn session(input: &[u8]) {
+    let open = |path: &Path| Some(Session::from_file(File::open(path).ok()?, path).ok()?.cursor());
+    let Some(mut cursor) = with_file(input, open) else { return };
+    for time in [i64::MIN, 0, i64::MAX] {
+        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.runs(), cursor.session().damage());
+    }
+    let mut next = 0;
+    while let Some((index, _)) = cursor.readable_from(next) {
+        next = index + 1;
+    }
 }
 
 /// As one sample, and interval by interval.
-pub fn perf_data(input: &[u8]) {
+fn perf_data(input: &[u8]) {
     with_file(input, |path| {
         for perf_times in [false, true] {
             import::load(&[path.to_owned()], &ImportOptions { perf_times, ..ImportOptions::default() });
@@ -98,7 +147,7 @@ pub fn perf_data(input: &[u8]) {
 }
 
 /// A pasted command line, and one as `/proc` has it.
-pub fn cmdline(input: &[u8]) {
+fn cmdline(input: &[u8]) {
     let text = text_of(input);
     if cmdline::looks_like(&text) {
         let _ = cmdline::parse_text(&text);
@@ -109,7 +158,7 @@ pub fn cmdline(input: &[u8]) {
 }
 
 /// kvmtop's own config file, read and saved again.
-pub fn config(input: &[u8]) {
+fn config(input: &[u8]) {
     let text = text_of(input);
     if let Ok(config) = Config::parse(&text, Path::new("config.toml")) {
         config.keys();
@@ -118,14 +167,14 @@ pub fn config(input: &[u8]) {
 }
 
 /// A list of CPUs as the kernel and libvirt write it.
-pub fn cpu_list(input: &[u8]) {
+fn cpu_list(input: &[u8]) {
     if let Ok(set) = CpuSet::parse(&text_of(input)) {
         assert_eq!(CpuSet::parse(&set.to_string()).as_ref(), Ok(&set));
     }
 }
 
 /// `virsh domcapabilities` in some text.
-pub fn domain_capabilities(input: &[u8]) {
+fn domain_capabilities(input: &[u8]) {
     let text = text_of(input);
     let _ = capabilities::parse(&text);
     if let Some((_, part, _)) = capabilities::split(&text) {
@@ -134,7 +183,7 @@ pub fn domain_capabilities(input: &[u8]) {
 }
 
 /// A domain's XML, damaged and in parts too.
-pub fn domain_xml(input: &[u8]) {
+fn domain_xml(input: &[u8]) {
     let text = text_of(input);
     let text = xml::unescaped(&text);
     if xml::looks_like(&text)
@@ -147,7 +196,7 @@ pub fn domain_xml(input: &[u8]) {
 }
 
 /// The output of `kvm_stat` and `perf stat`.
-pub fn event_totals(input: &[u8]) {
+fn event_totals(input: &[u8]) {
     let text = text_of(input);
     if totals::looks_like(&text) {
         totals::parse(&text);
@@ -155,7 +204,7 @@ pub fn event_totals(input: &[u8]) {
 }
 
 /// A filter of the table of guests, typed on the screen, and one of `--domain`.
-pub fn filter(input: &[u8]) {
+fn filter(input: &[u8]) {
     let text = text_of(input);
     let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
     let _ = Pattern::new(&text);
@@ -165,7 +214,7 @@ pub fn filter(input: &[u8]) {
 }
 
 /// Lines of the kernel's log.
-pub fn kernel_log(input: &[u8]) {
+fn kernel_log(input: &[u8]) {
     let text = text_of(input);
     if log::looks_like(&text) {
         log::parse(&text);
@@ -173,7 +222,7 @@ pub fn kernel_log(input: &[u8]) {
 }
 
 /// QEMU's `info mtree`, flat or not.
-pub fn mtree(input: &[u8]) {
+fn mtree(input: &[u8]) {
     let text = text_of(input);
     if tree::looks_like(&text)
         && let Ok(map) = tree::parse(&text)
@@ -185,7 +234,7 @@ pub fn mtree(input: &[u8]) {
 }
 
 /// Names of guests, threads, cgroups and devices, which a process chooses itself.
-pub fn names(input: &[u8]) {
+fn names(input: &[u8]) {
     let text = text_of(input);
     let argv: Vec<String> = text.split(['\0', '\n']).map(str::to_owned).collect();
     guest_name::of_command(&argv);
@@ -203,7 +252,7 @@ pub fn names(input: &[u8]) {
 }
 
 /// `numastat -p`, `taskset -p`, `ps -L` and files of `/proc/PID`, of which `numa_maps` does not name its process.
-pub fn process_text(input: &[u8]) {
+fn process_text(input: &[u8]) {
     let text = text_of(input);
     let mut found = processes::parse(&text, None);
     found.merge(processes::parse(&text, Some(1)));
@@ -213,17 +262,17 @@ pub fn process_text(input: &[u8]) {
 }
 
 /// Texts of `/proc`, in which a process has its say by its name, and a file of KVM's counters.
-pub fn proc_texts(input: &[u8]) {
+fn proc_texts(input: &[u8]) {
     fuzzing::proc_texts(input);
 }
 
 /// The answers of a QEMU monitor.
-pub fn qmp(input: &[u8]) {
+fn qmp(input: &[u8]) {
     let _ = fuzzing::qmp(input);
 }
 
 /// `qm status --verbose` and KVM's files of debugfs.
-pub fn stats_text(input: &[u8]) {
+fn stats_text(input: &[u8]) {
     let text = text_of(input);
     if stats::looks_like(&text) {
         stats::parse(&text);
@@ -231,12 +280,12 @@ pub fn stats_text(input: &[u8]) {
 }
 
 /// `perf top`, `perf report`, `top` and `virsh domblkinfo`.
-pub fn time_profile(input: &[u8]) {
+fn time_profile(input: &[u8]) {
     let _ = profile::remark(&text_of(input));
 }
 
 /// `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`.
-pub fn topology(input: &[u8]) {
+fn topology(input: &[u8]) {
     let text = text_of(input);
     if topology_text::looks_like(&text) {
         let _ = topology_text::parse(&text);
@@ -244,7 +293,7 @@ pub fn topology(input: &[u8]) {
 }
 
 /// A `format` file of tracefs.
-pub fn tracefs_format(input: &[u8]) {
+fn tracefs_format(input: &[u8]) {
     if let Ok(format) = format::parse(&text_of(input)) {
         format.reason_names();
         format.field("exit_reason");
@@ -252,7 +301,7 @@ pub fn tracefs_format(input: &[u8]) {
 }
 
 /// `virsh vcpupin`, `vcpuinfo`, `domstats` and the like.
-pub fn virsh(input: &[u8]) {
+fn virsh(input: &[u8]) {
     let text = text_of(input);
     if virsh_text::looks_like(&text) {
         virsh_text::parse(&text);
@@ -260,7 +309,7 @@ pub fn virsh(input: &[u8]) {
 }
 
 /// Command lines and configurations of other VMMs, and Proxmox's.
-pub fn vmm_config(input: &[u8]) {
+fn vmm_config(input: &[u8]) {
     let text = text_of(input);
     for config in vmm::parse(&text) {
         config.notes("file", &text);

@@ -1,20 +1,15 @@
 //! Texts of other tools with figures that no host has, all the way through: file, report, comparison, JSON.
 //!
 //! Overflow is checked as in every test.
-#![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
-#[path = "synthetic/inputs.rs"]
-mod inputs;
-mod synthetic;
-#[path = "../fuzz/src/targets/mod.rs"]
-mod targets;
-
+use crate::fuzz::{NUMBERS, with_numbers};
+use crate::inputs;
+use crate::synthetic::random::Random;
 use kvmtop::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use kvmtop::lint::{InputKind, Options};
 use kvmtop::report::{View, diff, diff_text, json, text};
 use kvmtop::source::import::{self, ImportOptions};
 use std::path::Path;
-use targets::mutate::Mutator;
 
 fn judged(folder: &Path, duration_s: Option<f64>) -> JudgedInterval {
     let options = ImportOptions { duration_s, ..ImportOptions::default() };
@@ -29,7 +24,7 @@ fn view<'a>(judged: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {
 
 fn forge(runs: usize) {
     for (kind, input) in inputs::ALL.iter().enumerate() {
-        let mut series = Mutator::of(Vec::new(), kind as u64 + 1);
+        let mut random = Random::new(kind as u64 + 1);
         let files = (input.files)(3);
         let all = DomainFilter::default();
         let mut before: Option<JudgedInterval> = None;
@@ -38,7 +33,11 @@ fn forge(runs: usize) {
             // First every number, then fewer and fewer.
             let share = [1, 2, 4, 16][run % 4];
             for (name, text) in &files {
-                std::fs::write(folder.path().join(name), series.with_extremes(text.as_bytes(), share)).unwrap();
+                let number = |_| {
+                    let one = (random.next() % NUMBERS.len() as u64) as usize;
+                    random.next().is_multiple_of(share).then_some(NUMBERS[one])
+                };
+                std::fs::write(folder.path().join(name), with_numbers(text.as_bytes(), number)).unwrap();
             }
             let after = judged(folder.path(), Some(10.0).filter(|_| run % 3 > 0));
             let _ = text::report(&view(&after, &all));

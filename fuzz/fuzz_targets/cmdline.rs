@@ -1,3 +1,0 @@
-#![no_main]
-
-kvmtop_fuzz::fuzz!("cmdline");
