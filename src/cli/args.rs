@@ -2,6 +2,7 @@
 
 use super::values;
 use crate::analysis::{Pattern, RecordingTime};
+use crate::lint::{self, RuleId};
 use crate::ui::ThemeChoice;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -151,10 +152,10 @@ pub struct ChoiceArgs {
     pub domains: Vec<Pattern>,
     /// Raise the severity of these findings by one step
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule)]
-    pub warn: Vec<String>,
+    pub warn: Vec<RuleId>,
     /// Hide these findings; `all` hides all but those of --warn
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_or_all)]
-    pub allow: Vec<String>,
+    pub allow: Vec<RuleId>,
     /// Read this config file instead of the usual one
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -496,12 +497,12 @@ impl EngineChoice {
 ///
 /// # Errors
 /// A sentence that suggests the rule with the most similar name.
-pub fn rule(name: &str) -> Result<String, String> {
-    if crate::lint::rule(name).is_some() {
-        return Ok(name.into());
+pub fn rule(name: &str) -> Result<RuleId, String> {
+    if let Some(rule) = lint::rule(name) {
+        return Ok(rule.id);
     }
-    let near = crate::lint::rules()
-        .map(|r| (shared_letters(r.name, name), r.name))
+    let near = lint::rules()
+        .map(|r| (shared_letters(r.id.as_str(), name), r.id))
         .max_by_key(|(score, _)| *score)
         .filter(|(score, _)| *score >= 3);
     Err(match near {
@@ -523,8 +524,8 @@ pub fn theme(name: &str) -> Result<ThemeChoice, String> {
 ///
 /// # Errors
 /// As [`rule`].
-pub fn rule_or_all(name: &str) -> Result<String, String> {
-    if name == "all" { Ok(name.into()) } else { rule(name) }
+pub fn rule_or_all(name: &str) -> Result<RuleId, String> {
+    if name == "all" { Ok(RuleId::Every) } else { rule(name) }
 }
 
 /// How similar two names are: the number of letter pairs that both have.

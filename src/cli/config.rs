@@ -4,7 +4,7 @@
 use super::args::{self, EngineChoice, EngineDetail};
 use super::values;
 use crate::analysis::Pattern;
-use crate::lint::Thresholds;
+use crate::lint::{RuleId, Thresholds};
 use crate::ui::{ColumnId, KeysInForce, ScreenSettings, ScreenView, Sort, ThemeChoice, column_named};
 use anyhow::Context;
 use rustix::process::geteuid;
@@ -143,10 +143,10 @@ pub struct Record {
 pub struct Findings {
     /// Rules whose findings are one severity higher.
     #[serde(deserialize_with = "rules")]
-    pub warn: Vec<String>,
+    pub warn: Vec<RuleId>,
     /// Rules whose findings are hidden.
     #[serde(deserialize_with = "rules_or_all")]
-    pub allow: Vec<String>,
+    pub allow: Vec<RuleId>,
     /// Seconds after a guest's start in which its behaviour is not judged.
     pub startup_guard: f64,
     /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
@@ -355,11 +355,11 @@ fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Pattern>, D::Error> {
     each(d, Pattern::new)
 }
 
-fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuleId>, D::Error> {
     each(d, args::rule)
 }
 
-fn rules_or_all<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<String>, D::Error> {
+fn rules_or_all<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuleId>, D::Error> {
     each(d, args::rule_or_all)
 }
 

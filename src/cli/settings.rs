@@ -3,7 +3,7 @@
 use super::args::{ChoiceArgs, EngineChoice, EngineDetail, SamplingArgs, ScreenArgs};
 use super::config::Config;
 use crate::analysis::DomainFilter;
-use crate::lint;
+use crate::lint::{self, RuleId};
 use crate::session::Limits;
 use crate::ui::{KeysInForce, ScreenSettings};
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ impl Settings {
         let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
         let plain = ScreenArgs::default();
         let screen = screen.unwrap_or(&plain);
-        let or = |given: &[String], file: &[String]| if given.is_empty() { file.to_vec() } else { given.to_vec() };
+        let or = |given: &[RuleId], file: &[RuleId]| if given.is_empty() { file.to_vec() } else { given.to_vec() };
         let (warn, allow) = (or(&choice.warn, &config.findings.warn), or(&choice.allow, &config.findings.allow));
         Self {
             interval: given.interval.unwrap_or(file.interval),

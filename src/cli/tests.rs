@@ -4,6 +4,7 @@ use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
 use super::settings::{ScreenLook, Settings};
 use crate::analysis::Pattern;
+use crate::lint::RuleId;
 use crate::ui::ThemeChoice;
 use clap::{CommandFactory, Parser};
 use std::fmt::Write as _;
@@ -50,7 +51,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!((from_file.engine, from_file.monitor, from_file.look.ascii), (EngineChoice::None, false, true));
     assert_eq!(from_file.domains.patterns, [Pattern::new("a*").unwrap()]);
     assert_eq!(from_file.libvirt_uri.as_deref(), Some("test:///default"));
-    assert!(from_file.findings.allow.contains("all"));
+    assert!(from_file.findings.allow.contains(&RuleId::Every));
     assert_eq!(from_file.findings.thresholds.timers.pit.to_string(), "7");
     assert_eq!(from_file.findings.startup_guard_s.to_string(), "0");
 
@@ -60,8 +61,8 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(given.interval, Duration::from_millis(250));
     assert_eq!(given.engine, EngineChoice::Perf);
     assert_eq!(given.domains.patterns, ["b", "c"].map(|p| Pattern::new(p).unwrap()));
-    assert_eq!(given.findings.allow.into_iter().collect::<Vec<_>>(), ["pit-timer", "rtc-tick"]);
-    assert_eq!(given.findings.warn.into_iter().collect::<Vec<_>>(), ["vcpu-wait"]);
+    assert_eq!(given.findings.allow.into_iter().collect::<Vec<_>>(), [RuleId::PitTimer, RuleId::RtcTick]);
+    assert_eq!(given.findings.warn.into_iter().collect::<Vec<_>>(), [RuleId::VcpuWait]);
     assert_eq!(given.libvirt_uri.as_deref(), Some("qemu:///session"));
 
     assert!(!settings("--no-monitor", "").monitor);

@@ -18,6 +18,7 @@ mod numa;
 mod pinning;
 mod plan;
 mod rule;
+mod rule_id;
 mod run;
 mod scheduling;
 mod table;
@@ -30,11 +31,12 @@ pub use engine::finding::{
 pub(crate) use engine::limits::{MAX_FINDINGS, MAX_TEXT};
 pub use engine::memory::RuleMemory;
 pub use engine::options::{InputKind, Options};
-pub use engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
+pub use engine::report::{CannotTell, Report, StillWatched};
 pub use engine::thresholds::{Steps, Threshold, Thresholds};
 pub use fixes::shell::is_plain_name;
 pub use plan::{HostPlan, PlannedGuest, plan};
 pub use rule::{Family, Rule};
+pub use rule_id::RuleId;
 pub use run::run;
 pub use table::{FAMILIES, rule, rules};
 

@@ -3,14 +3,15 @@
 use super::context::Context;
 use super::context::guest::GuestContext;
 use super::engine::hold::Hold;
+use super::rule_id::RuleId;
 use super::verdicts::Verdicts;
 use std::fmt;
 
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// The name in JSON, in the config file and behind `--warn` and `--allow`.
-    pub name: &'static str,
+    /// The rule.
+    pub id: RuleId,
     /// What it sees, in one line.
     pub sees: &'static str,
     /// How it is asked.

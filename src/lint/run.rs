@@ -7,9 +7,10 @@ use super::engine::grouping::{self, Lead};
 use super::engine::hold::Hold;
 use super::engine::memory::{NewInterval, RuleMemory};
 use super::engine::options::{InputKind, Options};
-use super::engine::report::{CannotTell, EVERY_RULE, Report, StillWatched};
+use super::engine::report::{CannotTell, Report, StillWatched};
 use super::fixes::audience::Audience;
 use super::rule::{Check, Rule};
+use super::rule_id::RuleId;
 use super::table;
 use super::verdicts::Verdicts;
 use crate::figures::seconds;
@@ -33,12 +34,12 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     for guest in &context.guests {
         if let Some(because) = guest.not_judged.as_ref().map(NotJudged::because) {
             let domain = Some(guest.name().to_owned());
-            verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain, because });
+            verdicts.cannot_tell.push(CannotTell { rule: RuleId::Every, domain, because });
         }
     }
     if verdicts.left_out > 0 {
         let because = format!("there are more findings than are kept: {} are left out", verdicts.left_out);
-        verdicts.cannot_tell.push(CannotTell { rule: EVERY_RULE, domain: None, because });
+        verdicts.cannot_tell.push(CannotTell { rule: RuleId::Every, domain: None, because });
     }
     let Verdicts { found, mut cannot_tell, not_read, .. } = verdicts;
     let findings: Vec<Finding> = if is_steady {
@@ -53,7 +54,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
             seconds: model.interval_s.unwrap_or(0.0),
             exactly: options.input == InputKind::Live,
         };
-        let hold = |rule: &str| match table::hold(rule) {
+        let hold = |rule: RuleId| match table::hold(rule) {
             Hold::Once(_) if options.keep_events => Hold::Once(f64::INFINITY),
             hold => hold,
         };
@@ -66,7 +67,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     let grouped = grouping::group(findings, Lead { rank: table::rank, is_steady });
     let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();
     for f in &mut findings {
-        if options.warn.contains(f.rule) {
+        if options.warn.contains(&f.rule) {
             f.severity = f.severity.raised();
         }
     }
@@ -83,7 +84,7 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
         return Vec::new();
     }
     let needed_s = |is_host: bool| {
-        let asked = table::rules().filter(|r| options.reports(r.name) && matches!(r.check, Check::Host(_)) == is_host);
+        let asked = table::rules().filter(|r| options.reports(r.id) && matches!(r.check, Check::Host(_)) == is_host);
         asked.map(|r| r.hold.needed_s()).fold(0.0, f64::max)
     };
     let (of_host, of_guest) = (needed_s(true), needed_s(false));
@@ -97,7 +98,7 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
         let name = Some(guest.name().to_owned());
         match &guest.not_judged {
             Some(NotJudged::For { because, seen_s, needed_s }) if of_guest > 0.0 => all.push(StillWatched {
-                rule: EVERY_RULE,
+                rule: RuleId::Every,
                 domain: name,
                 because: because.clone(),
                 seen_s: *seen_s,
@@ -124,7 +125,7 @@ fn ask_all<'a>(
     lower: Option<&'a Options>,
 ) -> (Verdicts, Vec<(Option<usize>, Finding)>) {
     let (mut verdicts, mut lingering) = (Verdicts::default(), Verdicts::default());
-    for rule in table::rules().filter(|r| options.reports(r.name)) {
+    for rule in table::rules().filter(|r| options.reports(r.id)) {
         let about_host = matches!(rule.check, Check::Host(_));
         let guests: Vec<Option<usize>> =
             if about_host { vec![None] } else { (0..context.guests.len()).map(Some).collect() };
@@ -152,7 +153,7 @@ fn ask_all<'a>(
 /// Asks a rule about a guest, or about the host.
 fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdicts: &mut Verdicts) {
     let guest = guest.and_then(|i| Some((i, context.guests.get(i)?)));
-    verdicts.start(rule.name, rule.links, guest);
+    verdicts.start(rule.id, rule.links, guest);
     match (rule.check, guest.map(|g| g.1).filter(|g| g.domain.state != DomainState::Ended)) {
         (Check::Host(check), _) => check(context, verdicts),
         (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => check(context, guest, verdicts),
@@ -183,12 +184,12 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
             (_, true, _) => "these counts have no exit reasons (add perf kvm stat, or kvm_stat -1 -f kvm_exit)",
             _ => "these files describe the guest and measure nothing of it (add perf kvm stat or a recording)",
         };
-        Some(CannotTell { rule: EVERY_RULE, domain: Some(guest.name().to_owned()), because: because.into() })
+        Some(CannotTell { rule: RuleId::Every, domain: Some(guest.name().to_owned()), because: because.into() })
     };
     let mut all: Vec<_> = context.guests.iter().filter_map(of_guest).collect();
     if context.guests.is_empty() {
         let because = "no file describes or measures a guest".to_owned();
-        all.push(CannotTell { rule: EVERY_RULE, domain: None, because });
+        all.push(CannotTell { rule: RuleId::Every, domain: None, because });
     }
     all
 }

@@ -2,6 +2,7 @@
 
 use super::engine::hold::Hold;
 use super::rule::{Family, Rule};
+use super::rule_id::RuleId;
 use super::{apic, contention, devices, disks, machine, numa, pinning, scheduling, timers};
 
 /// All rules, by family. A new rule is a row in its family's `rules.rs`.
@@ -24,15 +25,15 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
 
 /// The rule of a name.
 pub fn rule(name: &str) -> Option<&'static Rule> {
-    rules().find(|r| r.name == name)
+    rules().find(|r| r.id.as_str() == name)
 }
 
-/// The place of a rule in the table; unknown names come last.
-pub(super) fn rank(name: &str) -> usize {
-    rules().position(|r| r.name == name).unwrap_or(usize::MAX)
+/// The place of a rule in the table.
+pub(super) fn rank(id: RuleId) -> usize {
+    rules().position(|r| r.id == id).unwrap_or(usize::MAX)
 }
 
 /// How long a rule's pattern has to last.
-pub(super) fn hold(name: &str) -> Hold {
-    rule(name).map_or(Hold::USUAL, |r| r.hold)
+pub(super) fn hold(id: RuleId) -> Hold {
+    rules().find(|r| r.id == id).map_or(Hold::USUAL, |r| r.hold)
 }

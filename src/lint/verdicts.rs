@@ -4,6 +4,7 @@ use super::context::guest::GuestContext;
 use super::engine::finding::Finding;
 use super::engine::limits::{MAX_FINDINGS, MAX_TEXT};
 use super::engine::report::CannotTell;
+use super::rule_id::RuleId;
 use crate::sample::DomainFacts;
 use std::sync::Arc;
 
@@ -15,24 +16,19 @@ pub(crate) struct Verdicts {
     /// Rules that could not be judged.
     pub cannot_tell: Vec<CannotTell>,
     /// Rules whose figures were not read in this interval, with the index of the guest.
-    pub not_read: Vec<(&'static str, Option<usize>)>,
+    pub not_read: Vec<(RuleId, Option<usize>)>,
     /// Findings beyond the limits.
     pub left_out: u64,
     /// Bytes of text in all findings.
     text: usize,
-    rule: &'static str,
+    rule: RuleId,
     links: &'static [&'static str],
     guest: Option<(usize, Arc<DomainFacts>)>,
 }
 
 impl Verdicts {
     /// Names the rule and the guest that the following results are of.
-    pub fn start(
-        &mut self,
-        rule: &'static str,
-        links: &'static [&'static str],
-        guest: Option<(usize, &GuestContext<'_>)>,
-    ) {
+    pub fn start(&mut self, rule: RuleId, links: &'static [&'static str], guest: Option<(usize, &GuestContext<'_>)>) {
         self.rule = rule;
         self.links = links;
         self.guest = guest.map(|(i, g)| (i, g.domain.facts.clone()));

@@ -171,7 +171,7 @@ impl HostMetrics {
                 concerned.push(String::new());
             }
             for domain in concerned {
-                let same = self.findings.entry((finding.rule, finding.severity, domain)).or_default();
+                let same = self.findings.entry((finding.rule.as_str(), finding.severity, domain)).or_default();
                 same.count += 1;
                 same.since_ms = [same.since_ms, finding.since_ms].into_iter().flatten().min();
             }

@@ -3,7 +3,7 @@
 use super::View;
 use super::table::cut;
 use crate::figures::seconds;
-use crate::lint::{EVERY_RULE, Finding, FixKind, Lasting, StillWatched, is_command};
+use crate::lint::{Finding, FixKind, Lasting, RuleId, StillWatched, is_command};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthStr;
@@ -24,7 +24,7 @@ pub fn all(view: &View<'_>) -> String {
     let watched: BTreeSet<&str> = view.selected_watching().map(|w| w.because.as_str()).collect();
     for c in view.selected_cannot_tell().filter(|c| !watched.contains(c.because.as_str())) {
         let (rules, guests) = by_reason.entry(&c.because).or_default();
-        rules.extend(Some(c.rule).filter(|r| *r != EVERY_RULE));
+        rules.extend(Some(c.rule).filter(|r| *r != RuleId::Every).map(RuleId::as_str));
         guests.extend(c.domain.as_deref());
     }
     for (because, (rules, guests)) in by_reason {
@@ -115,7 +115,7 @@ pub fn line(f: &Finding) -> String {
 fn one(f: &Finding) -> String {
     let who = f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48));
     let mut out = format!("{:<8} {who}: {}\n", f.severity.as_str(), cut(&f.title, 400));
-    let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r);
+    let folded = f.folded.iter().fold(String::new(), |s, r| s + " + " + r.as_str());
     let _ = writeln!(out, "  rule  {}{folded}, {} confidence", f.rule, f.confidence.as_str());
     for (i, e) in f.evidence.iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));

@@ -474,7 +474,7 @@ fn lasting(l: &lint::Lasting) -> JsonLasting {
 /// The JSON of a finding.
 pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
     JsonFinding {
-        rule: f.rule,
+        rule: f.rule.as_str(),
         severity: f.severity,
         confidence: f.confidence,
         domain: f.domain.clone(),
@@ -488,6 +488,6 @@ pub(crate) fn finding(f: &lint::Finding) -> JsonFinding {
         cost_percent: f.cost,
         since: f.since_ms.and_then(time),
         lasting: f.lasting.as_ref().map(lasting),
-        folded: f.folded.clone(),
+        folded: f.folded.iter().map(|rule| rule.as_str()).collect(),
     }
 }

@@ -2,18 +2,18 @@
 
 use super::document::SCHEMA;
 use super::json::TOOL;
-use crate::lint::{self, Rule, Threshold, Thresholds};
+use crate::lint::{self, Rule, RuleId, Threshold, Thresholds};
 use serde::Serialize;
 use std::fmt::Write as _;
 
 /// Every rule's name and what it sees, by family.
 pub fn text() -> String {
-    let width = lint::rules().map(|r| r.name.len()).max().unwrap_or(0);
+    let width = lint::rules().map(|r| r.id.as_str().len()).max().unwrap_or(0);
     let mut out = String::new();
     for family in lint::FAMILIES {
         let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, family.name);
         for rule in family.rules {
-            let _ = writeln!(out, "  {:width$}  {}", rule.name, rule.sees);
+            let _ = writeln!(out, "  {:width$}  {}", rule.id.as_str(), rule.sees);
         }
     }
     out
@@ -33,7 +33,7 @@ pub struct JsonRules {
 /// One rule.
 #[derive(Debug, Serialize)]
 struct JsonRule {
-    name: &'static str,
+    name: RuleId,
     family: &'static str,
     sees: &'static str,
     /// When a pattern is reported on a running host.
@@ -49,7 +49,7 @@ impl JsonRules {
     pub fn new(thresholds: &Thresholds) -> Self {
         let all = thresholds.list();
         let of = |family: &'static str, rule: &'static Rule| JsonRule {
-            name: rule.name,
+            name: rule.id,
             family,
             sees: rule.sees,
             reported: rule.reported(),

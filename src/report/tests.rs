@@ -3,7 +3,9 @@
 use super::{View, diff, diff_text, json, text};
 use crate::analysis::{DomainFilter, JudgedInterval, Pattern};
 use crate::kvm::Space;
-use crate::lint::{CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, Severity, StillWatched, Target};
+use crate::lint::{
+    CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, RuleId, Severity, StillWatched, Target,
+};
 use crate::model::{Base, DoorbellModel, InjectionModel, Model};
 use crate::sample::{Direction, EngineKind, Injector, IrqSource, SourceId, SourceStatus, Timing};
 use crate::synthetic::{Fixture, Guest, Host};
@@ -18,7 +20,7 @@ pub(super) fn assert_same(what: &str, got: &str) {
 
 fn finding(severity: Severity, domain: Option<&str>) -> Finding {
     Finding {
-        rule: "acpi-pm-timer",
+        rule: RuleId::AcpiPmTimer,
         severity,
         confidence: Confidence::High,
         domain: domain.map(Into::into),
@@ -46,7 +48,7 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
         cost: Some(33.2),
         since_ms: Some(1_795_269_700_000),
         lasting: Some(Lasting { is_longer: false, shown_s: 22.0, of_s: 25.0, ago_s: 2.0, worst: Some("9k/s".into()) }),
-        folded: vec!["rtc-tick"],
+        folded: vec![RuleId::RtcTick],
         ..Finding::default()
     }
 }
@@ -54,14 +56,14 @@ fn finding(severity: Severity, domain: Option<&str>) -> Finding {
 fn report_of(findings: Vec<Finding>) -> Report {
     let because = "the duration is not known (--duration)".to_string();
     let watching = vec![StillWatched {
-        rule: "virtio-kicks",
+        rule: RuleId::VirtioKicks,
         domain: Some("db-prod".into()),
         because: "virtio-kicks shows for 1 s; it is reported after 3 of the last 5 s".into(),
         seen_s: 1.0,
         needed_s: 3.0,
     }];
     let cannot = |rule| CannotTell { rule, domain: Some("db-prod".into()), because: because.clone() };
-    Report { findings, cannot_tell: vec![cannot("rtc-tick"), cannot("hpet-clock")], watching }
+    Report { findings, cannot_tell: vec![cannot(RuleId::RtcTick), cannot(RuleId::HpetClock)], watching }
 }
 
 /// The keys of each object, in their order.
@@ -436,11 +438,13 @@ fn inputs_that_cannot_be_compared_are_reported() {
     // The same cause, reported by another of its rules.
     let led =
         |rule, folded| report_of(vec![Finding { rule, folded: vec![folded], ..finding(Severity::Warning, Some("g")) }]);
-    let d = compare(&ports, &ports, &led("rtc-tick", "acpi-pm-timer"), &led("acpi-pm-timer", "rtc-tick")).findings;
+    let d =
+        compare(&ports, &ports, &led(RuleId::RtcTick, RuleId::AcpiPmTimer), &led(RuleId::AcpiPmTimer, RuleId::RtcTick))
+            .findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
     // Part of a cause stays: it is not new, and the rest is gone.
-    let alone = report_of(vec![Finding { rule: "vcpu-wait", ..finding(Severity::Warning, Some("g")) }]);
-    let d = compare(&ports, &ports, &led("pin-overlap", "vcpu-wait"), &alone).findings;
+    let alone = report_of(vec![Finding { rule: RuleId::VcpuWait, ..finding(Severity::Warning, Some("g")) }]);
+    let d = compare(&ports, &ports, &led(RuleId::PinOverlap, RuleId::VcpuWait), &alone).findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));
     assert_eq!((d.same[0].rule, d.gone[0].rule), ("vcpu-wait", "pin-overlap"));
     assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither input holds a guest.");

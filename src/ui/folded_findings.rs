@@ -46,25 +46,25 @@ fn one<'a>(line: &[&'a Finding]) -> Option<FoldedFinding<'a>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lint::Severity;
+    use crate::lint::{RuleId, Severity};
 
-    fn finding(rule: &'static str, domain: &str, severity: Severity, cost: f64) -> Finding {
+    fn finding(rule: RuleId, domain: &str, severity: Severity, cost: f64) -> Finding {
         let domain = Some(domain.to_owned()).filter(|d| d != "host");
-        Finding { rule, domain, severity, cost: Some(cost), title: rule.into(), ..Finding::default() }
+        Finding { rule, domain, severity, cost: Some(cost), title: rule.to_string(), ..Finding::default() }
     }
 
     #[test]
     fn the_same_of_several_guests_is_a_line_that_begins_with_the_worst() {
         use Severity::{Critical, Warning};
         let mut all = vec![
-            finding("pm-timer", "a", Critical, 1.0),
-            finding("vcpu-wait", "a", Critical, 5.0),
-            finding("pm-timer", "b", Critical, 9.0),
-            finding("pm-timer", "c", Critical, 9.0),
-            finding("pm-timer", "b", Critical, 2.0),
-            finding("pm-timer", "d", Warning, 3.0),
-            finding("ksm", "host", Warning, 0.0),
-            finding("ksm", "host", Warning, 0.0),
+            finding(RuleId::AcpiPmTimer, "a", Critical, 1.0),
+            finding(RuleId::VcpuWait, "a", Critical, 5.0),
+            finding(RuleId::AcpiPmTimer, "b", Critical, 9.0),
+            finding(RuleId::AcpiPmTimer, "c", Critical, 9.0),
+            finding(RuleId::AcpiPmTimer, "b", Critical, 2.0),
+            finding(RuleId::AcpiPmTimer, "d", Warning, 3.0),
+            finding(RuleId::HostSteal, "host", Warning, 0.0),
+            finding(RuleId::HostSteal, "host", Warning, 0.0),
         ];
         let lines = |all: &[Finding]| -> Vec<String> {
             let who = |f: &FoldedFinding<'_>| {
@@ -72,9 +72,16 @@ mod tests {
             };
             fold(all).iter().map(who).collect()
         };
-        let folded = ["pm-timer b a,c", "vcpu-wait a ", "pm-timer b ", "pm-timer d ", "ksm host ", "ksm host "];
+        let folded = [
+            "acpi-pm-timer b a,c",
+            "vcpu-wait a ",
+            "acpi-pm-timer b ",
+            "acpi-pm-timer d ",
+            "host-steal host ",
+            "host-steal host ",
+        ];
         assert_eq!(lines(&all), folded, "two about one guest stay two");
         all[2].title = "another cause".into();
-        assert_eq!(lines(&all)[..3], ["pm-timer c a,b", "vcpu-wait a ", "pm-timer b "]);
+        assert_eq!(lines(&all)[..3], ["acpi-pm-timer c a,b", "vcpu-wait a ", "acpi-pm-timer b "]);
     }
 }

@@ -45,9 +45,9 @@ impl HeldFindings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lint::Severity;
+    use crate::lint::{RuleId, Severity};
 
-    fn finding(rule: &'static str, severity: Severity, figure: &str) -> Finding {
+    fn finding(rule: RuleId, severity: Severity, figure: &str) -> Finding {
         Finding { rule, severity, evidence: vec![figure.into()], ..Finding::default() }
     }
 
@@ -59,12 +59,15 @@ mod tests {
             shown = held.settle(&shown, now, ms);
             shown.iter().map(|f| f.evidence[0].clone()).collect::<Vec<_>>()
         };
-        assert_eq!(at(0, vec![finding("a", Warning, "1")]), ["1"]);
-        assert_eq!(at(1000, vec![finding("b", Critical, "9"), finding("a", Warning, "2")]), ["9", "1"]);
-        assert_eq!(at(2000, vec![finding("a", Critical, "3")]), ["3"], "worse than it was");
-        assert_eq!(at(4700, vec![finding("a", Critical, "4")]), ["3"]);
-        assert_eq!(at(4900, vec![finding("a", Critical, "5")]), ["5"]);
-        assert_eq!(at(3000, vec![finding("a", Critical, "6")]), ["6"], "the clock was set");
+        assert_eq!(at(0, vec![finding(RuleId::RtcTick, Warning, "1")]), ["1"]);
+        assert_eq!(
+            at(1000, vec![finding(RuleId::PinOverlap, Critical, "9"), finding(RuleId::RtcTick, Warning, "2")]),
+            ["9", "1"]
+        );
+        assert_eq!(at(2000, vec![finding(RuleId::RtcTick, Critical, "3")]), ["3"], "worse than it was");
+        assert_eq!(at(4700, vec![finding(RuleId::RtcTick, Critical, "4")]), ["3"]);
+        assert_eq!(at(4900, vec![finding(RuleId::RtcTick, Critical, "5")]), ["5"]);
+        assert_eq!(at(3000, vec![finding(RuleId::RtcTick, Critical, "6")]), ["6"], "the clock was set");
         assert_eq!(at(3100, Vec::new()), [""; 0]);
     }
 }

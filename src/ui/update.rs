@@ -351,7 +351,7 @@ fn hand_out(f: &Finding, copy: bool) -> Vec<Effect> {
     }
     let part =
         |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect::<String>();
-    let name = format!("kvmtop-{}-{}.txt", part(f.rule), part(f.domain.as_deref().unwrap_or("host")));
+    let name = format!("kvmtop-{}-{}.txt", part(f.rule.as_str()), part(f.domain.as_deref().unwrap_or("host")));
     let head = [f.domain.clone().unwrap_or_else(|| "host".into()), f.title.clone()];
     let mut lines: Vec<String> = head.iter().map(|l| format!("# {l}")).collect();
     for fix in &f.fix {

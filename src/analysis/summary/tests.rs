@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kvm::thread_name::Role;
-use crate::lint::{Severity, Target};
+use crate::lint::{RuleId, Severity, Target};
 use crate::model::{Base, CpuShare, Model};
 use crate::sample::{Burst, DomainState, Timing, UserspaceCell};
 use crate::synthetic::Fixture;
@@ -203,7 +203,7 @@ fn an_access_under_way_at_the_end_of_an_interval_makes_no_figure_unknown() {
 
 #[test]
 fn a_cause_is_reported_once() {
-    let finding = |rule, folded: &[&'static str], severity, vcpu: Option<u32>| Finding {
+    let finding = |rule, folded: &[RuleId], severity, vcpu: Option<u32>| Finding {
         rule,
         folded: folded.to_vec(),
         severity,
@@ -218,15 +218,18 @@ fn a_cause_is_reported_once() {
         kept.finish().into_iter().map(|f| (f.rule, f.severity)).collect::<Vec<_>>()
     };
     let clocks = |severity| {
-        [finding("rtc-tick", &["hpet-clock"], warning, None), finding("hpet-clock", &["rtc-tick"], severity, None)]
+        [
+            finding(RuleId::RtcTick, &[RuleId::HpetClock], warning, None),
+            finding(RuleId::HpetClock, &[RuleId::RtcTick], severity, None),
+        ]
     };
-    assert_eq!(kept(clocks(critical).into()), [("hpet-clock", critical)], "whichever weighs more leads");
-    assert_eq!(kept(clocks(info).into()), [("rtc-tick", warning)]);
-    let wait = || finding("vcpu-wait", &[], critical, None);
-    let overlap = || finding("pin-overlap", &["vcpu-wait"], warning, None);
-    assert_eq!(kept(vec![wait(), overlap()]), [("pin-overlap", warning)], "the cause, not its effect alone");
-    assert_eq!(kept(vec![overlap(), wait()]), [("pin-overlap", warning)]);
-    let two = vec![finding("serial-burst", &[], info, Some(0)), finding("serial-burst", &[], info, Some(1))];
+    assert_eq!(kept(clocks(critical).into()), [(RuleId::HpetClock, critical)], "whichever weighs more leads");
+    assert_eq!(kept(clocks(info).into()), [(RuleId::RtcTick, warning)]);
+    let wait = || finding(RuleId::VcpuWait, &[], critical, None);
+    let overlap = || finding(RuleId::PinOverlap, &[RuleId::VcpuWait], warning, None);
+    assert_eq!(kept(vec![wait(), overlap()]), [(RuleId::PinOverlap, warning)], "the cause, not its effect alone");
+    assert_eq!(kept(vec![overlap(), wait()]), [(RuleId::PinOverlap, warning)]);
+    let two = vec![finding(RuleId::SerialBurst, &[], info, Some(0)), finding(RuleId::SerialBurst, &[], info, Some(1))];
     assert_eq!(kept(two).len(), 2, "one of each vCPU");
     let mut other = wait();
     other.domain = Some("b".into());
@@ -237,7 +240,7 @@ fn a_cause_is_reported_once() {
 fn findings_of_ever_new_guests_are_bounded() {
     let mut kept = HeaviestFindings::default();
     for guest in 0..lint::MAX_FINDINGS + 100 {
-        kept.add(Finding { rule: "vcpu-wait", domain: Some(guest.to_string()), ..Finding::default() });
+        kept.add(Finding { rule: RuleId::VcpuWait, domain: Some(guest.to_string()), ..Finding::default() });
     }
     assert_eq!(kept.finish().len(), lint::MAX_FINDINGS);
 }
@@ -274,5 +277,5 @@ fn what_the_first_second_shows_is_in_the_summary() {
     let mut next = Fixture::busy_host().sample(11.0);
     next.host.kernel_log = Vec::new();
     let all = summary([sample, next]);
-    assert!(all.report.findings.iter().any(|f| f.rule == "guest-killed"), "{:#?}", all.report.findings);
+    assert!(all.report.findings.iter().any(|f| f.rule == RuleId::GuestKilled), "{:#?}", all.report.findings);
 }

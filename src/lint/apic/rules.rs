@@ -2,34 +2,36 @@
 
 use super::{apicv, avic_pit, ipis, lapic};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::Behaviour;
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "apicv-inhibited",
+        id: RuleId::ApicvInhibited,
         sees: "the interrupt controller's hardware acceleration is disabled, for example by SynIC without avic",
         check: Behaviour(apicv::inhibited),
         hold: Hold::USUAL,
-        thresholds: &["apic.page_faults"],
+        thresholds: thresholds![apic.page_faults],
         limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
             without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults",
         fix: "The avic enlightenment in the domain's XML, after a power cycle; needs libvirt 8.10 and QEMU 6.2",
         links: &[links::HYPERV, links::HYPERVISOR_FEATURES],
     },
     Rule {
-        name: "lapic-mmio",
+        id: RuleId::LapicMmio,
         sees: "every access of the guest to its local APIC causes an exit",
         check: Behaviour(lapic::lapic),
         hold: Hold::USUAL,
-        thresholds: &["apic.lapic_exits", "cost.of_one_cpu", "cost.of_vcpus"],
+        thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
         limits: "Whether the host's CPU has APICv at all is not visible, only whether kvm_intel uses it",
         fix: "A kvm_intel parameter on the host, CPU features in the domain's XML, or the guest's kernel command line",
         links: &[links::KERNEL_PARAMETERS, links::HYPERVISOR_FEATURES],
     },
     Rule {
-        name: "avic-inhibited-by-pit",
+        id: RuleId::AvicInhibitedByPit,
         sees: "the PIT's tick policy keeps AMD's AVIC disabled",
         check: Behaviour(avic_pit::avic_pit),
         hold: Hold::USUAL,
@@ -40,11 +42,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::CLOCK],
     },
     Rule {
-        name: "ipi-storm",
+        id: RuleId::IpiStorm,
         sees: "the guest's vCPUs interrupt each other at a high rate",
         check: Behaviour(ipis::ipis),
         hold: Hold::USUAL,
-        thresholds: &["apic.ipis"],
+        thresholds: thresholds![apic.ipis],
         limits: "Without MSR addresses, APIC_WRITE exits stand for interrupts with low confidence: timer counts are \
             among them. Many loads do this by design",
         fix: "Enlightenments for Windows, after a power cycle; otherwise fewer vCPUs or pins to one last-level cache",

@@ -2,39 +2,41 @@
 
 use super::{host_cpus, host_tasks, isolated_noise, overcommit, quota, realtime};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::{Host, Setup};
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "isolated-noise",
+        id: RuleId::IsolatedNoise,
         sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
         check: Setup(isolated_noise::noise),
         hold: Hold::USUAL,
-        thresholds: &["pinning.isolated_irqs", "pinning.isolated_cpu", "pinning.nohz_ticks"],
+        thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu, pinning.nohz_ticks],
         limits: "A kernel thread counts for the CPU on which it ran last. Interrupts of a large host are read only \
             every few intervals. Queues of multiqueue devices cannot be moved without managed_irq",
         fix: "The host's kernel command line and interrupt affinity",
         links: &[links::CPU_ISOLATION, links::IRQ_AFFINITY, links::KERNEL_PARAMETERS],
     },
     Rule {
-        name: "quota-throttled",
+        id: RuleId::QuotaThrottled,
         sees: "a CPU quota stops the guest",
         check: Setup(quota::quota),
         hold: Hold::USUAL,
-        thresholds: &["pinning.throttled", "pinning.throttled_time"],
+        thresholds: thresholds![pinning.throttled, pinning.throttled_time],
         limits: "The kernel adds up the stopped time of all CPUs of a group, so it can exceed the interval. Whether \
             the limit is intended is not known",
         fix: "virsh schedinfo or systemctl set-property on the host, at once",
         links: &[links::CFS_BANDWIDTH, links::CPU_TUNING],
     },
     Rule {
-        name: "overcommit",
+        id: RuleId::Overcommit,
         sees: "more vCPUs than CPUs for them",
         check: Host(overcommit::overcommit),
         hold: Hold::USUAL,
-        thresholds: &["pinning.overcommit", "pinning.wait"],
+        thresholds: thresholds![pinning.overcommit, pinning.wait],
         limits: "Idle vCPUs may share CPUs in any number, so where CPU times are measured the vCPUs have to wait, \
             and the CPUs have to be busy. From files alone a pinned set with more vCPUs than CPUs is reported where \
             other CPUs are free",
@@ -42,7 +44,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::CPU_TUNING],
     },
     Rule {
-        name: "realtime-vcpu",
+        id: RuleId::RealtimeVcpu,
         sees: "a vCPU with real-time priority shares its CPU or is throttled",
         check: Setup(realtime::realtime),
         hold: Hold::USUAL,
@@ -53,22 +55,22 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::KVM_REALTIME],
     },
     Rule {
-        name: "pinned-not-isolated",
+        id: RuleId::PinnedNotIsolated,
         sees: "host tasks run on the CPU of a pinned vCPU",
         check: Setup(host_tasks::host_tasks),
         hold: Hold::USUAL,
-        thresholds: &["pinning.host_tasks", "pinning.busy", "pinning.wait"],
+        thresholds: thresholds![pinning.host_tasks, pinning.busy, pinning.wait],
         limits: "A task counts for the CPU on which it ran last, and only the busiest tasks of the host are kept. Wait \
             behind another guest is not counted as the tasks' fault",
         fix: "AllowedCPUs of systemd's slices, at once, or isolcpus on the host's kernel command line",
         links: &[links::CPU_ISOLATION, links::KERNEL_PARAMETERS],
     },
     Rule {
-        name: "host-cpus-starved",
+        id: RuleId::HostCpusStarved,
         sees: "pinned vCPUs leave the host no CPU of its own",
         check: Host(host_cpus::starved),
         hold: Hold::USUAL,
-        thresholds: &["pinning.starved_wait"],
+        thresholds: thresholds![pinning.starved_wait],
         limits: "A CPU with a pinned vCPU counts as taken, busy or not. The host's tasks do not run on isolated CPUs",
         fix: "Pins or number of vCPUs of the guests",
         links: &[links::CPU_ISOLATION],

@@ -2,28 +2,30 @@
 
 use super::{emulated, irqfd_kworker, legacy_ports, properties, serial, virtio};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::{Behaviour, Setup};
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "virtio-intx",
+        id: RuleId::VirtioIntx,
         sees: "a virtio device interrupts through INTx instead of MSI-X",
         check: Behaviour(virtio::intx),
         hold: Hold::USUAL,
-        thresholds: &["devices.intx_reads"],
+        thresholds: thresholds![devices.intx_reads],
         limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device. Why the driver \
             does not use MSI-X is visible only inside the guest",
         fix: "The guest's kernel command line or drivers; the device's number of vectors",
         links: &[links::VIRTIO],
     },
     Rule {
-        name: "virtio-kicks",
+        id: RuleId::VirtioKicks,
         sees: "the VMM serves virtio notifications itself instead of through an ioeventfd",
         check: Behaviour(virtio::kicks),
         hold: Hold::USUAL,
-        thresholds: &["devices.kicks"],
+        thresholds: thresholds![devices.kicks],
         limits: "Infers it from exits to the VMM that no other access explains: at least half of the notifications \
             have to be among them. Where interrupts are traced (the Latency view), the busiest doorbell that does \
             reach a thread through an ioeventfd is evidence",
@@ -31,43 +33,43 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::DEVICES],
     },
     Rule {
-        name: "emulated-device",
+        id: RuleId::EmulatedDevice,
         sees: "an emulated network card or disk controller does real work",
         check: Behaviour(emulated::emulated),
         hold: Hold::USUAL,
-        thresholds: &["devices.emulated"],
+        thresholds: thresholds![devices.emulated],
         limits: "Needs the names of regions (info mtree). An installer or a firmware that reads the disk looks the \
             same",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     },
     Rule {
-        name: "serial-burst",
+        id: RuleId::SerialBurst,
         sees: "output on the serial port holds a vCPU for milliseconds",
         check: Behaviour(serial::serial),
         hold: Hold::For(1.0, 10.0),
-        thresholds: &["devices.burst_accesses", "devices.burst_ms", "cost.of_one_cpu", "cost.of_vcpus"],
+        thresholds: thresholds![devices.burst_accesses, devices.burst_ms, cost.of_one_cpu, cost.of_vcpus],
         limits: "Accesses less than 1 ms apart are a burst. Files with sums only are judged from 1000 accesses/s on: \
             an average hides bursts",
         fix: "Inside the guest: less output on the console, or a virtio console",
         links: &[links::CONSOLE],
     },
     Rule {
-        name: "legacy-port-polling",
+        id: RuleId::LegacyPortPolling,
         sees: "the guest polls VGA, PS/2, vmport or PCI configuration ports",
         check: Behaviour(legacy_ports::polling),
         hold: Hold::USUAL,
-        thresholds: &["devices.polling"],
+        thresholds: thresholds![devices.polling],
         limits: "Somebody who uses the guest's screen through VNC causes some of it",
         fix: "Features and devices in the domain's XML, after a power cycle; or the program in the guest that polls",
         links: &[links::DEVICES],
     },
     Rule {
-        name: "irqfd-kworker",
+        id: RuleId::IrqfdKworker,
         sees: "interrupts reach the guest through a kworker on a busy or isolated CPU",
         check: Behaviour(irqfd_kworker::kworker),
         hold: Hold::USUAL,
-        thresholds: &["devices.kworker_wakes"],
+        thresholds: thresholds![devices.kworker_wakes],
         limits: "Needs scheduler tracepoints. Sees that a kworker woke the vCPU, not for which work. On an isolated \
             CPU 10 wake-ups/s are enough. Where interrupts are traced (the Latency view), those that kworkers inject \
             and what each part of their way took are evidence",
@@ -75,7 +77,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::WORKQUEUE],
     },
     Rule {
-        name: "device-properties",
+        id: RuleId::DeviceProperties,
         sees: "a device has a property that makes QEMU serve what the kernel could",
         check: Setup(properties::costly),
         hold: Hold::AT_ONCE,

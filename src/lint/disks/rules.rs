@@ -2,20 +2,22 @@
 
 use super::{errors, flushes, latency, queue, slow_storage, throttled};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::Behaviour;
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 /// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
 const TWO_READINGS: Hold = Hold::For(8.0, 15.0);
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "disk-throttled",
+        id: RuleId::DiskThrottled,
         sees: "the guest's disk is at the limit of its iotune or throttling options",
         check: Behaviour(throttled::throttled),
         hold: TWO_READINGS,
-        thresholds: &["disks.throttled"],
+        thresholds: thresholds![disks.throttled],
         limits: "Knows limits from the XML's <iotune> and QEMU's -drive throttling options. A limit set through the \
             monitor alone, and a throttle group that several disks share, are not known. Whether the limit is \
             intended is not known",
@@ -23,11 +25,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::DISKS],
     },
     Rule {
-        name: "disk-queue",
+        id: RuleId::DiskQueue,
         sees: "the guest has as many requests under way as its disk's bus takes",
         check: Behaviour(queue::queue),
         hold: TWO_READINGS,
-        thresholds: &["disks.queue_full", "disks.queue_us"],
+        thresholds: thresholds![disks.queue_full, disks.queue_us],
         limits: "The depth is an average by Little's law: the time of all completed requests over the time between \
             two readings. Takes 1 place for IDE, 32 for SATA, 128 for virtio and SCSI; queues that were made longer \
             or more are not known",
@@ -35,22 +37,22 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::DISKS],
     },
     Rule {
-        name: "disk-flushes",
+        id: RuleId::DiskFlushes,
         sees: "flushes of the write cache take most of the time of the guest's disk",
         check: Behaviour(flushes::flushes),
         hold: TWO_READINGS,
-        thresholds: &["disks.flush_time", "disks.flushes"],
+        thresholds: thresholds![disks.flush_time, disks.flushes],
         limits: "Several flushes under way at once count each, so the share can exceed 100 %. Writes that carry their \
             own flush (FUA) count as writes",
         fix: "The program in the guest that flushes, or the storage",
         links: &[links::DISKS],
     },
     Rule {
-        name: "disk-latency",
+        id: RuleId::DiskLatency,
         sees: "the guest waits much longer for its disks than the host's block devices take",
         check: Behaviour(latency::latency),
         hold: TWO_READINGS,
-        thresholds: &["disks.outside_us", "disks.outside_percent", "disks.timed_ops"],
+        thresholds: thresholds![disks.outside_us, disks.outside_percent, disks.timed_ops],
         limits: "Needs the host's block devices timed (--engine-detail disks, or the Disks view), and compares all \
             disks of a guest with all devices. Requests that the page cache answers, write-back by the kernel and \
             storage over the network reach no block device in the name of the guest. Silent while a limit of the \
@@ -59,18 +61,18 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::DISKS],
     },
     Rule {
-        name: "slow-storage",
+        id: RuleId::SlowStorage,
         sees: "a block device of the host takes long for the guest's requests",
         check: Behaviour(slow_storage::slow_storage),
         hold: TWO_READINGS,
-        thresholds: &["disks.storage_us", "disks.timed_ops"],
+        thresholds: thresholds![disks.storage_us, disks.timed_ops],
         limits: "Needs the host's block devices timed, as disk-latency does. Large requests take long on a healthy \
             device too. Who else uses the device is not known",
         fix: "The host's storage, or what else uses it",
         links: &[links::DISKS],
     },
     Rule {
-        name: "disk-errors",
+        id: RuleId::DiskErrors,
         sees: "requests of the guest's disk fail on the host",
         check: Behaviour(errors::errors),
         hold: Hold::EVENT,

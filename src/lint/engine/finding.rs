@@ -1,6 +1,7 @@
 //! What a rule reports: a finding with its evidence and a fix to paste.
 
 use crate::kvm::Space;
+use crate::lint::rule_id::RuleId;
 use crate::sample::Direction;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -190,7 +191,7 @@ pub struct Lasting {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FindingId {
     /// The rule.
-    pub rule: &'static str,
+    pub rule: RuleId,
     /// The guest.
     pub domain: Option<String>,
     /// What kind of thing it is about.
@@ -203,7 +204,7 @@ pub struct FindingId {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Finding {
     /// The rule's name, as in the table of rules.
-    pub rule: &'static str,
+    pub rule: RuleId,
     /// How much it matters.
     pub severity: Severity,
     /// How sure the cause is.
@@ -231,7 +232,7 @@ pub struct Finding {
     /// How steadily it held; `None` for files and configuration.
     pub lasting: Option<Lasting>,
     /// Other rules that fired for the same cause and are part of this finding.
-    pub folded: Vec<&'static str>,
+    pub folded: Vec<RuleId>,
     /// The table cells that made it fire.
     pub marks: Vec<Mark>,
 }
@@ -265,7 +266,7 @@ impl Finding {
     }
 
     /// Whether this finding reports a rule: its own or one that is part of it.
-    pub fn covers(&self, rule: &str) -> bool {
+    pub fn covers(&self, rule: RuleId) -> bool {
         self.rule == rule || self.folded.contains(&rule)
     }
 }

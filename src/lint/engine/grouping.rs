@@ -1,6 +1,7 @@
 //! Groups findings that have one cause into one finding.
 
 use super::finding::{Finding, Fix, Lasting, Mark, Severity};
+use crate::lint::rule_id::RuleId;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,31 +9,38 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 #[derive(Clone, Copy)]
 pub(crate) struct Lead {
     /// The place of a rule in the table.
-    pub rank: fn(&str) -> usize,
+    pub rank: fn(RuleId) -> usize,
     /// On a running host the costs of each second do not decide: the name would change with them.
     pub is_steady: bool,
 }
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
-const WINDOWS_TIMERS: &[&str] =
-    &["acpi-pm-timer", "rtc-tick", "hpet-clock", "pit-timer", "hpet-idle-cost", "idle-wakeups"];
+const WINDOWS_TIMERS: &[RuleId] = &[
+    RuleId::AcpiPmTimer,
+    RuleId::RtcTick,
+    RuleId::HpetClock,
+    RuleId::PitTimer,
+    RuleId::HpetIdleCost,
+    RuleId::IdleWakeups,
+];
 /// Rules whose cause explains why vCPUs wait.
-const WAIT_CAUSES: &[&str] = &["quota-throttled", "isolated-pile-up", "pin-overlap", "pinned-not-isolated"];
+const WAIT_CAUSES: &[RuleId] =
+    &[RuleId::QuotaThrottled, RuleId::IsolatedPileUp, RuleId::PinOverlap, RuleId::PinnedNotIsolated];
 
 /// Groups findings that have one cause.
 pub(crate) fn group(mut findings: Vec<Finding>, lead: Lead) -> Vec<Finding> {
     windows_timers(&mut findings, lead);
     same_fix(&mut findings, lead);
-    absorb(&mut findings, "apicv-inhibited", &["stage2-faults"]);
-    absorb(&mut findings, "virtio-kicks", &["device-properties"]);
-    absorb(&mut findings, "virtio-intx", &["device-properties"]);
+    absorb(&mut findings, RuleId::ApicvInhibited, &[RuleId::Stage2Faults]);
+    absorb(&mut findings, RuleId::VirtioKicks, &[RuleId::DeviceProperties]);
+    absorb(&mut findings, RuleId::VirtioIntx, &[RuleId::DeviceProperties]);
     waits(&mut findings);
     findings
 }
 
 /// Timer findings of a Windows guest join the finding about its missing enlightenments.
 fn windows_timers(findings: &mut Vec<Finding>, lead: Lead) {
-    let is_setup = |f: &Finding| f.rule == "windows-enlightenments";
+    let is_setup = |f: &Finding| f.rule == RuleId::WindowsEnlightenments;
     let (setups, others): (Vec<Finding>, Vec<Finding>) = std::mem::take(findings).into_iter().partition(is_setup);
     let mut groups: HashMap<Option<String>, Vec<Finding>> =
         setups.iter().map(|setup| (setup.domain.clone(), Vec::new())).collect();
@@ -83,7 +91,7 @@ fn windows_group(setup: Finding, mut timers: Vec<Finding>, names: Lead) -> Findi
         join(&mut one.see, f.see);
         join(&mut one.marks, f.marks);
     }
-    one.folded.sort_by_key(|r| (names.rank)(r));
+    one.folded.sort_by_key(|r| (names.rank)(*r));
     one
 }
 
@@ -131,7 +139,7 @@ fn same_fix(findings: &mut Vec<Finding>, names: Lead) {
 }
 
 /// A guest's finding of the rule `into` takes in the guest's findings of other rules.
-fn absorb(findings: &mut Vec<Finding>, into: &'static str, rules: &[&'static str]) {
+fn absorb(findings: &mut Vec<Finding>, into: RuleId, rules: &[RuleId]) {
     let (ones, others): (Vec<Finding>, Vec<Finding>) =
         std::mem::take(findings).into_iter().partition(|f| f.rule == into);
     let mut parts: HashMap<Option<String>, Vec<Finding>> =
@@ -174,7 +182,7 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>) {
 fn waits(findings: &mut Vec<Finding>) {
     let mut kept = Vec::new();
     let (waits, mut others): (Vec<Finding>, Vec<Finding>) =
-        std::mem::take(findings).into_iter().partition(|f| f.rule == "vcpu-wait");
+        std::mem::take(findings).into_iter().partition(|f| f.rule == RuleId::VcpuWait);
     let causes = WaitCauses::of(&others);
     let mut explained: BTreeMap<usize, Vec<Finding>> = BTreeMap::new();
     for wait in waits {
@@ -211,7 +219,7 @@ impl WaitCauses {
         let mut causes = Self::default();
         let explains = |f: &Finding| WAIT_CAUSES.contains(&f.rule) && f.severity >= Severity::Warning;
         for (at, f) in findings.iter().enumerate().filter(|(_, f)| explains(f)) {
-            if f.rule == "quota-throttled" || f.rule == "isolated-pile-up" {
+            if f.rule == RuleId::QuotaThrottled || f.rule == RuleId::IsolatedPileUp {
                 causes.by_guest.entry(f.domain.clone()).or_insert(at);
             }
             for cpu in f.marks.iter().filter_map(pcpu) {

@@ -7,6 +7,7 @@ use super::finding::{Finding, FindingId, Severity};
 use super::hold::Hold;
 use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
 use super::report::StillWatched;
+use crate::lint::rule_id::RuleId;
 use crate::model::{DomainKey, DomainModel, Model};
 use crate::sample::{CLOCK_SET_MS, DomainState};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -42,7 +43,7 @@ pub(crate) struct NewInterval {
     /// The same by the lower bounds of the thresholds.
     pub lingering: Vec<(Subject, Finding)>,
     /// Rules whose figures were not read.
-    pub not_read: HashSet<(&'static str, Subject)>,
+    pub not_read: HashSet<(RuleId, Subject)>,
     /// The end of the interval, milliseconds since the epoch.
     pub now_ms: i64,
     /// When the host was booted, by the same clock.
@@ -97,7 +98,7 @@ impl RuleMemory {
     }
 
     /// Takes the findings of this interval and returns those that last.
-    pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(&str) -> Hold) -> Vec<Finding> {
+    pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(RuleId) -> Hold) -> Vec<Finding> {
         let NewInterval { found, lingering, not_read, now_ms, booted_ms, seconds, exactly } = new;
         self.follow_clock(booted_ms);
         let mut reported = Vec::new();
@@ -150,7 +151,14 @@ impl RuleMemory {
     }
 
     /// Takes note of a pattern that shows or lingers.
-    fn show(&mut self, key: PatternKey, now: Observation, finding: Finding, now_ms: i64, hold: &impl Fn(&str) -> Hold) {
+    fn show(
+        &mut self,
+        key: PatternKey,
+        now: Observation,
+        finding: Finding,
+        now_ms: i64,
+        hold: &impl Fn(RuleId) -> Hold,
+    ) {
         if self.tracks.len() >= MAX_PATTERNS && !self.tracks.contains_key(&key) {
             return;
         }
@@ -159,7 +167,7 @@ impl RuleMemory {
     }
 
     /// The patterns that show and have not lasted.
-    pub(crate) fn candidates(&self, hold: impl Fn(&str) -> Hold) -> Vec<StillWatched> {
+    pub(crate) fn candidates(&self, hold: impl Fn(RuleId) -> Hold) -> Vec<StillWatched> {
         let candidate = |((id, ..), track): (&PatternKey, &PatternTrack)| {
             let hold @ Hold::For(needed_s, of) = hold(id.rule) else { return None };
             let seen_s = track.shown_lately_s(hold).filter(|_| track.report(hold, 0, true).is_none())?;
@@ -189,7 +197,7 @@ mod tests {
     const THREE_OF_FIVE: Hold = Hold::For(3.0, 5.0);
 
     fn finding(severity: Severity) -> Finding {
-        Finding { rule: "rtc-tick", severity, ..Finding::default() }
+        Finding { rule: RuleId::RtcTick, severity, ..Finding::default() }
     }
 
     fn interval(second: usize, c: char) -> NewInterval {
@@ -198,7 +206,7 @@ mod tests {
         NewInterval {
             found: of(c),
             lingering: of(c.to_ascii_lowercase()),
-            not_read: if c == '-' { HashSet::from([("rtc-tick", None)]) } else { HashSet::new() },
+            not_read: if c == '-' { HashSet::from([(RuleId::RtcTick, None)]) } else { HashSet::new() },
             now_ms: second as i64 * 1000,
             booted_ms: None,
             seconds: 1.0,
@@ -245,10 +253,10 @@ mod tests {
             let played = play(rule.hold, &"iwciwiwcwiIwcW.".repeat(24));
             let changes = played.as_bytes().windows(2).filter(|two| two[0] != two[1]).count();
             // It begins, and rises once it has shown for long enough; 360 seconds later it still stands.
-            assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.name);
+            assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.id);
         }
         for rule in crate::lint::table::rules().filter(|r| r.hold == Hold::While) {
-            assert!(rule.thresholds.is_empty(), "{} compares a figure, which may move around its threshold", rule.name);
+            assert!(rule.thresholds.is_empty(), "{} compares a figure, which may move around its threshold", rule.id);
         }
     }
 

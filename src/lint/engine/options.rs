@@ -2,6 +2,7 @@
 
 use super::pattern::REMEMBERED_S;
 use super::thresholds::Thresholds;
+use crate::lint::rule_id::RuleId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -27,9 +28,9 @@ pub struct Options {
     /// Thresholds.
     pub thresholds: Thresholds,
     /// Rules whose findings count one severity higher (`--warn`).
-    pub warn: BTreeSet<String>,
-    /// Rules that are not reported (`--allow`); `all` means every rule except those in `warn`.
-    pub allow: BTreeSet<String>,
+    pub warn: BTreeSet<RuleId>,
+    /// Rules that are not reported (`--allow`) unless they are in `warn`; [`RuleId::Every`] for all.
+    pub allow: BTreeSet<RuleId>,
     /// Seconds after a guest's start in which its behaviour is not judged: firmware and a booting system poll timers.
     pub startup_guard_s: f64,
     /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
@@ -63,7 +64,7 @@ impl Options {
     }
 
     /// Whether findings of a rule are reported at all.
-    pub fn reports(&self, rule: &str) -> bool {
-        self.warn.contains(rule) || !(self.allow.contains(rule) || self.allow.contains("all"))
+    pub fn reports(&self, rule: RuleId) -> bool {
+        self.warn.contains(&rule) || !(self.allow.contains(&rule) || self.allow.contains(&RuleId::Every))
     }
 }

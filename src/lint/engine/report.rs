@@ -2,16 +2,14 @@
 
 use super::finding::Finding;
 use crate::figures::seconds;
+use crate::lint::rule_id::RuleId;
 use serde::Serialize;
-
-/// In [`CannotTell::rule`]: no rule about the guest's behaviour can be judged.
-pub const EVERY_RULE: &str = "*";
 
 /// A rule that could not be judged, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CannotTell {
-    /// The rule, or [`EVERY_RULE`].
-    pub rule: &'static str,
+    /// The rule, or [`RuleId::Every`].
+    pub rule: RuleId,
     /// The guest; `None` for the host.
     pub domain: Option<String>,
     /// What is missing, in a sentence.
@@ -21,8 +19,8 @@ pub struct CannotTell {
 /// Something of which not enough has been seen to tell whether it is a finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StillWatched {
-    /// A rule whose pattern shows and has not lasted, or [`EVERY_RULE`].
-    pub rule: &'static str,
+    /// A rule whose pattern shows and has not lasted, or [`RuleId::Every`].
+    pub rule: RuleId,
     /// The guest; `None` for the host.
     pub domain: Option<String>,
     /// What is still missing, in a sentence.
@@ -37,12 +35,12 @@ impl StillWatched {
     /// A guest or the host that has been watched for less time than a rule needs.
     pub(crate) fn young(domain: Option<String>, seen_s: f64, needed_s: f64) -> Self {
         let because = format!("watched for {}; rules look at up to {}", seconds(seen_s), seconds(needed_s));
-        Self { rule: EVERY_RULE, domain, because, seen_s, needed_s }
+        Self { rule: RuleId::Every, domain, because, seen_s, needed_s }
     }
 
     /// A pattern that has shown for some seconds and is reported after others, within a window.
     pub(crate) fn pattern(
-        rule: &'static str,
+        rule: RuleId,
         domain: Option<String>,
         (seen_s, needed_s, window_s): (f64, f64, f64),
         figure: Option<&str>,
@@ -57,7 +55,7 @@ impl StillWatched {
 
     /// Whether it is about all rules: no finding says nothing yet.
     pub fn is_every_rule(&self) -> bool {
-        self.rule == EVERY_RULE
+        self.rule == RuleId::Every
     }
 }
 

@@ -66,8 +66,8 @@ trait ThresholdValue {
 
 /// A reported finding stays until its figure is below this part of the threshold.
 const LOWER: f64 = 0.8;
-/// Figures that have to stay below the threshold.
-const LIMITS: &[&str] = &["idle_guest_cpu", "short_sleep_ms", "halt_poll_guest", "local_memory"];
+/// The factor of thresholds that a figure has to stay below.
+const UPPER: f64 = 1.0 / LOWER;
 
 impl ThresholdValue for Steps {
     fn text(&self) -> String {
@@ -114,7 +114,7 @@ impl ThresholdValue for (f64, f64) {
 /// Groups of thresholds: each with its doc comment, its default and the default's source.
 macro_rules! groups {
     ($($(#[$doc:meta])* $group:ident {
-        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr, $source:literal;)*
+        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr, $source:literal $(, $by:ident)?;)*
     })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -131,8 +131,7 @@ macro_rules! groups {
 
         impl $group {
             fn lower(&self) -> Self {
-                let by = |name| if LIMITS.contains(&name) { 1.0 / LOWER } else { LOWER };
-                Self { $($field: self.$field.times(by(stringify!($field)))),* }
+                Self { $($field: self.$field.times([LOWER, $($by)?].last().copied().unwrap_or(LOWER))),* }
             }
 
             fn list(&self, group: &str, into: &mut Vec<Threshold>) {
@@ -183,10 +182,10 @@ groups! {
             "Measured in idle Windows: 2933/s before and 174/s after its timers were fixed; 10/s in idle Linux";
         /// A guest is idle while its vCPUs run less than this, percent.
         idle_guest_cpu: f64 = 10.0,
-            "Chosen";
+            "Chosen", UPPER;
         /// A vCPU is woken too often when its mean sleep is shorter, milliseconds.
         short_sleep_ms: f64 = 1.0,
-            "Measured in idle Windows: 0.34 ms before and 10.4 ms after its timers were fixed";
+            "Measured in idle Windows: 0.34 ms before and 10.4 ms after its timers were fixed", UPPER;
         /// PIT accesses: an info.
         pit: f64 = 100.0,
             "Chosen: modern systems use the PIT only while they boot";
@@ -289,7 +288,7 @@ groups! {
             "Chosen";
         /// Guest share below which a vCPU is mostly idle, percent.
         halt_poll_guest: f64 = 30.0,
-            "Chosen";
+            "Chosen", UPPER;
     }
 
     /// Pinning rules.
@@ -315,7 +314,7 @@ groups! {
         /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first, critical below the
         /// second.
         local_memory: (f64, f64) = (80.0, 50.0),
-            "Red Hat's tuning guide reports a loss of 10 % and more";
+            "Red Hat's tuning guide reports a loss of 10 % and more", UPPER;
         /// Memory of a guest and its VMM from which its share on the vCPUs' nodes counts, MiB.
         local_memory_least: f64 = 256.0,
             "Measured: QEMU 7.2 has 43 MiB of its own (programs, libraries, firmware), less than a fifth of this";
@@ -367,6 +366,15 @@ groups! {
             "Chosen";
     }
 }
+
+/// The names of thresholds in the config file (`timers.rtc`), from the fields that hold them.
+macro_rules! thresholds {
+    ($($group:ident.$field:ident),+) => {{
+        const _: fn(&$crate::lint::Thresholds) = |t| { $(let _ = &t.$group.$field;)+ };
+        &[$(concat!(stringify!($group), ".", stringify!($field))),+]
+    }};
+}
+pub(crate) use thresholds;
 
 /// All thresholds, by family.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -2,13 +2,15 @@
 
 use super::{abnormal, host_memory, killed, lockups, main_loop, memory_faults, nested, steal, unhandled_msrs};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::{Behaviour, Host};
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "unhandled-msr",
+        id: RuleId::UnhandledMsr,
         sees: "the guest accesses MSRs that KVM does not have",
         check: Host(unhandled_msrs::unhandled_msrs),
         hold: Hold::AT_ONCE,
@@ -19,11 +21,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::KERNEL_PARAMETERS],
     },
     Rule {
-        name: "stage2-faults",
+        id: RuleId::Stage2Faults,
         sees: "the host serves many memory faults of the guest",
         check: Behaviour(memory_faults::faults),
         hold: Hold::USUAL,
-        thresholds: &["machine.faults"],
+        thresholds: thresholds![machine.faults],
         limits: "Why mappings are missing is not visible: first use, ballooning, KSM, huge pages and NUMA balancing \
             look the same. On AMD and arm64 the exit also stands for emulated memory, whose accesses are subtracted. A \
             guest in migration is left out. From 10 % of one CPU on it is a warning",
@@ -31,27 +33,27 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::TRANSPARENT_HUGE_PAGES, links::MEMORY_BACKING],
     },
     Rule {
-        name: "host-memory-pressure",
+        id: RuleId::HostMemoryPressure,
         sees: "the host swaps guest memory out, or KSM uses much CPU",
         check: Host(host_memory::memory),
         hold: Hold::SPARSE,
-        thresholds: &["machine.ksmd"],
+        thresholds: thresholds![machine.ksmd],
         limits: "Swap that does not grow is not reported. Whether the guest needs the swapped pages is not visible",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
     },
     Rule {
-        name: "host-steal",
+        id: RuleId::HostSteal,
         sees: "this host is itself a guest and does not get its CPUs",
         check: Host(steal::steal),
         hold: Hold::USUAL,
-        thresholds: &["machine.steal"],
+        thresholds: thresholds![machine.steal],
         limits: "Hypervisors that report no steal hide this",
         fix: "Nothing on this host: a larger or dedicated instance",
         links: &[links::PROC],
     },
     Rule {
-        name: "abnormal-exit",
+        id: RuleId::AbnormalExit,
         sees: "exits, errors of KVM_RUN and log lines that occur only in a crash, a failed start, a defect or an \
             attack on the memory bus",
         check: Host(abnormal::abnormal),
@@ -64,7 +66,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::KVM_API, links::BUS_LOCK, links::MACHINE_CHECK],
     },
     Rule {
-        name: "guest-killed",
+        id: RuleId::GuestKilled,
         sees: "a guest's VMM was killed, for memory or by a signal, or crashed; memory ran out as it asked for some",
         check: Host(killed::killed),
         hold: Hold::While,
@@ -75,7 +77,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::OOM, links::MEMORY_FAILURE],
     },
     Rule {
-        name: "host-lockup",
+        id: RuleId::HostLockup,
         sees: "a CPU, or a thread of a VMM, hung in the kernel",
         check: Host(lockups::lockups),
         hold: Hold::While,
@@ -87,21 +89,21 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     },
     Rule {
-        name: "main-loop-busy",
+        id: RuleId::MainLoopBusy,
         sees: "QEMU's main thread uses close to a whole CPU",
         check: Behaviour(main_loop::main_loop),
         hold: Hold::LONG,
-        thresholds: &["machine.main_loop"],
+        thresholds: thresholds![machine.main_loop],
         limits: "What the thread does is not broken down. A guest in migration is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
     },
     Rule {
-        name: "nested-guest",
+        id: RuleId::NestedGuest,
         sees: "the guest runs guests of its own",
         check: Behaviour(nested::nested),
         hold: Hold::USUAL,
-        thresholds: &["machine.nested_share"],
+        thresholds: thresholds![machine.nested_share],
         limits: "What the inner guests do is not visible. Windows with VBS or WSL2 is a nested guest too. From 10 % of \
             the vCPUs' time in exits on it is a warning",
         fix: "Enlightenments for Windows, after a power cycle; or the inner guests moved to this host",

@@ -2,13 +2,15 @@
 
 use super::{memory_nodes, smt};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::Setup;
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "smt-mismatch",
+        id: RuleId::SmtMismatch,
         sees: "the hardware threads that the guest sees differ from those its vCPUs are pinned to, or its vCPUs are on \
             fast and slow cores",
         check: Setup(smt::smt),
@@ -20,11 +22,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::CPU_MODEL],
     },
     Rule {
-        name: "numa-split",
+        id: RuleId::NumaSplit,
         sees: "a guest's vCPUs, its memory or its emulator and IOThreads are spread over NUMA nodes",
         check: Setup(memory_nodes::split),
         hold: Hold::AT_ONCE,
-        thresholds: &["pinning.local_memory", "pinning.local_memory_least", "pinning.emulator"],
+        thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
         limits: "Only guests whose vCPUs are all pinned. Memory that automatic NUMA balancing is about to move counts \
             as remote. A guest larger than a node has to span nodes and gets an info only",
         fix: "Pins, <numatune> and <numa> cells in the domain's XML; migratepages moves memory at once",

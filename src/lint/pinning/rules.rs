@@ -2,17 +2,19 @@
 
 use super::{affinity_drift, emulator, isolated_pile_up, overlap};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::{Host, Setup};
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "pin-overlap",
+        id: RuleId::PinOverlap,
         sees: "vCPUs of several guests are pinned to the same CPU",
         check: Host(overlap::overlap),
         hold: Hold::USUAL,
-        thresholds: &["pinning.overlap_busy"],
+        thresholds: thresholds![pinning.overlap_busy],
         limits: "A pin to one CPU counts as exclusive, larger sets count as shared pools. Without CPU times the \
             conflict is a warning, whatever the load. vCPUs of one guest, and pinned vCPUs among free ones, are \
                 reported too",
@@ -20,27 +22,27 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::CPU_TUNING],
     },
     Rule {
-        name: "emulator-on-vcpu",
+        id: RuleId::EmulatorOnVcpu,
         sees: "emulator, IOThread or vhost may run on a pinned vCPU's CPU",
         check: Host(emulator::emulator),
         hold: Hold::USUAL,
-        thresholds: &["pinning.emulator"],
+        thresholds: thresholds![pinning.emulator],
         limits: "Where a thread runs is read once per interval. From files alone only the configuration is judged",
         fix: "<emulatorpin> and <iothreadpin>, at once and in the domain's XML",
         links: &[links::CPU_TUNING, links::KVM_REALTIME],
     },
     Rule {
-        name: "isolated-pile-up",
+        id: RuleId::IsolatedPileUp,
         sees: "vCPUs pile up on one CPU of an isolated set, where nothing balances load",
         check: Host(isolated_pile_up::pile_up),
         hold: Hold::USUAL,
-        thresholds: &["pinning.busy"],
+        thresholds: thresholds![pinning.busy],
         limits: "A cpuset partition of type root balances load and does not count as isolated here",
         fix: "Pins of the guest's threads, at once and in the domain's XML",
         links: &[links::KERNEL_PARAMETERS, links::CPU_ISOLATION],
     },
     Rule {
-        name: "affinity-drift",
+        id: RuleId::AffinityDrift,
         sees: "a thread's CPUs are not those of its configuration, or are offline",
         check: Setup(affinity_drift::affinity),
         hold: Hold::For(5.0, 6.0),

@@ -2,72 +2,74 @@
 
 use super::{halt_polling, host_interrupts, migrations, pause_loops, wait, wakeup_latency};
 use crate::lint::engine::hold::Hold;
+use crate::lint::engine::thresholds::thresholds;
 use crate::lint::links;
 use crate::lint::rule::Check::Behaviour;
 use crate::lint::rule::Rule;
+use crate::lint::rule_id::RuleId;
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule {
-        name: "pause-loops",
+        id: RuleId::PauseLoops,
         sees: "vCPUs spin on locks whose holder does not run",
         check: Behaviour(pause_loops::pauses),
         hold: Hold::USUAL,
-        thresholds: &["scheduling.pause", "scheduling.pause_wait"],
+        thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
         limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs. Without figures of wait, and \
             without wait, it is an info only",
         fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
         links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
     },
     Rule {
-        name: "host-interrupts",
+        id: RuleId::HostInterrupts,
         sees: "interrupts of the host stop the guest far more often than its tick",
         check: Behaviour(host_interrupts::interrupts),
         hold: Hold::USUAL,
-        thresholds: &["scheduling.interrupts_ticks", "scheduling.interrupts_isolated"],
+        thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
         limits: "Which interrupts they are is not broken down. Interrupts of passed-through devices and kicks that \
             deliver the guest's own interrupts count too. Without the host's tick rate 1000 Hz is assumed",
         fix: "Interrupt affinity on the host",
         links: &[links::IRQ_AFFINITY],
     },
     Rule {
-        name: "halt-poll-burn",
+        id: RuleId::HaltPollBurn,
         sees: "halt polling turns the guest's idle time into host CPU time",
         check: Behaviour(halt_polling::halt_poll),
         hold: Hold::USUAL,
-        thresholds: &["scheduling.halt_poll", "scheduling.halt_poll_guest"],
+        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
         limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
             for more than 20 % of its time gets an info only",
         fix: "A KVM module parameter on the host",
         links: &[links::HALT_POLLING],
     },
     Rule {
-        name: "vcpu-migrating",
+        id: RuleId::VcpuMigrating,
         sees: "a busy vCPU is moved from CPU to CPU",
         check: Behaviour(migrations::migrating),
         hold: Hold::USUAL,
-        thresholds: &["pinning.busy", "pinning.migrations", "pinning.far_migrations"],
+        thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
         limits: "The cost of a move is not measured. A move to a sibling thread counts half; without wait and without \
             moves to another cache it is an info only, because the scheduler spreads unpinned guests by design",
         fix: "Pins of the guest's threads, at once and in the domain's XML",
         links: &[links::CPU_TUNING, links::SCHED_DOMAINS],
     },
     Rule {
-        name: "vcpu-wait",
+        id: RuleId::VcpuWait,
         sees: "vCPUs are ready to run but wait for a CPU",
         check: Behaviour(wait::wait),
         hold: Hold::USUAL,
-        thresholds: &["pinning.busy", "pinning.wait"],
+        thresholds: thresholds![pinning.busy, pinning.wait],
         limits: "Who ran meanwhile is known only with scheduler tracepoints. A CPU quota causes wait too; where \
             quota-throttled or a conflict of pins explains the wait, it becomes part of that finding",
         fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
         links: &[links::SCHED_STATS, links::CPU_TUNING],
     },
     Rule {
-        name: "wakeup-latency",
+        id: RuleId::WakeupLatency,
         sees: "woken vCPUs start late though their CPU is free",
         check: Behaviour(wakeup_latency::wakeups),
         hold: Hold::USUAL,
-        thresholds: &["pinning.wakeup_us"],
+        thresholds: thresholds![pinning.wakeup_us],
         limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. Sleep states and kernel work with \
             interrupts disabled look the same. Where interrupts are traced (the Latency view), what each part of their \
             way took is evidence",

@@ -16,21 +16,21 @@ fn game(xml: &str, exit: &'static str, rate: f64) -> Fixture {
 #[test]
 fn synic_without_avic_inhibits() {
     let report = judge(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0).model());
-    fires(&report, "apicv-inhibited", Severity::Warning);
-    let f = get(&report, "apicv-inhibited");
-    assert_eq!(f.folded, ["stage2-faults"], "the faults are the APIC's page");
+    fires(&report, RuleId::ApicvInhibited, Severity::Warning);
+    let f = get(&report, RuleId::ApicvInhibited);
+    assert_eq!(f.folded, [RuleId::Stage2Faults], "the faults are the APIC's page");
     assert!(f.fix[0].text.contains("<avic state='on'/>"));
 }
 
 #[test]
 fn active_or_configured_acceleration_is_no_finding() {
-    silent(&judge(&game(SYNIC, "APIC_WRITE", 90.0).model()), "apicv-inhibited");
-    silent(&judge(&game(ENLIGHTENED, "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
-    silent(&judge(&game("", "TPR_BELOW_THRESHOLD", 90.0).model()), "apicv-inhibited");
+    silent(&judge(&game(SYNIC, "APIC_WRITE", 90.0).model()), RuleId::ApicvInhibited);
+    silent(&judge(&game(ENLIGHTENED, "TPR_BELOW_THRESHOLD", 90.0).model()), RuleId::ApicvInhibited);
+    silent(&judge(&game("", "TPR_BELOW_THRESHOLD", 90.0).model()), RuleId::ApicvInhibited);
     let mut off = game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0);
     off.host.facts.params.insert("kvm_intel.enable_apicv".into(), "N".into());
-    silent(&judge(&off.model()), "apicv-inhibited");
-    cannot(&from_file(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0), None), "apicv-inhibited");
+    silent(&judge(&off.model()), RuleId::ApicvInhibited);
+    cannot(&from_file(&game(SYNIC, "TPR_BELOW_THRESHOLD", 90.0), None), RuleId::ApicvInhibited);
 }
 
 #[test]
@@ -44,17 +44,17 @@ fn on_amd_the_host_has_to_offer_it() {
         };
         (e.0.isa, e.0.code) = (crate::kvm::Isa::Svm, code);
     }
-    cannot(&judge(&f.model()), "apicv-inhibited");
+    cannot(&judge(&f.model()), RuleId::ApicvInhibited);
     f.host.facts.params.insert("kvm_amd.avic".into(), "1".into());
-    assert_eq!(get(&judge(&f.model()), "apicv-inhibited").confidence, Confidence::High);
+    assert_eq!(get(&judge(&f.model()), RuleId::ApicvInhibited).confidence, Confidence::High);
 }
 
 #[test]
 fn without_its_own_exits_it_has_low_confidence() {
-    cannot(&judge(&game(SYNIC, "VMCALL", 9000.0).model()), "apicv-inhibited");
+    cannot(&judge(&game(SYNIC, "VMCALL", 9000.0).model()), RuleId::ApicvInhibited);
     // A third of its exits are interrupts, as when nothing is posted.
     let report = judge(&game(SYNIC, "VMCALL", 90.0).model());
-    let f = get(&report, "apicv-inhibited");
+    let f = get(&report, RuleId::ApicvInhibited);
     assert_eq!((f.severity, f.confidence), (Severity::Info, Confidence::Low));
     assert!(f.evidence.iter().any(|e| e.contains("only suggests")));
 }
@@ -66,9 +66,9 @@ fn lapic_by_memory() {
             .linux("")
             .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).exits("APIC_ACCESS", rate, 4.0)))
     };
-    fires(&judge(&at(5000.0).model()), "lapic-mmio", Severity::Warning);
-    silent(&judge(&at(500.0).model()), "lapic-mmio");
-    cannot(&from_file(&at(5000.0), None), "lapic-mmio");
+    fires(&judge(&at(5000.0).model()), RuleId::LapicMmio, Severity::Warning);
+    silent(&judge(&at(500.0).model()), RuleId::LapicMmio);
+    cannot(&from_file(&at(5000.0), None), RuleId::LapicMmio);
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn pit_reinjection_on_amd() {
         }
         f
     };
-    fires(&judge(&amd("delay", "vintr").model()), "avic-inhibited-by-pit", Severity::Info);
-    silent(&judge(&amd("discard", "vintr").model()), "avic-inhibited-by-pit");
-    silent(&judge(&amd("delay", "avic_unaccelerated_access").model()), "avic-inhibited-by-pit");
+    fires(&judge(&amd("delay", "vintr").model()), RuleId::AvicInhibitedByPit, Severity::Info);
+    silent(&judge(&amd("discard", "vintr").model()), RuleId::AvicInhibitedByPit);
+    silent(&judge(&amd("delay", "avic_unaccelerated_access").model()), RuleId::AvicInhibitedByPit);
     let mut unknown = amd("delay", "vintr");
     unknown.host.facts.params.clear();
-    silent(&judge(&unknown.model()), "avic-inhibited-by-pit");
+    silent(&judge(&unknown.model()), RuleId::AvicInhibitedByPit);
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn ipis() {
             .linux("")
             .vcpus(2, move |v, t| t.on(v).cpu(70.0, 0.0, 5.0, 0.0).msr(0x830, Direction::Write, rate, 1.3)))
     };
-    fires(&judge(&at(25_000.0).model()), "ipi-storm", Severity::Warning);
-    fires(&judge(&at(6000.0).model()), "ipi-storm", Severity::Info);
-    silent(&judge(&at(500.0).model()), "ipi-storm");
-    cannot(&from_file(&at(25_000.0), None), "ipi-storm");
+    fires(&judge(&at(25_000.0).model()), RuleId::IpiStorm, Severity::Warning);
+    fires(&judge(&at(6000.0).model()), RuleId::IpiStorm, Severity::Info);
+    silent(&judge(&at(500.0).model()), RuleId::IpiStorm);
+    cannot(&from_file(&at(25_000.0), None), RuleId::IpiStorm);
     // Many MSR exits whose numbers are not known may be interrupt commands.
     let unnamed = |rate| on(Guest::new("l", 5).linux("").vcpus(2, move |v, t| t.on(v).exits("MSR_WRITE", rate, 1.0)));
-    cannot(&judge(&unnamed(25_000.0).model()), "ipi-storm");
-    silent(&judge(&unnamed(500.0).model()), "ipi-storm");
+    cannot(&judge(&unnamed(25_000.0).model()), RuleId::IpiStorm);
+    silent(&judge(&unnamed(500.0).model()), RuleId::IpiStorm);
 }

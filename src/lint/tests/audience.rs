@@ -263,7 +263,7 @@ fn a_finding_speaks_of_what_its_host_and_guest_have() {
                 options.input = InputKind::Live;
                 findings.extend(after(&model, 12, &options).findings);
                 for finding in findings {
-                    fired.extend(rules_of_table().filter(|rule| finding.covers(rule)));
+                    fired.extend(rules_of_table().filter(|rule| finding.covers(*rule)));
                     assert!(!finding.fix.is_empty(), "{manager:?} {machine:?}: {finding:#?}");
                     let first = finding.evidence.iter().filter(|line| line.starts_with("check: "));
                     assert!(!first.clone().any(|line| line == "check: "), "{manager:?} {machine:?}: {finding:#?}");
@@ -277,6 +277,6 @@ fn a_finding_speaks_of_what_its_host_and_guest_have() {
         }
     }
     assert!(proxmox, "no finding names Proxmox's own command");
-    let silent: Vec<&str> = rules_of_table().filter(|name| !fired.contains(name)).collect();
+    let silent: Vec<RuleId> = rules_of_table().filter(|name| !fired.contains(name)).collect();
     assert!(silent.len() <= 22, "rules that this host does not wake: {silent:?}");
 }

@@ -11,9 +11,9 @@ fn storm() -> Fixture {
 #[test]
 fn one_second_is_no_finding() {
     let model = storm().model();
-    silent(&after(&model, 1, &Options::default()), "acpi-pm-timer");
-    silent(&after(&model, 4, &Options::default()), "acpi-pm-timer");
-    fires(&after(&model, 5, &Options::default()), "acpi-pm-timer", Severity::Warning);
+    silent(&after(&model, 1, &Options::default()), RuleId::AcpiPmTimer);
+    silent(&after(&model, 4, &Options::default()), RuleId::AcpiPmTimer);
+    fires(&after(&model, 5, &Options::default()), RuleId::AcpiPmTimer, Severity::Warning);
 }
 
 #[test]
@@ -41,16 +41,16 @@ fn a_finding_is_withdrawn_when_its_cause_ends() {
 fn too_little_seen_is_not_all_clear() {
     let model = storm().model();
     let report = after(&model, 1, &Options::default());
-    let rows: Vec<(&str, Option<&str>)> = report.watching.iter().map(|w| (w.rule, w.domain.as_deref())).collect();
-    assert_eq!(rows, [(EVERY_RULE, None), (EVERY_RULE, Some("l")), ("acpi-pm-timer", Some("l"))]);
+    let rows: Vec<(RuleId, Option<&str>)> = report.watching.iter().map(|w| (w.rule, w.domain.as_deref())).collect();
+    assert_eq!(rows, [(RuleId::Every, None), (RuleId::Every, Some("l")), (RuleId::AcpiPmTimer, Some("l"))]);
     let pattern = &report.watching[2];
     assert!(pattern.because.contains("shows for 1 s") && pattern.because.contains("after 5 of the last 8 s"));
     assert_eq!((pattern.seen_s, pattern.needed_s), (1.0, 5.0));
     let found = after(&model, 6, &Options::default());
-    assert!(found.watching.iter().any(|w| w.rule == EVERY_RULE && w.domain.is_some()), "other rules need more");
-    assert!(found.watching.iter().all(|w| w.rule != "acpi-pm-timer"), "it is found");
+    assert!(found.watching.iter().any(|w| w.rule == RuleId::Every && w.domain.is_some()), "other rules need more");
+    assert!(found.watching.iter().all(|w| w.rule != RuleId::AcpiPmTimer), "it is found");
     assert_eq!(after(&model, 8, &Options::default()).watching, []);
-    let quick = Options { allow: BTreeSet::from(["all".into()]), ..Options::default() };
+    let quick = Options { allow: BTreeSet::from([RuleId::Every]), ..Options::default() };
     assert_eq!(after(&model, 1, &quick).watching, [], "no rule is asked");
     let mut young = storm();
     young.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 30_000);
@@ -115,14 +115,14 @@ fn a_guest_that_starts_is_not_judged_by_what_it_does() {
     let mut f = storm();
     f.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 30_000);
     let report = judge(&f.model());
-    silent(&report, "acpi-pm-timer");
-    assert!(report.cannot_tell.iter().any(|c| c.rule == EVERY_RULE && c.because.contains("started")));
+    silent(&report, RuleId::AcpiPmTimer);
+    assert!(report.cannot_tell.iter().any(|c| c.rule == RuleId::Every && c.because.contains("started")));
     let options = Options { startup_guard_s: 10.0, ..Options::default() };
-    fires(&after(&f.model(), 8, &options), "acpi-pm-timer", Severity::Warning);
+    fires(&after(&f.model(), 8, &options), RuleId::AcpiPmTimer, Severity::Warning);
     // A guest that starts has no enlightenments to wait for, though.
     let mut w = on(Guest::new("w", 5).windows("").vcpus(1, |v, t| t.on(v)));
     w.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 59_000);
-    fires(&judge(&w.model()), "windows-enlightenments", Severity::Info);
+    fires(&judge(&w.model()), RuleId::WindowsEnlightenments, Severity::Info);
 }
 
 #[test]
@@ -150,17 +150,17 @@ fn a_paused_guest_is_not_judged_nor_for_a_while_after() {
 #[test]
 fn rules_can_be_silenced_and_raised() {
     let model = storm().model();
-    let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    silent(&after(&model, 9, &Options { allow: set(&["acpi-pm-timer"]), ..Options::default() }), "acpi-pm-timer");
-    let all = Options { allow: set(&["all"]), warn: set(&["acpi-pm-timer"]), ..Options::default() };
-    fires(&after(&model, 9, &all), "acpi-pm-timer", Severity::Critical);
+    let set = |rule: RuleId| BTreeSet::from([rule]);
+    silent(&after(&model, 9, &Options { allow: set(RuleId::AcpiPmTimer), ..Options::default() }), RuleId::AcpiPmTimer);
+    let all = Options { allow: set(RuleId::Every), warn: set(RuleId::AcpiPmTimer), ..Options::default() };
+    fires(&after(&model, 9, &all), RuleId::AcpiPmTimer, Severity::Critical);
     assert!(rule("nonsense").is_none() && rule("rtc-tick").is_some());
 }
 
 #[test]
 fn thresholds_can_be_set() {
     let thresholds = toml::from_str("[timers]\nacpi_pm_per_vcpu = { warning = 5000.0 }\n").unwrap();
-    silent(&after(&storm().model(), 9, &Options { thresholds, ..Options::default() }), "acpi-pm-timer");
+    silent(&after(&storm().model(), 9, &Options { thresholds, ..Options::default() }), RuleId::AcpiPmTimer);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_recording_is_judged_as_if_it_were_now() {
 #[test]
 fn what_the_thresholds_find_the_lower_bounds_find_too() {
     let fixtures = [Fixture::busy_host(), Fixture::with_devices(), Fixture::no_kvm_exit(), Fixture::many_vcpus(16)];
-    let found = |model: &Model, thresholds: Thresholds| -> BTreeSet<(&'static str, Option<String>)> {
+    let found = |model: &Model, thresholds: Thresholds| -> BTreeSet<(RuleId, Option<String>)> {
         let options = Options { thresholds, input: InputKind::File, ..Options::default() };
         let report = run(model, &mut RuleMemory::default(), &options);
         let all = |f: Finding| {

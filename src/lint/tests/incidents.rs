@@ -42,11 +42,11 @@ fn a_failed_kvm_run_is_reported_at_once() {
         (39, Severity::Critical, "KVM_EXIT_MEMORY_FAULT"),
     ] {
         let report = once(&returned(reason));
-        fires(&report, "abnormal-exit", severity);
-        assert!(words(get(&report, "abnormal-exit")).contains(word), "{reason}");
+        fires(&report, RuleId::AbnormalExit, severity);
+        assert!(words(get(&report, RuleId::AbnormalExit)).contains(word), "{reason}");
     }
     for ordinary in [-4, -11, 2, 5, 6, 10, 24] {
-        silent(&once(&returned(ordinary)), "abnormal-exit");
+        silent(&once(&returned(ordinary)), RuleId::AbnormalExit);
     }
 }
 
@@ -54,15 +54,15 @@ fn a_failed_kvm_run_is_reported_at_once() {
 fn a_guest_that_starts_pauses_or_ends_is_judged_by_what_broke_it() {
     let mut model = returned(8);
     model.domains[0].state = DomainState::Ended;
-    fires(&once(&model), "abnormal-exit", Severity::Warning);
+    fires(&once(&model), RuleId::AbnormalExit, Severity::Warning);
     let mut model = returned(17);
     model.domains[0].state = DomainState::Paused;
-    fires(&once(&model), "abnormal-exit", Severity::Critical);
+    fires(&once(&model), RuleId::AbnormalExit, Severity::Critical);
     let mut f = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t));
     f.guests[0].facts.started_ms = Some(crate::synthetic::START_MS + 59_000);
     let mut model = f.model();
     model.domains[0].userspace = vec![(None, 9, 1)];
-    fires(&once(&model), "abnormal-exit", Severity::Critical);
+    fires(&once(&model), RuleId::AbnormalExit, Severity::Critical);
 }
 
 #[test]
@@ -94,13 +94,13 @@ fn a_killed_guest_is_reported_for_an_hour() {
         judge(&model)
     };
     let report = at(30.0, "5 (qemu-kvm)");
-    fires(&report, "guest-killed", Severity::Critical);
-    assert_eq!(get(&report, "guest-killed").domain.as_deref(), Some("l"));
+    fires(&report, RuleId::GuestKilled, Severity::Critical);
+    assert_eq!(get(&report, RuleId::GuestKilled).domain.as_deref(), Some("l"));
     let gone = at(1800.0, "99 (qemu-kvm)");
-    fires(&gone, "guest-killed", Severity::Critical);
-    assert_eq!(get(&gone, "guest-killed").domain, None);
-    silent(&at(7200.0, "99 (qemu-kvm)"), "guest-killed");
-    silent(&at(30.0, "99 (java)"), "guest-killed");
+    fires(&gone, RuleId::GuestKilled, Severity::Critical);
+    assert_eq!(get(&gone, RuleId::GuestKilled).domain, None);
+    silent(&at(7200.0, "99 (qemu-kvm)"), RuleId::GuestKilled);
+    silent(&at(30.0, "99 (java)"), RuleId::GuestKilled);
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn lockups_and_failed_entries_of_the_log() {
     let mut model = quiet();
     model.mono_s = 1000.0;
     logged(&mut model, "[990.0] watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [CPU 0/KVM:5]\n");
-    fires(&once(&model), "host-lockup", Severity::Critical);
+    fires(&once(&model), RuleId::HostLockup, Severity::Critical);
     logged(&mut model, "[990.0] INFO: task qemu-system-x86:5 blocked for more than 120 seconds.\n");
-    fires(&once(&model), "host-lockup", Severity::Warning);
+    fires(&once(&model), RuleId::HostLockup, Severity::Warning);
     logged(&mut model, "[990.0] kvm_intel: set kvm_intel.dump_invalid_vmcs=1 to dump internal KVM state.\n");
     let report = once(&model);
-    fires(&report, "abnormal-exit", Severity::Critical);
-    assert_eq!(get(&report, "abnormal-exit").domain, None, "the line names no guest");
-    let see = &get(&report, "abnormal-exit").see;
+    fires(&report, RuleId::AbnormalExit, Severity::Critical);
+    assert_eq!(get(&report, RuleId::AbnormalExit).domain, None, "the line names no guest");
+    let see = &get(&report, RuleId::AbnormalExit).see;
     assert!(!see.is_empty() && !see.iter().any(|link| link.contains("buslock")), "links fit the incident: {see:#?}");
 }
 
@@ -128,14 +128,14 @@ fn what_the_log_said_before_the_start_counts_only_where_it_can_be_judged() {
         once(&model)
     };
     let nameless = "[990.0] kvm: INTERNAL_ERROR in emulation\n";
-    silent(&at_start(nameless), "abnormal-exit");
-    fires(&at_start("[990.0] *** Guest State ***\n"), "abnormal-exit", Severity::Critical);
+    silent(&at_start(nameless), RuleId::AbnormalExit);
+    fires(&at_start("[990.0] *** Guest State ***\n"), RuleId::AbnormalExit, Severity::Critical);
     let (mut model, mut memory, options) = (quiet(), RuleMemory::default(), Options::default());
     model.mono_s = 1000.0;
     logged(&mut model, "[980.0] kvm: something else\n");
     run(&model, &mut memory, &options);
     logged(&mut model, nameless);
-    fires(&run(&model, &mut memory, &options), "abnormal-exit", Severity::Critical);
+    fires(&run(&model, &mut memory, &options), RuleId::AbnormalExit, Severity::Critical);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn an_ignored_access_is_no_fault() {
         let mut model = quiet();
         logged(&mut model, lines);
         let report = judge(&model);
-        words(get(&report, "unhandled-msr"))
+        words(get(&report, RuleId::UnhandledMsr))
     };
     let ignored = of("[9.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n");
     assert!(!ignored.contains("#GP") && ignored.contains("returned 0"), "{ignored}");
@@ -188,9 +188,9 @@ fn like_events_keep_the_first_and_the_last() {
     run(&model, &mut memory, &options);
     let error = |at: &str| format!("[{at}] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n");
     logged(&mut model, &error("990.0"));
-    assert!(words(get(&run(&model, &mut memory, &options), "guest-killed")).contains("the log reports"));
+    assert!(words(get(&run(&model, &mut memory, &options), RuleId::GuestKilled)).contains("the log reports"));
     logged(&mut model, &[error("990.0"), error("995.0"), error("999.5")].concat());
-    let text = words(get(&run(&model, &mut memory, &options), "guest-killed"));
+    let text = words(get(&run(&model, &mut memory, &options), RuleId::GuestKilled));
     assert!(text.contains("3 times") && text.contains("[990.0]") && text.contains("the last: [999.5]"), "{text}");
 }
 
@@ -210,18 +210,18 @@ fn a_guests_own_log_is_worded_for_the_guest() {
          [  277.586503] CPU: 0 PID: 120 Comm: (udev-worker) Tainted: G             L     6.8.0-31-generic #31-Ubuntu\n\
          [  277.587266] Hardware name: QEMU Standard PC (Q35 + ICH9, 2009), BIOS Heads-v0.2.0 01/01/1970\n",
     );
-    let found = get(&lockup, "host-lockup");
+    let found = get(&lockup, RuleId::HostLockup);
     assert!(found.title.starts_with("The guest's own kernel") && found.domain.is_some(), "{found:#?}");
     let clock = judged(
         "[    0.000000] Hypervisor detected: KVM\n\
          [   22.1] clocksource: timekeeping watchdog on CPU6: hpet read-back delay of 5252e\n\
          [   22.2] tsc: Marking TSC unstable due to clocksource watchdog\n",
     );
-    assert_eq!(get(&clock, "host-lockup").title, "The guest's own kernel gave up its clock");
+    assert_eq!(get(&clock, RuleId::HostLockup).title, "The guest's own kernel gave up its clock");
     // A host that is itself a guest runs vCPUs of its own.
     let host = judged(
         "[    0.000000] Hypervisor detected: KVM\n\
          [  277.584863] watchdog: BUG: soft lockup - CPU#1 stuck for 2471s! [CPU 0/KVM:31664]\n",
     );
-    assert!(get(&host, "host-lockup").title.contains("of the host"), "{host:#?}");
+    assert!(get(&host, RuleId::HostLockup).title.contains("of the host"), "{host:#?}");
 }

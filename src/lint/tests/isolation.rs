@@ -19,7 +19,7 @@ fn roaming(name: &str, pid: i32, vcpus: u32, all: &str) -> Guest {
 fn fixes(host: Host, busy: u32, guests: Vec<Guest>) -> Vec<String> {
     let fixture = guests.into_iter().fold(Fixture::new(host.task("backup", false, busy, 30.0)), Fixture::guest);
     let report = judge(&fixture.model());
-    let found = report.findings.iter().filter(|f| f.rule == "pinned-not-isolated");
+    let found = report.findings.iter().filter(|f| f.rule == RuleId::PinnedNotIsolated);
     found.flat_map(|f| &f.fix).map(|f| f.text.clone()).collect()
 }
 
@@ -67,11 +67,11 @@ fn guests_started_by_hand_may_be_in_the_slices() {
         judge(&Fixture::new(Host::numa(1, 8, 1).task("backup", false, 3, 30.0)).guest(guest).model())
     };
     let warns = |report: &Report| {
-        let needs = get(report, "pinned-not-isolated").fix[0].needs.clone();
+        let needs = get(report, RuleId::PinnedNotIsolated).fix[0].needs.clone();
         needs.is_some_and(|needs| needs.contains("loses its pins"))
     };
     let (by_hand, managed) = (fixture(true), fixture(false));
-    assert!(warns(&by_hand) && !warns(&managed), "{:#?}", get(&by_hand, "pinned-not-isolated"));
+    assert!(warns(&by_hand) && !warns(&managed), "{:#?}", get(&by_hand, RuleId::PinnedNotIsolated));
 }
 
 /// `name=list` of every kernel option and slice in a report.

@@ -41,7 +41,7 @@ fn judge(model: &Model) -> Report {
     let report = after(model, 12, &Options::default());
     for f in &report.findings {
         let needed_s = super::table::hold(f.rule).needed_s().ceil().max(1.0) as i64;
-        let guarded = report.cannot_tell.iter().any(|c| c.rule == EVERY_RULE && c.domain == f.domain);
+        let guarded = report.cannot_tell.iter().any(|c| c.rule == RuleId::Every && c.domain == f.domain);
         let early = after(model, needed_s, &Options::default());
         assert!(guarded || early.findings.iter().any(|e| e.covers(f.rule)), "{} needs over {needed_s} s", f.rule);
     }
@@ -65,16 +65,16 @@ fn from_file(fixture: &Fixture, seconds: Option<f64>) -> Report {
     )
 }
 
-fn rules(report: &Report) -> Vec<&'static str> {
+fn rules(report: &Report) -> Vec<RuleId> {
     report.findings.iter().map(|f| f.rule).collect()
 }
 
-fn get<'r>(report: &'r Report, rule: &str) -> &'r Finding {
+fn get<'r>(report: &'r Report, rule: RuleId) -> &'r Finding {
     report.findings.iter().find(|f| f.rule == rule).unwrap_or_else(|| panic!("no {rule} in {:?}", rules(report)))
 }
 
 #[track_caller]
-fn fires(report: &Report, rule: &str, severity: Severity) {
+fn fires(report: &Report, rule: RuleId, severity: Severity) {
     let f = get(report, rule);
     assert_eq!(f.severity, severity, "{f:#?}");
     assert!(
@@ -84,18 +84,18 @@ fn fires(report: &Report, rule: &str, severity: Severity) {
 }
 
 #[track_caller]
-fn silent(report: &Report, rule: &str) {
+fn silent(report: &Report, rule: RuleId) {
     assert!(!report.findings.iter().any(|f| f.covers(rule)), "{:#?}", report.findings);
 }
 
 #[track_caller]
-fn cannot(report: &Report, rule: &str) {
+fn cannot(report: &Report, rule: RuleId) {
     silent(report, rule);
     assert!(report.cannot_tell.iter().any(|c| c.rule == rule), "{:?}", report.cannot_tell);
 }
 
-fn rules_of_table() -> impl Iterator<Item = &'static str> {
-    super::rules().map(|rule| rule.name)
+fn rules_of_table() -> impl Iterator<Item = RuleId> {
+    super::rules().map(|rule| rule.id)
 }
 
 fn host() -> Host {
@@ -141,11 +141,11 @@ const ENLIGHTENED: &str = "<features><hyperv><vpindex state='on'/><synic state='
 
 #[test]
 fn every_rule_is_described() {
-    let names: BTreeSet<&str> = super::rules().map(|r| r.name).collect();
+    let names: BTreeSet<RuleId> = super::rules().map(|r| r.id).collect();
     assert_eq!((names.len(), super::rules().count()), (53, 53), "every name stands for one rule");
     for r in super::rules() {
         let texts = [r.sees, r.limits, r.fix];
-        assert!(texts.iter().all(|t| !t.is_empty() && !t.ends_with('.')) && !r.links.is_empty(), "{}", r.name);
+        assert!(texts.iter().all(|t| !t.is_empty() && !t.ends_with('.')) && !r.links.is_empty(), "{}", r.id);
     }
 }
 
@@ -154,8 +154,8 @@ fn a_quiet_host_has_no_findings() {
     let idle =
         |v: u32, t: Thread| t.cpu(0.4, 0.0, 0.2, 0.0).on(v).exits("HLT", 10.0, 90_000.0).exits("MSR_WRITE", 12.0, 2.0);
     let fixture = on(Guest::new("idle", 5).linux("<vcpu>2</vcpu>").mtree().vcpus(2, idle));
-    assert_eq!(rules(&judge(&fixture.model())), Vec::<&str>::new());
-    assert_eq!(rules(&judge(&fixture.first())), Vec::<&str>::new());
+    assert_eq!(rules(&judge(&fixture.model())), Vec::<RuleId>::new());
+    assert_eq!(rules(&judge(&fixture.first())), Vec::<RuleId>::new());
     assert_eq!(judge(&Fixture::new(host()).model()), Report::default());
 }
 
@@ -178,5 +178,5 @@ fn a_healthy_busy_guest_has_no_findings() {
     let xml = "<vcpu>4</vcpu><cputune><emulatorpin cpuset='0'/></cputune>";
     let guest =
         Guest::new("busy", 5).linux(xml).mtree().vcpus(4, busy).emulator(|t| t.cpu(0.0, 0.5, 0.5, 0.0).pinned(0));
-    assert_eq!(rules(&judge(&on(guest).model())), Vec::<&str>::new());
+    assert_eq!(rules(&judge(&on(guest).model())), Vec::<RuleId>::new());
 }

@@ -31,21 +31,21 @@ fn two_guests_on_one_cpu() {
         Fixture::new(host()).guest(pinned("a", 10, &[3], load, wait)).guest(pinned("b", 20, &[3], load, wait)).model()
     };
     let report = judge(&at(48.0, 50.0));
-    fires(&report, "pin-overlap", Severity::Critical);
-    let f = get(&report, "pin-overlap");
-    assert!(f.title.contains("a and b") && f.covers("vcpu-wait"), "{f:#?}");
+    fires(&report, RuleId::PinOverlap, Severity::Critical);
+    let f = get(&report, RuleId::PinOverlap);
+    assert!(f.title.contains("a and b") && f.covers(RuleId::VcpuWait), "{f:#?}");
     assert!(f.concerns("a") && f.concerns("b") && !f.concerns("c"), "{f:#?}");
     assert!(f.evidence.iter().any(|e| e.starts_with("b: vcpu 0 waits")), "whose wait it is: {f:#?}");
-    fires(&judge(&at(40.0, 1.0)), "pin-overlap", Severity::Warning);
-    fires(&judge(&at(1.0, 0.0)), "pin-overlap", Severity::Info);
+    fires(&judge(&at(40.0, 1.0)), RuleId::PinOverlap, Severity::Warning);
+    fires(&judge(&at(1.0, 0.0)), RuleId::PinOverlap, Severity::Info);
     let apart = Fixture::new(host()).guest(pinned("a", 10, &[3], 90.0, 0.0)).guest(pinned("b", 20, &[4], 90.0, 0.0));
-    silent(&judge(&apart.model()), "pin-overlap");
+    silent(&judge(&apart.model()), RuleId::PinOverlap);
 }
 
 #[test]
 fn a_pool_that_is_shared_on_purpose_is_no_overlap() {
     let pool = |name, pid| Guest::new(name, pid).linux("").vcpus(2, |v, t| busy(60.0, 0.0)(t.may_run("2-5").on(2 + v)));
-    silent(&judge(&Fixture::new(host()).guest(pool("a", 10)).guest(pool("b", 20)).model()), "pin-overlap");
+    silent(&judge(&Fixture::new(host()).guest(pool("a", 10)).guest(pool("b", 20)).model()), RuleId::PinOverlap);
 }
 
 /// Where one CPU is online, every thread may run on that one alone, and nobody has pinned it.
@@ -57,7 +57,7 @@ fn the_only_cpu_of_a_host_is_no_pin() {
     };
     let fixture = Fixture::new(Host::numa(1, 1, 1)).guest(guest("a", 10)).guest(guest("b", 20));
     let report = judge(&fixture.model());
-    for rule in ["pin-overlap", "emulator-on-vcpu", "isolated-pile-up", "affinity-drift"] {
+    for rule in [RuleId::PinOverlap, RuleId::EmulatorOnVcpu, RuleId::IsolatedPileUp, RuleId::AffinityDrift] {
         silent(&report, rule);
     }
 }
@@ -71,13 +71,16 @@ fn overlap_from_configuration_alone() {
         )
     };
     let report = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(2, 3), 2)]);
-    fires(&report, "pin-overlap", Severity::Warning);
+    fires(&report, RuleId::PinOverlap, Severity::Warning);
     assert!(
-        get(&report, "pin-overlap").fix.iter().any(|x| x.text.contains("vcpupin") && !x.text.contains("cpuset='2'"))
+        get(&report, RuleId::PinOverlap)
+            .fix
+            .iter()
+            .any(|x| x.text.contains("vcpupin") && !x.text.contains("cpuset='2'"))
     );
     let right = configured(host(), vec![described("a", &pins(1, 2), 2), described("b", &pins(3, 4), 2)]);
-    assert_eq!(rules(&right), Vec::<&str>::new(), "right pinning stays silent");
-    fires(&configured(host(), vec![described("a", &pins(1, 2), 4)]), "pin-overlap", Severity::Info);
+    assert_eq!(rules(&right), Vec::<RuleId>::new(), "right pinning stays silent");
+    fires(&configured(host(), vec![described("a", &pins(1, 2), 4)]), RuleId::PinOverlap, Severity::Info);
 }
 
 #[test]
@@ -89,11 +92,11 @@ fn emulator_on_a_vcpus_cpu() {
             )
             .model()
     };
-    fires(&judge(&at("3", 0.5)), "emulator-on-vcpu", Severity::Info);
-    fires(&judge(&at("3", 15.0)), "emulator-on-vcpu", Severity::Warning);
-    fires(&judge(&at("0-7", 4.0)), "emulator-on-vcpu", Severity::Info);
-    silent(&judge(&at("0-7", 0.1)), "emulator-on-vcpu");
-    silent(&judge(&at("0-2", 15.0)), "emulator-on-vcpu");
+    fires(&judge(&at("3", 0.5)), RuleId::EmulatorOnVcpu, Severity::Info);
+    fires(&judge(&at("3", 15.0)), RuleId::EmulatorOnVcpu, Severity::Warning);
+    fires(&judge(&at("0-7", 4.0)), RuleId::EmulatorOnVcpu, Severity::Info);
+    silent(&judge(&at("0-7", 0.1)), RuleId::EmulatorOnVcpu);
+    silent(&judge(&at("0-2", 15.0)), RuleId::EmulatorOnVcpu);
 }
 
 #[test]
@@ -110,25 +113,25 @@ fn emulator_from_configuration_alone() {
     };
     fires(
         &configured(host(), vec![with("<emulatorpin cpuset='1'/><iothreadpin iothread='1' cpuset='0'/>")]),
-        "emulator-on-vcpu",
+        RuleId::EmulatorOnVcpu,
         Severity::Info,
     );
     fires(
         &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='2'/>")]),
-        "emulator-on-vcpu",
+        RuleId::EmulatorOnVcpu,
         Severity::Info,
     );
-    fires(&configured(host(), vec![with("")]), "emulator-on-vcpu", Severity::Info);
+    fires(&configured(host(), vec![with("")]), RuleId::EmulatorOnVcpu, Severity::Info);
     let loose = configured(host(), vec![with("<emulatorpin cpuset='0'/>")]);
-    fires(&loose, "emulator-on-vcpu", Severity::Info);
-    let f = get(&loose, "emulator-on-vcpu");
+    fires(&loose, RuleId::EmulatorOnVcpu, Severity::Info);
+    let f = get(&loose, RuleId::EmulatorOnVcpu);
     assert!(f.evidence[0].contains("IOThread 1 has no pin"), "{f:#?}");
     assert!(f.fix[0].text.contains("iothreadpin a 1") && !f.fix[0].text.contains("emulatorpin"), "{f:#?}");
     silent(
         &configured(host(), vec![with("<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>")]),
-        "emulator-on-vcpu",
+        RuleId::EmulatorOnVcpu,
     );
-    silent(&configured(Host::default(), vec![with("")]), "emulator-on-vcpu");
+    silent(&configured(Host::default(), vec![with("")]), RuleId::EmulatorOnVcpu);
 }
 
 #[test]
@@ -148,11 +151,11 @@ fn siblings() {
             4,
         )
     };
-    fires(&configured(smt(), vec![pins([1, 2, 3, 4], 2)]), "smt-mismatch", Severity::Warning);
-    fires(&configured(smt(), vec![pins([1, 9, 2, 10], 1)]), "smt-mismatch", Severity::Info);
-    silent(&configured(smt(), vec![pins([1, 9, 2, 10], 2)]), "smt-mismatch");
-    silent(&configured(smt(), vec![pins([1, 2, 3, 4], 1)]), "smt-mismatch");
-    silent(&configured(Host::default(), vec![pins([1, 2, 3, 4], 2)]), "smt-mismatch");
+    fires(&configured(smt(), vec![pins([1, 2, 3, 4], 2)]), RuleId::SmtMismatch, Severity::Warning);
+    fires(&configured(smt(), vec![pins([1, 9, 2, 10], 1)]), RuleId::SmtMismatch, Severity::Info);
+    silent(&configured(smt(), vec![pins([1, 9, 2, 10], 2)]), RuleId::SmtMismatch);
+    silent(&configured(smt(), vec![pins([1, 2, 3, 4], 1)]), RuleId::SmtMismatch);
+    silent(&configured(Host::default(), vec![pins([1, 2, 3, 4], 2)]), RuleId::SmtMismatch);
 }
 
 #[test]
@@ -169,20 +172,20 @@ fn nodes() {
             2,
         )
     };
-    fires(&configured(two(), vec![pins([1, 5], "")]), "numa-split", Severity::Warning);
+    fires(&configured(two(), vec![pins([1, 5], "")]), RuleId::NumaSplit, Severity::Warning);
     fires(
         &configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='0'/></numatune>")]),
-        "numa-split",
+        RuleId::NumaSplit,
         Severity::Warning,
     );
     silent(
         &configured(two(), vec![pins([5, 6], "<numatune><memory mode='strict' nodeset='1'/></numatune>")]),
-        "numa-split",
+        RuleId::NumaSplit,
     );
-    silent(&configured(host(), vec![pins([1, 5], "")]), "numa-split");
+    silent(&configured(host(), vec![pins([1, 5], "")]), RuleId::NumaSplit);
     let cells = "<cpu><numa><cell id='0' cpus='0' memory='1' unit='GiB'/><cell id='1' cpus='1' memory='1' \
         unit='GiB'/></numa></cpu>";
-    silent(&configured(two(), vec![pins([1, 5], cells)]), "numa-split");
+    silent(&configured(two(), vec![pins([1, 5], cells)]), RuleId::NumaSplit);
 }
 
 #[test]
@@ -192,9 +195,9 @@ fn memory_on_the_wrong_node() {
         g.rest.node_memory = [(0, there), (1, here)].into();
         judge(&Fixture::new(Host::numa(2, 4, 1)).guest(g).model())
     };
-    fires(&at(1 << 30, 3 << 30), "numa-split", Severity::Critical);
-    fires(&at(7 << 30, 3 << 30), "numa-split", Severity::Warning);
-    silent(&at(9 << 30, 1 << 30), "numa-split");
+    fires(&at(1 << 30, 3 << 30), RuleId::NumaSplit, Severity::Critical);
+    fires(&at(7 << 30, 3 << 30), RuleId::NumaSplit, Severity::Warning);
+    silent(&at(9 << 30, 1 << 30), RuleId::NumaSplit);
 }
 
 #[test]
@@ -208,9 +211,9 @@ fn little_memory_and_that_of_a_guest_which_starts_is_not_judged() {
         }
         after(&model, 1, &Options::default())
     };
-    fires(&at(400, 1000), "numa-split", Severity::Critical);
-    silent(&at(100, 1000), "numa-split");
-    silent(&at(400, 20), "numa-split");
+    fires(&at(400, 1000), RuleId::NumaSplit, Severity::Critical);
+    silent(&at(100, 1000), RuleId::NumaSplit);
+    silent(&at(400, 20), RuleId::NumaSplit);
 }
 
 #[test]
@@ -223,18 +226,18 @@ fn helpers_on_another_node_than_the_vcpus() {
         );
         configured(two(), vec![described("a", &text, 2)])
     };
-    fires(&pins("1-2"), "numa-split", Severity::Info);
-    let f = get(&pins("1-2"), "numa-split").clone();
+    fires(&pins("1-2"), RuleId::NumaSplit, Severity::Info);
+    let f = get(&pins("1-2"), RuleId::NumaSplit).clone();
     assert_eq!(f.evidence[0], "the emulator is pinned to CPUs 1-2 on node 0");
     assert!(f.fix[0].text.starts_with("virsh emulatorpin a 4 "), "{f:#?}");
-    silent(&pins("0-4"), "numa-split");
-    silent(&pins("7"), "numa-split");
+    silent(&pins("0-4"), RuleId::NumaSplit);
+    silent(&pins("7"), RuleId::NumaSplit);
     let measured = |busy: f64| {
         let g = pinned("a", 10, &[5, 6], 50.0, 0.0).linux("<cputune><emulatorpin cpuset='1-2'/></cputune>");
         judge(&Fixture::new(two()).guest(g.emulator(|t| t.cpu(0.0, busy, 0.0, 0.0).may_run("1-2").on(1))).model())
     };
-    fires(&measured(30.0), "numa-split", Severity::Warning);
-    silent(&measured(0.5), "numa-split");
+    fires(&measured(30.0), RuleId::NumaSplit, Severity::Warning);
+    silent(&measured(0.5), RuleId::NumaSplit);
 }
 
 #[test]
@@ -247,12 +250,12 @@ fn vcpus_on_fast_and_slow_cores() {
         let text = format!("<cputune>{pins}<emulatorpin cpuset='0'/></cputune>");
         configured(host, vec![described("a", &text, 4)])
     };
-    fires(&judged([1, 2, 3, 6]), "smt-mismatch", Severity::Warning);
-    let f = get(&judged([1, 2, 3, 6]), "smt-mismatch").clone();
+    fires(&judged([1, 2, 3, 6]), RuleId::SmtMismatch, Severity::Warning);
+    let f = get(&judged([1, 2, 3, 6]), RuleId::SmtMismatch).clone();
     assert_eq!(f.evidence[0], "vCPUs 3 are pinned to slow cores (CPUs 6), vCPUs 0-2 to fast ones (CPUs 1-3)");
     assert!(f.fix[0].text.starts_with("virsh vcpupin a 3 4 "), "{f:#?}");
-    silent(&judged([1, 2, 3, 4]), "smt-mismatch");
-    silent(&judged([1, 5, 6, 7]), "pin-overlap");
+    silent(&judged([1, 2, 3, 4]), RuleId::SmtMismatch);
+    silent(&judged([1, 5, 6, 7]), RuleId::PinOverlap);
 }
 
 #[test]
@@ -263,19 +266,19 @@ fn pile_up_on_isolated_cpus() {
             .vcpus(2, move |v, t| busy(49.0, 49.0)(t.may_run("4-7").on(if spread { 4 + v } else { 4 })));
         Fixture::new(host().isolated("4-7")).guest(g).model()
     };
-    fires(&judge(&at(false)), "isolated-pile-up", Severity::Critical);
-    silent(&judge(&at(true)), "isolated-pile-up");
+    fires(&judge(&at(false)), RuleId::IsolatedPileUp, Severity::Critical);
+    silent(&judge(&at(true)), RuleId::IsolatedPileUp);
     let one = |name, pid, cpu| {
         Guest::new(name, pid).linux("").vcpus(1, move |_, t| busy(49.0, 49.0)(t.may_run("4-7").on(cpu)))
     };
     let two =
         |cpu| judge(&Fixture::new(host().isolated("4-7")).guest(one("a", 10, 4)).guest(one("b", 20, cpu)).model());
-    fires(&two(4), "isolated-pile-up", Severity::Critical);
-    assert!(get(&two(4), "isolated-pile-up").evidence[0].contains("vCPUs 0, 0 of b are all on CPU 4"));
-    silent(&two(5), "isolated-pile-up");
+    fires(&two(4), RuleId::IsolatedPileUp, Severity::Critical);
+    assert!(get(&two(4), RuleId::IsolatedPileUp).evidence[0].contains("vCPUs 0, 0 of b are all on CPU 4"));
+    silent(&two(5), RuleId::IsolatedPileUp);
     let set = "<cputune><vcpupin vcpu='0' cpuset='4-7'/><vcpupin vcpu='1' cpuset='4-7'/></cputune>";
-    fires(&configured(host().isolated("4-7"), vec![described("a", set, 2)]), "isolated-pile-up", Severity::Warning);
-    silent(&configured(host(), vec![described("a", set, 2)]), "isolated-pile-up");
+    fires(&configured(host().isolated("4-7"), vec![described("a", set, 2)]), RuleId::IsolatedPileUp, Severity::Warning);
+    silent(&configured(host(), vec![described("a", set, 2)]), RuleId::IsolatedPileUp);
 }
 
 #[test]
@@ -292,14 +295,14 @@ fn noise_on_isolated_cpus() {
         model.host.cpus[4].device_irq_rate = Some(irqs);
         judge(&model)
     };
-    fires(&at(300.0, 0.1), "isolated-noise", Severity::Info);
-    fires(&at(3000.0, 0.1), "isolated-noise", Severity::Warning);
-    fires(&at(5.0, 8.0), "isolated-noise", Severity::Warning);
-    silent(&at(5.0, 0.1), "isolated-noise");
+    fires(&at(300.0, 0.1), RuleId::IsolatedNoise, Severity::Info);
+    fires(&at(3000.0, 0.1), RuleId::IsolatedNoise, Severity::Warning);
+    fires(&at(5.0, 8.0), RuleId::IsolatedNoise, Severity::Warning);
+    silent(&at(5.0, 0.1), RuleId::IsolatedNoise);
     // Each fix is about what was seen, and says what it leaves.
     let fixes = |irqs, task| {
         let report = at(irqs, task);
-        get(&report, "isolated-noise").fix.iter().map(|fix| fix.text.clone()).collect::<Vec<_>>()
+        get(&report, RuleId::IsolatedNoise).fix.iter().map(|fix| fix.text.clone()).collect::<Vec<_>>()
     };
     let devices = fixes(3000.0, 0.1);
     assert_eq!(devices[0], "irqaffinity=0-3");
@@ -308,8 +311,8 @@ fn noise_on_isolated_cpus() {
     assert!(kernel[0].ends_with("rcu_nocbs=4-7 nohz_full=4-7"), "{kernel:#?}");
     assert!(kernel.contains(&"echo f > /sys/devices/virtual/workqueue/cpumask".to_owned()), "{kernel:#?}");
     let quiet = Fixture::new(host().isolated("4-7")).guest(pinned("a", 10, &[4], 90.0, 0.0));
-    cannot(&judge(&quiet.first()), "isolated-noise");
-    silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), "isolated-noise");
+    cannot(&judge(&quiet.first()), RuleId::IsolatedNoise);
+    silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 90.0, 0.0)).first()), RuleId::IsolatedNoise);
 }
 
 #[test]
@@ -323,12 +326,12 @@ fn a_tick_on_a_cpu_that_should_have_none() {
         judge(&model)
     };
     let ticks = at("4-7", 250.0, 90.0);
-    fires(&ticks, "isolated-noise", Severity::Info);
-    let fix = &get(&ticks, "isolated-noise").fix;
+    fires(&ticks, RuleId::IsolatedNoise, Severity::Info);
+    let fix = &get(&ticks, RuleId::IsolatedNoise).fix;
     assert!(fix.len() == 1 && fix[0].text.contains("move them"), "nohz_full= is there already: {fix:#?}");
-    silent(&at("4-7", 2.0, 90.0), "isolated-noise");
-    silent(&at("", 250.0, 90.0), "isolated-noise");
-    silent(&at("4-7", 250.0, 5.0), "isolated-noise");
+    silent(&at("4-7", 2.0, 90.0), RuleId::IsolatedNoise);
+    silent(&at("", 250.0, 90.0), RuleId::IsolatedNoise);
+    silent(&at("4-7", 250.0, 5.0), RuleId::IsolatedNoise);
 }
 
 #[test]
@@ -339,7 +342,7 @@ fn interrupts_of_a_large_host_are_counted_now_and_then() {
         let mut model = f.model();
         model.time_ms += 1000 * second;
         model.host.cpus[4].device_irq_rate = rate;
-        rules(&run(&model, &mut memory, &Options::default())).contains(&"isolated-noise")
+        rules(&run(&model, &mut memory, &Options::default())).contains(&RuleId::IsolatedNoise)
     };
     // Four readings, three rates, out of ten seconds.
     let mut play = |from: i64, rate: f64| -> Vec<bool> {
@@ -360,9 +363,9 @@ fn realtime() {
         }
         judge(&model)
     };
-    fires(&at(""), "realtime-vcpu", Severity::Warning);
-    silent(&at("4"), "realtime-vcpu");
-    silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 60.0, 0.0)).model()), "realtime-vcpu");
+    fires(&at(""), RuleId::RealtimeVcpu, Severity::Warning);
+    silent(&at("4"), RuleId::RealtimeVcpu);
+    silent(&judge(&Fixture::new(host()).guest(pinned("a", 10, &[4], 60.0, 0.0)).model()), RuleId::RealtimeVcpu);
 }
 
 #[test]
@@ -377,11 +380,11 @@ fn realtime_that_the_kernel_stops() {
         judge(&model)
     };
     let report = at("950000", 97.0);
-    fires(&report, "realtime-vcpu", Severity::Warning);
-    let fixes = &get(&report, "realtime-vcpu").fix;
+    fires(&report, RuleId::RealtimeVcpu, Severity::Warning);
+    let fixes = &get(&report, RuleId::RealtimeVcpu).fix;
     assert_eq!(fixes[0].text, "sysctl kernel.sched_rt_runtime_us=-1", "its pin is right: {fixes:#?}");
-    silent(&at("-1", 97.0), "realtime-vcpu");
-    silent(&at("950000", 60.0), "realtime-vcpu");
+    silent(&at("-1", 97.0), RuleId::RealtimeVcpu);
+    silent(&at("950000", 60.0), RuleId::RealtimeVcpu);
 }
 
 #[test]
@@ -391,22 +394,22 @@ fn drift() {
         let g = Guest::new("a", 10).linux(xml).vcpus(1, move |_, t| busy(10.0, 0.0)(t.pinned(cpu)));
         Fixture::new(host()).guest(g).model()
     };
-    fires(&judge(&at(5)), "affinity-drift", Severity::Warning);
-    assert_eq!(get(&judge(&at(5)), "affinity-drift").fix[0].text, "virsh vcpupin a 0 4 --live");
-    silent(&judge(&at(4)), "affinity-drift");
-    silent(&after(&at(5), 2, &Options::default()), "affinity-drift");
+    fires(&judge(&at(5)), RuleId::AffinityDrift, Severity::Warning);
+    assert_eq!(get(&judge(&at(5)), RuleId::AffinityDrift).fix[0].text, "virsh vcpupin a 0 4 --live");
+    silent(&judge(&at(4)), RuleId::AffinityDrift);
+    silent(&after(&at(5), 2, &Options::default()), RuleId::AffinityDrift);
     let gone = Guest::new("a", 10)
         .linux("<cputune><vcpupin vcpu='0' cpuset='40'/></cputune>")
         .vcpus(1, |_, t| t.may_run("0-7"));
-    fires(&judge(&Fixture::new(host()).guest(gone).model()), "affinity-drift", Severity::Warning);
+    fires(&judge(&Fixture::new(host()).guest(gone).model()), RuleId::AffinityDrift, Severity::Warning);
     let mut unknown = at(5);
     for t in &mut unknown.domains[0].threads {
         t.place.affinity = None;
     }
-    cannot(&judge(&unknown), "affinity-drift");
-    silent(&configured(host(), vec![described("a", xml, 1)]), "affinity-drift");
+    cannot(&judge(&unknown), RuleId::AffinityDrift);
+    silent(&configured(host(), vec![described("a", xml, 1)]), RuleId::AffinityDrift);
     let nowhere = "<cputune><vcpupin vcpu='0' cpuset='99'/></cputune>";
-    fires(&configured(host(), vec![described("a", nowhere, 1)]), "affinity-drift", Severity::Warning);
+    fires(&configured(host(), vec![described("a", nowhere, 1)]), RuleId::AffinityDrift, Severity::Warning);
 }
 
 #[test]
@@ -418,11 +421,11 @@ fn another_guests_emulator_on_a_vcpus_cpu() {
         configured(host(), vec![described("a", &pins(2, "0"), 1), described("b", &pins(4, emulator), 1)])
     };
     let report = both("2");
-    fires(&report, "emulator-on-vcpu", Severity::Info);
-    let found = get(&report, "emulator-on-vcpu");
+    fires(&report, RuleId::EmulatorOnVcpu, Severity::Info);
+    let found = get(&report, RuleId::EmulatorOnVcpu);
     assert!(found.concerns("a") && found.concerns("b"), "{found:#?}");
     assert!(found.fix[0].text.starts_with("virsh emulatorpin b "), "{found:#?}");
-    silent(&both("0"), "emulator-on-vcpu");
+    silent(&both("0"), RuleId::EmulatorOnVcpu);
 }
 
 #[test]
@@ -434,33 +437,33 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
                 .model(),
         )
     };
-    fires(&at(4.0, "", 0.1), "pinned-not-isolated", Severity::Info);
-    fires(&at(30.0, "", 0.1), "pinned-not-isolated", Severity::Warning);
+    fires(&at(4.0, "", 0.1), RuleId::PinnedNotIsolated, Severity::Info);
+    fires(&at(30.0, "", 0.1), RuleId::PinnedNotIsolated, Severity::Warning);
     let waits = at(4.0, "", 20.0);
-    assert!(get(&waits, "pinned-not-isolated").covers("vcpu-wait"));
-    silent(&at(0.5, "", 0.1), "pinned-not-isolated");
-    silent(&at(30.0, "3", 0.1), "pinned-not-isolated");
+    assert!(get(&waits, RuleId::PinnedNotIsolated).covers(RuleId::VcpuWait));
+    silent(&at(0.5, "", 0.1), RuleId::PinnedNotIsolated);
+    silent(&at(30.0, "3", 0.1), RuleId::PinnedNotIsolated);
     let all = &[0, 1, 2, 3, 4, 5, 6, 7];
     let full = Fixture::new(host().task("backup", false, 3, 30.0)).guest(pinned("a", 10, all, 60.0, 0.1));
     let report = judge(&full.model());
-    let fix = &get(&report, "pinned-not-isolated").fix;
+    let fix = &get(&report, RuleId::PinnedNotIsolated).fix;
     assert!(fix.iter().all(|f| !f.text.contains("isolcpus")), "not all CPUs can be isolated: {fix:#?}");
     // It waits behind another guest: the few percent of the host's task are another matter.
     let roaming = Guest::new("b", 20).linux("").vcpus(1, |_, t| busy(40.0, 0.1)(t.may_run("0-7").on(3)));
     let f = Fixture::new(host().task("backup", false, 3, 4.0)).guest(pinned("a", 10, &[3], 55.0, 40.0)).guest(roaming);
     let report = judge(&f.model());
-    fires(&report, "pinned-not-isolated", Severity::Info);
-    fires(&report, "vcpu-wait", Severity::Critical);
+    fires(&report, RuleId::PinnedNotIsolated, Severity::Info);
+    fires(&report, RuleId::VcpuWait, Severity::Critical);
 }
 
 #[test]
 fn no_cpu_left_for_the_host() {
     let all = judge(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[0, 1, 2, 3], 20.0, 0.0)).model());
-    fires(&all, "host-cpus-starved", Severity::Warning);
+    fires(&all, RuleId::HostCpusStarved, Severity::Warning);
     let some = judge(&Fixture::new(Host::numa(1, 4, 1)).guest(pinned("a", 10, &[1, 2, 3], 20.0, 0.0)).model());
-    silent(&some, "host-cpus-starved");
+    silent(&some, RuleId::HostCpusStarved);
     let pins = "<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>";
-    cannot(&configured(Host::default(), vec![described("a", pins, 1)]), "host-cpus-starved");
+    cannot(&configured(Host::default(), vec![described("a", pins, 1)]), RuleId::HostCpusStarved);
 }
 
 #[test]
@@ -469,9 +472,9 @@ fn an_emulator_that_waits_behind_pinned_vcpus() {
         let g = pinned("a", 10, cpus, 60.0, 0.0).emulator(move |t| t.cpu(0.0, 5.0, 5.0, wait).may_run("0-3").on(0));
         judge(&Fixture::new(Host::numa(1, 4, 1)).guest(g).model())
     };
-    fires(&at(&[1, 2, 3], 30.0), "host-cpus-starved", Severity::Warning);
-    silent(&at(&[1, 2, 3], 10.0), "host-cpus-starved");
-    silent(&at(&[1], 30.0), "host-cpus-starved");
+    fires(&at(&[1, 2, 3], 30.0), RuleId::HostCpusStarved, Severity::Warning);
+    silent(&at(&[1, 2, 3], 10.0), RuleId::HostCpusStarved);
+    silent(&at(&[1], 30.0), RuleId::HostCpusStarved);
 }
 
 /// A transient guest has no configuration: `--config` is an error there, and XML goes to whoever creates it.
@@ -513,7 +516,7 @@ fn a_slice_that_lacks_the_pins_is_widened_first() {
     };
     let judged = |folder| judge(&bounded(folder));
     let report = judged("/sys/fs/cgroup/machine.slice");
-    let f = get(&report, "affinity-drift");
+    let f = get(&report, RuleId::AffinityDrift);
     assert!(f.evidence.iter().any(|e| e.contains("machine.slice leaves it only CPUs 0-1")), "{f:#?}");
     assert!(f.fix[0].text.starts_with("systemctl set-property machine.slice AllowedCPUs=0-1,3"), "{f:#?}");
     assert!(f.fix[1].text.starts_with("virsh vcpupin a 0 3"), "{f:#?}");
@@ -521,10 +524,10 @@ fn a_slice_that_lacks_the_pins_is_widened_first() {
     let undo: Vec<&str> = plan.guests[0].undo.iter().flat_map(|fix| fix.text.lines()).collect();
     assert_eq!(undo.last(), Some(&"systemctl set-property machine.slice AllowedCPUs=0-1"), "{undo:#?}");
     let report = judged("/sys/fs/cgroup/cpuset/my guests");
-    let first = &get(&report, "affinity-drift").fix[0].text;
+    let first = &get(&report, RuleId::AffinityDrift).fix[0].text;
     assert_eq!(first, "echo 0-1,3 > '/sys/fs/cgroup/cpuset/my guests/cpuset.cpus'");
     // A user who may make groups names them, and `-H HOST` is an option of systemctl.
     let report = judged("/sys/fs/cgroup/user.slice/-H evil.scope");
-    let first = &get(&report, "affinity-drift").fix[0].text;
+    let first = &get(&report, RuleId::AffinityDrift).fix[0].text;
     assert_eq!(first, "systemctl set-property -- '-H evil.scope' AllowedCPUs=0-1,3");
 }

@@ -215,15 +215,15 @@ impl World {
 }
 
 /// The rules about placement; what a file alone says of the rest is not at issue.
-const PLACEMENT: &[&str] = &[
-    "pin-overlap",
-    "emulator-on-vcpu",
-    "isolated-pile-up",
-    "smt-mismatch",
-    "numa-split",
-    "overcommit",
-    "host-cpus-starved",
-    "affinity-drift",
+const PLACEMENT: &[RuleId] = &[
+    RuleId::PinOverlap,
+    RuleId::EmulatorOnVcpu,
+    RuleId::IsolatedPileUp,
+    RuleId::SmtMismatch,
+    RuleId::NumaSplit,
+    RuleId::Overcommit,
+    RuleId::HostCpusStarved,
+    RuleId::AffinityDrift,
 ];
 
 fn placement_findings(report: &Report) -> Vec<&Finding> {
@@ -279,7 +279,7 @@ fn check(number: u64) -> Result<(), (String, String)> {
     let all = before.host.all();
     for (thread, cpus) in &pasted {
         let name = thread.split(['#', ' ']).next().unwrap();
-        let host_full = placement_findings(&report).iter().any(|f| f.rule == "host-cpus-starved");
+        let host_full = placement_findings(&report).iter().any(|f| f.rule == RuleId::HostCpusStarved);
         if !concerned(name) && !host_full && !in_plan {
             return Err(("moved who stood well".into(), format!("{thread}\n{}", story())));
         }

@@ -49,7 +49,7 @@ fn page() -> String {
     for family in FAMILIES {
         let _ = writeln!(out, "\n## {}", family.name);
         for rule in family.rules {
-            let _ = writeln!(out, "\n### {}\n", rule.name);
+            let _ = writeln!(out, "\n### {}\n", rule.id);
             let _ = writeln!(out, "- **Sees**: {}.", escaped(rule.sees));
             let _ = writeln!(out, "- **Reported**: {}.", rule.reported());
             if rule.thresholds.is_empty() {

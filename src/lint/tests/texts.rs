@@ -33,7 +33,7 @@ fn text(report: &Report) -> String {
             let _ = writeln!(out, "see {s}");
         }
         if !f.folded.is_empty() {
-            let _ = writeln!(out, "with {}", f.folded.join(", "));
+            let _ = writeln!(out, "with {}", f.folded.iter().map(|rule| rule.as_str()).collect::<Vec<_>>().join(", "));
         }
         let _ = writeln!(out, "cost {:.1?}\n", f.cost);
     }

@@ -15,20 +15,20 @@ fn reader(port: u16, rate: f64) -> impl Fn(u32, Thread) -> Thread {
 fn acpi_pm_timer_on_linux() {
     let at = |rate| on(Guest::new("l", 5).linux("").mtree().vcpus(2, reader(0x608, rate)));
     let report = judge(&at(2000.0).model());
-    fires(&report, "acpi-pm-timer", Severity::Warning);
-    let f = get(&report, "acpi-pm-timer");
+    fires(&report, RuleId::AcpiPmTimer, Severity::Warning);
+    let f = get(&report, RuleId::AcpiPmTimer);
     assert!(
         f.fix.iter().any(|x| x.text.contains("kvm-clock")) && !f.fix.iter().any(|x| x.text.contains("hypervclock"))
     );
-    fires(&judge(&at(150.0).model()), "acpi-pm-timer", Severity::Info);
-    fires(&judge(&at(20_000.0).model()), "acpi-pm-timer", Severity::Critical);
-    silent(&judge(&at(50.0).model()), "acpi-pm-timer");
+    fires(&judge(&at(150.0).model()), RuleId::AcpiPmTimer, Severity::Info);
+    fires(&judge(&at(20_000.0).model()), RuleId::AcpiPmTimer, Severity::Critical);
+    silent(&judge(&at(50.0).model()), RuleId::AcpiPmTimer);
     // Without a duration its share of the exits is all there is.
     let report = from_file(&at(20_000.0), None);
-    fires(&report, "acpi-pm-timer", Severity::Info);
-    assert_eq!(get(&report, "acpi-pm-timer").confidence, Confidence::Low);
-    cannot(&from_file(&at(2.0), None), "acpi-pm-timer");
-    fires(&from_file(&at(2000.0), Some(10.0)), "acpi-pm-timer", Severity::Warning);
+    fires(&report, RuleId::AcpiPmTimer, Severity::Info);
+    assert_eq!(get(&report, RuleId::AcpiPmTimer).confidence, Confidence::Low);
+    cannot(&from_file(&at(2.0), None), RuleId::AcpiPmTimer);
+    fires(&from_file(&at(2000.0), Some(10.0)), RuleId::AcpiPmTimer, Severity::Warning);
 }
 
 #[test]
@@ -38,11 +38,12 @@ fn a_windows_guest_without_clock_and_timers_gets_one_finding() {
             .windows("<clock offset='localtime'><timer name='hpet' present='no'/></clock>"))
         .model(),
     );
-    let timers: Vec<_> = report.findings.iter().filter(|f| f.covers("acpi-pm-timer") || f.covers("rtc-tick")).collect();
+    let timers: Vec<_> =
+        report.findings.iter().filter(|f| f.covers(RuleId::AcpiPmTimer) || f.covers(RuleId::RtcTick)).collect();
     assert_eq!(timers.len(), 1, "{:?}", rules(&report));
     assert_eq!(
         (timers[0].rule, timers[0].folded.as_slice()),
-        ("acpi-pm-timer", &["rtc-tick", "windows-enlightenments"][..])
+        (RuleId::AcpiPmTimer, &[RuleId::RtcTick, RuleId::WindowsEnlightenments][..])
     );
     assert!(timers[0].fix[0].text.contains("stimer") && timers[0].fix[0].text.contains("hypervclock"));
     assert!(
@@ -57,7 +58,7 @@ fn fixes_add_only_what_is_missing() {
     let xml = "<features><hyperv><vpindex state='on'/><synic state='on'/></hyperv></features>
         <clock offset='localtime'><timer name='hypervclock' present='yes'/></clock>";
     let report = judge(&on(Guest::new("w", 5).windows(xml).vcpus(1, |_, t| t)).first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix[0].text.contains("<stimer state='on'/>"), "{:?}", f.fix);
     for there in ["vpindex", "synic", "hypervclock"] {
         assert!(!f.fix[0].text.contains(there), "{there} is there already: {:?}", f.fix);
@@ -71,19 +72,22 @@ fn hpet_is_offered_where_stimer_is_not_available() {
         .facts(|f| f.machine = Some(Known::new("pc-i440fx-2.4".into(), Origin::Libvirt)))
         .vcpus(1, |_, t| t);
     let report = judge(&on(guest).first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix.iter().any(|x| x.text.contains("<timer name='hpet' present='yes'/>")), "{:?}", f.fix);
     assert!(!f.fix.iter().any(|x| x.text.contains("<stimer")), "{:?}", f.fix);
 }
 
 #[test]
 fn an_enlightened_or_old_windows_is_left_alone() {
-    silent(&judge(&on(Guest::new("w", 5).windows(ENLIGHTENED)).first()), "windows-enlightenments");
-    silent(&judge(&on(Guest::new("w", 5).os("http://microsoft.com/win/xp").xml("")).first()), "windows-enlightenments");
-    silent(&judge(&on(Guest::new("l", 5).linux("<clock offset='localtime'/>")).first()), "windows-enlightenments");
+    silent(&judge(&on(Guest::new("w", 5).windows(ENLIGHTENED)).first()), RuleId::WindowsEnlightenments);
+    silent(
+        &judge(&on(Guest::new("w", 5).os("http://microsoft.com/win/xp").xml("")).first()),
+        RuleId::WindowsEnlightenments,
+    );
+    silent(&judge(&on(Guest::new("l", 5).linux("<clock offset='localtime'/>")).first()), RuleId::WindowsEnlightenments);
     fires(
         &judge(&on(Guest::new("w", 5).os("http://microsoft.com/win/2k8r2").xml("")).first()),
-        "windows-enlightenments",
+        RuleId::WindowsEnlightenments,
         Severity::Info,
     );
 }
@@ -96,11 +100,11 @@ fn rtc() {
             t.pio(0x70, Direction::Write, rate, 5.0).pio(0x71, Direction::Read, rate, 5.0)
         }))
     };
-    fires(&judge(&tick(1000.0).model()), "rtc-tick", Severity::Warning);
-    fires(&judge(&tick(200.0).model()), "rtc-tick", Severity::Info);
-    silent(&judge(&tick(64.0).model()), "rtc-tick");
-    fires(&from_file(&tick(10_000.0), None), "rtc-tick", Severity::Info);
-    cannot(&from_file(&tick(2.0), None), "rtc-tick");
+    fires(&judge(&tick(1000.0).model()), RuleId::RtcTick, Severity::Warning);
+    fires(&judge(&tick(200.0).model()), RuleId::RtcTick, Severity::Info);
+    silent(&judge(&tick(64.0).model()), RuleId::RtcTick);
+    fires(&from_file(&tick(10_000.0), None), RuleId::RtcTick, Severity::Info);
+    cannot(&from_file(&tick(2.0), None), RuleId::RtcTick);
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn a_guest_that_sets_its_clock_does_not_tick_by_it() {
         .linux("")
         .mtree()
         .vcpus(1, |v, t| t.on(v).pio(0x70, Direction::Write, 900.0, 5.0).pio(0x71, Direction::Write, 900.0, 5.0)));
-    silent(&judge(&writes.model()), "rtc-tick");
+    silent(&judge(&writes.model()), RuleId::RtcTick);
 }
 
 #[test]
@@ -120,10 +124,10 @@ fn hpet() {
             .mtree()
             .vcpus(1, move |v, t| t.on(v).cpu(50.0, 0.1, 2.0, 0.0).mmio(0xfed0_00f0, Direction::Read, rate, 8.0)))
     };
-    fires(&judge(&counter(2300.0).model()), "hpet-clock", Severity::Warning);
-    fires(&judge(&counter(200.0).model()), "hpet-clock", Severity::Info);
-    silent(&judge(&counter(10.0).model()), "hpet-clock");
-    cannot(&from_file(&counter(2300.0), None), "hpet-clock");
+    fires(&judge(&counter(2300.0).model()), RuleId::HpetClock, Severity::Warning);
+    fires(&judge(&counter(200.0).model()), RuleId::HpetClock, Severity::Info);
+    silent(&judge(&counter(10.0).model()), RuleId::HpetClock);
+    cannot(&from_file(&counter(2300.0), None), RuleId::HpetClock);
 }
 
 #[test]
@@ -134,12 +138,15 @@ fn hpet_without_addresses_needs_the_configuration() {
             .vcpus(1, |_, t| t.exits("EPT_MISCONFIG", 2300.0, 8.0).exits("HLT", 100.0, 5000.0)))
     };
     let there = from_file(&at("<clock offset='utc'><timer name='hpet' present='yes'/></clock>"), Some(10.0));
-    fires(&there, "hpet-clock", Severity::Warning);
-    assert_eq!(get(&there, "hpet-clock").confidence, Confidence::Medium);
-    silent(&from_file(&at("<clock offset='utc'><timer name='hpet' present='no'/></clock>"), Some(10.0)), "hpet-clock");
+    fires(&there, RuleId::HpetClock, Severity::Warning);
+    assert_eq!(get(&there, RuleId::HpetClock).confidence, Confidence::Medium);
+    silent(
+        &from_file(&at("<clock offset='utc'><timer name='hpet' present='no'/></clock>"), Some(10.0)),
+        RuleId::HpetClock,
+    );
     let mut unknown = at("");
     unknown.guests[0].facts.xml = None;
-    cannot(&from_file(&unknown, Some(10.0)), "hpet-clock");
+    cannot(&from_file(&unknown, Some(10.0)), RuleId::HpetClock);
 }
 
 #[test]
@@ -149,10 +156,10 @@ fn tsc_page() {
             .windows(ENLIGHTENED)
             .vcpus(1, move |v, t| t.on(v).msr(0x4000_0020, Direction::Read, rate, 0.7)))
     };
-    fires(&judge(&reads(36_000.0).model()), "hyperv-tsc-page", Severity::Critical);
-    fires(&judge(&reads(150.0).model()), "hyperv-tsc-page", Severity::Info);
-    silent(&judge(&reads(5.0).model()), "hyperv-tsc-page");
-    cannot(&from_file(&reads(36_000.0), None), "hyperv-tsc-page");
+    fires(&judge(&reads(36_000.0).model()), RuleId::HypervTscPage, Severity::Critical);
+    fires(&judge(&reads(150.0).model()), RuleId::HypervTscPage, Severity::Info);
+    silent(&judge(&reads(5.0).model()), RuleId::HypervTscPage);
+    cannot(&from_file(&reads(36_000.0), None), RuleId::HypervTscPage);
 }
 
 #[test]
@@ -162,18 +169,18 @@ fn idle_wakeups_need_an_idle_guest_that_sleeps_briefly() {
             .windows(ENLIGHTENED)
             .vcpus(2, move |v, t| t.on(v).cpu(busy, 0.1, 9.0, 0.0).exits("HLT", rate, us)))
     };
-    fires(&judge(&sleeper(4.0, 1466.0, 340.0).model()), "idle-wakeups", Severity::Info);
-    silent(&judge(&sleeper(60.0, 1466.0, 340.0).model()), "idle-wakeups");
-    silent(&judge(&sleeper(1.0, 87.0, 10_431.0).model()), "idle-wakeups");
-    silent(&from_file(&sleeper(4.0, 1466.0, 340.0), None), "idle-wakeups");
+    fires(&judge(&sleeper(4.0, 1466.0, 340.0).model()), RuleId::IdleWakeups, Severity::Info);
+    silent(&judge(&sleeper(60.0, 1466.0, 340.0).model()), RuleId::IdleWakeups);
+    silent(&judge(&sleeper(1.0, 87.0, 10_431.0).model()), RuleId::IdleWakeups);
+    silent(&from_file(&sleeper(4.0, 1466.0, 340.0), None), RuleId::IdleWakeups);
 }
 
 #[test]
 fn pit() {
     let at = |rate| on(Guest::new("o", 5).mtree().vcpus(1, move |v, t| t.on(v).pio(0x40, Direction::Read, rate, 2.0)));
-    fires(&judge(&at(300.0).model()), "pit-timer", Severity::Info);
-    silent(&judge(&at(20.0).model()), "pit-timer");
-    cannot(&from_file(&at(300.0), None), "pit-timer");
+    fires(&judge(&at(300.0).model()), RuleId::PitTimer, Severity::Info);
+    silent(&judge(&at(20.0).model()), RuleId::PitTimer);
+    cannot(&from_file(&at(300.0), None), RuleId::PitTimer);
 }
 
 #[test]
@@ -183,11 +190,11 @@ fn an_unused_hpet() {
         let guest = Guest::new("l", 5).linux(&xml).vcpus(2, |v, t| t.on(v).cpu(1.0, 0.0, 0.2, 0.0));
         on(guest.emulator(move |t| t.cpu(0.0, percent, 0.0, 0.0)))
     };
-    fires(&judge(&main(8.0, "yes").model()), "hpet-idle-cost", Severity::Info);
-    assert_eq!(get(&judge(&main(8.0, "yes").model()), "hpet-idle-cost").confidence, Confidence::Low);
-    silent(&judge(&main(0.6, "yes").model()), "hpet-idle-cost");
-    silent(&judge(&main(8.0, "no").model()), "hpet-idle-cost");
-    silent(&from_file(&main(8.0, "yes"), Some(10.0)), "hpet-idle-cost");
+    fires(&judge(&main(8.0, "yes").model()), RuleId::HpetIdleCost, Severity::Info);
+    assert_eq!(get(&judge(&main(8.0, "yes").model()), RuleId::HpetIdleCost).confidence, Confidence::Low);
+    silent(&judge(&main(0.6, "yes").model()), RuleId::HpetIdleCost);
+    silent(&judge(&main(8.0, "no").model()), RuleId::HpetIdleCost);
+    silent(&from_file(&main(8.0, "yes"), Some(10.0)), RuleId::HpetIdleCost);
 }
 
 #[test]
@@ -197,15 +204,15 @@ fn tick_storm() {
             t.on(v).cpu(busy, 0.1, 1.0, 0.0).msr(0x6e0, Direction::Write, if v == 3 { last } else { rate }, 1.5)
         }))
     };
-    fires(&judge(&at(250.0, 2.0, 250.0).model()), "guest-tick-storm", Severity::Info);
-    silent(&judge(&at(250.0, 60.0, 250.0).model()), "guest-tick-storm");
-    silent(&judge(&at(250.0, 2.0, 12.0).model()), "guest-tick-storm");
-    silent(&judge(&at(12.0, 2.0, 12.0).model()), "guest-tick-storm");
-    silent(&from_file(&at(250.0, 2.0, 250.0), None), "guest-tick-storm");
+    fires(&judge(&at(250.0, 2.0, 250.0).model()), RuleId::GuestTickStorm, Severity::Info);
+    silent(&judge(&at(250.0, 60.0, 250.0).model()), RuleId::GuestTickStorm);
+    silent(&judge(&at(250.0, 2.0, 12.0).model()), RuleId::GuestTickStorm);
+    silent(&judge(&at(12.0, 2.0, 12.0).model()), RuleId::GuestTickStorm);
+    silent(&from_file(&at(250.0, 2.0, 250.0), None), RuleId::GuestTickStorm);
     let many = on(Guest::new("l", 5)
         .linux("")
         .vcpus(24, |v, t| t.on(v % 8).cpu(1.0, 0.0, 0.5, 0.0).msr(0x6e0, Direction::Write, 250.0, 1.5)));
-    fires(&judge(&many.model()), "guest-tick-storm", Severity::Warning);
+    fires(&judge(&many.model()), RuleId::GuestTickStorm, Severity::Warning);
 }
 
 #[test]
@@ -215,9 +222,9 @@ fn every_windows_guest_gets_one_finding_about_its_timers() {
         Guest::new("a-quiet", 4).windows("<clock offset='localtime'/>").vcpus(1, |_, t| t.cpu(1.0, 0.0, 0.0, 0.0));
     let busy = Fixture::windows_on_pm_timer().windows("<clock offset='localtime'/>");
     let report = judge(&Fixture::new(host()).guest(plain).guest(busy).model());
-    let timers = get(&report, "acpi-pm-timer");
-    assert!(timers.covers("rtc-tick") && timers.covers("windows-enlightenments"), "{:?}", timers.folded);
-    assert_eq!(get(&report, "windows-enlightenments").domain.as_deref(), Some("a-quiet"));
+    let timers = get(&report, RuleId::AcpiPmTimer);
+    assert!(timers.covers(RuleId::RtcTick) && timers.covers(RuleId::WindowsEnlightenments), "{:?}", timers.folded);
+    assert_eq!(get(&report, RuleId::WindowsEnlightenments).domain.as_deref(), Some("a-quiet"));
 }
 
 /// What is found of a guest of which a file holds the command line.
@@ -232,8 +239,8 @@ fn enlightenments_without_what_they_need_are_found_whatever_the_guest_is() {
     let xml = "<features><hyperv><vpindex state='on'/><stimer state='on'/></hyperv></features>
         <clock offset='utc'><timer name='hypervclock' present='yes'/></clock>";
     let report = judge(&on(Guest::new("l", 5).linux(xml).vcpus(1, |_, t| t)).first());
-    fires(&report, "windows-enlightenments", Severity::Warning);
-    let f = get(&report, "windows-enlightenments");
+    fires(&report, RuleId::WindowsEnlightenments, Severity::Warning);
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.title.contains("stimer is on without synic") && f.title.contains("refuses"), "{}", f.title);
     assert!(f.fix[0].text.contains("<synic") && !f.fix[0].text.contains("vpindex"), "{:?}", f.fix);
     for (cpu, title) in [
@@ -244,9 +251,9 @@ fn enlightenments_without_what_they_need_are_found_whatever_the_guest_is() {
         ("host,hv-vpindex,hv-synic,hv-stimer", "stimer is on without hypervclock"),
     ] {
         let report = of_command(&format!("qemu-system-x86_64 -name a -cpu {cpu}"));
-        assert!(get(&report, "windows-enlightenments").title.contains(title), "{cpu}: {:#?}", report.findings);
+        assert!(get(&report, RuleId::WindowsEnlightenments).title.contains(title), "{cpu}: {:#?}", report.findings);
     }
-    silent(&of_command("qemu-system-x86_64 -name a -cpu host,hv-passthrough"), "windows-enlightenments");
+    silent(&of_command("qemu-system-x86_64 -name a -cpu host,hv-passthrough"), RuleId::WindowsEnlightenments);
 }
 
 #[test]
@@ -255,7 +262,7 @@ fn a_command_line_gets_its_whole_cpu_argument() {
         "/usr/bin/kvm -name win10 -rtc base=localtime,driftfix=slew -cpu \
          host,hv_relaxed,hv_time,+kvm_pv_eoi,hv_vendor_id=proxmox",
     );
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert_eq!(
         f.fix[0].text,
         "-cpu host,hv_relaxed,hv_time,+kvm_pv_eoi,hv_vendor_id=proxmox,hv-vpindex=on,hv-synic=on,hv-stimer=on"
@@ -270,14 +277,14 @@ fn the_last_cpu_decides_and_is_named() {
         "qemu-system-x86_64 -name win11 -rtc base=localtime -cpu host,hv-time,hv-vpindex,hv-synic,hv-stimer -cpu \
          host,hv-time,kvm=off",
     );
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.evidence.iter().any(|e| e.contains("2 -cpu options") && e.contains("'host,hv-time,kvm=off'")), "{f:#?}");
     let xml = format!(
         "{ENLIGHTENED}<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
          <qemu:arg value='-cpu'/><qemu:arg value='host,hv_time,kvm=off'/></qemu:commandline>"
     );
     let report = judge(&on(Guest::new("w", 5).windows(&xml).vcpus(1, |_, t| t)).first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.evidence.iter().any(|e| e.contains("<qemu:commandline> decides")), "{f:#?}");
     assert!(f.fix[0].text.contains("value='host,hv_time,kvm=off,hv-vpindex=on,hv-synic=on,hv-stimer=on'"), "{f:#?}");
 }
@@ -290,13 +297,13 @@ fn only_what_the_host_offers_is_proposed() {
     };
     offered(&mut guest, "hypervclock vpindex relaxed");
     let report = judge(&guest.first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix[0].text.contains("hypervclock") && !f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
     assert!(!f.fix[0].text.contains("vpindex"), "nothing needs it here: {:?}", f.fix);
     assert!(f.fix[1].text.starts_with("synic, stimer: left out"), "{:?}", f.fix);
     offered(&mut guest, "spinlocks vendor_id");
     let report = judge(&guest.first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix.len() == 1 && f.fix[0].kind == FixKind::Advice, "{:?}", f.fix);
     assert!(f.fix[0].text.starts_with("No enlightenment is proposed: this host offers none of"), "{:?}", f.fix);
     let mut without_hpet = on(Guest::new("w", 5)
@@ -304,7 +311,7 @@ fn only_what_the_host_offers_is_proposed() {
         .vcpus(1, |_, t| t));
     offered(&mut without_hpet, "hypervclock");
     let report = judge(&without_hpet.first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix.iter().any(|fix| fix.text.contains("<timer name='hpet' present='yes'/>")), "{:?}", f.fix);
 }
 
@@ -314,7 +321,7 @@ fn what_is_on_and_not_offered_is_switched_off() {
         on(Guest::new("w", 5).windows("<features><hyperv><stimer state='on'/></hyperv></features>").vcpus(1, |_, t| t));
     guest.host.facts.params.insert(crate::sample::ENLIGHTENMENTS_OFFERED.into(), "relaxed hypervclock".into());
     let report = judge(&guest.first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix.iter().any(|fix| fix.text.starts_with("Switch stimer off")), "{:?}", f.fix);
     assert!(f.fix.iter().all(|fix| fix.kind != FixKind::LibvirtXml || !fix.text.contains("synic")), "{:?}", f.fix);
 }
@@ -324,7 +331,7 @@ fn invtsc_is_proposed_only_where_the_host_has_it() {
     let mut guest = on(Guest::new("w", 5)
         .windows(ENLIGHTENED)
         .vcpus(1, |v, t| t.on(v).cpu(50.0, 0.0, 5.0, 0.0).msr(0x4000_0020, Direction::Read, 20_000.0, 2.0)));
-    let fixes = |guest: &Fixture| format!("{:?}", get(&judge(&guest.model()), "hyperv-tsc-page").fix);
+    let fixes = |guest: &Fixture| format!("{:?}", get(&judge(&guest.model()), RuleId::HypervTscPage).fix);
     assert!(fixes(&guest).contains("name='invtsc'"));
     guest.host.facts.params.insert(crate::sample::INVTSC_OFFERED.into(), "N".into());
     assert!(!fixes(&guest).contains("name='invtsc'") && fixes(&guest).contains("invtsc is not proposed"));
@@ -332,7 +339,7 @@ fn invtsc_is_proposed_only_where_the_host_has_it() {
 
 #[test]
 fn several_weak_hints_make_a_windows_guest_and_one_does_not() {
-    let windows = |line: &str| of_command(line).findings.iter().any(|f| f.rule == "windows-enlightenments");
+    let windows = |line: &str| of_command(line).findings.iter().any(|f| f.rule == RuleId::WindowsEnlightenments);
     for line in [
         "kvm -name win7vnc -rtc base=localtime -drive file=/d/win7.img",
         "kvm -name vm1 -rtc base=localtime,driftfix=slew -cpu host,kvm=off",
@@ -355,13 +362,13 @@ fn several_weak_hints_make_a_windows_guest_and_one_does_not() {
 fn a_windows_that_cannot_see_the_hypervisor_uses_no_enlightenment() {
     let hidden = |xml: &str| format!("{xml}<cpu><feature policy='disable' name='hypervisor'/></cpu>");
     let report = judge(&on(Guest::new("w", 5).windows(&hidden(ENLIGHTENED))).first());
-    fires(&report, "windows-enlightenments", Severity::Info);
-    let f = get(&report, "windows-enlightenments");
+    fires(&report, RuleId::WindowsEnlightenments, Severity::Info);
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.title.contains("cannot see the hypervisor"), "{}", f.title);
     assert_eq!(f.fix[0].text, "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>");
     assert!(!f.evidence.iter().any(|e| e.contains("missing")), "{:?}", f.evidence);
     let report = judge(&on(Guest::new("w", 5).windows(&hidden("<clock offset='localtime'/>"))).first());
-    let f = get(&report, "windows-enlightenments");
+    let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix[0].text.contains("name='hypervisor'") && f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
 }
 
@@ -370,8 +377,8 @@ fn what_wakes_an_idle_guest_is_said_to_be_unknown() {
     let guest = |rate: f64, us: f64| {
         on(Guest::new("l", 5).vcpus(1, move |v, t| t.on(v).exits("HLT", rate, us).exits("MSR_WRITE", rate, 1.0)))
     };
-    cannot(&from_file(&guest(2000.0, 480.0), Some(1.0)), "idle-wakeups");
-    cannot(&from_file(&guest(2000.0, 480.0), None), "idle-wakeups");
+    cannot(&from_file(&guest(2000.0, 480.0), Some(1.0)), RuleId::IdleWakeups);
+    cannot(&from_file(&guest(2000.0, 480.0), None), RuleId::IdleWakeups);
     let rare = from_file(&guest(100.0, 9900.0), Some(1.0));
-    assert!(!rare.cannot_tell.iter().any(|c| c.rule == "idle-wakeups"), "{:?}", rare.cannot_tell);
+    assert!(!rare.cannot_tell.iter().any(|c| c.rule == RuleId::IdleWakeups), "{:?}", rare.cannot_tell);
 }

@@ -283,11 +283,13 @@ impl<'a> PageData<'a> {
 
 fn spans<'a>(timeline: &'a TimelineBuilder, document: &JsonDocument) -> Vec<PageSpan<'a>> {
     let all = timeline.spans.all.iter().map(|s| {
-        let same = |f: &JsonFinding| f.domain == s.domain && (f.rule == s.rule || f.folded.contains(&s.rule));
+        let same = |f: &JsonFinding| {
+            f.domain == s.domain && (f.rule == s.rule.as_str() || f.folded.contains(&s.rule.as_str()))
+        };
         let exact = document.findings.iter().position(|f| same(f) && f.target == s.target);
         PageSpan {
             finding: exact.or_else(|| document.findings.iter().position(same)),
-            rule: s.rule,
+            rule: s.rule.as_str(),
             domain: s.domain.as_deref(),
             severity: s.severity,
             title: &s.title,

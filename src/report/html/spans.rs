@@ -1,6 +1,6 @@
 //! When findings began and ended.
 
-use crate::lint::{Finding, FindingId, Severity, Target};
+use crate::lint::{Finding, FindingId, RuleId, Severity, Target};
 use std::collections::HashMap;
 
 /// Spans at most; further ones are counted.
@@ -9,7 +9,7 @@ const MAX_SPANS: usize = 2000;
 /// A time during which a finding held.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FindingSpan {
-    pub rule: &'static str,
+    pub rule: RuleId,
     pub domain: Option<String>,
     pub target: Target,
     /// The worst within the span.
@@ -69,17 +69,17 @@ impl FindingSpans {
 mod tests {
     use super::*;
 
-    fn finding(rule: &'static str, severity: Severity, since_ms: Option<i64>) -> Finding {
+    fn finding(rule: RuleId, severity: Severity, since_ms: Option<i64>) -> Finding {
         Finding { rule, severity, since_ms, domain: Some("g".into()), ..Finding::default() }
     }
 
     #[test]
     fn a_finding_that_comes_back_has_two_spans() {
         let mut spans = FindingSpans::default();
-        let warning = |since| finding("vcpu-wait", Severity::Warning, Some(since));
+        let warning = |since| finding(RuleId::VcpuWait, Severity::Warning, Some(since));
         spans.add([warning(1000)].iter(), 3000);
-        spans.add([finding("vcpu-wait", Severity::Critical, Some(1000))].iter(), 4000);
-        spans.add([finding("pin-overlap", Severity::Info, None)].iter(), 5000);
+        spans.add([finding(RuleId::VcpuWait, Severity::Critical, Some(1000))].iter(), 4000);
+        spans.add([finding(RuleId::PinOverlap, Severity::Info, None)].iter(), 5000);
         spans.add([warning(5500)].iter(), 6000);
         let times: Vec<_> = spans.all.iter().map(|s| (s.severity, s.begin_ms, s.end_ms)).collect();
         assert_eq!(times, [(Severity::Critical, 1000, 4000), (Severity::Warning, 5500, 6000)]);
@@ -89,7 +89,7 @@ mod tests {
     fn spans_are_bounded() {
         let mut spans = FindingSpans::default();
         for i in 0..5000 {
-            spans.add([finding("vcpu-wait", Severity::Info, Some(i))].iter(), i);
+            spans.add([finding(RuleId::VcpuWait, Severity::Info, Some(i))].iter(), i);
             spans.add([].iter(), i);
         }
         assert_eq!((spans.all.len(), spans.left_out), (MAX_SPANS, 3000));

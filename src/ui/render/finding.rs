@@ -141,7 +141,7 @@ pub fn opened_len(f: &Finding, state: &AppState) -> usize {
 pub fn paint(buf: &mut Buffer, area: Rect, f: &Finding, scroll: u16, state: &AppState, theme: &Theme) {
     let shown = state.findings_in_view();
     let at = shown.iter().position(|s| s.id() == f.id()).map_or(1, |at| at + 1);
-    let rules: Vec<&str> = std::iter::once(f.rule).chain(f.folded.iter().copied()).collect();
+    let rules: Vec<&str> = std::iter::once(&f.rule).chain(&f.folded).map(|rule| rule.as_str()).collect();
     let note = format!("{} {} {} confidence", rules.join(" + "), theme.glyphs.dot, f.confidence.as_str());
     let mut all = heading(f, area.width, theme);
     all.push(Vec::new());

@@ -3,7 +3,7 @@
 use super::finding_lines::{self, FindingLine, LineColumns, WHO};
 use super::popup::StyledLine;
 use super::{finding, header, say, scope, title};
-use crate::lint::{EVERY_RULE, StillWatched};
+use crate::lint::{RuleId, StillWatched};
 use crate::ui::draw::{highlight, put};
 use crate::ui::folded_findings;
 use crate::ui::state::AppState;
@@ -146,7 +146,7 @@ fn nothing_found(state: &AppState) -> String {
 /// The rules that could not be judged, and why: no finding does not mean that all is well.
 fn cannot_tell(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let guest = |domain: Option<&str>| domain.map_or_else(|| "host".to_string(), clean);
-    let name = |rule: &'static str| if rule == EVERY_RULE { "every rule" } else { rule };
+    let name = |rule: RuleId| if rule == RuleId::Every { "every rule" } else { rule.as_str() };
     let watching = watching(state).map(|w| (name(w.rule), guest(w.domain.as_deref()), w.because.as_str()));
     let unjudged = state.cannot_tell.iter().map(|c| (name(c.rule), guest(c.domain.as_deref()), c.because.as_str()));
     let all: Vec<(&str, String, &str)> = watching.chain(unjudged).collect();

@@ -139,7 +139,12 @@ fn nothing_jumps_on_a_quiet_host() {
                 2.0 => lint::Severity::Warning,
                 _ => return None,
             };
-            Some(lint::Finding { severity, domain: Some(names[i].into()), rule: "rule", ..lint::Finding::default() })
+            Some(lint::Finding {
+                severity,
+                domain: Some(names[i].into()),
+                rule: lint::RuleId::RtcTick,
+                ..lint::Finding::default()
+            })
         };
         let findings = figures.chunks(2).enumerate().filter_map(finding).collect();
         state.absorb(Tick { model: f.model(), findings, ..Tick::default() });

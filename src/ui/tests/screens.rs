@@ -1,7 +1,7 @@
 //! Snapshots: every view and every state of the screen, each in one file with all sizes, and of unusual hosts.
 
 use super::*;
-use crate::lint::Finding;
+use crate::lint::{Finding, RuleId};
 use crate::sample::{EngineKind, EngineLevel, SourceId, SourceStatus};
 use crate::ui::view::ScreenView;
 
@@ -107,7 +107,7 @@ fn rules_that_could_not_be_judged_are_listed() {
     press(&mut state, "9");
     shows("quiet_80x24", &state);
     state.cannot_tell = vec![crate::lint::CannotTell {
-        rule: "acpi-pm-timer",
+        rule: RuleId::AcpiPmTimer,
         domain: Some("win10-2".into()),
         because: "the guest has only just started: 12 of 120 s".into(),
     }];

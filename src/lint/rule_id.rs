@@ -1,0 +1,80 @@
+//! The names of the rules.
+
+use serde::Serialize;
+
+/// A rule by its name, which is fixed: it stands in JSON, in the config file and behind `--warn` and `--allow`.
+///
+/// The variants are in the order of their names, by which findings of equal weight are sorted.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::Display, strum::IntoStaticStr,
+)]
+#[expect(missing_docs, reason = "the table of rules says what each of them sees")]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum RuleId {
+    /// All rules, where none of them can be judged.
+    #[default]
+    #[serde(rename = "*")]
+    #[strum(serialize = "*")]
+    Every,
+    AbnormalExit,
+    AcpiPmTimer,
+    AffinityDrift,
+    ApicvInhibited,
+    AvicInhibitedByPit,
+    DeviceProperties,
+    DiskErrors,
+    DiskFlushes,
+    DiskLatency,
+    DiskQueue,
+    DiskThrottled,
+    EmulatedDevice,
+    EmulatorOnVcpu,
+    GuestKilled,
+    GuestTickStorm,
+    HaltPollBurn,
+    HostCpusStarved,
+    HostInterrupts,
+    HostLockup,
+    HostMemoryPressure,
+    HostSteal,
+    HpetClock,
+    HpetIdleCost,
+    HypervTscPage,
+    IdleWakeups,
+    IpiStorm,
+    IrqfdKworker,
+    IsolatedNoise,
+    IsolatedPileUp,
+    LapicMmio,
+    LegacyPortPolling,
+    MainLoopBusy,
+    NestedGuest,
+    NumaSplit,
+    Overcommit,
+    PauseLoops,
+    PinOverlap,
+    PinnedNotIsolated,
+    PitTimer,
+    QuotaThrottled,
+    RealtimeVcpu,
+    RtcTick,
+    SerialBurst,
+    SlowStorage,
+    SmtMismatch,
+    Stage2Faults,
+    UnhandledMsr,
+    VcpuMigrating,
+    VcpuWait,
+    VirtioIntx,
+    VirtioKicks,
+    WakeupLatency,
+    WindowsEnlightenments,
+}
+
+impl RuleId {
+    /// The name in JSON and on the screen.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
