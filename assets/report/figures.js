@@ -1,5 +1,5 @@
 "use strict";
-// Figures as src/figures.rs prints them; tests/it/html_page.rs compares both.
+// Figures as src/figures.rs prints them; tests/it/html_page.rs compares both. A value that JSON has as null is unknown, not 0.
 
 const UNKNOWN = "-";
 
@@ -14,14 +14,8 @@ function rate(value) {
   const sign = value < 0 ? "-" : "";
   if (size < 0.005) return sign + "<0.01";
   if (size < 9999.5) return sign + threeDigits(size);
-  let scaled = size / 1e3,
-    unit = "k";
-  for (const next of ["M", "G", "T"]) {
-    if (scaled < 999.5) break;
-    scaled /= 1e3;
-    unit = next;
-  }
-  return sign + threeDigits(scaled) + unit;
+  const power = [1, 2, 3, 4].find((n) => size / 1e3 ** n < 999.5) || 4;
+  return sign + threeDigits(size / 1e3 ** power) + " kMGT"[power];
 }
 
 function percent(value) {
@@ -30,21 +24,19 @@ function percent(value) {
   return (Math.abs(value) < 0.05 ? 0 : value).toFixed(1);
 }
 
-function inUnit(us, most) {
-  if (!Number.isFinite(us)) return [UNKNOWN, "us"];
-  if (us < most) return [us <= 0 ? "0" : rate(us), "us"];
-  if (us < 999500) return [threeDigits(us / 1e3), "ms"];
-  return [threeDigits(us / 1e6), "s"];
+function inUnit(us, limit) {
+  if (!Number.isFinite(us)) return [UNKNOWN, ""];
+  if (us < limit) return [us <= 0 ? "0" : rate(us), "us"];
+  return us < 999500 ? [threeDigits(us / 1e3), "ms"] : [threeDigits(us / 1e6), "s"];
 }
 
 function micros(us) {
-  const [digits, unit] = inUnit(us, 9999.5);
-  return unit === "us" ? digits : digits + unit;
+  return inUnit(us, 9999.5).join("").replace("us", "");
 }
 
 function duration(us) {
   const [digits, unit] = inUnit(us, 999.5);
-  return digits === UNKNOWN ? digits : (digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits) + " " + unit;
+  return `${digits.includes(".") ? digits.replace(/\.?0+$/, "") : digits} ${unit}`.trim();
 }
 
 function seconds(value) {
@@ -52,23 +44,18 @@ function seconds(value) {
   const whole = Math.round(value);
   if (whole <= 9 && Math.abs(value - whole) > 0.005) return value.toFixed(2) + " s";
   if (whole <= 119) return whole + " s";
-  const join = (big, b, small, s) => (s === 0 ? `${b} ${big}` : `${b} ${big} ${s} ${small}`);
-  if (whole <= 7199) return join("min", Math.floor(whole / 60), "s", whole % 60);
-  return join("h", Math.floor(whole / 3600), "min", Math.floor((whole % 3600) / 60));
+  const [big, small, size] = whole <= 7199 ? ["min", "s", 60] : ["h", "min", 3600];
+  const rest = Math.floor(((whole % size) * 60) / size);
+  return `${Math.floor(whole / size)} ${big}${rest === 0 ? "" : ` ${rest} ${small}`}`;
 }
 
 function bytesPerSecond(value) {
   if (!Number.isFinite(value)) return UNKNOWN;
   const units = ["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"];
-  let unit = 0;
-  while (value >= 1023.5 && unit < units.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  return (unit === 0 ? value.toFixed(0) : threeDigits(value)) + " " + units[unit];
+  const power = units.findIndex((_, n) => value / 1024 ** n < 1023.5 || n === units.length - 1);
+  return `${power === 0 ? value.toFixed(0) : threeDigits(value / 1024 ** power)} ${units[power]}`;
 }
 
-// A value that JSON has as null is unknown, not 0.
-function known(value, format) {
-  return value === null || value === undefined ? UNKNOWN : format(value);
+function plain(value) {
+  return value === null || value === undefined ? UNKNOWN : String(value);
 }

@@ -8,10 +8,11 @@ use crate::cli::Settings;
 use crate::cli::args::InputArgs;
 use crate::figures;
 use crate::report::html::{TimelineBuilder, page};
-use crate::sample::SourceId;
+use crate::sample::{Sample, SourceId};
 use crate::source::Feed as _;
 use crate::source::import::{PerfDataFeed, is_perf_data, trace_samples};
 use anyhow::Context as _;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
     let read = report::read_timed(inputs, reading, settings, Some(&mut timeline))?;
     let progress = ReadingLine::new(inputs);
-    if read.source == SourceId::PerfData.as_str() {
-        for path in inputs.iter().filter(|path| is_perf_data(path)) {
-            add_perf_data(path, reading, settings, &mut timeline)?;
-        }
-    } else if read.source == SourceId::Trace.as_str() {
-        for path in inputs.iter().filter(|path| path.is_file()) {
-            add_trace(path, settings, &mut timeline)?;
+    for path in inputs {
+        if read.source == SourceId::PerfData.as_str() && is_perf_data(path) {
+            let mut feed = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)?;
+            add_intervals(iter::from_fn(|| feed.next().transpose()), settings, &mut timeline)
+                .with_context(|| format!("{}: its time lines", path.display()))?;
+        } else if read.source == SourceId::Trace.as_str() && path.is_file() {
+            add_intervals(trace_samples(path, INTERVAL_S)?.into_iter().map(Ok), settings, &mut timeline)?;
         }
     }
     let view = read.view(settings);
@@ -47,28 +48,15 @@ pub fn write(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Se
     Ok(report::status(read.damaged))
 }
 
-/// Reads a text trace a second time, as far as its events have times.
-fn add_trace(path: &Path, settings: &Settings, timeline: &mut TimelineBuilder) -> anyhow::Result<()> {
-    let mut pipeline = Pipeline::new(settings.findings.clone());
-    for sample in trace_samples(path, INTERVAL_S)? {
-        if let Some(interval) = pipeline.next(Arc::new(sample)) {
-            timeline.add(&interval);
-        }
-    }
-    Ok(())
-}
-
-/// Reads a `perf.data` a second time, interval by interval: the report itself has it as one.
-fn add_perf_data(
-    path: &Path,
-    reading: &InputArgs,
+/// Adds the intervals of a `perf.data` or of a trace, which the report itself has as one.
+fn add_intervals(
+    samples: impl Iterator<Item = anyhow::Result<Sample>>,
     settings: &Settings,
     timeline: &mut TimelineBuilder,
 ) -> anyhow::Result<()> {
-    let mut feed = PerfDataFeed::open(path, INTERVAL_S, reading.perf_times)?;
     let mut pipeline = Pipeline::new(settings.findings.clone());
-    while let Some(sample) = feed.next().with_context(|| format!("{}: its time lines", path.display()))? {
-        if let Some(interval) = pipeline.next(Arc::new(sample)) {
+    for sample in samples {
+        if let Some(interval) = pipeline.next(Arc::new(sample?)) {
             timeline.add(&interval);
         }
     }

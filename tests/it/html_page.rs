@@ -216,8 +216,8 @@ fn a_phone_and_paper_show_all_of_it() {
     }
     tab.eval("dispatchEvent(new Event('beforeprint'))");
     assert_eq!(
-        tab.eval("[palette, document.querySelectorAll('details:not([open])').length]"),
-        serde_json::json!(["light", 0])
+        tab.eval("[colour('ground'), document.querySelectorAll('details:not([open])').length]"),
+        serde_json::json!(["rgb(255, 255, 255)", 0])
     );
     assert_eq!(tab.complaints(&url), [""; 0]);
 }

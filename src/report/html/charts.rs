@@ -1,16 +1,18 @@
 //! The series of one chart, and the charts of one owner: the host, a guest or a vCPU.
 
 use super::tracks::Track;
+use serde::Serialize;
 
-/// What a chart shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The figures of a chart, by their name in the page's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Chart {
     /// CPU time by kind, percent of one host CPU; of the host: percent of all its CPUs.
     Cpu,
     /// Exits per second by reason.
     Exits,
     /// Exits to the VMM per second by reason.
-    VmmExits,
+    Vmm,
     /// Accesses per second by device.
     Devices,
     /// Wait of the vCPU that waited longest, percent of the interval.
@@ -28,25 +30,9 @@ pub(super) enum Chart {
 }
 
 impl Chart {
-    /// Its name in the page's data.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Exits => "exits",
-            Self::VmmExits => "vmm",
-            Self::Devices => "devices",
-            Self::Wait => "wait",
-            Self::Wakeup => "wakeup",
-            Self::Moves => "moves",
-            Self::DiskRequests => "disk_requests",
-            Self::DiskTime => "disk_time",
-            Self::Network => "network",
-        }
-    }
-
     /// Whether a series that an interval lacks was 0 in it: what did not happen is no row of a table.
     const fn absent_is_zero(self) -> bool {
-        matches!(self, Self::Exits | Self::VmmExits | Self::Devices)
+        matches!(self, Self::Exits | Self::Vmm | Self::Devices)
     }
 
     /// Whether a slot shows the highest of its values: a percentile has no mean.
@@ -55,7 +41,7 @@ impl Chart {
     }
 }
 
-/// Name of the series that holds what has none of its own.
+/// Name of the series that sums up those that are not drawn.
 pub(super) const OTHER: &str = "other";
 /// Characters of a series' name at most.
 const MAX_NAME: usize = 64;
@@ -73,14 +59,15 @@ pub(super) struct ChartTracks {
 }
 
 impl ChartTracks {
-    /// Adds the values of an interval. Of what happens now and then, `most` series are followed; a larger one takes the
-    /// place of the smallest, and the rest is added up as [`OTHER`].
-    fn add<'n>(&mut self, at: (usize, f64), most: usize, values: impl IntoIterator<Item = (&'n str, f64)>) {
+    /// Adds the values of an interval: `at` is its slot and its length in seconds. Of exits and accesses `most` series
+    /// are followed; a larger one takes the place of the smallest, and the rest is added up as [`OTHER`].
+    pub fn add<N: AsRef<str>>(&mut self, at: (usize, f64), most: usize, values: impl IntoIterator<Item = (N, f64)>) {
         let (slot, seconds) = at;
         self.measured.add(slot, 0.0, seconds);
         let mut other = 0.0;
         for (place, (name, value)) in values.into_iter().enumerate() {
-            let has_room = self.knows(name) || self.lines.len() < most;
+            let name = shortened(name.as_ref());
+            let has_room = self.lines.len() < most || self.lines.iter().any(|(n, _)| n == name);
             if has_room || (self.chart.absent_is_zero() && self.give_way(value * seconds)) {
                 self.line(place, name).add(slot, value, seconds);
             } else if self.chart.absent_is_zero() {
@@ -90,6 +77,11 @@ impl ChartTracks {
         if other > 0.0 {
             self.line(usize::MAX, OTHER).add(slot, other, seconds);
         }
+    }
+
+    /// Adds the value of all series together.
+    pub fn add_total(&mut self, (slot, seconds): (usize, f64), value: f64) {
+        self.total.get_or_insert_default().add(slot, value, seconds);
     }
 
     /// Adds the smallest series to the rest, if it is smaller than this amount.
@@ -102,17 +94,11 @@ impl ChartTracks {
         true
     }
 
-    fn knows(&self, name: &str) -> bool {
-        let name = shortened(name);
-        self.lines.iter().any(|(n, _)| n == name)
-    }
-
     /// The series of this name. Rows hardly change their places, so the one at the same place is tried first.
     fn line(&mut self, place: usize, name: &str) -> &mut Track {
-        let name = shortened(name);
         let same = |(n, _): &(String, Track)| n == name;
-        let found =
-            if self.lines.get(place).is_some_and(same) { Some(place) } else { self.lines.iter().position(same) };
+        let is_there = self.lines.get(place).is_some_and(same);
+        let found = if is_there { Some(place) } else { self.lines.iter().position(same) };
         let place = found.unwrap_or_else(|| {
             self.lines.push((name.to_string(), Track::default()));
             self.lines.len() - 1
@@ -151,23 +137,8 @@ pub(super) struct OwnerTracks {
 }
 
 impl OwnerTracks {
-    /// Adds the values of an interval to a chart: `at` is the slot and the seconds of the interval.
-    pub fn add<'n>(
-        &mut self,
-        chart: Chart,
-        at: (usize, f64),
-        most: usize,
-        values: impl IntoIterator<Item = (&'n str, f64)>,
-    ) {
-        self.chart(chart).add(at, most, values);
-    }
-
-    /// Adds the value of all series of a chart together.
-    pub fn add_total(&mut self, chart: Chart, (slot, seconds): (usize, f64), value: f64) {
-        self.chart(chart).total.get_or_insert_default().add(slot, value, seconds);
-    }
-
-    fn chart(&mut self, chart: Chart) -> &mut ChartTracks {
+    /// The chart of a kind; it is made when it is first asked for.
+    pub fn chart(&mut self, chart: Chart) -> &mut ChartTracks {
         let place = self.charts.iter().position(|c| c.chart == chart).unwrap_or_else(|| {
             self.charts.push(ChartTracks { chart, lines: Vec::new(), total: None, measured: Track::default() });
             self.charts.len() - 1
@@ -203,8 +174,8 @@ mod tests {
     #[test]
     fn what_does_not_happen_is_zero_and_small_rows_are_added_up() {
         let mut owner = OwnerTracks::default();
-        owner.add(Chart::Exits, (0, 1.0), 8, [("A", 1.0)]);
-        owner.add(Chart::Exits, (1, 1.0), 8, [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
+        owner.chart(Chart::Exits).add((0, 1.0), 8, [("A", 1.0)]);
+        owner.chart(Chart::Exits).add((1, 1.0), 8, [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
         owner.settle(1);
         let lines = &owner.charts[0].lines;
         let values = |i: usize| lines[i].1.cells.iter().map(TrackCell::mean).collect::<Vec<_>>();
@@ -217,12 +188,12 @@ mod tests {
         let mut owner = OwnerTracks::default();
         let names: Vec<String> = (0..1000).map(|i| format!("{}{i}", "x".repeat(i % 100))).collect();
         for slot in 0..3 {
-            owner.add(Chart::Devices, (slot, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
+            owner.chart(Chart::Devices).add((slot, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
         }
         assert_eq!(owner.charts[0].lines.len(), 11);
         let all: f64 = owner.charts[0].lines.iter().map(|(_, t)| t.total).sum();
         assert_eq!(all as u64, 3000);
-        owner.add(Chart::DiskTime, (0, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
+        owner.chart(Chart::DiskTime).add((0, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
         assert!(owner.charts[1].lines.len() <= 11);
     }
 
@@ -230,9 +201,9 @@ mod tests {
     fn what_comes_late_and_large_has_a_series_of_its_own() {
         let mut owner = OwnerTracks::default();
         let early: Vec<String> = (0..20).map(|i| format!("firmware {i}")).collect();
-        owner.add(Chart::Devices, (0, 1.0), 8, early.iter().map(|n| (n.as_str(), 1.0)));
-        owner.add(Chart::Devices, (1, 1.0), 8, [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
-        owner.add(Chart::Devices, (2, 1.0), 8, [("acpi-tmr", 700.0)]);
+        owner.chart(Chart::Devices).add((0, 1.0), 8, early.iter().map(|n| (n.as_str(), 1.0)));
+        owner.chart(Chart::Devices).add((1, 1.0), 8, [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
+        owner.chart(Chart::Devices).add((2, 1.0), 8, [("acpi-tmr", 700.0)]);
         owner.settle(6);
         let lines = &owner.charts[0].lines;
         assert_eq!((lines[0].0.as_str(), lines[0].1.total), ("acpi-tmr", 1400.0));
@@ -243,8 +214,8 @@ mod tests {
     #[test]
     fn a_value_that_was_not_measured_stays_unknown() {
         let mut owner = OwnerTracks::default();
-        owner.add(Chart::Cpu, (0, 1.0), 8, [("usr", 1.0)]);
-        owner.add(Chart::Cpu, (1, 1.0), 8, [("usr", 1.0), ("wait", 2.0)]);
+        owner.chart(Chart::Cpu).add((0, 1.0), 8, [("usr", 1.0)]);
+        owner.chart(Chart::Cpu).add((1, 1.0), 8, [("usr", 1.0), ("wait", 2.0)]);
         owner.settle(8);
         let wait = &owner.charts[0].lines[1].1;
         assert_eq!(wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, Some(2.0)]);

@@ -1,13 +1,13 @@
 //! Puts the page together: style, scripts and data in one file that loads nothing.
 
 use super::charts::{Chart, ChartTracks, OTHER, OwnerTracks};
-use super::timeline::TimelineBuilder;
+use super::spans::FindingSpan;
+use super::timeline::{GuestTracks, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
-use crate::lint::Severity;
-use crate::report::document::{JsonDocument, JsonFinding};
+use crate::report::document::{JsonDomain, JsonFinding};
 use crate::report::{View, json, text};
 use base64::Engine as _;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 
@@ -49,17 +49,20 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
     let report = embedded(&json::text(&document)?);
     let plain = escaped(&text::report(view));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
+    let room = WANTED_BYTES.saturating_sub(fixed);
     timeline.settle();
+    link_findings(&mut timeline.spans.all, &document.findings);
+    let places = places(&timeline, &document.domains);
     let (data, notes) = loop {
-        let (notes, values_before) = (notes(&timeline), timeline.values().max(1) as f64);
-        let data = embedded(&json::text(&PageData::new(view, &document, &timeline, input, &notes))?);
-        let room = WANTED_BYTES.saturating_sub(fixed);
+        let notes = notes(&timeline);
+        let page = PageData { input, notes: notes.clone(), ..PageData::new(view, &timeline, &places) };
+        let data = embedded(&json::text(&page)?);
+        // The length is about proportional to the number of values.
+        let wanted = timeline.values() as f64 * room as f64 / data.len() as f64;
         if data.len() <= room || !thin(&mut timeline) {
             break (data, notes);
         }
-        // Not once more for each step: the data are about as long as the values are many.
-        let size = data.len() as f64 / values_before;
-        while timeline.values() as f64 * size > room as f64 && thin(&mut timeline) {}
+        while timeline.values() as f64 > wanted && thin(&mut timeline) {}
     };
     let (script, style) = (format!("{UPLOT}\n{SCRIPT}"), format!("{UPLOT_STYLE}\n{STYLE}"));
     let policy = format!(
@@ -158,11 +161,11 @@ struct PageData<'a> {
     utc_offset_s: i32,
     zone: String,
     intervals: u64,
-    notes: &'a [String],
+    notes: Vec<String>,
     axes: BTreeMap<&'static str, PageAxis>,
     host: Vec<PageChart<'a>>,
     guests: Vec<PageGuest<'a>>,
-    spans: Vec<PageSpan<'a>>,
+    spans: &'a [FindingSpan],
 }
 
 #[derive(Serialize)]
@@ -188,7 +191,7 @@ struct PageGuest<'a> {
 
 #[derive(Serialize)]
 struct PageChart<'a> {
-    id: &'static str,
+    id: Chart,
     lines: Vec<PageLine<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     total: Option<PageLine<'a>>,
@@ -203,101 +206,82 @@ struct PageLine<'a> {
     max: Option<Vec<Point>>,
 }
 
-#[derive(Serialize)]
-struct PageSpan<'a> {
-    /// Its place in the report's findings.
-    finding: Option<usize>,
-    rule: &'a str,
-    domain: Option<&'a str>,
-    severity: Severity,
-    title: &'a str,
-    begin_ms: i64,
-    end_ms: i64,
+/// A value of a chart, with four digits; whole numbers without a fraction.
+#[derive(PartialEq, Serialize)]
+#[serde(untagged)]
+enum Point {
+    Whole(i64),
+    Fraction(f64),
+    Unknown,
 }
 
-/// A value of a chart, with four digits; whole numbers without a fraction.
-struct Point(Option<f64>);
-
-impl Serialize for Point {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(value) = self.0.filter(|v| v.is_finite()) else { return serializer.serialize_none() };
+impl Point {
+    fn new(value: Option<f64>) -> Self {
+        let Some(value) = value.filter(|v| v.is_finite()) else { return Self::Unknown };
         let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
         let scale = 10_f64.powi(digits);
         let value = (value * scale).round() / scale;
-        if value.fract() == 0.0 && value.abs() < 1e15 {
-            serializer.serialize_i64(value as i64)
-        } else {
-            serializer.serialize_f64(value)
-        }
+        let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+        if is_whole { Self::Whole(value as i64) } else { Self::Fraction(value) }
     }
 }
 
 impl<'a> PageData<'a> {
-    fn new(
-        view: &View<'_>,
-        document: &'a JsonDocument,
-        timeline: &'a TimelineBuilder,
-        input: &'a str,
-        notes: &'a [String],
-    ) -> Self {
+    fn new(view: &View<'_>, timeline: &'a TimelineBuilder, places: &[Option<usize>]) -> Self {
         let facts = &view.model.host.facts;
         let (guest_axis, vcpu_axis) = (&timeline.guest_axis, &timeline.vcpu_axis);
         let begin_ms = guest_axis.slots.first().map(|s| s.begin_ms);
         let end_ms = guest_axis.slots.last().map(|s| s.end_ms);
         let (utc_offset_s, zone) = zone(end_ms.unwrap_or(view.model.time_ms));
-        let charts = |owner: &'a OwnerTracks, axis: &TimeAxis| {
-            owner.charts.iter().map(|c| chart(c, axis.slots.len(), axis.is_thinned())).collect::<Vec<_>>()
-        };
-        let mut taken = vec![false; document.domains.len()];
-        // Another file may name the only guest of a trace.
-        let is_only = document.domains.len() == 1 && timeline.guests.len() == 1;
-        let guests = timeline.guests.iter().map(|g| PageGuest {
-            domain: document
-                .domains
-                .iter()
-                .enumerate()
-                .position(|(i, d)| is_only || !taken[i] && d.pid == g.pid && (d.pid.is_some() || d.name == g.name))
-                .inspect(|&i| taken[i] = true),
+        let guests = timeline.guests.iter().zip(places).map(|(g, &domain)| PageGuest {
+            domain,
             name: &g.name,
             charts: charts(&g.charts, guest_axis),
             vcpus: g.vcpus.iter().map(|(v, owner)| (*v, charts(owner, vcpu_axis))).collect(),
         });
         Self {
-            input,
-            // What the kernel says where none is set (init/version.c).
-            hostname: Some(&facts.hostname).filter(|name| *name != "(none)").cloned().unwrap_or_default(),
+            input: "",
+            // The kernel's word where no name is set (init/version.c).
+            hostname: Some(facts.hostname.as_str()).filter(|name| *name != "(none)").unwrap_or_default().to_string(),
             kernel: facts.kernel.clone(),
             begin_ms,
             end_ms,
             utc_offset_s,
             zone,
             intervals: timeline.intervals,
-            notes,
+            notes: Vec::new(),
             guests: guests.collect(),
             axes: BTreeMap::from([("guests", axis(guest_axis)), ("vcpus", axis(vcpu_axis))]),
             host: charts(&timeline.host, guest_axis),
-            spans: spans(timeline, document),
+            spans: &timeline.spans.all,
         }
     }
 }
 
-fn spans<'a>(timeline: &'a TimelineBuilder, document: &JsonDocument) -> Vec<PageSpan<'a>> {
-    let all = timeline.spans.all.iter().map(|s| {
-        let same = |f: &JsonFinding| {
-            f.domain == s.domain && (f.rule == s.rule.as_str() || f.folded.contains(&s.rule.as_str()))
-        };
-        let exact = document.findings.iter().position(|f| same(f) && f.target == s.target);
-        PageSpan {
-            finding: exact.or_else(|| document.findings.iter().position(same)),
-            rule: s.rule.as_str(),
-            domain: s.domain.as_deref(),
-            severity: s.severity,
-            title: &s.title,
-            begin_ms: s.begin_ms,
-            end_ms: s.end_ms,
-        }
-    });
-    all.collect()
+/// The place of each guest of the time line in the report's domains.
+fn places(timeline: &TimelineBuilder, domains: &[JsonDomain]) -> Vec<Option<usize>> {
+    // Another file may name the only guest of a trace.
+    if domains.len() == 1 && timeline.guests.len() == 1 {
+        return vec![Some(0)];
+    }
+    let mut taken = vec![false; domains.len()];
+    let place = |g: &GuestTracks| {
+        let same = |d: &JsonDomain| d.pid == g.pid && (d.pid.is_some() || d.name == g.name);
+        let place = (0..domains.len()).find(|&i| !taken[i] && same(&domains[i]))?;
+        taken[place] = true;
+        Some(place)
+    };
+    timeline.guests.iter().map(place).collect()
+}
+
+/// Notes for each span which finding of the report it belongs to.
+fn link_findings(spans: &mut [FindingSpan], findings: &[JsonFinding]) {
+    for s in spans {
+        let rule = s.rule.as_str();
+        let same = |f: &JsonFinding| f.domain == s.domain && (f.rule == rule || f.folded.contains(&rule));
+        let exact = findings.iter().position(|f| same(f) && f.target == s.target);
+        s.finding = exact.or_else(|| findings.iter().position(same));
+    }
 }
 
 fn axis(axis: &TimeAxis) -> PageAxis {
@@ -305,31 +289,34 @@ fn axis(axis: &TimeAxis) -> PageAxis {
     PageAxis {
         begin_ms,
         ends: axis.slots.iter().map(|s| s.end_ms - begin_ms).collect(),
-        seconds: axis.slots.iter().map(|s| Point(Some(s.seconds))).collect(),
+        seconds: axis.slots.iter().map(|s| Point::new(Some(s.seconds))).collect(),
         gaps: (0..axis.slots.len()).filter(|&i| axis.follows_gap(i)).collect(),
         is_thinned: axis.is_thinned(),
     }
 }
 
-fn chart(c: &ChartTracks, slots: usize, is_thinned: bool) -> PageChart<'_> {
-    let line = |name, track| line(name, track, c.chart, slots, is_thinned);
-    PageChart {
-        id: c.chart.id(),
-        lines: c.lines.iter().map(|(name, track)| line(name.as_str(), track)).collect(),
-        total: c.total.as_ref().map(|track| line("all", track)),
-    }
+fn charts<'a>(owner: &'a OwnerTracks, axis: &TimeAxis) -> Vec<PageChart<'a>> {
+    let slots = axis.slots.len();
+    let chart = |c: &'a ChartTracks| PageChart {
+        id: c.chart,
+        lines: c.lines.iter().map(|(name, track)| line(name, track, c.chart, slots)).collect(),
+        total: c.total.as_ref().map(|track| line("all", track, c.chart, slots)),
+    };
+    owner.charts.iter().map(chart).collect()
 }
 
-fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize, is_thinned: bool) -> PageLine<'a> {
+fn line<'a>(name: &'a str, track: &Track, chart: Chart, slots: usize) -> PageLine<'a> {
     let values = |of: fn(&TrackCell) -> Option<f64>| -> Vec<Point> {
-        (0..slots).map(|i| Point(track.cells.get(i).and_then(of))).collect()
+        (0..slots).map(|i| Point::new(track.cells.get(i).and_then(of))).collect()
     };
+    let max = values(TrackCell::max);
     if chart.shows_peaks() {
-        return PageLine { name, mean: values(TrackCell::max), max: None };
+        return PageLine { name, mean: max, max: None };
     }
+    let mean = values(TrackCell::mean);
     // Maxima of different moments do not add up.
-    let has_max = is_thinned && name != OTHER;
-    PageLine { name, mean: values(TrackCell::mean), max: has_max.then(|| values(TrackCell::max)) }
+    let has_max = name != OTHER && max != mean;
+    PageLine { name, mean, max: has_max.then_some(max) }
 }
 
 /// Times of the first year after 1970 are none of a wall clock: a trace's clock counts from the boot of its host.

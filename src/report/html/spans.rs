@@ -1,16 +1,20 @@
 //! When findings began and ended.
 
 use crate::lint::{Finding, FindingId, RuleId, Severity, Target};
+use serde::Serialize;
 use std::collections::HashMap;
 
 /// Spans at most; further ones are counted.
 const MAX_SPANS: usize = 2000;
 
-/// A time during which a finding held.
-#[derive(Debug, Clone, PartialEq)]
+/// A time during which a finding held, as the page's data have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct FindingSpan {
+    /// Its place in the report's findings.
+    pub finding: Option<usize>,
     pub rule: RuleId,
     pub domain: Option<String>,
+    #[serde(skip)]
     pub target: Target,
     /// The worst within the span.
     pub severity: Severity,
@@ -41,6 +45,7 @@ impl FindingSpans {
                 Some(&place) => place,
                 None if self.all.len() < MAX_SPANS => {
                     self.all.push(FindingSpan {
+                        finding: None,
                         rule: f.rule,
                         domain: f.domain.clone(),
                         target: f.target,

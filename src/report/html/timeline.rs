@@ -1,11 +1,11 @@
 //! What the page draws over time: series of the host, of each guest and of each vCPU, added up interval by interval,
 //! and the spans of findings. Memory is bounded however long the recording is.
 
-use super::charts::{Chart, OwnerTracks};
+use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
 use super::tracks::TimeAxis;
 use crate::analysis::{DomainFilter, JudgedInterval};
-use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitTable, Model, ThreadModel};
+use crate::model::{AccessRow, CpuShare, DomainModel, ExitRateSource, ExitRow, ExitTable, Model, ThreadModel};
 use crate::report::json::userspace_reason;
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct TimelineBuilder {
     /// Whether there were more guests or vCPUs than are followed.
     pub(super) is_cut: bool,
     vcpus: usize,
-    /// Number of series of guests and host, and of vCPUs, as last counted.
+    /// What [`Self::count`] last returned.
     counts: [usize; 2],
 }
 
@@ -68,11 +68,7 @@ impl TimelineBuilder {
                 self.is_cut = true;
                 continue;
             };
-            let at = (slot, seconds);
-            add_guest(&mut guest.charts, d, at);
-            add_exits(&mut guest.charts, &d.exits, GUEST_ROWS, at);
-            add_accesses(&mut guest.charts, d.accesses.iter(), GUEST_ROWS, at);
-            add_vmm_exits(&mut guest.charts, d, None, GUEST_ROWS, at);
+            add_guest(&mut guest.charts, d, (slot, seconds));
             for thread in d.vcpus() {
                 let Some(vcpu) = thread.index else { continue };
                 if !guest.vcpus.contains_key(&vcpu) {
@@ -99,7 +95,7 @@ impl TimelineBuilder {
                 ("steal", t.steal),
                 ("iowait", t.iowait),
             ];
-            self.host.add(Chart::Cpu, at, parts.len(), parts);
+            self.host.chart(Chart::Cpu).add(at, parts.len(), parts);
         }
     }
 
@@ -107,11 +103,7 @@ impl TimelineBuilder {
     fn make_room(&mut self) {
         // Series appear now and then; they need not be counted each time.
         if self.intervals % 64 == 1 {
-            let vcpus = self.guests.iter().flat_map(|g| g.vcpus.values());
-            self.counts = [
-                self.host.count() + self.guests.iter().map(|g| g.charts.count()).sum::<usize>(),
-                vcpus.map(OwnerTracks::count).sum(),
-            ];
+            self.counts = self.count();
         }
         while self.guest_axis.slots.len() > TimeAxis::room(self.counts[0]) {
             self.halve_guests();
@@ -119,6 +111,13 @@ impl TimelineBuilder {
         while self.vcpu_axis.slots.len() > TimeAxis::room(self.counts[1]) {
             self.halve_vcpus();
         }
+    }
+
+    /// Number of series of guests and host, and of vCPUs.
+    fn count(&self) -> [usize; 2] {
+        let guests = self.guests.iter().map(|g| &g.charts).chain([&self.host]);
+        let vcpus = self.guests.iter().flat_map(|g| g.vcpus.values());
+        [guests.map(OwnerTracks::count).sum(), vcpus.map(OwnerTracks::count).sum()]
     }
 
     /// Joins neighbouring slots of the host's and the guests' series.
@@ -136,9 +135,8 @@ impl TimelineBuilder {
 
     /// Values of all series together.
     pub(super) fn values(&self) -> usize {
-        let of_guests = self.host.count() + self.guests.iter().map(|g| g.charts.count()).sum::<usize>();
-        let of_vcpus: usize = self.guests.iter().flat_map(|g| g.vcpus.values()).map(OwnerTracks::count).sum();
-        of_guests * self.guest_axis.slots.len() + of_vcpus * self.vcpu_axis.slots.len()
+        let [guests, vcpus] = self.count();
+        guests * self.guest_axis.slots.len() + vcpus * self.vcpu_axis.slots.len()
     }
 
     /// Keeps what is drawn.
@@ -177,44 +175,39 @@ fn cpu_parts(c: &CpuShare) -> impl Iterator<Item = (&'static str, f64)> + use<> 
 
 fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
     if let Some(c) = &d.cpu {
-        charts.add(Chart::Cpu, at, 4, cpu_parts(c));
-        charts.add_total(Chart::Cpu, at, c.busy());
+        let cpu = charts.chart(Chart::Cpu);
+        cpu.add(at, 4, cpu_parts(c));
+        cpu.add_total(at, c.busy());
     }
     if let Some(wait) = d.longest_wait() {
-        charts.add(Chart::Wait, at, 1, [("worst vCPU", wait)]);
+        charts.chart(Chart::Wait).add(at, 1, [("worst vCPU", wait)]);
     }
-    if let (Some(rate), ExitRateSource::Traced | ExitRateSource::Counters) = d.exit_rate {
-        charts.add_total(Chart::Exits, at, rate);
-    }
-    if let Some(p99) = d.vcpus().filter_map(wakeup).reduce(f64::max) {
-        charts.add(Chart::Wakeup, at, 1, [("p99", p99)]);
-    }
-    if let Some(all) = d.vcpu_migrations() {
-        let far = d.vcpus().fold(0_u64, |sum, t| sum.saturating_add(t.migrations.cross_node));
-        add_moves(charts, all, far, at);
-    }
-    let named = |name: &str, of: &str| format!("{name} {of}");
+    add_exit_rate(charts, d, d.exit_rate.0, at);
+    add_wakeups(charts, d.vcpus().filter_map(wakeup).reduce(f64::max), at);
+    let far = d.vcpus().fold(0_u64, |sum, t| sum.saturating_add(t.migrations.cross_node));
+    add_moves(charts, d.vcpu_migrations(), far, at);
+    add_exits(charts, &d.exits, GUEST_ROWS, at);
+    add_accesses(charts, d.accesses.iter(), GUEST_ROWS, at);
+    add_vmm_exits(charts, d, None, GUEST_ROWS, at);
     for (place, disk) in d.disks.iter().take(MAX_DEVICES).enumerate() {
-        let (reads, writes) = (named(&disk.name, "reads"), named(&disk.name, "writes"));
+        let (reads, writes) = (format!("{} reads", disk.name), format!("{} writes", disk.name));
         let most = 2 * MAX_DEVICES + place;
-        charts.add(Chart::DiskRequests, at, most, [(reads.as_str(), disk.read_ops), (&writes, disk.write_ops)]);
-        let times = disk.read_mean_us.map(|t| (reads.as_str(), t)).into_iter();
-        charts.add(Chart::DiskTime, at, most, times.chain(disk.write_mean_us.map(|t| (writes.as_str(), t))));
+        charts.chart(Chart::DiskRequests).add(at, most, [(&reads, disk.read_ops), (&writes, disk.write_ops)]);
+        let times = [(&reads, disk.read_mean_us), (&writes, disk.write_mean_us)];
+        let measured = times.into_iter().filter_map(|(name, time)| Some((name, time?)));
+        charts.chart(Chart::DiskTime).add(at, most, measured);
     }
     for nic in d.nics.iter().take(MAX_DEVICES) {
-        let (received, sent) = (named(&nic.name, "received"), named(&nic.name, "sent"));
-        let values = [(received.as_str(), nic.rx_bytes), (&sent, nic.tx_bytes)];
-        charts.add(Chart::Network, at, 2 * MAX_DEVICES, values);
+        let bytes = [(format!("{} received", nic.name), nic.rx_bytes), (format!("{} sent", nic.name), nic.tx_bytes)];
+        charts.chart(Chart::Network).add(at, 2 * MAX_DEVICES, bytes);
     }
 }
 
 fn add_vcpu(charts: &mut OwnerTracks, d: &DomainModel, thread: &ThreadModel, vcpu: u32, at: (usize, f64)) {
     if let Some(c) = &thread.cpu {
-        charts.add(Chart::Cpu, at, 4, cpu_parts(c));
+        charts.chart(Chart::Cpu).add(at, 4, cpu_parts(c));
     }
-    if let (Some(rate), ExitRateSource::Traced | ExitRateSource::Counters) = (thread.exit_rate, d.exit_rate.1) {
-        charts.add_total(Chart::Exits, at, rate);
-    }
+    add_exit_rate(charts, d, thread.exit_rate, at);
     if let Some((_, table)) = d.vcpu_exits.iter().find(|(v, _)| *v == vcpu) {
         add_exits(charts, table, VCPU_ROWS, at);
     }
@@ -222,28 +215,37 @@ fn add_vcpu(charts: &mut OwnerTracks, d: &DomainModel, thread: &ThreadModel, vcp
     if d.exit_rate.1 != ExitRateSource::Traced {
         add_vmm_exits(charts, d, Some(vcpu), VCPU_ROWS, at);
     }
-    if let Some(p99) = wakeup(thread) {
-        charts.add(Chart::Wakeup, at, 1, [("p99", p99)]);
-    }
-    if let Some(all) = thread.migrations.total {
-        add_moves(charts, all, thread.migrations.cross_node, at);
-    }
+    add_wakeups(charts, wakeup(thread), at);
+    add_moves(charts, thread.migrations.total, thread.migrations.cross_node, at);
 }
 
 fn wakeup(thread: &ThreadModel) -> Option<f64> {
     thread.wakeups.as_ref()?.quantile_us(0.99)
 }
 
-fn add_moves(charts: &mut OwnerTracks, all: u64, far: u64, at: (usize, f64)) {
-    let rate = |moves: u64| moves as f64 / at.1;
-    let near = all.saturating_sub(far);
-    charts.add(Chart::Moves, at, 2, [("within a node", rate(near)), ("to another node", rate(far))]);
+fn add_exit_rate(charts: &mut OwnerTracks, d: &DomainModel, rate: Option<f64>, at: (usize, f64)) {
+    if let (Some(rate), ExitRateSource::Traced | ExitRateSource::Counters) = (rate, d.exit_rate.1) {
+        charts.chart(Chart::Exits).add_total(at, rate);
+    }
+}
+
+fn add_wakeups(charts: &mut OwnerTracks, p99: Option<f64>, at: (usize, f64)) {
+    if let Some(p99) = p99 {
+        charts.chart(Chart::Wakeup).add(at, 1, [("p99", p99)]);
+    }
+}
+
+fn add_moves(charts: &mut OwnerTracks, all: Option<u64>, far: u64, at: (usize, f64)) {
+    if let Some(all) = all {
+        let moves = [("within a node", all.saturating_sub(far)), ("to another node", far)];
+        charts.chart(Chart::Moves).add(at, 2, moves.map(|(name, count)| (name, count as f64 / at.1)));
+    }
 }
 
 fn add_exits(charts: &mut OwnerTracks, table: &ExitTable, most: usize, at: (usize, f64)) {
-    let label = |r: &crate::model::ExitRow| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() };
-    let rows: Vec<_> = table.rows.iter().map(|r| (label(r), r.span.count as f64 / at.1)).collect();
-    charts.add(Chart::Exits, at, most, rows.iter().map(|(name, rate)| (name.as_str(), *rate)));
+    let label = |r: &ExitRow| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() };
+    let rates = table.rows.iter().map(|r| (label(r), r.span.count as f64 / at.1));
+    charts.chart(Chart::Exits).add(at, most, rates);
 }
 
 /// Accesses by device; those of an address without a device by its address.
@@ -255,25 +257,18 @@ fn add_accesses<'a>(
 ) {
     let mut devices: Vec<(String, f64)> = Vec::new();
     for row in rows {
-        let name = match row.address {
-            Some(_) => row.device_or_address(),
-            None => super::charts::OTHER.to_string(),
-        };
+        let name = row.address.map_or_else(|| OTHER.to_string(), |_| row.device_or_address());
         let rate = row.span.count as f64 / at.1;
         match devices.iter_mut().find(|(n, _)| *n == name) {
             Some((_, sum)) => *sum += rate,
             None => devices.push((name, rate)),
         }
     }
-    charts.add(Chart::Devices, at, most, devices.iter().map(|(name, rate)| (name.as_str(), *rate)));
+    charts.chart(Chart::Devices).add(at, most, devices);
 }
 
 fn add_vmm_exits(charts: &mut OwnerTracks, d: &DomainModel, vcpu: Option<u32>, most: usize, at: (usize, f64)) {
-    let rows: Vec<_> = d
-        .userspace
-        .iter()
-        .filter(|(of, ..)| *of == vcpu)
-        .map(|(_, reason, count)| (userspace_reason(*reason), *count as f64 / at.1))
-        .collect();
-    charts.add(Chart::VmmExits, at, most, rows.iter().map(|(name, rate)| (name.as_str(), *rate)));
+    let rows = d.userspace.iter().filter(|(of, ..)| *of == vcpu);
+    let rates = rows.map(|(_, reason, count)| (userspace_reason(*reason), *count as f64 / at.1));
+    charts.chart(Chart::Vmm).add(at, most, rates);
 }
